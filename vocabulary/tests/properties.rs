@@ -1,0 +1,216 @@
+//! What holds for every value, tried on many.
+
+use std::num::NonZeroU64;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use shortlink_vocabulary::record::{MAX_EXPIRY, MAX_RECORD_LENGTH, MAX_REVISION};
+use shortlink_vocabulary::target::is_servable;
+use shortlink_vocabulary::visit::{
+    MAX_FRAME_LENGTH, TEXT_LIMITS, VisitError, VisitEvent, VisitFrames, VisitId, VisitMethod,
+};
+use shortlink_vocabulary::{
+    Alphabet, BodyLengths, Check, CheckKey, CheckKeys, Code, CodeRules, LinkRecord, Record,
+    RedirectStatus, Verdict,
+};
+
+fn alphabets() -> impl Strategy<Value = Alphabet> {
+    prop_oneof![Just(Alphabet::Base62), Just(Alphabet::Unambiguous)]
+}
+
+fn keys() -> impl Strategy<Value = CheckKeys> {
+    vec(any::<[u8; 16]>(), 1..=CheckKeys::MOST).prop_map(|keys| {
+        CheckKeys::new(&keys.into_iter().map(CheckKey::new).collect::<Vec<_>>()).expect("keys")
+    })
+}
+
+fn checks() -> impl Strategy<Value = Check> {
+    prop_oneof![
+        Just(Check::None),
+        Just(Check::Luhn),
+        keys().prop_map(Check::Keyed)
+    ]
+}
+
+fn rules(alphabet: Alphabet, check: Check) -> CodeRules {
+    CodeRules {
+        alphabet,
+        check,
+        bodies: BodyLengths::new(1, 12).expect("lengths"),
+    }
+}
+
+fn body(alphabet: Alphabet, digits: &[u8]) -> Vec<u8> {
+    digits
+        .iter()
+        .map(|&digit| alphabet.character(digit))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn every_completed_code_is_judged_issued(
+        alphabet in alphabets(), check in checks(), digits in vec(any::<u8>(), 1..=12)
+    ) {
+        let rules = rules(alphabet, check);
+        let code = rules.complete(&body(alphabet, &digits)).unwrap();
+        prop_assert_eq!(rules.judge(&code), Verdict::Issued);
+        prop_assert_eq!(code.as_bytes().len(), digits.len() + rules.check.length());
+    }
+
+    /// Luhn's promise, for the even and the odd alphabet alike.
+    #[test]
+    fn luhn_notices_every_single_wrong_character(
+        alphabet in alphabets(), digits in vec(any::<u8>(), 1..=12),
+        place in any::<prop::sample::Index>(), shift in 1u8..57
+    ) {
+        let rules = rules(alphabet, Check::Luhn);
+        let code = rules.complete(&body(alphabet, &digits)).unwrap();
+        let mut wrong = code.as_bytes().to_vec();
+        let place = place.index(wrong.len());
+        let digit = alphabet.digit(wrong[place]).unwrap();
+        wrong[place] = alphabet.character((digit + shift) % alphabet.size());
+        prop_assert_eq!(rules.judge(&Code::parse(&wrong).unwrap()), Verdict::WrongCheck);
+    }
+
+    #[test]
+    fn codes_made_with_any_key_in_force_are_accepted_and_the_first_makes_new_ones(
+        alphabet in alphabets(), keys in keys(), digits in vec(any::<u8>(), 1..=12)
+    ) {
+        let body = body(alphabet, &digits);
+        let all = rules(alphabet, Check::Keyed(keys.clone()));
+        for key in keys.all() {
+            let alone = rules(alphabet, Check::Keyed(CheckKeys::new(&[*key]).unwrap()));
+            prop_assert_eq!(all.judge(&alone.complete(&body).unwrap()), Verdict::Issued);
+        }
+        let first = rules(alphabet, Check::Keyed(CheckKeys::new(&[*keys.current()]).unwrap()));
+        prop_assert_eq!(all.complete(&body).unwrap(), first.complete(&body).unwrap());
+    }
+
+    #[test]
+    fn lengths_that_are_not_issued_are_not_checked(
+        digits in vec(any::<u8>(), 1..=16), check in checks()
+    ) {
+        let rules = CodeRules { alphabet: Alphabet::Base62, check, bodies: BodyLengths::default() };
+        let code = Code::parse(&body(Alphabet::Base62, &digits)).unwrap();
+        let issued = digits.len() == 7 + rules.check.length();
+        prop_assert_eq!(rules.judge(&code) == Verdict::Foreign, !issued);
+    }
+
+    #[test]
+    fn a_code_is_read_back_as_written_and_nothing_else_is_a_code(text in vec(any::<u8>(), 0..20)) {
+        let right = (1..=16).contains(&text.len()) && text.iter().all(u8::is_ascii_alphanumeric);
+        match Code::parse(&text) {
+            Ok(code) => {
+                prop_assert!(right);
+                prop_assert_eq!(code.as_bytes(), &text[..]);
+                prop_assert_eq!(code.as_str().as_bytes(), &text[..]);
+            }
+            Err(_) => prop_assert!(!right),
+        }
+    }
+
+    #[test]
+    fn a_link_record_is_read_as_written(
+        status in prop::sample::select(vec![301u16, 302, 307, 308]),
+        revision in 0..=MAX_REVISION, expiry in 0..=MAX_EXPIRY,
+        target in vec(any::<u8>(), 1..200)
+    ) {
+        let record = Record::Link(LinkRecord {
+            status: RedirectStatus::from_code(status).unwrap(),
+            revision,
+            expiry: NonZeroU64::new(expiry),
+            target: &target,
+        });
+        let text = record.to_vec();
+        prop_assert!(text.len() <= MAX_RECORD_LENGTH);
+        prop_assert_eq!(Record::parse(&text), Ok(record));
+    }
+
+    /// There is one way to write a record: what can be read is written back to the same bytes.
+    #[test]
+    fn what_is_read_is_written_back_the_same(
+        text in "[01 ]{0,3}(301|302|410|404|C|[ -~]{0,4}) ?[0-9 ]{0,6}[ -~]{0,20}"
+    ) {
+        if let Ok(record) = Record::parse(text.as_bytes()) {
+            prop_assert_eq!(record.to_vec(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_panic(bytes in vec(any::<u8>(), 0..300)) {
+        let _ = Record::parse(&bytes);
+        prop_assert!(VisitFrames::new(&bytes).count() <= bytes.len());
+        let _ = CheckKeys::parse(&bytes);
+    }
+
+    #[test]
+    fn a_servable_target_can_not_end_a_header(target in vec(any::<u8>(), 0..40)) {
+        let mut url = b"https://".to_vec();
+        url.extend_from_slice(&target);
+        if is_servable(&url) {
+            prop_assert!(url.iter().all(u8::is_ascii_graphic));
+        }
+        prop_assert!(!is_servable(&target) || target.starts_with(b"http"));
+    }
+
+    #[test]
+    fn a_batch_of_visits_is_read_as_written_up_to_the_limits(
+        visits in vec((any::<[u64; 3]>(), any::<u16>(), 0..3u8, vec(vec(any::<u8>(), 0..600), 7)), 0..8)
+    ) {
+        let events: Vec<VisitEvent<'_>> = visits.iter().map(|(numbers, status, method, texts)| {
+            VisitEvent {
+                id: VisitId { origin: numbers[0], sequence: numbers[1] },
+                time_ms: numbers[2],
+                status: *status,
+                method: [VisitMethod::Get, VisitMethod::Head, VisitMethod::Other][usize::from(*method)],
+                code: &texts[0], host: &texts[1], client: &texts[2], user_agent: &texts[3],
+                referrer: &texts[4], accept_language: &texts[5], purpose: &texts[6],
+            }
+        }).collect();
+        let mut batch = Vec::new();
+        for event in &events {
+            let before = batch.len();
+            event.write(&mut batch);
+            prop_assert!(batch.len() - before <= MAX_FRAME_LENGTH + 2);
+        }
+        let cut = |text: &[u8], limit: usize| text[..text.len().min(limit)].to_vec();
+        let read: Vec<_> = VisitFrames::new(&batch).collect();
+        prop_assert_eq!(read.len(), events.len());
+        for (read, event) in read.into_iter().zip(&events) {
+            let read = read.expect("an event");
+            prop_assert_eq!((read.id, read.time_ms, read.status, read.method),
+                            (event.id, event.time_ms, event.status, event.method));
+            for (kept, (given, limit)) in [read.code, read.host, read.client, read.user_agent,
+                read.referrer, read.accept_language, read.purpose].into_iter().zip(
+                [event.code, event.host, event.client, event.user_agent, event.referrer,
+                 event.accept_language, event.purpose].into_iter().zip(TEXT_LIMITS)) {
+                prop_assert_eq!(kept, &cut(given, limit)[..]);
+            }
+        }
+    }
+
+    /// A batch cut anywhere yields the whole frames before the cut and one error.
+    #[test]
+    fn a_cut_batch_yields_what_stands_before_the_cut(cut in any::<prop::sample::Index>()) {
+        let event = VisitEvent {
+            id: VisitId { origin: 1, sequence: 2 }, time_ms: 3, status: 302,
+            method: VisitMethod::Get, code: b"abc", host: b"h", client: b"c", user_agent: b"u",
+            referrer: b"r", accept_language: b"a", purpose: b"p",
+        };
+        let mut batch = Vec::new();
+        event.write(&mut batch);
+        let one = batch.len();
+        event.write(&mut batch);
+        let cut = cut.index(batch.len());
+        let read: Vec<_> = VisitFrames::new(&batch[..cut]).collect();
+        let whole = cut / one;
+        prop_assert!(read[..whole].iter().all(|frame| *frame == Ok(event)));
+        if cut % one == 0 {
+            prop_assert_eq!(read.len(), whole);
+        } else {
+            prop_assert_eq!(read.len(), whole + 1);
+            prop_assert!(matches!(read[whole], Err(VisitError::Cut(_))));
+        }
+    }
+}
