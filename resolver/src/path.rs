@@ -1,0 +1,134 @@
+//! From a request's path to the code it names.
+
+use vocabulary::{Alphabet, Code, CodeRules, MAX_CODE_LENGTH, Verdict};
+
+/// A code that a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathCode {
+    /// The code.
+    pub code: Code,
+    /// Whether something was glued to it and left away.
+    pub trimmed: bool,
+}
+
+/// Why a path names no link, so that nobody needs to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No code begins the path, or one longer than a code may be.
+    Malformed,
+    /// The code's length is one that is issued, but its check character is wrong.
+    WrongCheck,
+}
+
+/// Reads the code of a path as nginx decoded it, which begins with `/`.
+///
+/// Messengers make a link of whatever touches it (`/Ab3xK9q2。`, `/Ab3xK9q2,回T退订`), so the code
+/// is the longest run of letters and digits that begins the path, and what follows is left away.
+/// Nothing is ever guessed when letters or digits themselves are glued on: the run is then too
+/// long, or its check character is wrong.
+///
+/// # Errors
+/// When the path names no code or one that can't have been issued.
+#[inline]
+pub fn code_of_path(path: &[u8], rules: &CodeRules) -> Result<PathCode, Refusal> {
+    let rest = path.strip_prefix(b"/").ok_or(Refusal::Malformed)?;
+    let run = rest
+        .iter()
+        .take(MAX_CODE_LENGTH + 1)
+        .take_while(|&&byte| Alphabet::Base62.digit(byte).is_some())
+        .count();
+    let code = Code::parse(&rest[..run]).map_err(|_| Refusal::Malformed)?;
+    if rules.judge(&code) == Verdict::WrongCheck {
+        return Err(Refusal::WrongCheck);
+    }
+    Ok(PathCode {
+        code,
+        trimmed: run < rest.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use vocabulary::{BodyLengths, Check};
+
+    use super::*;
+
+    fn check(path: &str, expected: Result<(&str, bool), Refusal>) {
+        let rules = CodeRules {
+            check: Check::Luhn,
+            ..CodeRules::default()
+        };
+        let read = code_of_path(path.as_bytes(), &rules);
+        let read = read
+            .as_ref()
+            .map(|found| (found.code.as_str(), found.trimmed))
+            .map_err(|e| *e);
+        assert_eq!(read, expected, "{path}");
+    }
+
+    #[test]
+    fn codes_are_read_and_glued_text_is_left_away() {
+        // zzzzzzz's Luhn character is `7`… computed here so that the table does not repeat it.
+        let rules = CodeRules::default();
+        let code = rules.complete(b"Ab3xK9q").expect("a code");
+        let code = code.as_str();
+        for glued in [
+            "",
+            "。",
+            "，回T退订",
+            ".",
+            ",",
+            ")",
+            "/",
+            "/x",
+            "?",
+            "-x",
+            "%",
+            "\u{200b}",
+        ] {
+            check(&format!("/{code}{glued}"), Ok((code, !glued.is_empty())));
+        }
+        // Of a length that is not issued: custom codes, taken as they are.
+        check("/sale", Ok(("sale", false)));
+        check("/sale.", Ok(("sale", true)));
+        check("/ABCDEFGHIJKLMNOP", Ok(("ABCDEFGHIJKLMNOP", false)));
+    }
+
+    #[test]
+    fn what_is_no_code_is_refused() {
+        for path in [
+            "",
+            "/",
+            "//",
+            "/.",
+            "/。",
+            "/-",
+            "/ABCDEFGHIJKLMNOPQ",
+            "/ABCDEFGHIJKLMNOPQ.",
+            "x",
+        ] {
+            check(path, Err(Refusal::Malformed));
+        }
+        let rules = CodeRules::default();
+        let right = rules.complete(b"Ab3xK9q").expect("a code");
+        for last in Alphabet::Base62.characters() {
+            let path = format!("/Ab3xK9q{}", char::from(*last));
+            if *last == right.as_bytes()[7] {
+                check(&path, Ok((right.as_str(), false)));
+            } else {
+                check(&path, Err(Refusal::WrongCheck));
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_check_every_code_is_looked_up() {
+        let rules = CodeRules {
+            check: Check::None,
+            bodies: BodyLengths::default(),
+            ..CodeRules::default()
+        };
+        assert!(code_of_path(b"/Ab3xK9q", &rules).is_ok());
+        assert!(code_of_path(b"/Ab3xK9q2", &rules).is_ok());
+    }
+}
