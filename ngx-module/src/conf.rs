@@ -1,0 +1,320 @@
+//! Directives and what they set.
+
+mod check;
+mod domains;
+mod redis;
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
+use ngx::ffi::{
+    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_ERROR, NGX_HTTP_LIF_CONF,
+    NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF, NGX_HTTP_MAIN_CONF_OFFSET,
+    NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_OK, ngx_addr_t, ngx_command_t, ngx_conf_parse,
+    ngx_conf_t, ngx_http_core_srv_conf_t, ngx_int_t, ngx_str_t, ngx_uint_t,
+};
+use ngx::http::{
+    HttpModuleLocationConf, HttpModuleMainConf, HttpModuleServerConf, NgxHttpCoreModule,
+};
+use ngx::{ngx_conf_log_error, ngx_string};
+use resolver::ClientSettings;
+use resolver::domains::Domains;
+use resolver::vocabulary::CodeRules;
+
+use crate::Shortlink;
+use crate::handler::handle;
+
+/// What stands in the `http` block.
+#[derive(Debug, Default)]
+pub(crate) struct MainConf {
+    /// `shortlink_redis`.
+    pub(crate) redis: Option<RedisConf>,
+    /// `shortlink_check`, or its default.
+    pub(crate) rules: CodeRules,
+    /// Whether `shortlink_check` was given.
+    rules_given: bool,
+    /// `shortlink_domains`.
+    pub(crate) domains: Option<Domains>,
+    /// Each location with `shortlink`, for the check of the whole.
+    locations: Vec<UsedLocation>,
+}
+
+/// `shortlink_redis`.
+#[derive(Debug, Default)]
+pub(crate) struct RedisConf {
+    /// Redis' addresses; nginx keeps what they point to with the configuration.
+    pub(crate) addresses: Vec<ngx_addr_t>,
+    /// How Redis is talked to.
+    pub(crate) client: ClientSettings,
+}
+
+/// What stands in a location.
+#[derive(Debug, Default)]
+pub(crate) struct LocationConf {
+    /// Whether the location has `shortlink`.
+    enabled: bool,
+    /// `shortlink_fallback`.
+    pub(crate) fallback: Option<Fallback>,
+}
+
+/// `shortlink_fallback`.
+#[derive(Clone, Debug)]
+pub(crate) struct Fallback {
+    /// The named location, with the `@`.
+    pub(crate) name: ngx_str_t,
+    /// Where the directive stands, for messages.
+    file: ngx_str_t,
+    line: usize,
+}
+
+/// A location with `shortlink`, for the check of the whole.
+#[derive(Debug)]
+struct UsedLocation {
+    server: *mut ngx_http_core_srv_conf_t,
+    fallback: Option<Fallback>,
+}
+
+/// The module's directives.
+pub(crate) static mut COMMANDS: [ngx_command_t; 6] = [
+    ngx_command_t {
+        name: ngx_string!("shortlink_redis"),
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
+        set: Some(redis::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_check"),
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
+        set: Some(check::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_domains"),
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
+        set: Some(domains::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink"),
+        type_: (NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
+        set: Some(set_shortlink),
+        conf: NGX_HTTP_LOC_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_fallback"),
+        type_: (NGX_HTTP_MAIN_CONF
+            | NGX_HTTP_SRV_CONF
+            | NGX_HTTP_LOC_CONF
+            | NGX_HTTP_LIF_CONF
+            | NGX_CONF_TAKE1) as ngx_uint_t,
+        set: Some(set_fallback),
+        conf: NGX_HTTP_LOC_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t::empty(),
+];
+
+/// What a directive's function returns.
+type Set = Result<(), String>;
+
+/// Refuses a directive: nginx adds the file and the line to the reason.
+unsafe fn finish(cf: *mut ngx_conf_t, set: Set) -> *mut c_char {
+    match set {
+        Ok(()) => NGX_CONF_OK,
+        Err(reason) => {
+            ngx_conf_log_error!(NGX_LOG_EMERG, cf, "{reason}");
+            NGX_CONF_ERROR
+        }
+    }
+}
+
+/// The words of the directive that is read, its name first.
+unsafe fn words<'a>(cf: *mut ngx_conf_t) -> Vec<&'a [u8]> {
+    // SAFETY: nginx calls a directive's function with an array of texts, which live as long as
+    // the configuration.
+    unsafe {
+        (*(*cf).args)
+            .as_slice::<ngx_str_t>()
+            .iter()
+            .map(|word| word.as_bytes())
+            .collect()
+    }
+}
+
+/// Reads a block, each of whose lines is handed to `line` with `conf`.
+unsafe fn read_block(
+    cf: *mut ngx_conf_t,
+    line: unsafe extern "C" fn(*mut ngx_conf_t, *mut ngx_command_t, *mut c_void) -> *mut c_char,
+    conf: *mut c_void,
+) -> *mut c_char {
+    // SAFETY: this is how nginx' own modules read a block: the parser calls the handler instead
+    // of looking for directives, and what was changed is put back.
+    unsafe {
+        let saved = *cf;
+        (*cf).handler = Some(line);
+        (*cf).handler_conf = conf.cast();
+        let result = ngx_conf_parse(cf, ptr::null_mut());
+        *cf = saved;
+        result
+    }
+}
+
+/// Shows a word in a message.
+fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+unsafe extern "C" fn set_shortlink(
+    cf: *mut ngx_conf_t,
+    _command: *mut ngx_command_t,
+    conf: *mut c_void,
+) -> *mut c_char {
+    // SAFETY: nginx calls this with the location's configuration of this module, within a
+    // location, whose core configuration exists.
+    unsafe {
+        let conf = &mut *conf.cast::<LocationConf>();
+        let set = match NgxHttpCoreModule::location_conf_mut(&*cf) {
+            _ if conf.enabled => Err("\"shortlink\" is given twice in this location".to_owned()),
+            None => Err("there is no location".to_owned()),
+            Some(location) => {
+                conf.enabled = true;
+                location.handler = Some(handle);
+                Ok(())
+            }
+        };
+        finish(cf, set)
+    }
+}
+
+unsafe extern "C" fn set_fallback(
+    cf: *mut ngx_conf_t,
+    _command: *mut ngx_command_t,
+    conf: *mut c_void,
+) -> *mut c_char {
+    // SAFETY: nginx calls this with the location's configuration of this module and one word.
+    unsafe {
+        let conf = &mut *conf.cast::<LocationConf>();
+        let word = (*(*cf).args).as_slice::<ngx_str_t>()[1];
+        let set = if conf.fallback.is_some() {
+            Err("\"shortlink_fallback\" is given twice here".to_owned())
+        } else if word.as_bytes().first() != Some(&b'@') || word.len < 2 {
+            Err(format!(
+                "\"shortlink_fallback\" takes a named location such as @sidecar, not \"{word}\""
+            ))
+        } else {
+            let file = &*(*cf).conf_file;
+            conf.fallback = Some(Fallback {
+                name: word,
+                file: file.file.name,
+                line: file.line,
+            });
+            Ok(())
+        };
+        finish(cf, set)
+    }
+}
+
+/// Takes over what a location does not say itself.
+///
+/// # Safety
+/// As nginx calls it: both are what this module made for the two levels.
+pub(crate) unsafe fn merge_location(
+    cf: *mut ngx_conf_t,
+    outer: *mut c_void,
+    inner: *mut c_void,
+) -> *mut c_char {
+    // SAFETY: as this function's own. `cf` stands in the inner level, so its core configurations
+    // are those of that location and its server.
+    unsafe {
+        let outer = &*outer.cast::<LocationConf>();
+        let inner = &mut *inner.cast::<LocationConf>();
+        if inner.fallback.is_none() {
+            inner.fallback.clone_from(&outer.fallback);
+        }
+        if let Some(location) = NgxHttpCoreModule::location_conf_mut(&*cf) {
+            // `limit_except` is a level of its own and does not take over the handler; an `if`
+            // keeps that of the location around it.
+            if location.lmt_excpt() != 0 && location.handler.is_none() && outer.enabled {
+                location.handler = Some(handle);
+                inner.enabled = true;
+            }
+            if location.noname() != 0 && outer.enabled {
+                inner.enabled = true;
+            }
+        }
+        if inner.enabled
+            && let Some(main) = Shortlink::main_conf_mut(&*cf)
+            && let Some(server) = NgxHttpCoreModule::server_conf_mut(&*cf)
+        {
+            let fallback = inner.fallback.clone();
+            main.locations.push(UsedLocation { server, fallback });
+        }
+    }
+    NGX_CONF_OK
+}
+
+/// Checks what can only be seen of the whole configuration.
+///
+/// # Safety
+/// `cf` must be valid and all locations known.
+pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
+    // SAFETY: as this function's own.
+    unsafe {
+        let Some(main) = Shortlink::main_conf_mut(&*cf) else {
+            return NGX_ERROR as ngx_int_t;
+        };
+        let locations = std::mem::take(&mut main.locations);
+        if !locations.is_empty() && main.redis.is_none() {
+            ngx_conf_log_error!(
+                NGX_LOG_EMERG,
+                cf,
+                "a location has \"shortlink\" but there is no \"shortlink_redis\" in the http block"
+            );
+            return NGX_ERROR as ngx_int_t;
+        }
+        for UsedLocation { server, fallback } in &locations {
+            let Some(Fallback { name, file, line }) = fallback else {
+                continue;
+            };
+            if !has_named_location(*server, name.as_bytes()) {
+                ngx_conf_log_error!(
+                    NGX_LOG_EMERG,
+                    cf,
+                    "\"shortlink_fallback {name}\" in {file}:{line} names a location that its \
+                     server does not have"
+                );
+                return NGX_ERROR as ngx_int_t;
+            }
+        }
+    }
+    NGX_OK as ngx_int_t
+}
+
+/// Whether a server has a named location.
+unsafe fn has_named_location(server: *mut ngx_http_core_srv_conf_t, name: &[u8]) -> bool {
+    // SAFETY: the caller's server is valid; its named locations are a list that ends with null,
+    // or null when there are none.
+    unsafe {
+        let mut place = (*server).named_locations;
+        if place.is_null() {
+            return false;
+        }
+        while let Some(location) = (*place).as_ref() {
+            if location.name.as_bytes() == name {
+                return true;
+            }
+            place = place.add(1);
+        }
+    }
+    false
+}

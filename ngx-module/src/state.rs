@@ -1,0 +1,167 @@
+//! What is known of a request, for its whole life.
+//!
+//! A request's state lives in its pool, as the data of a cleanup: a redirect to a named location
+//! clears the module's context but not the pool, so that the log and the variables still find the
+//! state, and the cleanup takes the request out of the waiting queue when its client goes away.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use ngx::ffi::{ngx_http_request_t, ngx_pool_cleanup_add, ngx_pool_cleanup_t, ngx_str_t};
+use ngx::http::HttpModule;
+use resolver::vocabulary::Code;
+use resolver::{PathCode, Ticket};
+
+use crate::{Shortlink, worker};
+
+/// What became of a request, as `$shortlink_outcome` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Redis has not answered yet.
+    Waiting,
+    /// Answered with the link's redirect.
+    Redirect,
+    /// Answered 410.
+    Gone,
+    /// Answered 404: SQL knows no such link.
+    Unknown,
+    /// Answered 404: the path names no code.
+    Malformed,
+    /// Answered 404: the check character is wrong.
+    WrongCheck,
+    /// Answered 405.
+    Method,
+    /// Redis had no usable record; handed to the fallback, if there is one.
+    Miss,
+    /// Redis could not tell in time; handed to the fallback, if there is one.
+    Unavailable,
+}
+
+impl Outcome {
+    /// The outcome's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Redirect => "redirect",
+            Self::Gone => "gone",
+            Self::Unknown => "unknown",
+            Self::Malformed => "malformed",
+            Self::WrongCheck => "wrong_check",
+            Self::Method => "method",
+            Self::Miss => "miss",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// Who gave the answer, as `$shortlink_source` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nobody was asked.
+    None,
+    /// Redis.
+    Redis,
+    /// The fallback location.
+    Fallback,
+}
+
+impl Source {
+    /// The source's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Redis => "redis",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
+/// What is known of a request. It never moves and lives as long as the request's pool.
+#[derive(Debug)]
+pub(crate) struct RequestState {
+    pub(crate) request: *mut ngx_http_request_t,
+    pub(crate) outcome: Outcome,
+    pub(crate) source: Source,
+    /// The code that the path names; `None` when it names none.
+    pub(crate) code: Option<Code>,
+    /// The target that was answered; in the request's pool.
+    pub(crate) target: ngx_str_t,
+    /// The place in the waiting queue, while there is one.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+impl RequestState {
+    /// Makes the state of a request and ties it to the request's pool; `None` when there is no
+    /// memory.
+    ///
+    /// # Safety
+    /// `request` must be valid.
+    pub(crate) unsafe fn create(
+        request: *mut ngx_http_request_t,
+        path_code: Option<PathCode>,
+        outcome: Outcome,
+    ) -> Option<NonNull<Self>> {
+        // SAFETY: the request is valid, so its pool and its table of contexts are. The data that
+        // nginx allocates with the cleanup has the size that is asked for and the alignment of a
+        // pointer, which is that of the state.
+        unsafe {
+            const { assert!(align_of::<RequestState>() <= align_of::<*const ()>()) };
+            let cleanup = ngx_pool_cleanup_add((*request).pool, size_of::<Self>());
+            let cleanup = cleanup.as_mut()?;
+            let state = cleanup.data.cast::<Self>();
+            state.write(Self {
+                request,
+                outcome,
+                source: Source::None,
+                code: path_code.map(|found| found.code),
+                target: ngx_str_t {
+                    len: 0,
+                    data: ptr::null_mut(),
+                },
+                ticket: None,
+            });
+            cleanup.handler = Some(release);
+            *(*request).ctx.add(Shortlink::module().ctx_index) = state.cast();
+            NonNull::new(state)
+        }
+    }
+
+    /// Finds the state of a request, also after a redirect to a named location.
+    ///
+    /// # Safety
+    /// `request` must be valid.
+    pub(crate) unsafe fn find(request: *mut ngx_http_request_t) -> Option<NonNull<Self>> {
+        // SAFETY: the request is valid, so its pool and its table of contexts are; what stands in
+        // our place of the table, and the data of cleanups with our handler, was put there by
+        // `create`.
+        unsafe {
+            let context = *(*request).ctx.add(Shortlink::module().ctx_index);
+            if let Some(state) = NonNull::new(context.cast()) {
+                return Some(state);
+            }
+            let mut cleanup = (*(*request).pool).cleanup;
+            while let Some(ngx_pool_cleanup_t {
+                handler,
+                data,
+                next,
+            }) = cleanup.as_ref()
+            {
+                let ours = release as unsafe extern "C" fn(*mut c_void);
+                if handler.is_some_and(|handler| ptr::fn_addr_eq(handler, ours)) {
+                    return NonNull::new(data.cast());
+                }
+                cleanup = *next;
+            }
+            None
+        }
+    }
+}
+
+/// The request ends: nobody waits for its reply any more.
+unsafe extern "C" fn release(data: *mut c_void) {
+    // SAFETY: the data is the state that `create` put there, and the pool still lives.
+    let state = unsafe { &mut *data.cast::<RequestState>() };
+    if let Some(ticket) = state.ticket.take() {
+        worker::cancel(ticket);
+    }
+}

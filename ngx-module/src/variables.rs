@@ -1,0 +1,149 @@
+//! What configuration and logs can see.
+//!
+//! | variable | value |
+//! |---|---|
+//! | `$shortlink_code` | the code that the path names, glued text left away |
+//! | `$shortlink_target` | the target that nginx itself answered with |
+//! | `$shortlink_outcome` | what became of the request: [`Outcome`](crate::state::Outcome) |
+//! | `$shortlink_source` | who gave the answer: [`Source`](crate::state::Source) |
+//! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
+//! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
+//! | `$shortlink_domain_names` | all short domains, parted by commas |
+//!
+//! The first four are not found (`-` in logs) for requests that `shortlink` did not handle.
+
+use ngx::ffi::{
+    NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_conf_t, ngx_http_add_variable,
+    ngx_http_request_t, ngx_http_variable_value_t, ngx_int_t, ngx_pnalloc, ngx_str_t, ngx_uint_t,
+};
+use ngx::http::{HttpModuleMainConf, Request};
+
+use crate::Shortlink;
+use crate::state::RequestState;
+
+/// What a variable shows, as the number that nginx keeps with it.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum Shown {
+    Code,
+    Target,
+    Outcome,
+    Source,
+    DomainState,
+    ActiveBase,
+    DomainNames,
+}
+
+const VARIABLES: [(&str, Shown); 7] = [
+    ("shortlink_code", Shown::Code),
+    ("shortlink_target", Shown::Target),
+    ("shortlink_outcome", Shown::Outcome),
+    ("shortlink_source", Shown::Source),
+    ("shortlink_domain_state", Shown::DomainState),
+    ("shortlink_active_base", Shown::ActiveBase),
+    ("shortlink_domain_names", Shown::DomainNames),
+];
+
+/// Makes the variables known.
+///
+/// # Safety
+/// `cf` must be valid.
+pub(crate) unsafe fn add(cf: *mut ngx_conf_t) -> ngx_int_t {
+    for (name, shown) in VARIABLES {
+        let mut name = ngx_str_t {
+            len: name.len(),
+            data: name.as_ptr().cast_mut(),
+        };
+        // SAFETY: as this function's own; nginx copies the name.
+        unsafe {
+            let variable =
+                ngx_http_add_variable(cf, &mut name, NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t);
+            let Some(variable) = variable.as_mut() else {
+                return NGX_ERROR as ngx_int_t;
+            };
+            variable.get_handler = Some(get);
+            variable.data = shown as usize;
+        }
+    }
+    NGX_OK as ngx_int_t
+}
+
+unsafe extern "C" fn get(
+    request: *mut ngx_http_request_t,
+    value: *mut ngx_http_variable_value_t,
+    data: usize,
+) -> ngx_int_t {
+    // SAFETY: nginx calls this with a valid request and a value to be filled, and with the number
+    // that was given with the variable.
+    unsafe {
+        let shown = VARIABLES.iter().find(|(_, shown)| *shown as usize == data);
+        let text = shown.and_then(|(_, shown)| show(request, *shown));
+        let value = &mut *value;
+        match text {
+            None => value.set_not_found(1),
+            Some(text) => {
+                value.set_valid(1);
+                value.set_no_cacheable(0);
+                value.set_not_found(0);
+                // Texts are at most as long as a target or the table of domains.
+                value.set_len(text.len as u32);
+                value.data = text.data;
+            }
+        }
+    }
+    NGX_OK as ngx_int_t
+}
+
+/// The text of a variable; it lives as long as the request.
+unsafe fn show(request: *mut ngx_http_request_t, shown: Shown) -> Option<ngx_str_t> {
+    // SAFETY: the request is valid. Texts of the configuration live as long as its cycle, which
+    // outlives the requests it serves; the state lives as long as the request.
+    unsafe {
+        match shown {
+            Shown::DomainState | Shown::ActiveBase | Shown::DomainNames => {
+                let conf = Shortlink::main_conf(Request::from_ngx_http_request(request))?;
+                let domains = conf.domains.as_ref()?;
+                Some(match shown {
+                    Shown::ActiveBase => borrowed(domains.active_base().as_bytes()),
+                    Shown::DomainNames => borrowed(domains.names().as_bytes()),
+                    _ => {
+                        let host = (*request).headers_in.server;
+                        let state = domains.state(host.as_bytes());
+                        borrowed(state.map_or("unknown", |state| state.name()).as_bytes())
+                    }
+                })
+            }
+            Shown::Code | Shown::Target | Shown::Outcome | Shown::Source => {
+                let state = RequestState::find(request)?.as_ref();
+                match shown {
+                    Shown::Code => {
+                        let code = state.code?;
+                        let bytes = code.as_bytes();
+                        // The code lives in the state, which an expression's text may not
+                        // outlive in a log written after the request: it is copied.
+                        let data = ngx_pnalloc((*request).pool, bytes.len()).cast::<u8>();
+                        if data.is_null() {
+                            return None;
+                        }
+                        data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                        Some(ngx_str_t {
+                            len: bytes.len(),
+                            data,
+                        })
+                    }
+                    Shown::Target if state.target.len == 0 => None,
+                    Shown::Target => Some(state.target),
+                    Shown::Outcome => Some(borrowed(state.outcome.name().as_bytes())),
+                    _ => Some(borrowed(state.source.name().as_bytes())),
+                }
+            }
+        }
+    }
+}
+
+fn borrowed(text: &[u8]) -> ngx_str_t {
+    ngx_str_t {
+        len: text.len(),
+        data: text.as_ptr().cast_mut(),
+    }
+}
