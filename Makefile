@@ -1,0 +1,47 @@
+# What each target does: `make help`.
+
+.PHONY: help setup build run test lint fmt bench fuzz clean
+.DEFAULT_GOAL := help
+
+export NGINX_SOURCE_DIR := /usr/share/nginx/src
+export NGINX_BUILD_DIR := $(CURDIR)/target/nginx/objs
+
+help:
+	@echo 'make run     from a fresh checkout to a running service in the foreground'
+	@echo '             (PUBLIC_PORT=8080 INTERNAL_PORT=8081 VAR_DIR=var)'
+	@echo 'make test    format, lints and every test, real servers included'
+	@echo 'make bench   side by side: return 302, Lua, the module'
+	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
+	@echo 'make build   the sidecar and the module, into target/'
+	@echo 'make setup   install what is missing, through apt'
+	@echo 'make lint, make fmt, make clean'
+
+setup:
+	@scripts/setup
+
+build: setup
+	@scripts/build
+
+run: build
+	@exec scripts/run
+
+lint: setup
+	@scripts/configure-nginx target/nginx/objs
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+test: build lint
+	cargo test --workspace --exclude ngx_http_shortlink_module
+
+fmt:
+	cargo fmt --all
+
+bench: build
+	@scripts/setup bench
+	@bench/run
+
+fuzz: setup
+	@scripts/fuzz
+
+clean:
+	cargo clean
