@@ -1,0 +1,5 @@
+//! Has the crate built again when a migration is added: the migrations are embedded.
+
+fn main() {
+    println!("cargo:rerun-if-changed=../migrations/sqlite");
+}

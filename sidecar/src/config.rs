@@ -1,0 +1,372 @@
+//! Settings: the defaults, a file over them, the environment over both.
+//!
+//! `config.default.toml` is the bottom layer and says which keys there are. Whatever another layer
+//! brings must be one of these keys and of the same type, or it is refused by name: a misspelt
+//! setting that is silently ignored is worse than a program that does not start.
+
+mod layers;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use secrecy::SecretString;
+use toml::Table;
+use tracing::level_filters::LevelFilter;
+use vocabulary::target::MAX_TARGET_LENGTH;
+use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
+
+use crate::domain::issuer::ReservedWords;
+use crate::domain::target::TargetPolicy;
+
+pub use layers::LayerError;
+
+/// Every setting.
+#[derive(Debug)]
+pub struct Config {
+    /// `[http]`
+    pub http: Http,
+    /// `[database]`
+    pub database: Database,
+    /// `[redis]`
+    pub redis: Redis,
+    /// `[codes]`
+    pub codes: Codes,
+    /// `[links]`
+    pub links: LinkDefaults,
+    /// `[log]`
+    pub log: Log,
+}
+
+/// How the service is reached.
+#[derive(Debug)]
+pub struct Http {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The most bytes in the body of a request.
+    pub body_limit_bytes: usize,
+    /// How long requests may go on after the signal to stop.
+    pub shutdown_grace: Duration,
+}
+
+/// Where links are kept.
+#[derive(Debug)]
+pub struct Database {
+    /// Where that is. Secret, since a URL may hold a password.
+    pub url: SecretString,
+    /// The most connections that read at once.
+    pub max_connections: u32,
+}
+
+/// Where links are published.
+#[derive(Debug)]
+pub struct Redis {
+    /// Where that is. Secret, since a URL may hold a password.
+    pub url: SecretString,
+    /// What every key begins with.
+    pub prefix: KeyPrefix,
+    /// How long an operation may take.
+    pub timeout: Duration,
+}
+
+/// What codes look like.
+#[derive(Debug)]
+pub struct Codes {
+    /// The rules that nginx shares.
+    pub rules: CodeRules,
+    /// Words that are no codes.
+    pub reserved: ReservedWords,
+}
+
+/// What links are like.
+#[derive(Debug)]
+pub struct LinkDefaults {
+    /// How a link redirects when nobody says otherwise.
+    pub redirect_status: RedirectStatus,
+    /// Which targets are good.
+    pub policy: TargetPolicy,
+    /// How long Redis remembers that a code is unknown, in seconds.
+    pub negative_ttl_s: u64,
+}
+
+/// What is logged and how.
+#[derive(Debug)]
+pub struct Log {
+    /// In which form.
+    pub format: LogFormat,
+    /// The least important events.
+    pub level: LevelFilter,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// JSON, one object a line.
+    Json,
+}
+
+impl Config {
+    /// Puts the settings together.
+    ///
+    /// # Errors
+    /// When a file can't be read, a key is unknown, or a value is not allowed.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let settings = Settings(layers::merged(file, environment)?);
+        Ok(Self {
+            http: Http {
+                listen: settings.listen("http.listen")?,
+                body_limit_bytes: settings.number("http.body_limit_bytes", 1024, 16 << 20)?,
+                shutdown_grace: settings.milliseconds("http.shutdown_grace_ms", 0, 600_000)?,
+            },
+            database: Database {
+                url: settings.text("database.url").into(),
+                max_connections: settings.number("database.max_connections", 1, 64)?,
+            },
+            redis: Redis {
+                url: settings.text("redis.url").into(),
+                prefix: settings.prefix("redis.prefix")?,
+                timeout: settings.milliseconds("redis.timeout_ms", 10, 60_000)?,
+            },
+            codes: Codes {
+                rules: settings.rules()?,
+                reserved: ReservedWords::new(settings.texts("codes.reserved")),
+            },
+            links: LinkDefaults {
+                redirect_status: settings.redirect_status("links.default_redirect_status")?,
+                policy: TargetPolicy {
+                    allow_private: settings.truth("links.allow_private_targets"),
+                    max_bytes: settings.number("links.max_target_bytes", 16, MAX_TARGET_LENGTH)?,
+                },
+                negative_ttl_s: settings.number("links.negative_ttl_s", 1, 3600)?,
+            },
+            log: Log {
+                format: settings.log_format("log.format")?,
+                level: settings.log_level("log.level")?,
+            },
+        })
+    }
+}
+
+/// Why the settings can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A layer can't be read or does not fit the defaults.
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    /// A value is not allowed.
+    #[error("{key} is {value:?}, but must be {allowed}")]
+    Value {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// A setting that another one needs is missing.
+    #[error("{key} must be set when {because}")]
+    Missing {
+        /// The setting.
+        key: &'static str,
+        /// What makes it necessary.
+        because: &'static str,
+    },
+    /// A file that a setting names can't be read.
+    #[error("the file {path:?} that {key} names can't be read")]
+    File {
+        /// The setting.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file that a setting names does not hold check keys.
+    #[error("the file {path:?} that {key} names does not hold check keys")]
+    CheckKeys {
+        /// The setting.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: vocabulary::CheckKeysError,
+    },
+}
+
+/// The merged layers. Every key is there and of its default's type: [`layers`] has seen to it.
+struct Settings(Table);
+
+impl Settings {
+    fn get(&self, key: &str) -> Option<&toml::Value> {
+        let (group, key) = key.split_once('.')?;
+        self.0.get(group)?.get(key)
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.get(key)
+            .and_then(toml::Value::as_str)
+            .unwrap_or_default()
+    }
+
+    fn texts(&self, key: &str) -> Vec<String> {
+        let values = self.get(key).and_then(toml::Value::as_array);
+        values
+            .into_iter()
+            .flatten()
+            .filter_map(|value| value.as_str().map(str::to_owned))
+            .collect()
+    }
+
+    fn truth(&self, key: &str) -> bool {
+        self.get(key)
+            .and_then(toml::Value::as_bool)
+            .unwrap_or_default()
+    }
+
+    fn integer(&self, key: &str) -> i64 {
+        self.get(key)
+            .and_then(toml::Value::as_integer)
+            .unwrap_or_default()
+    }
+
+    fn number<N>(&self, key: &'static str, least: N, most: N) -> Result<N, ConfigError>
+    where
+        N: TryFrom<i64> + Copy + PartialOrd + std::fmt::Display,
+    {
+        let value = self.integer(key);
+        match N::try_from(value) {
+            Ok(number) if least <= number && number <= most => Ok(number),
+            _ => Err(ConfigError::Value {
+                key,
+                value: value.to_string(),
+                allowed: format!("a whole number from {least} to {most}"),
+            }),
+        }
+    }
+
+    fn milliseconds(
+        &self,
+        key: &'static str,
+        least: u64,
+        most: u64,
+    ) -> Result<Duration, ConfigError> {
+        self.number(key, least, most).map(Duration::from_millis)
+    }
+
+    /// Reads a text, or says what is allowed.
+    fn parsed<T>(
+        &self,
+        key: &'static str,
+        allowed: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ConfigError> {
+        let text = self.text(key);
+        parse(text).ok_or_else(|| ConfigError::Value {
+            key,
+            value: text.to_owned(),
+            allowed: allowed.to_owned(),
+        })
+    }
+
+    fn listen(&self, key: &'static str) -> Result<SocketAddr, ConfigError> {
+        let allowed = "an IP address and a port, like 127.0.0.1:8090 or [::1]:8090";
+        self.parsed(key, allowed, |text| text.parse().ok())
+    }
+
+    fn prefix(&self, key: &'static str) -> Result<KeyPrefix, ConfigError> {
+        let allowed = "at most 32 visible ASCII characters without { and }";
+        self.parsed(key, allowed, |text| KeyPrefix::new(text.as_bytes()).ok())
+    }
+
+    fn redirect_status(&self, key: &'static str) -> Result<RedirectStatus, ConfigError> {
+        let code = self.integer(key);
+        u16::try_from(code)
+            .ok()
+            .and_then(RedirectStatus::from_code)
+            .ok_or_else(|| ConfigError::Value {
+                key,
+                value: code.to_string(),
+                allowed: format!("one of {}", RedirectStatus::CODES),
+            })
+    }
+
+    fn log_format(&self, key: &'static str) -> Result<LogFormat, ConfigError> {
+        self.parsed(key, "one of text, json", |text| match text {
+            "text" => Some(LogFormat::Text),
+            "json" => Some(LogFormat::Json),
+            _ => None,
+        })
+    }
+
+    fn log_level(&self, key: &'static str) -> Result<LevelFilter, ConfigError> {
+        let allowed = "one of error, warn, info, debug, trace";
+        self.parsed(key, allowed, |text| match text {
+            "error" => Some(LevelFilter::ERROR),
+            "warn" => Some(LevelFilter::WARN),
+            "info" => Some(LevelFilter::INFO),
+            "debug" => Some(LevelFilter::DEBUG),
+            "trace" => Some(LevelFilter::TRACE),
+            _ => None,
+        })
+    }
+
+    fn rules(&self) -> Result<CodeRules, ConfigError> {
+        let alphabet = format!("one of {}", Alphabet::NAMES);
+        let alphabet = self.parsed("codes.alphabet", &alphabet, |text| {
+            Alphabet::by_name(text.as_bytes())
+        })?;
+        let length = self.number("codes.body_length", 1, BodyLengths::LONGEST)?;
+        let bodies = BodyLengths::new(length, length).unwrap_or_default();
+        let methods = format!("one of {}", Check::NAMES);
+        let method = self.parsed("codes.check", &methods, |text| match text {
+            "none" => Some(Method::None),
+            "luhn" => Some(Method::Luhn),
+            "keyed" => Some(Method::Keyed),
+            _ => None,
+        })?;
+        let check = match method {
+            Method::None => Check::None,
+            Method::Luhn => Check::Luhn,
+            Method::Keyed => Check::Keyed(self.check_keys("codes.check_keys_file")?),
+        };
+        Ok(CodeRules {
+            alphabet,
+            check,
+            bodies,
+        })
+    }
+
+    fn check_keys(&self, key: &'static str) -> Result<CheckKeys, ConfigError> {
+        let path = PathBuf::from(self.text(key));
+        if path.as_os_str().is_empty() {
+            return Err(ConfigError::Missing {
+                key,
+                because: "codes.check is \"keyed\"",
+            });
+        }
+        match std::fs::read(&path) {
+            Ok(text) => CheckKeys::parse(&text).map_err(|source| ConfigError::CheckKeys {
+                key,
+                path,
+                source,
+            }),
+            Err(source) => Err(ConfigError::File { key, path, source }),
+        }
+    }
+}
+
+enum Method {
+    None,
+    Luhn,
+    Keyed,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+use std::io::Write;
+
+use super::*;
+
+/// The settings of a file and environment, or the message that they are refused with, causes
+/// included.
+fn load(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let environment = environment
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+    let file = file.map(|text| {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(text.as_bytes()).expect("room for the file");
+        file
+    });
+    let path = file.as_ref().map(tempfile::NamedTempFile::path);
+    Config::load(path, environment).map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+}
+
+#[test]
+fn the_defaults_are_what_the_documentation_promises() {
+    let config = load(None, &[]).expect("good defaults");
+    assert_eq!(config.http.listen.to_string(), "127.0.0.1:8090");
+    assert_eq!(config.http.body_limit_bytes, 65536);
+    assert_eq!(config.http.shutdown_grace, Duration::from_secs(10));
+    assert_eq!(config.redis.prefix, KeyPrefix::default());
+    assert_eq!(config.redis.timeout, Duration::from_millis(250));
+    assert_eq!(config.codes.rules, CodeRules::default());
+    assert!(
+        config
+            .codes
+            .reserved
+            .contain(&"API".parse().expect("a code"))
+    );
+    assert_eq!(config.links.redirect_status, RedirectStatus::Found);
+    assert_eq!(config.links.policy, TargetPolicy::default());
+    assert_eq!(config.links.negative_ttl_s, 30);
+    assert_eq!(config.log.format, LogFormat::Text);
+    assert_eq!(config.log.level, LevelFilter::INFO);
+}
+
+#[test]
+fn the_environment_outranks_the_file_and_the_file_the_defaults() {
+    let file = "[http]\nlisten = \"[::1]:1\"\nbody_limit_bytes = 2048\n[log]\nlevel = \"warn\"\n";
+    let config = load(
+        Some(file),
+        &[
+            ("SHORTLINK_HTTP__LISTEN", "127.0.0.1:2"),
+            ("SHORTLINK_CODES__RESERVED", "one, two,"),
+            ("SHORTLINK_LINKS__ALLOW_PRIVATE_TARGETS", "true"),
+            // Not settings: no two underscores, or another program's.
+            ("SHORTLINK_CONFIG", "whatever"),
+            ("PATH", "/bin"),
+        ],
+    )
+    .expect("good settings");
+    assert_eq!(config.http.listen.to_string(), "127.0.0.1:2");
+    assert_eq!(config.http.body_limit_bytes, 2048);
+    assert_eq!(config.log.level, LevelFilter::WARN);
+    assert!(config.links.policy.allow_private);
+    for (word, reserved) in [("one", true), ("two", true), ("api", false)] {
+        let code = word.parse().expect("a code");
+        assert_eq!(config.codes.reserved.contain(&code), reserved, "{word}");
+    }
+}
+
+#[test]
+fn database_url_outranks_everything_unless_it_is_empty() {
+    use secrecy::ExposeSecret;
+    for (value, url) in [
+        ("sqlite:other.db", "sqlite:other.db"),
+        ("", "sqlite:mine.db"),
+    ] {
+        let config = load(
+            None,
+            &[
+                ("DATABASE_URL", value),
+                ("SHORTLINK_DATABASE__URL", "sqlite:mine.db"),
+            ],
+        )
+        .expect("good settings");
+        assert_eq!(config.database.url.expose_secret(), url);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
+    for (file, environment, words) in [
+        ("[htpp]\nlisten = \"\"", None, &["[htpp]", "http, "][..]),
+        ("listen = \"127.0.0.1:1\"", None, &["[listen]"]),
+        ("http = 1", None, &["http", "a table"]),
+        ("[http]\nlistn = \"\"", None, &["http.listn", "listen, "]),
+        ("[http]\nlisten = 8090", None, &["http.listen", "a text"]),
+        (
+            "[http]\nlisten = \"localhost\"",
+            None,
+            &["http.listen", "127.0.0.1:8090"],
+        ),
+        (
+            "[http]\nbody_limit_bytes = 1",
+            None,
+            &["http.body_limit_bytes", "1024 to 16777216"],
+        ),
+        (
+            "[redis]\ntimeout_ms = -1",
+            None,
+            &["redis.timeout_ms", "10 to 60000"],
+        ),
+        (
+            "[redis]\nprefix = \"{a}\"",
+            None,
+            &["redis.prefix", "without {"],
+        ),
+        (
+            "[codes]\nalphabet = \"hex\"",
+            None,
+            &["codes.alphabet", "base62, unambiguous"],
+        ),
+        (
+            "[codes]\nbody_length = 13",
+            None,
+            &["codes.body_length", "1 to 12"],
+        ),
+        (
+            "[codes]\ncheck = \"crc\"",
+            None,
+            &["codes.check", "none, luhn, keyed"],
+        ),
+        (
+            "[codes]\ncheck = \"keyed\"",
+            None,
+            &["codes.check_keys_file", "keyed"],
+        ),
+        (
+            "[codes]\nreserved = [1]",
+            None,
+            &["codes.reserved", "a list of texts"],
+        ),
+        (
+            "[codes]\ncheck = \"keyed\"\ncheck_keys_file = \"/nowhere\"",
+            None,
+            &["codes.check_keys_file", "/nowhere", "No such file"],
+        ),
+        (
+            "[codes]\ncheck = \"keyed\"\ncheck_keys_file = \"Cargo.toml\"",
+            None,
+            &["codes.check_keys_file", "Cargo.toml", "line 1"],
+        ),
+        (
+            "[links]\ndefault_redirect_status = 303",
+            None,
+            &["links.default_redirect_status", "301, 302, 307, 308"],
+        ),
+        (
+            "[links]\nmax_target_bytes = 8193",
+            None,
+            &["links.max_target_bytes", "8192"],
+        ),
+        (
+            "[log]\nformat = \"xml\"",
+            None,
+            &["log.format", "text, json"],
+        ),
+        (
+            "[log]\nlevel = \"loud\"",
+            None,
+            &["log.level", "error, warn"],
+        ),
+        ("[log", None, &["not valid TOML", "line 1"]),
+        (
+            "",
+            Some(("SHORTLINK_HTTP__LISTN", "x")),
+            &["SHORTLINK_HTTP__LISTN", "listen, "],
+        ),
+        (
+            "",
+            Some(("SHORTLINK_HTP__LISTEN", "x")),
+            &["SHORTLINK_HTP__LISTEN", "http, "],
+        ),
+        (
+            "",
+            Some(("SHORTLINK_REDIS__TIMEOUT_MS", "1s")),
+            &["redis.timeout_ms", "a whole number"],
+        ),
+        (
+            "",
+            Some(("SHORTLINK_REDIS__TIMEOUT_MS", "1")),
+            &["redis.timeout_ms", "10 to"],
+        ),
+    ] {
+        let message = load(Some(file), environment.as_slice()).expect_err(file);
+        for word in words {
+            assert!(message.contains(word), "{message:?} lacks {word:?}");
+        }
+    }
+}
+
+#[test]
+fn debug_output_keeps_urls_to_itself() {
+    let environment = [("SHORTLINK_REDIS__URL", "redis://:hunter2@localhost")];
+    let config = load(None, &environment).expect("good settings");
+    assert!(!format!("{config:?}").contains("hunter2"));
+}

@@ -1,0 +1,247 @@
+//! Which targets links may lead to.
+//!
+//! A short link lends its sender's name to where it leads, and is opened by phones and by the
+//! previewers of messengers. So a new target is read as a browser reads it (the WHATWG URL
+//! standard), must be one that a stranger can follow, and is kept in its serialised form: what
+//! was checked is what is served.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use url::{Host, Url};
+use vocabulary::target::{MAX_TARGET_LENGTH, is_servable};
+
+/// What new targets must fulfil.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetPolicy {
+    /// Whether a target may be an address or name that means something else, or nothing, to
+    /// whoever follows the link: for trying things out on one machine.
+    pub allow_private: bool,
+    /// The most bytes that a target has, as given and as serialised; at most
+    /// [`MAX_TARGET_LENGTH`].
+    pub max_bytes: usize,
+}
+
+impl Default for TargetPolicy {
+    fn default() -> Self {
+        Self {
+            allow_private: false,
+            max_bytes: MAX_TARGET_LENGTH,
+        }
+    }
+}
+
+/// The hosts that a target may not have: those that short links are served under.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnHosts(Vec<String>);
+
+impl OwnHosts {
+    /// Adds a host as somebody wrote it: a name in any case, in Unicode or punycode, with or
+    /// without a trailing dot, or an address. What is not a host is left out, since no target can
+    /// have it.
+    pub fn add(&mut self, host: &str) {
+        if let Ok(host) = Host::parse(host) {
+            self.0.push(bare(&host));
+        }
+    }
+
+    fn contain(&self, host: &Host<&str>) -> bool {
+        let host = bare(host);
+        self.0.contains(&host)
+    }
+}
+
+/// A target that was found good when its link was made or changed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target(String);
+
+impl Target {
+    /// Reads a new target.
+    ///
+    /// # Errors
+    /// When it is not an absolute `http` or `https` URL or the policy refuses it.
+    pub fn parse(text: &str, policy: TargetPolicy, own: &OwnHosts) -> Result<Self, TargetError> {
+        let most = policy.max_bytes.min(MAX_TARGET_LENGTH);
+        if text.is_empty() {
+            return Err(TargetError::Empty);
+        }
+        if text.len() > most {
+            return Err(TargetError::TooLong { most });
+        }
+        // A URL parser would quietly drop some of these and turn `\` into `/`; whoever sends them
+        // did not mean what a browser would make of it.
+        if let Some(character) = text.chars().find(|&c| is_refused(c)) {
+            return Err(TargetError::Character { character });
+        }
+        // A URL parser would also take `http:example.com` and `http:///example.com` for
+        // `http://example.com`.
+        let authority = after_scheme(text).ok_or(TargetError::Scheme)?;
+        if authority.is_empty() || authority.starts_with(['/', '?', '#']) {
+            return Err(TargetError::Host);
+        }
+        let url = Url::parse(text).map_err(|source| TargetError::Malformed { source })?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(TargetError::Scheme);
+        }
+        let authority_end = authority.find(['/', '?', '#']).unwrap_or(authority.len());
+        // An empty user name (`http://@host`) leaves no trace in the parsed URL.
+        if authority[..authority_end].contains('@') {
+            return Err(TargetError::Userinfo);
+        }
+        let host = url.host().ok_or(TargetError::Host)?;
+        if bare(&host).is_empty() {
+            return Err(TargetError::Host);
+        }
+        if own.contain(&host) {
+            return Err(TargetError::OwnDomain);
+        }
+        if !policy.allow_private && is_private(&host) {
+            return Err(TargetError::Private);
+        }
+        let serialised = String::from(url);
+        if serialised.len() > most {
+            return Err(TargetError::TooLong { most });
+        }
+        if !is_servable(serialised.as_bytes()) {
+            return Err(TargetError::Unservable);
+        }
+        Ok(Self(serialised))
+    }
+
+    /// Takes a target that [`Target::parse`] has made earlier.
+    pub fn from_stored(serialised: String) -> Self {
+        Self(serialised)
+    }
+
+    /// The target as it goes into the `Location` header.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Target {
+    /// Shows no more than the length: targets hold recipients' data and must not reach logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({} bytes)", self.0.len())
+    }
+}
+
+/// Why a target is refused, in words for whoever sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// There is nothing.
+    #[error("must not be empty")]
+    Empty,
+    /// It has too many bytes, as given or as serialised.
+    #[error("must have at most {most} bytes, written as a URL with its percent-encoding")]
+    TooLong {
+        /// The most bytes it may have.
+        most: usize,
+    },
+    /// It has a character that a URL parser would drop or replace.
+    #[error("must not contain the character {character:?}: no spaces, control characters or \\")]
+    Character {
+        /// The first such character.
+        character: char,
+    },
+    /// It does not begin with a scheme that can be redirected to.
+    #[error("must begin with http:// or https://")]
+    Scheme,
+    /// It is not a URL.
+    #[error("is not a valid URL: {source}")]
+    Malformed {
+        /// What the parser said.
+        source: url::ParseError,
+    },
+    /// It has no host.
+    #[error("must have a host")]
+    Host,
+    /// It has a user name or password.
+    #[error("must not contain a user name or password")]
+    Userinfo,
+    /// Its host is not one that a stranger can reach.
+    #[error("must not lead to a private, local or reserved address")]
+    Private,
+    /// Its host is one of our own.
+    #[error("must not lead back to a short domain")]
+    OwnDomain,
+    /// Its serialised form would not be served.
+    #[error("can't be put into a Location header")]
+    Unservable,
+}
+
+/// A host in the one spelling in which hosts are compared.
+fn bare<S: AsRef<str>>(host: &Host<S>) -> String {
+    match host {
+        Host::Domain(name) => {
+            let name = name.as_ref();
+            name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+        }
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => address.to_string(),
+    }
+}
+
+fn is_refused(character: char) -> bool {
+    character.is_control() || character.is_whitespace() || character == '\\'
+}
+
+/// What follows `http://` or `https://`, in any case of letters.
+fn after_scheme(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once("://")?;
+    (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")).then_some(rest)
+}
+
+fn is_private(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(_) => {
+            let name = bare(host);
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        Host::Ipv4(address) => is_private_v4(*address),
+        Host::Ipv6(address) => is_private_v6(*address),
+    }
+}
+
+/// Whether the address is in a block of IANA's special-purpose registry or a multicast one.
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    match address.octets() {
+        // This network, private use, loopback.
+        [0 | 10 | 127, ..] => true,
+        // Shared address space of carriers (100.64.0.0/10).
+        [100, 64..=127, ..] => true,
+        // Link-local.
+        [169, 254, ..] => true,
+        // Private use.
+        [172, 16..=31, ..] | [192, 168, ..] => true,
+        // Protocol assignments, documentation, the former 6to4 relays.
+        [192, 0, 0 | 2, _] | [192, 88, 99, _] => true,
+        // Benchmarking.
+        [198, 18 | 19, ..] => true,
+        // Documentation.
+        [198, 51, 100, _] | [203, 0, 113, _] => true,
+        // Multicast, reserved, broadcast.
+        [224..=255, ..] => true,
+        _ => false,
+    }
+}
+
+/// Whether the address is anything but an ordinary global unicast one. Only 2000::/3 is given out
+/// as such. Outside of it are loopback, unique local, link-local, multicast, and the forms that
+/// wrap an IPv4 address (mapped, NAT64), which could hide a private one.
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    let [first, second, ..] = address.segments();
+    match (first, second) {
+        // Protocol assignments (2001::/23, with Teredo) and documentation.
+        (0x2001, 0..=0x1ff | 0xdb8) => true,
+        // 6to4, which wraps an IPv4 address.
+        (0x2002, _) => true,
+        // Documentation (3fff::/20).
+        (0x3fff, 0..=0xfff) => true,
+        (0x2000..=0x3fff, _) => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

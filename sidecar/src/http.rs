@@ -1,0 +1,84 @@
+//! The service over HTTP. Nothing outside of this module knows axum.
+
+mod auth;
+mod cursor;
+mod extract;
+mod fields;
+mod health;
+mod links;
+mod observe;
+mod problem;
+mod resolve;
+mod wire;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn;
+use axum::routing::{any, get};
+use tower_http::catch_panic::CatchPanicLayer;
+use vocabulary::RedirectStatus;
+
+use crate::clock::Clock;
+use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::links::Links;
+use crate::domain::service::resolve::Resolver;
+use crate::domain::target::TargetPolicy;
+use problem::Problem;
+
+/// What the handlers work with.
+pub struct App {
+    /// Makes, changes, revokes and finds links.
+    pub links: Links,
+    /// Follows links.
+    pub resolver: Resolver,
+    /// Where API keys are kept.
+    pub store: Arc<dyn Store>,
+    /// Asked how Redis is.
+    pub publisher: Arc<dyn Publisher>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Which targets are good.
+    pub policy: TargetPolicy,
+    /// How a link redirects when nobody says otherwise.
+    pub default_redirect_status: RedirectStatus,
+    /// The most bytes in the body of a request.
+    pub body_limit_bytes: usize,
+}
+
+type SharedApp = Arc<App>;
+
+/// Routes requests to their handlers.
+pub fn router(app: App) -> Router {
+    let api = Router::new()
+        .route("/v1/links", get(links::list).post(links::create))
+        .route(
+            "/v1/links/{code}",
+            get(links::find).patch(links::change).delete(links::revoke),
+        )
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::max(app.body_limit_bytes))
+        .layer(CatchPanicLayer::custom(problem::of_panic))
+        .layer(from_fn(observe::observe));
+    Router::new()
+        // Any method: what a visitor may not do is answered as tersely as all else here.
+        .route("/resolve/{*path}", any(resolve::resolve))
+        .layer(CatchPanicLayer::custom(resolve::panicked))
+        .merge(api)
+        .with_state(Arc::new(app))
+}
+
+async fn no_such_route() -> Problem {
+    Problem::not_found("There is nothing at this path.")
+}
+
+async fn no_such_method() -> Problem {
+    Problem::method_not_allowed()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What handlers take from requests, with a problem for each way in which it can be wrong.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use serde_json::{Map, Value};
+use url::Url;
+use vocabulary::Code;
+
+use super::SharedApp;
+use super::problem::{FieldError, Problem};
+use crate::domain::target::OwnHosts;
+
+/// The body: a JSON object.
+pub(super) struct JsonObject(pub(super) Map<String, Value>);
+
+impl FromRequest<SharedApp> for JsonObject {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
+        if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
+            return Err(Problem::not_json());
+        }
+        // The router has set the limit.
+        let body = Bytes::from_request(request, app).await;
+        let body = body.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(app.body_limit_bytes),
+            _ => Problem::malformed("The body broke off."),
+        })?;
+        match serde_json::from_slice(&body) {
+            Ok(Value::Object(members)) => Ok(Self(members)),
+            Ok(_) => Err(Problem::validation(vec![FieldError {
+                pointer: String::new(),
+                detail: "must be a JSON object".to_owned(),
+            }])),
+            Err(error) => Err(Problem::malformed(format!(
+                "The body is not valid JSON: line {}, column {}.",
+                error.line(),
+                error.column()
+            ))),
+        }
+    }
+}
+
+/// The code in the path.
+pub(super) struct CodeInPath(pub(super) Code);
+
+impl FromRequestParts<SharedApp> for CodeInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        // What can't be a code is no link's code, so it is not found like any other.
+        Path::<String>::from_request_parts(parts, app)
+            .await
+            .ok()
+            .and_then(|Path(code)| code.parse().ok())
+            .map(Self)
+            .ok_or_else(no_such_link)
+    }
+}
+
+/// There is no link of the code in the path.
+pub(super) fn no_such_link() -> Problem {
+    Problem::not_found("There is no link with this code.")
+}
+
+/// What nginx says of the short domains. The sidecar itself knows none.
+pub(super) struct Domains {
+    /// What short URLs begin with, without a slash at the end; `None` when nginx says nothing
+    /// useful.
+    pub(super) base: Option<String>,
+    /// The hosts that links may not lead to.
+    pub(super) own: OwnHosts,
+}
+
+impl FromRequestParts<SharedApp> for Domains {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &SharedApp) -> Result<Self, Problem> {
+        let text = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let base = text("x-shortlink-base").and_then(origin);
+        let mut own = OwnHosts::default();
+        if let Some(host) = base.as_ref().and_then(Url::host_str) {
+            own.add(host);
+        }
+        for domain in text("x-shortlink-domains").unwrap_or_default().split(',') {
+            own.add(domain.trim());
+        }
+        Ok(Self {
+            base: base.map(|url| url.origin().ascii_serialization()),
+            own,
+        })
+    }
+}
+
+/// Reads `http://host`, `https://host:port` and the like, with nothing behind the host and port
+/// but perhaps a slash.
+fn origin(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_origin = matches!(url.scheme(), "http" | "https")
+        && url.host().is_some()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.path() == "/"
+        && url.query().is_none()
+        && url.fragment().is_none();
+    is_origin.then_some(url)
+}
+
+/// `application/json` or a type that ends with `+json`, whatever parameters follow.
+fn is_json(content_type: &HeaderValue) -> bool {
+    let essence = content_type
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
+}

@@ -1,0 +1,197 @@
+//! Reads the members of a JSON object one by one and notes everything that is wrong with them.
+//!
+//! A client that sends a form with three mistakes is told of three, and of every member that
+//! there is no such thing as: a misspelt optional member must not be ignored.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use vocabulary::RedirectStatus;
+
+use super::problem::{FieldError, Problem};
+
+/// What a member of an object holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Member<T> {
+    /// There is no such member, or what it holds is wrong and has been noted.
+    Absent,
+    /// `null`.
+    Null,
+    /// A value.
+    Value(T),
+}
+
+impl<T> Member<T> {
+    /// The value, if there is one.
+    pub(super) fn value(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent | Self::Null => None,
+        }
+    }
+}
+
+/// The members that have not been read yet, and what was wrong with those that have.
+pub(super) struct Fields {
+    members: Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+impl Fields {
+    pub(super) fn new(members: Map<String, Value>) -> Self {
+        Self {
+            members,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Notes that something is wrong with a member.
+    pub(super) fn refuse(&mut self, name: &str, detail: impl Into<String>) {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        self.errors.push(FieldError {
+            pointer: format!("/{name}"),
+            detail: detail.into(),
+        });
+    }
+
+    /// Notes that a member is missing, unless something else is wrong with it already.
+    pub(super) fn require(&mut self, name: &str) {
+        let is_noted = |error: &FieldError| error.pointer.strip_prefix('/') == Some(name);
+        if !self.errors.iter().any(is_noted) {
+            self.refuse(name, "is required");
+        }
+    }
+
+    /// Reads a text.
+    pub(super) fn text(&mut self, name: &str) -> Member<String> {
+        match self.members.remove(name) {
+            None => Member::Absent,
+            Some(Value::Null) => Member::Null,
+            Some(Value::String(text)) => Member::Value(text),
+            Some(_) => {
+                self.refuse(name, "must be a string");
+                Member::Absent
+            }
+        }
+    }
+
+    /// Reads the status of a redirect.
+    pub(super) fn redirect_status(&mut self, name: &str) -> Member<RedirectStatus> {
+        let status = match self.members.remove(name) {
+            None => return Member::Absent,
+            Some(Value::Null) => return Member::Null,
+            Some(value) => value
+                .as_u64()
+                .and_then(|code| u16::try_from(code).ok())
+                .and_then(RedirectStatus::from_code),
+        };
+        match status {
+            Some(status) => Member::Value(status),
+            None => {
+                self.refuse(name, format!("must be one of {}", RedirectStatus::CODES));
+                Member::Absent
+            }
+        }
+    }
+
+    /// Reads a moment.
+    pub(super) fn moment(&mut self, name: &str) -> Member<Timestamp> {
+        match self.text(name) {
+            Member::Absent => Member::Absent,
+            Member::Null => Member::Null,
+            Member::Value(text) => match rfc3339(&text) {
+                Some(moment) => Member::Value(moment),
+                None => {
+                    self.refuse(name, "must be a date and time like 2030-12-31T23:59:59Z");
+                    Member::Absent
+                }
+            },
+        }
+    }
+
+    /// Says what was wrong, members that nobody has asked for included.
+    pub(super) fn finish(mut self) -> Result<(), Problem> {
+        let unknown: Vec<String> = self.members.keys().cloned().collect();
+        for name in unknown {
+            self.refuse(&name, "is not known");
+        }
+        if self.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::validation(self.errors))
+        }
+    }
+}
+
+/// Reads a moment as RFC 3339 writes it. The parser alone would also take ISO 8601's other forms,
+/// such as a date without separators or a time without seconds.
+fn rfc3339(text: &str) -> Option<Timestamp> {
+    let shape = b"0000-00-00T00:00:00";
+    let bytes = text.as_bytes();
+    let (head, tail) = bytes.split_at_checked(shape.len())?;
+    let has_shape = head.iter().zip(shape).all(|(byte, pattern)| match pattern {
+        b'0' => byte.is_ascii_digit(),
+        b'T' => matches!(byte, b'T' | b't' | b' '),
+        separator => byte == separator,
+    });
+    let zone = match tail.strip_prefix(b".") {
+        Some(fraction) => {
+            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit());
+            let count = digits.count();
+            if count == 0 {
+                return None;
+            }
+            &fraction[count..]
+        }
+        None => tail,
+    };
+    let has_zone = match zone {
+        [b'Z' | b'z'] => true,
+        [b'+' | b'-', h1, h2, b':', m1, m2] => {
+            [h1, h2, m1, m2].iter().all(|byte| byte.is_ascii_digit())
+        }
+        _ => false,
+    };
+    if has_shape && has_zone {
+        text.parse().ok()
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_as_rfc_3339_writes_them() {
+        for (text, second) in [
+            ("1970-01-01T00:00:01Z", Some(1)),
+            ("1970-01-01t00:00:01z", Some(1)),
+            ("1970-01-01 00:00:01Z", Some(1)),
+            ("1970-01-01T00:00:01.5Z", Some(1)),
+            ("1970-01-01T02:00:01+02:00", Some(1)),
+            ("1969-12-31T23:00:01-01:00", Some(1)),
+            ("1970-01-01T00:00:01", None),
+            ("1970-01-01T00:00Z", None),
+            ("19700101T000001Z", None),
+            ("1970-01-01", None),
+            ("1970-01-01T00:00:01.Z", None),
+            ("1970-01-01T00:00:01+02", None),
+            ("1970-01-01T00:00:01+02:00[Europe/Berlin]", None),
+            ("1970-02-30T00:00:00Z", None),
+            ("1970-01-01T25:00:00Z", None),
+            ("tomorrow", None),
+            ("", None),
+            ("1970-01-01T00:00:0\u{e9}", None),
+        ] {
+            assert_eq!(rfc3339(text).map(Timestamp::as_second), second, "{text}");
+        }
+    }
+
+    #[test]
+    fn pointers_escape_what_json_pointers_escape() {
+        let mut fields = Fields::new(Map::new());
+        fields.refuse("a/b~c", "");
+        assert_eq!(fields.errors[0].pointer, "/a~1b~0c");
+    }
+}

@@ -1,0 +1,91 @@
+//! `/healthz` and `/readyz`
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::IntoResponse;
+use serde::Serialize;
+
+use super::SharedApp;
+use crate::outbox::overdue;
+
+/// How long a check of the database may take. Redis has a limit of its own.
+const DATABASE_LIMIT: Duration = Duration::from_secs(1);
+
+/// How far waiting links are counted.
+const COUNT_LIMIT: u32 = 100_000;
+
+#[derive(Serialize)]
+struct Ready {
+    status: &'static str,
+    checks: Checks,
+}
+
+#[derive(Serialize)]
+struct Checks {
+    database: &'static str,
+    redis: &'static str,
+    outbox: OutboxCheck,
+}
+
+#[derive(Serialize)]
+struct OutboxCheck {
+    /// How many links Redis has not been told of for longer than a request takes; counted no
+    /// further than [`COUNT_LIMIT`]. `None` when the database does not say.
+    waiting: Option<u32>,
+}
+
+/// `GET /healthz`: the process runs.
+pub(super) async fn alive() -> impl IntoResponse {
+    (
+        [(CACHE_CONTROL, "no-store")],
+        Json(serde_json::json!({ "status": "alive" })),
+    )
+}
+
+/// `GET /readyz`: what the service needs is there. Without Redis it works, if not as fast; without
+/// the database it does not.
+pub(super) async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
+    let (waiting, redis) = tokio::join!(count_waiting(&app), app.publisher.incarnation());
+    let status = match (&waiting, &redis) {
+        (None, _) => "unavailable",
+        (Some(0), Ok(_)) => "ready",
+        _ => "degraded",
+    };
+    let up_or_down = |is_up| if is_up { "up" } else { "down" };
+    let body = Ready {
+        status,
+        checks: Checks {
+            database: up_or_down(waiting.is_some()),
+            redis: up_or_down(redis.is_ok()),
+            outbox: OutboxCheck { waiting },
+        },
+    };
+    let code = if waiting.is_some() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (code, [(CACHE_CONTROL, "no-store")], Json(body))
+}
+
+async fn count_waiting(app: &SharedApp) -> Option<u32> {
+    let overdue = overdue(&*app.clock);
+    let count = app.store.count_waiting(overdue, COUNT_LIMIT);
+    match tokio::time::timeout(DATABASE_LIMIT, count).await {
+        Ok(Ok(waiting)) => Some(waiting),
+        Ok(Err(error)) => {
+            tracing::error!(error = &error as &dyn Error, "the database is not ready");
+            None
+        }
+        Err(_elapsed) => {
+            let limit_ms = DATABASE_LIMIT.as_millis();
+            tracing::error!(limit_ms, "the database does not answer in time");
+            None
+        }
+    }
+}

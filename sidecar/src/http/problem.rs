@@ -1,0 +1,271 @@
+//! Errors as clients see them: RFC 9457 problem details.
+//!
+//! A problem tells a client what it can do about it. What went wrong inside is logged where the
+//! problem is made and not told.
+
+use std::any::Any;
+use std::error::Error;
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
+use serde::Serialize;
+
+use crate::domain::ports::StoreError;
+use crate::domain::service::links::LinkError;
+
+/// What the identifiers of problems begin with.
+const TYPE_PREFIX: &str = "urn:shortlink:problem:";
+
+/// How many seconds a client is asked to wait when something is away.
+const RETRY_AFTER_SECONDS: &str = "2";
+
+/// One thing that is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct FieldError {
+    /// What it is about: a JSON pointer into the body.
+    pub(super) pointer: String,
+    /// What is wrong.
+    pub(super) detail: String,
+}
+
+/// An error as a client sees it. Boxed, since most requests have none.
+#[derive(Debug)]
+pub(super) struct Problem(Box<Content>);
+
+#[derive(Debug)]
+struct Content {
+    status: StatusCode,
+    /// The last part of the identifier; clients may depend on it.
+    name: &'static str,
+    title: &'static str,
+    detail: String,
+    errors: Vec<FieldError>,
+    header: Option<(HeaderName, &'static str)>,
+}
+
+impl Problem {
+    fn new(
+        status: StatusCode,
+        name: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self(Box::new(Content {
+            status,
+            name,
+            title,
+            detail: detail.into(),
+            errors: Vec::new(),
+            header: None,
+        }))
+    }
+
+    /// 400: the body is not JSON, or can't be read.
+    pub(super) fn malformed(detail: impl Into<String>) -> Self {
+        let title = "The request can't be read";
+        Self::new(StatusCode::BAD_REQUEST, "malformed", title, detail)
+    }
+
+    /// 400: a query parameter is wrong.
+    pub(super) fn query(detail: impl Into<String>) -> Self {
+        let title = "A query parameter is not valid";
+        Self::new(StatusCode::BAD_REQUEST, "query", title, detail)
+    }
+
+    /// 401: there is no key, or none that counts. The same whatever is wrong with it.
+    pub(super) fn unauthorized() -> Self {
+        let mut problem = Self::new(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "An API key is needed",
+            "Send a valid API key as X-Api-Key or as a Bearer token.",
+        );
+        problem.0.header = Some((WWW_AUTHENTICATE, "Bearer realm=\"shortlink\""));
+        problem
+    }
+
+    /// 403: the key does not allow this.
+    pub(super) fn forbidden(scope: &str) -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "The API key does not allow this",
+            format!("The scope {scope} is needed."),
+        )
+    }
+
+    /// 404.
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
+    }
+
+    /// 405. The router adds which methods are allowed.
+    pub(super) fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method-not-allowed",
+            "The method is not allowed here",
+            "The header Allow names the methods that are.",
+        )
+    }
+
+    /// 409: another link has the code.
+    pub(super) fn taken() -> Self {
+        let mut problem = Self::new(
+            StatusCode::CONFLICT,
+            "taken",
+            "The code is taken",
+            "Another link has this code, or had it: codes are never given out twice.",
+        );
+        problem.0.errors.push(FieldError {
+            pointer: "/customSlug".to_owned(),
+            detail: "is taken".to_owned(),
+        });
+        problem
+    }
+
+    /// 409: the link is revoked.
+    pub(super) fn revoked() -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "revoked",
+            "The link is revoked",
+            "A revoked link can't be changed.",
+        )
+    }
+
+    /// 413.
+    pub(super) fn too_large(limit_bytes: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            "The body is too large",
+            format!("A body may have at most {limit_bytes} bytes."),
+        )
+    }
+
+    /// 415.
+    pub(super) fn not_json() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not-json",
+            "The body is not JSON",
+            "Send JSON with the header Content-Type: application/json.",
+        )
+    }
+
+    /// 422: what was sent is JSON, but not what is asked for.
+    pub(super) fn validation(errors: Vec<FieldError>) -> Self {
+        let mut problem = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "validation",
+            "The request is not valid",
+            "The list of errors says what is wrong with which part of the body.",
+        );
+        problem.0.errors = errors;
+        problem
+    }
+
+    /// 500, for what should not happen.
+    pub(super) fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "Something went wrong here",
+            "The log has more under this request's X-Request-Id.",
+        )
+    }
+
+    /// 503, for what is expected to pass.
+    pub(super) fn unavailable(detail: &'static str) -> Self {
+        let mut problem = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable",
+            "The service is not available for the moment",
+            detail,
+        );
+        problem.0.header = Some((RETRY_AFTER, RETRY_AFTER_SECONDS));
+        problem
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(error = &error as &dyn Error, "a request failed");
+        Self::unavailable(
+            "The database does not answer. Whether the request had an effect is not known.",
+        )
+    }
+}
+
+impl From<LinkError> for Problem {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Taken { .. } => Self::taken(),
+            LinkError::Revoked { .. } => Self::revoked(),
+            LinkError::Store(error) => error.into(),
+            LinkError::Exhausted { .. } => {
+                tracing::error!(
+                    error = &error as &dyn Error,
+                    "codes are running out; codes.body_length must grow"
+                );
+                Self::unavailable("No free code was found.")
+            }
+            LinkError::Draw(_) => {
+                tracing::error!(error = &error as &dyn Error, "a request failed");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            r#type: String,
+            title: &'a str,
+            status: u16,
+            detail: &'a str,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            errors: &'a [FieldError],
+        }
+        let content = *self.0;
+        let body = Body {
+            r#type: format!("{TYPE_PREFIX}{}", content.name),
+            title: content.title,
+            status: content.status.as_u16(),
+            detail: &content.detail,
+            errors: &content.errors,
+        };
+        let mut response = (content.status, axum::Json(body)).into_response();
+        let headers = response.headers_mut();
+        let media_type = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, media_type);
+        if let Some((name, value)) = content.header {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+/// What is answered when a handler has panicked.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the layer that calls this hands the payload over"
+)]
+pub(super) fn of_panic(payload: Box<dyn Any + Send>) -> Response<axum::body::Body> {
+    log_panic(&*payload);
+    Problem::internal().into_response()
+}
+
+/// Logs what a handler has panicked with.
+pub(super) fn log_panic(payload: &(dyn Any + Send)) {
+    let message = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or_default();
+    tracing::error!(message, "a handler has panicked");
+}

@@ -1,0 +1,93 @@
+//! `/resolve/{code}`: where nginx sends visitors on when Redis could not say where to.
+//!
+//! Answers are for phones: hardly any body, and nothing of what is inside.
+
+use std::any::Any;
+use std::error::Error;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{ALLOW, CACHE_CONTROL, LOCATION, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
+use axum::response::IntoResponse;
+
+use super::SharedApp;
+use super::problem::log_panic;
+use crate::domain::link::Link;
+use crate::domain::service::resolve::Resolution;
+
+const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
+
+/// `GET /resolve/{code}`, with whatever follows the code.
+pub(super) async fn resolve(
+    State(app): State<SharedApp>,
+    method: Method,
+    uri: Uri,
+) -> Response<Body> {
+    if method != Method::GET && method != Method::HEAD {
+        let headers = [NO_STORE, (ALLOW, "GET, HEAD")];
+        return (StatusCode::METHOD_NOT_ALLOWED, headers).into_response();
+    }
+    // The path as it came: an encoded character is none that a code could have.
+    let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
+    let code = path.split('/').next().unwrap_or_default();
+    match app.resolver.resolve(code.as_bytes()).await {
+        Ok(Resolution::Redirect(link)) => redirect(&link),
+        Ok(Resolution::Gone) => (
+            StatusCode::GONE,
+            [NO_STORE],
+            "This link is no longer valid.\n",
+        )
+            .into_response(),
+        Ok(Resolution::Unknown) => (
+            StatusCode::NOT_FOUND,
+            [NO_STORE],
+            "There is no such link.\n",
+        )
+            .into_response(),
+        Err(error) => {
+            tracing::error!(
+                error = &error as &dyn Error,
+                code,
+                "a link was not resolved"
+            );
+            unavailable()
+        }
+    }
+}
+
+/// What is answered when the handler has panicked: never that there is no link.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the layer that calls this hands the payload over"
+)]
+pub(super) fn panicked(payload: Box<dyn Any + Send>) -> Response<Body> {
+    log_panic(&*payload);
+    unavailable()
+}
+
+fn redirect(link: &Link) -> Response<Body> {
+    let status = StatusCode::from_u16(link.redirect_status.code());
+    let location = HeaderValue::from_str(link.target.as_str());
+    let is_servable = vocabulary::target::is_servable(link.target.as_str().as_bytes());
+    let (Ok(status), Ok(location), true) = (status, location, is_servable) else {
+        // Nothing of the kind gets through the API; somebody else has written to the database.
+        tracing::error!(code = link.code.as_str(), "a link's target can't be served");
+        return unavailable();
+    };
+    let mut response = status.into_response();
+    response.headers_mut().insert(LOCATION, location);
+    if !link.redirect_status.is_permanent() {
+        let (name, value) = NO_STORE;
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn unavailable() -> Response<Body> {
+    let headers = [NO_STORE, (RETRY_AFTER, "2")];
+    let body = "Please try again in a moment.\n";
+    (StatusCode::SERVICE_UNAVAILABLE, headers, body).into_response()
+}

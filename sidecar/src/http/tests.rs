@@ -1,0 +1,166 @@
+//! The router as a client sees it, with a real store and a Redis in memory.
+
+mod links;
+mod requests;
+mod visitors;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+use vocabulary::CodeRules;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::domain::api_key::{ApiKey, Scope};
+use crate::domain::issuer::{RandomCodes, ReservedWords};
+use crate::outbox::outbox;
+use crate::testing::{MemoryPublisher, TemporaryStore};
+
+const BODY_LIMIT: usize = 1024;
+
+/// A service with one key of each kind.
+struct Service {
+    router: Router,
+    kept: TemporaryStore,
+    redis: Arc<MemoryPublisher>,
+    clock: Arc<ManualClock>,
+    writer: String,
+    reader: String,
+}
+
+/// An answer.
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .get(name)
+            .map(|value| value.to_str().expect("text"))
+    }
+
+    /// The pointers of a validation problem.
+    fn pointers(&self) -> Vec<String> {
+        let body = self.json();
+        let errors = body["errors"].as_array().cloned().unwrap_or_default();
+        let pointers = errors.iter().map(|error| &error["pointer"]);
+        pointers
+            .map(|pointer| pointer.as_str().expect("text").to_owned())
+            .collect()
+    }
+}
+
+impl Service {
+    async fn new() -> Self {
+        let kept = TemporaryStore::new().await;
+        let redis = Arc::new(MemoryPublisher::default());
+        let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+        let (publisher, shared_clock): (Arc<dyn Publisher>, Arc<dyn Clock>) =
+            (Arc::clone(&redis) as _, Arc::clone(&clock) as _);
+        let (outbox, _worker) = outbox(
+            Arc::clone(&kept.store),
+            Arc::clone(&publisher),
+            Arc::clone(&shared_clock),
+        );
+        let rules = CodeRules::default();
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut keys = Vec::new();
+        for scope in [Scope::LinksWrite, Scope::LinksRead] {
+            let name = scope.to_string();
+            let (key, text) = ApiKey::generate(name, vec![scope], clock.now(), &mut rng);
+            kept.store.create_key(&key).await.expect("room");
+            keys.push(text);
+        }
+        let reader = keys.pop().expect("two keys");
+        let writer = keys.pop().expect("two keys");
+        let app = App {
+            links: Links {
+                store: Arc::clone(&kept.store),
+                delivery: Arc::new(outbox),
+                strategy: Arc::new(RandomCodes::new(rules.clone(), rng)),
+                rules: rules.clone(),
+                reserved: ReservedWords::new(["api".to_owned()]),
+                clock: Arc::clone(&shared_clock),
+            },
+            resolver: Resolver::new(
+                Arc::clone(&kept.store),
+                Arc::clone(&publisher),
+                rules,
+                Arc::clone(&shared_clock),
+                TaskTracker::new(),
+            ),
+            store: Arc::clone(&kept.store),
+            publisher,
+            clock: shared_clock,
+            policy: TargetPolicy::default(),
+            default_redirect_status: RedirectStatus::Found,
+            body_limit_bytes: BODY_LIMIT,
+        };
+        Self {
+            router: router(app),
+            kept,
+            redis,
+            clock,
+            writer,
+            reader,
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await;
+        let response = response.expect("the router answers everything");
+        let (parts, body) = response.into_parts();
+        let body = to_bytes(body, 1 << 20).await.expect("a whole body");
+        let answer = Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.to_vec(),
+        };
+        let is_api = parts.status.is_client_error() || parts.status.is_server_error();
+        if is_api && answer.header("content-type") == Some("application/problem+json") {
+            let problem = answer.json();
+            assert_eq!(problem["status"], json!(answer.status));
+            for member in ["type", "title", "detail"] {
+                assert!(problem[member].is_string(), "{problem}");
+            }
+        }
+        answer
+    }
+
+    /// Sends JSON with a key, as nginx would pass it on.
+    async fn call(&self, key: &str, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-api-key", key)
+            .header("x-shortlink-base", "https://s.example.com")
+            .header("x-shortlink-domains", "s.example.com, Old.Example.");
+        let request = match body {
+            Some(body) => request
+                .header("content-type", "application/json")
+                .body(Body::from(body.to_string())),
+            None => request.body(Body::empty()),
+        };
+        self.send(request.expect("a good request")).await
+    }
+
+    async fn create(&self, body: Value) -> Answer {
+        self.call(&self.writer, "POST", "/v1/links", Some(body))
+            .await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.call(&self.reader, "GET", path, None).await
+    }
+}

@@ -1,0 +1,25 @@
+//! The sidecar of ngx-shortlink: issues codes over REST, keeps links in SQL, publishes them to
+//! Redis, and resolves what Redis does not know.
+//!
+//! SQL is the truth; Redis is what nginx reads and can be made again from SQL. The parts:
+//!
+//! - [`domain`]: links, codes, targets and API keys, and what can be done with them.
+//! - [`store`]: keeps them in SQL. Nothing else knows SQL.
+//! - [`publisher`]: writes them to Redis. Nothing else does.
+//! - [`outbox`]: sees to it that what is stored gets published, whatever fails in between.
+//! - [`http`]: the API, the fallback resolver and the health checks. Nothing else knows axum.
+//! - [`config`], [`cli`], [`telemetry`], [`lifecycle`], [`clock`]: the process around them.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod domain;
+pub mod http;
+pub mod lifecycle;
+pub mod outbox;
+pub mod publisher;
+pub mod store;
+pub mod telemetry;
+#[cfg(test)]
+mod testing;

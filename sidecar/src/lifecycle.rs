@@ -1,0 +1,197 @@
+//! From the first request to the last: puts the parts together, serves, and stops in order.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use rand::rngs::{StdRng, SysRng};
+use rand::{SeedableRng, TryRng};
+use secrecy::ExposeSecret;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::domain::issuer::RandomCodes;
+use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::links::Links;
+use crate::domain::service::resolve::Resolver;
+use crate::http::{App, router};
+use crate::outbox::outbox;
+use crate::publisher::{RedisPublisher, UrlError};
+use crate::store::sqlite::{OpenError, SqliteStore};
+
+/// How long what was begun in the background may take to finish once no request is left.
+const LAST_GRACE: Duration = Duration::from_secs(3);
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When something that serving needs is not there, or accepting connections fails.
+pub async fn serve(config: Config) -> Result<(), ServeError> {
+    let shutdown = CancellationToken::new();
+    cancel_on_signal(shutdown.clone()).map_err(|source| ServeError::Signals { source })?;
+
+    let listen = config.http.listen;
+    let listen_failed = |source| ServeError::Listen {
+        address: listen,
+        source,
+    };
+    let url = config.database.url.expose_secret();
+    let store = SqliteStore::open(url, config.database.max_connections).await?;
+    let store: Arc<dyn Store> = Arc::new(store);
+    let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
+        config.redis.url.expose_secret(),
+        config.redis.prefix.clone(),
+        config.redis.timeout,
+        config.links.negative_ttl_s,
+    )?);
+    let listener = TcpListener::bind(listen).await.map_err(listen_failed)?;
+    let address = listener.local_addr().map_err(listen_failed)?;
+
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let tasks = TaskTracker::new();
+    let (outbox, worker) = outbox(
+        Arc::clone(&store),
+        Arc::clone(&publisher),
+        Arc::clone(&clock),
+    );
+    let app = App {
+        links: Links {
+            store: Arc::clone(&store),
+            delivery: Arc::new(outbox),
+            strategy: Arc::new(RandomCodes::new(config.codes.rules.clone(), random()?)),
+            rules: config.codes.rules.clone(),
+            reserved: config.codes.reserved,
+            clock: Arc::clone(&clock),
+        },
+        resolver: Resolver::new(
+            Arc::clone(&store),
+            Arc::clone(&publisher),
+            config.codes.rules,
+            Arc::clone(&clock),
+            tasks.clone(),
+        ),
+        store: Arc::clone(&store),
+        publisher,
+        clock,
+        policy: config.links.policy,
+        default_redirect_status: config.links.redirect_status,
+        body_limit_bytes: config.http.body_limit_bytes,
+    };
+
+    let stop_worker = CancellationToken::new();
+    let worker = tokio::spawn(worker.run(stop_worker.clone()));
+    tracing::info!(%address, "serving");
+
+    // Small answers must not wait for the acknowledgement of earlier ones.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "a connection is served with delays");
+        }
+    });
+    let server = axum::serve(listener, router(app))
+        .with_graceful_shutdown(shutdown.clone().cancelled_owned())
+        .into_future();
+    let grace = config.http.shutdown_grace;
+    tokio::select! {
+        served = server => served.map_err(|source| ServeError::Serve { source })?,
+        () = after(shutdown, grace) => {
+            let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(grace_ms, "requests were cut off: they did not finish in time");
+        }
+    }
+
+    // Requests have ended, so nothing new can arrive for those who work behind them.
+    stop_worker.cancel();
+    tasks.close();
+    let last = async {
+        tasks.wait().await;
+        if let Err(error) = worker.await {
+            tracing::error!(%error, "the outbox worker has panicked");
+        }
+        store.close().await;
+    };
+    if tokio::time::timeout(LAST_GRACE, last).await.is_err() {
+        tracing::warn!("what was published last may be published again after the next start");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// A generator of secret random numbers, seeded by the operating system.
+///
+/// # Errors
+/// When the operating system has no random numbers to give.
+pub fn random() -> Result<StdRng, ServeError> {
+    let mut seed = <StdRng as SeedableRng>::Seed::default();
+    SysRng
+        .try_fill_bytes(&mut seed)
+        .map_err(|source| ServeError::Random {
+            source: Box::new(source),
+        })?;
+    Ok(StdRng::from_seed(seed))
+}
+
+/// Why the service does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address can't be listened on.
+    #[error("cannot listen on {address} (http.listen)")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The database can't be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The URL of Redis can't be used.
+    #[error(transparent)]
+    Redis(#[from] UrlError),
+    /// Signals can't be caught.
+    #[error("cannot catch signals")]
+    Signals {
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// There are no random numbers.
+    #[error("the operating system has no random numbers to give")]
+    Random {
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Connections can't be accepted any more.
+    #[error("cannot serve any longer")]
+    Serve {
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn cancel_on_signal(shutdown: CancellationToken) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("stopping (SIGTERM)"),
+            _ = interrupt.recv() => tracing::info!("stopping (SIGINT)"),
+        }
+        shutdown.cancel();
+    });
+    Ok(())
+}
+
+/// Ends when the grace that follows the signal to stop has passed.
+async fn after(shutdown: CancellationToken, grace: Duration) {
+    shutdown.cancelled().await;
+    tokio::time::sleep(grace).await;
+}

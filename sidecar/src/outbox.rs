@@ -1,0 +1,260 @@
+//! Delivers links to Redis: at once, or as soon as Redis can be reached.
+//!
+//! A row in the outbox is written with every change of a link. The request that has made the
+//! change publishes it right away; the rows of what was published are cleared later and together,
+//! so that a request waits for one `fsync` and not for two. What could not be published, and what
+//! a process that was killed has left behind, is found in the outbox and published from the
+//! link's present state, as often as it takes: publishing twice is harmless.
+//!
+//! A Redis that crashes may lose what it confirmed last. A new link that was lost is found
+//! through the fallback, but a lost revocation would bring the link back to life. So changes stay
+//! in the outbox for [`LINGER`] after they were applied, and are applied again when Redis turns
+//! out to be another one than before.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::SignedDuration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::domain::link::Link;
+use crate::domain::ports::{Delivery, PublishError, Published, Publisher, Store, StoreError};
+
+/// How long changes stay in the outbox after they were applied. A Redis that writes its log once
+/// a second can lose about the last two seconds; a replica that takes over can be further behind.
+const LINGER: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long a link may take to be published by the request that has changed it, before the worker
+/// does it too.
+const GRACE: SignedDuration = SignedDuration::from_secs(2);
+
+/// How often the worker looks at what there is to clear, and at Redis.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How long the worker waits after a failure, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often rows that have lingered for long enough are deleted.
+const FORGET_EVERY: Duration = Duration::from_secs(10);
+
+/// The most links that are published together.
+const BATCH: u32 = 256;
+
+/// The most confirmations that wait to be noted. When there are more the rest is left out, and
+/// the worker publishes those links once more.
+const MAX_CONFIRMATIONS: usize = 16_384;
+
+/// Publishes links when they are changed and tells the worker how it went.
+pub struct Outbox {
+    publisher: Arc<dyn Publisher>,
+    confirmations: mpsc::Sender<Published>,
+    failed: Arc<Notify>,
+}
+
+/// Publishes what could not be published at once.
+pub struct Worker {
+    store: Arc<dyn Store>,
+    publisher: Arc<dyn Publisher>,
+    clock: Arc<dyn Clock>,
+    confirmations: mpsc::Receiver<Published>,
+    failed: Arc<Notify>,
+    /// Which Redis has confirmed what is noted as applied; `None` before the first was asked.
+    incarnation: Option<String>,
+}
+
+/// Makes the two ends of the outbox of a store.
+pub fn outbox(
+    store: Arc<dyn Store>,
+    publisher: Arc<dyn Publisher>,
+    clock: Arc<dyn Clock>,
+) -> (Outbox, Worker) {
+    let (sender, receiver) = mpsc::channel(MAX_CONFIRMATIONS);
+    let failed = Arc::new(Notify::new());
+    let outbox = Outbox {
+        publisher: Arc::clone(&publisher),
+        confirmations: sender,
+        failed: Arc::clone(&failed),
+    };
+    let worker = Worker {
+        store,
+        publisher,
+        clock,
+        confirmations: receiver,
+        failed,
+        incarnation: None,
+    };
+    (outbox, worker)
+}
+
+/// The moment since which a link must be in the outbox to count as waiting, and not as being
+/// published by the request that has changed it.
+pub fn overdue(clock: &dyn Clock) -> jiff::Timestamp {
+    clock.now() - GRACE
+}
+
+#[async_trait]
+impl Delivery for Outbox {
+    async fn deliver(&self, link: &Link) -> bool {
+        match self.publisher.publish(std::slice::from_ref(link)).await {
+            Ok(()) => {
+                // With no room left, the worker finds the link in the outbox.
+                let _ = self.confirmations.try_send(Published {
+                    code: link.code,
+                    revision: link.revision,
+                });
+                true
+            }
+            Err(error) => {
+                tracing::debug!(
+                    error = &error as &dyn Error,
+                    code = link.code.as_str(),
+                    revision = link.revision,
+                    "a link was not published and waits in the outbox"
+                );
+                self.failed.notify_one();
+                false
+            }
+        }
+    }
+}
+
+/// Why a round of the worker came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum RoundError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
+
+impl Worker {
+    /// Works until `shutdown`, then notes what was confirmed last.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut pause = FIRST_PAUSE;
+        let mut is_failing = false;
+        let mut forget_at = Instant::now();
+        // What a process before this one has left behind belongs to no request.
+        let mut urgent = true;
+        while !shutdown.is_cancelled() {
+            let wait = match self.round(urgent, &shutdown).await {
+                Ok(published) => {
+                    if is_failing {
+                        tracing::info!("the outbox can be delivered again");
+                        is_failing = false;
+                    }
+                    if published > 0 {
+                        tracing::info!(links = published, "links from the outbox were published");
+                    }
+                    urgent = false;
+                    pause = FIRST_PAUSE;
+                    TICK
+                }
+                Err(error) => {
+                    if !is_failing {
+                        tracing::warn!(
+                            error = &error as &dyn Error,
+                            "the outbox can't be delivered; trying again until it can"
+                        );
+                        is_failing = true;
+                    }
+                    // Whatever waits has been waiting for Redis, not for a request.
+                    urgent = true;
+                    let wait = pause;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    wait
+                }
+            };
+            if !is_failing && Instant::now() >= forget_at {
+                self.forget().await;
+                forget_at = Instant::now() + FORGET_EVERY;
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = tokio::time::sleep(wait) => {}
+                () = self.failed.notified(), if !is_failing => {
+                    // Others are about to fail too: one short wait for all of them.
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                    urgent = true;
+                }
+            }
+        }
+        if let Err(error) = self.note_confirmations().await {
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "what was published last is not noted and will be published again"
+            );
+        }
+    }
+
+    /// Notes confirmations, looks which Redis there is, and publishes what waits; answers how
+    /// many links were published. `urgent` when what waits is not left to the requests first.
+    async fn round(
+        &mut self,
+        mut urgent: bool,
+        shutdown: &CancellationToken,
+    ) -> Result<usize, RoundError> {
+        self.note_confirmations().await?;
+        let incarnation = self.publisher.incarnation().await?;
+        if self.incarnation.as_ref() != Some(&incarnation) {
+            let reopened = self.store.reopen_applied().await?;
+            tracing::info!(
+                links = reopened,
+                first = self.incarnation.is_none(),
+                "Redis has (re)started; late changes are published again"
+            );
+            self.incarnation = Some(incarnation);
+            // No request looks after what was applied before.
+            urgent = true;
+        }
+        let mut total = 0;
+        let since = if urgent {
+            self.clock.now()
+        } else {
+            overdue(&*self.clock)
+        };
+        while !shutdown.is_cancelled() {
+            let links = self.store.waiting(since, BATCH).await?;
+            if links.is_empty() {
+                break;
+            }
+            self.publisher.publish(&links).await?;
+            total += links.len();
+            let published = links.iter().map(|link| Published {
+                code: link.code,
+                revision: link.revision,
+            });
+            let published = published.collect();
+            self.store.settle(published, self.clock.now()).await?;
+        }
+        Ok(total)
+    }
+
+    async fn note_confirmations(&mut self) -> Result<(), StoreError> {
+        let mut published = Vec::new();
+        while let Ok(confirmation) = self.confirmations.try_recv() {
+            published.push(confirmation);
+        }
+        for batch in published.chunks(BATCH as usize) {
+            self.store.settle(batch.to_vec(), self.clock.now()).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget(&self) {
+        if let Err(error) = self.store.forget_applied(self.clock.now() - LINGER).await {
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "the outbox was not cleared of what was applied long ago"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

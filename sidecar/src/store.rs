@@ -1,0 +1,3 @@
+//! Where links, the outbox and API keys are kept. Nothing outside of this module knows SQL.
+
+pub mod sqlite;

@@ -1,0 +1,182 @@
+//! The store in one SQLite file.
+//!
+//! SQLite has one writer at a time. Instead of having requests queue for its lock, all changes go
+//! through one connection, and those that arrive while a transaction is being made durable share
+//! the next one ([`writer`]): one `fsync` for all of them. Reads have connections of their own,
+//! which the write-ahead log lets run beside the writer.
+
+mod keys;
+mod links;
+mod outbox;
+mod schema;
+mod writer;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::domain::ports::{Store, StoreError};
+use writer::Writer;
+
+pub use schema::SchemaError;
+
+/// How long a connection waits for a lock that another process holds on the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a read waits for a free connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A store in one SQLite file.
+pub struct SqliteStore {
+    readers: SqlitePool,
+    writer: Writer,
+}
+
+impl SqliteStore {
+    /// Opens the file, whose schema must be the one that this program was built with.
+    ///
+    /// # Errors
+    /// When there is no such file, it can't be opened, or its schema is another one.
+    pub async fn open(url: &str, max_readers: u32) -> Result<Self, OpenError> {
+        let options = options(url)?;
+        let path = options.get_filename().to_owned();
+        let cannot_open = |source| OpenError::Open {
+            path: path.clone(),
+            source,
+        };
+        if !path.exists() {
+            return Err(OpenError::Missing { path });
+        }
+        let mut connection = options.clone().connect().await.map_err(cannot_open)?;
+        schema::check(&mut connection).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(max_readers)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options.clone().read_only(true))
+            .await
+            .map_err(cannot_open)?;
+        Ok(Self {
+            readers,
+            writer: Writer::start(options, connection),
+        })
+    }
+
+    /// Brings the file's schema up to date, making the file and its directory where there are
+    /// none. Answers how many migrations were applied.
+    ///
+    /// # Errors
+    /// When the file can't be made or opened, or a migration fails.
+    pub async fn migrate(url: &str) -> Result<usize, OpenError> {
+        let options = options(url)?.create_if_missing(true);
+        let path = options.get_filename().to_owned();
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(|source| OpenError::Directory {
+                path: directory.to_owned(),
+                source,
+            })?;
+        }
+        let mut connection = options
+            .connect()
+            .await
+            .map_err(|source| OpenError::Open { path, source })?;
+        let applied = schema::migrate(&mut connection).await?;
+        connection
+            .close()
+            .await
+            .map_err(|source| SchemaError::Read { source })?;
+        Ok(applied)
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn close(&self) {
+        self.writer.close().await;
+        self.readers.close().await;
+    }
+}
+
+/// Why a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is not one of a SQLite file.
+    #[error("database.url is not a URL of a SQLite file, such as sqlite:var/shortlink.db")]
+    Url {
+        /// What is wrong with it.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// There is no file.
+    #[error("there is no database {path:?}; run `shortlink migrate`")]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file's directory can't be made.
+    #[error("cannot make the directory {path:?}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file can't be opened.
+    #[error("cannot open the database {path:?}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The schema is not the one that this program needs, or can't be made so.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
+fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
+    Ok(SqliteConnectOptions::from_str(url)
+        .map_err(|source| OpenError::Url { source })?
+        .create_if_missing(false)
+        .journal_mode(SqliteJournalMode::Wal)
+        // A commit is on the disk when it returns: a link that was answered is never lost.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging())
+}
+
+/// Makes a [`StoreError`] of what went wrong during an operation.
+fn failed<E: Error + Send + Sync + 'static>(
+    operation: &'static str,
+) -> impl FnOnce(E) -> StoreError {
+    move |error| StoreError {
+        operation,
+        source: Arc::new(error),
+    }
+}
+
+/// What stands in a row can't be: somebody else has written there.
+#[derive(Debug, thiserror::Error)]
+#[error("{column} of a row of {table} is not valid")]
+struct InvalidValue {
+    table: &'static str,
+    column: &'static str,
+}
+
+/// The error of a value that was read and can't be.
+fn invalid(table: &'static str, column: &'static str) -> sqlx::Error {
+    sqlx::Error::Decode(Box::new(InvalidValue { table, column }))
+}
+
+#[cfg(test)]
+mod tests;

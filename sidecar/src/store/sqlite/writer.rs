@@ -1,0 +1,185 @@
+//! The one connection that writes.
+//!
+//! Changes arrive in a queue. The writer takes what is there, runs it in one transaction, makes
+//! that durable and answers everybody. While it waits for the disk the next batch gathers, so
+//! that many callers share one `fsync` and a single caller waits for no one else.
+//!
+//! A change is not tied to the request that asked for it: a caller who leaves does not take half
+//! a transaction along.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::domain::ports::StoreError;
+
+/// The most changes that share a transaction. Everybody in it waits for all of them.
+const MAX_BATCH: usize = 256;
+
+/// The most changes that may wait in the queue. More callers wait before it.
+const MAX_QUEUE: usize = 1024;
+
+/// Something to be written.
+#[async_trait]
+pub(super) trait Write: Send + 'static {
+    /// What the caller is answered.
+    type Output: Send + 'static;
+
+    /// What is done, for the message when it fails.
+    const OPERATION: &'static str;
+
+    /// Does it, within a transaction that others share. An error undoes what all of them did, so
+    /// what can be foreseen, such as a code that is taken, is an answer and not an error.
+    async fn apply(
+        &mut self,
+        connection: &mut SqliteConnection,
+    ) -> Result<Self::Output, sqlx::Error>;
+}
+
+/// A hand on the connection that writes.
+pub(super) struct Writer {
+    queue: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    /// Starts writing on a connection; another one is opened when it breaks.
+    pub(super) fn start(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
+        let (sender, receiver) = mpsc::channel(MAX_QUEUE);
+        let task = tokio::spawn(run(options, connection, receiver));
+        Self {
+            queue: Mutex::new(Some(sender)),
+            task: Mutex::new(Some(task)),
+        }
+    }
+
+    /// Has something written and durable.
+    pub(super) async fn write<W: Write>(&self, write: W) -> Result<W::Output, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Pending {
+            write,
+            output: None,
+            reply,
+        });
+        let closed = || StoreError {
+            operation: W::OPERATION,
+            source: Arc::new(WriterClosed),
+        };
+        let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
+        queue.send(job).await.map_err(|_job| closed())?;
+        answer.await.map_err(|_gone| closed())?
+    }
+
+    /// Writes what is in the queue and ends the connection.
+    pub(super) async fn close(&self) {
+        drop(self.queue.lock().await.take());
+        if let Some(task) = self.task.lock().await.take()
+            && let Err(error) = task.await
+        {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the database writer has panicked"
+            );
+        }
+    }
+}
+
+/// Nothing is written any more: the process is about to end.
+#[derive(Debug, thiserror::Error)]
+#[error("the database is closed")]
+struct WriterClosed;
+
+/// A [`Write`] of any kind in the queue.
+#[async_trait]
+trait Job: Send {
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error>;
+    fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>);
+}
+
+struct Pending<W: Write> {
+    write: W,
+    /// What was done, once it has been.
+    output: Option<W::Output>,
+    reply: oneshot::Sender<Result<W::Output, StoreError>>,
+}
+
+#[async_trait]
+impl<W: Write> Job for Pending<W> {
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        self.output = Some(self.write.apply(connection).await?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>) {
+        let answer = match (outcome, self.output) {
+            (Ok(()), Some(output)) => Ok(output),
+            (Err(error), _) => Err(StoreError {
+                operation: W::OPERATION,
+                source: error,
+            }),
+            // Everything in a transaction that was committed was applied before.
+            (Ok(()), None) => Err(StoreError {
+                operation: W::OPERATION,
+                source: Arc::new(WriterClosed),
+            }),
+        };
+        // A caller who has left does not want to know.
+        let _ = self.reply.send(answer);
+    }
+}
+
+async fn run(
+    options: SqliteConnectOptions,
+    connection: SqliteConnection,
+    mut queue: mpsc::Receiver<Box<dyn Job>>,
+) {
+    let mut connection = Some(connection);
+    let mut batch = Vec::with_capacity(MAX_BATCH);
+    while queue.recv_many(&mut batch, MAX_BATCH).await > 0 {
+        let outcome = match commit(&options, &mut connection, &mut batch).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // Whatever state the connection is in, closing it undoes the transaction.
+                connection = None;
+                Err(Arc::new(error))
+            }
+        };
+        for job in batch.drain(..) {
+            job.finish(outcome.clone());
+        }
+    }
+    if let Some(connection) = connection
+        && let Err(error) = connection.close().await
+    {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the database was not closed in order"
+        );
+    }
+}
+
+/// Runs a batch in one transaction. Opens a connection first when there is none.
+async fn commit(
+    options: &SqliteConnectOptions,
+    connection: &mut Option<SqliteConnection>,
+    batch: &mut [Box<dyn Job>],
+) -> Result<(), sqlx::Error> {
+    let connection = match connection {
+        Some(connection) => connection,
+        None => connection.insert(options.connect().await?),
+    };
+    // Immediate: a transaction that began as a reader might find somebody else writing when it
+    // comes to write, and could not go on.
+    sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut *connection)
+        .await?;
+    for job in batch {
+        job.apply(connection).await?;
+    }
+    sqlx::query("COMMIT").execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Logging.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::{Log, LogFormat};
+
+/// Has everything that the process logs from now on written to standard error. Libraries are
+/// heard from warnings up: what they say of their inner workings may hold what must not be logged.
+pub fn start(log: &Log) {
+    let filter = Targets::new()
+        .with_default(log.level.min(tracing::level_filters::LevelFilter::WARN))
+        .with_target(env!("CARGO_CRATE_NAME"), log.level);
+    let layer = tracing_subscriber::fmt::layer().with_writer(stderr);
+    let layer = match log.format {
+        LogFormat::Text => layer.with_ansi(stderr().is_terminal()).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .init();
+}
