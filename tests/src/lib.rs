@@ -1,1 +1,39 @@
-//! Placeholder
+//! Starts real servers on free ports in temporary directories, for tests that look at the whole
+//! from outside.
+//!
+//! - [`stack`]: Redis, sidecar and nginx together, as a user runs them.
+//! - [`redis`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
+//! - [`process`]: a process that never outlives the test.
+//! - [`http`]: a client that sees and sends every byte.
+//! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
+//!
+//! The servers are those that `make build` leaves in `target/`, or that `SHORTLINK_BIN`,
+//! `SHORTLINK_MODULE` and `SHORTLINK_NGINX` name.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+pub mod http;
+pub mod nginx;
+pub mod ports;
+pub mod process;
+pub mod redis;
+pub mod sidecar;
+pub mod stack;
+pub mod wait;
+
+/// The root of the workspace.
+///
+/// # Panics
+/// Never: this crate stands in a workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace")
+}
+
+/// The file that `variable` names, or else `default` below the workspace.
+fn artefact(variable: &str, default: &str) -> PathBuf {
+    let path = env::var_os(variable).map_or_else(|| workspace().join(default), PathBuf::from);
+    assert!(path.exists(), "{} is missing: `make build` makes it", path.display());
+    path
+}

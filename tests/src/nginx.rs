@@ -1,0 +1,238 @@
+//! A real nginx with the module, on the project's own configuration.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nix::sys::signal::Signal;
+
+use crate::http;
+use crate::process::Process;
+use crate::wait::{SOON, until};
+
+/// The levels of error logs that tell of something that must not happen.
+const BAD_LEVELS: [&str; 4] = ["[error]", "[crit]", "[alert]", "[emerg]"];
+
+/// The time budget of the project's configuration.
+pub const REAL_BUDGET: &str = "50ms";
+
+/// What differs between a test's nginx and that of a user.
+#[derive(Clone, Debug)]
+pub struct NginxOptions {
+    /// Texts of the configuration that are replaced; each must occur.
+    pub replace: Vec<(&'static str, String)>,
+    /// How long nginx waits for Redis. Longer than a user's unless the test is about it: on a
+    /// machine that runs many tests, Redis may be late without being away.
+    pub budget: &'static str,
+}
+
+impl Default for NginxOptions {
+    fn default() -> Self {
+        Self { replace: Vec::new(), budget: "2s" }
+    }
+}
+
+/// A running nginx.
+#[derive(Debug)]
+pub struct Nginx {
+    process: Option<Process>,
+    prefix: PathBuf,
+    /// The port of the public server.
+    pub public_port: u16,
+    /// The port of the internal server.
+    pub internal_port: u16,
+}
+
+impl Nginx {
+    /// Writes the configuration below `prefix` and starts nginx. `ports` are those of the public
+    /// and of the internal server.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(
+        prefix: &Path,
+        ports: (u16, u16),
+        redis_port: u16,
+        sidecar_port: u16,
+        options: &NginxOptions,
+    ) -> Self {
+        let mut nginx = Self::prepare(prefix, ports, redis_port, sidecar_port, options);
+        nginx.start_again();
+        nginx
+    }
+
+    /// Writes the configuration below `prefix` without starting anything.
+    ///
+    /// # Panics
+    /// When the project's configuration does not have what is to be replaced.
+    pub fn prepare(
+        prefix: &Path,
+        (public_port, internal_port): (u16, u16),
+        redis_port: u16,
+        sidecar_port: u16,
+        options: &NginxOptions,
+    ) -> Self {
+        for directory in ["logs", "temp"] {
+            fs::create_dir_all(prefix.join(directory)).expect("a directory");
+        }
+        let module = "target/modules/ngx_http_shortlink_module.so";
+        let module = crate::artefact("SHORTLINK_MODULE", module);
+        let mut replace = vec![
+            ("modules/ngx_http_shortlink_module.so", module.display().to_string()),
+            ("worker_processes auto", "worker_processes 2".to_owned()),
+            ("worker_shutdown_timeout 30s", "worker_shutdown_timeout 5s".to_owned()),
+            // The log as it is written, not a second later.
+            ("shortlink buffer=64k flush=1s", "shortlink".to_owned()),
+            // What the edge did, for everybody to see.
+            (
+                "add_header Referrer-Policy no-referrer always;",
+                "add_header Referrer-Policy no-referrer always;\n\
+                 add_header X-Edge \"$shortlink_outcome/$shortlink_source\" always;"
+                    .to_owned(),
+            ),
+            ("budget   50ms", format!("budget   {}", options.budget)),
+            ("listen 8080", format!("listen 127.0.0.1:{public_port}")),
+            ("listen [::]:8080 default_server reuseport;", String::new()),
+            ("port=8080", format!("port={public_port}")),
+            ("127.0.0.1:8081", format!("127.0.0.1:{internal_port}")),
+            ("127.0.0.1:8090", format!("127.0.0.1:{sidecar_port}")),
+            ("127.0.0.1:6379", format!("127.0.0.1:{redis_port}")),
+        ];
+        replace.extend(options.replace.iter().cloned());
+        let mut occurred = vec![false; replace.len()];
+        for file in ["nginx.conf", "shortlink.conf", "domains.conf", "public.conf", "internal.conf"]
+        {
+            let source = crate::workspace().join("nginx").join(file);
+            let mut text = fs::read_to_string(&source).expect("the project's configuration");
+            for ((from, to), occurred) in replace.iter().zip(&mut occurred) {
+                *occurred |= text.contains(from);
+                text = text.replace(from, to);
+            }
+            if file == "nginx.conf" && nix::unistd::geteuid().is_root() {
+                // Workers must reach the temporary directory, whoever may enter those above it.
+                text.insert_str(0, "user root;\n");
+            }
+            fs::write(prefix.join(file), text).expect("a configuration");
+        }
+        for ((from, _), occurred) in replace.iter().zip(occurred) {
+            assert!(occurred, "the project's configuration has no {from:?} to replace");
+        }
+        Self { process: None, prefix: prefix.to_owned(), public_port, internal_port }
+    }
+
+    /// Starts it, again if it was stopped.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        let mut command = self.program();
+        command.args(["-g", "daemon off;"]);
+        let log = self.prefix.join("logs/output.log");
+        let mut process = Process::start("nginx", &command, &log);
+        let port = self.public_port;
+        process.wait_ready(|| http::Connection::open(port).is_ok());
+        self.process = Some(process);
+    }
+
+    /// The process ids of the workers that the master has now, those that end included.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn workers(&self) -> Vec<u32> {
+        let master = self.process.as_ref().expect("a running nginx").pid();
+        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"));
+        let children = children.expect("a running nginx");
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// Reloads the configuration and waits until new workers serve and old ones are gone.
+    pub fn reload(&self) {
+        let old = self.begin_reload();
+        self.wait_for_end_of(&old);
+    }
+
+    /// Reloads the configuration and waits until new workers run; returns the old ones.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn begin_reload(&self) -> Vec<u32> {
+        let old = self.workers();
+        self.process.as_ref().expect("a running nginx").signal(Signal::SIGHUP);
+        until("new workers run", SOON, || {
+            self.workers().iter().filter(|pid| !old.contains(pid)).count() >= 2
+        });
+        old
+    }
+
+    /// Waits until workers are gone.
+    pub fn wait_for_end_of(&self, old: &[u32]) {
+        until("the old workers are gone", SOON, || {
+            self.workers().iter().all(|pid| !old.contains(pid))
+        });
+    }
+
+    /// Ends it gracefully: open requests are finished.
+    ///
+    /// # Panics
+    /// When it does not run, or does not end well.
+    pub fn quit(&mut self) {
+        let mut process = self.process.take().expect("a running nginx");
+        process.signal(Signal::SIGQUIT);
+        let status = process.wait(SOON);
+        assert!(status.success(), "nginx ended with {status}");
+    }
+
+    /// Checks the configuration as `nginx -t` does.
+    ///
+    /// # Panics
+    /// When nginx can't be run.
+    pub fn test_configuration(&self) -> Output {
+        self.program().arg("-t").output().expect("nginx can be run")
+    }
+
+    /// The configuration file of this name.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.prefix.join(name)
+    }
+
+    /// Replaces a text of a configuration file.
+    ///
+    /// # Panics
+    /// When the text does not occur.
+    pub fn edit(&self, name: &str, from: &str, to: &str) {
+        let path = self.file(name);
+        let text = fs::read_to_string(&path).expect("a configuration");
+        assert!(text.contains(from), "{name} has no {from:?}");
+        fs::write(path, text.replace(from, to)).expect("a configuration");
+    }
+
+    /// The error log.
+    pub fn error_log(&self) -> String {
+        fs::read_to_string(self.prefix.join("logs/error.log")).unwrap_or_default()
+    }
+
+    /// The access log.
+    pub fn access_log(&self) -> String {
+        fs::read_to_string(self.prefix.join("logs/access.log")).unwrap_or_default()
+    }
+
+    /// The lines of the error log that tell of something that must not happen, but for those
+    /// with one of the texts in `expected`.
+    pub fn complaints(&self, expected: &[&str]) -> Vec<String> {
+        let log = self.error_log();
+        log.lines()
+            .filter(|line| BAD_LEVELS.iter().any(|level| line.contains(level)))
+            .filter(|line| !expected.iter().any(|text| line.contains(text)))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn program(&self) -> Command {
+        let nginx = std::env::var_os("SHORTLINK_NGINX").unwrap_or_else(|| "nginx".into());
+        let mut command = Command::new(nginx);
+        command.arg("-p").arg(&self.prefix).arg("-c").arg(self.file("nginx.conf"));
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        command
+    }
+}

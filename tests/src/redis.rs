@@ -1,0 +1,187 @@
+//! A real redis-server.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::process::Process;
+use crate::wait::{SOON, until};
+
+/// A redis-server with an append-only file, as `make run` starts it.
+#[derive(Debug)]
+pub struct Redis {
+    process: Option<Process>,
+    directory: PathBuf,
+    /// The port that it listens on, also when it is started again.
+    pub port: u16,
+}
+
+impl Redis {
+    /// Starts a server whose files stand in `directory`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(directory: &Path, port: u16) -> Self {
+        std::fs::create_dir_all(directory).expect("a directory");
+        let mut redis = Self { process: None, directory: directory.to_owned(), port };
+        redis.start_again();
+        redis
+    }
+
+    /// Starts the server again after [`Redis::kill`], with the data that it kept.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--save", ""]);
+        command.args(["--appendonly", "yes", "--dir"]).arg(&self.directory);
+        let log = self.directory.join("redis.log");
+        let mut process = Process::start("redis-server", &command, &log);
+        let port = self.port;
+        process.wait_ready(|| try_command(port, &["PING"]).is_ok_and(|reply| reply == "PONG"));
+        self.process = Some(process);
+    }
+
+    /// Kills the server; its data stays.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&mut self) {
+        self.process.take().expect("a running Redis").kill();
+    }
+
+    /// Kills the server and loses its data.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill_and_forget(&mut self) {
+        self.kill();
+        let files = self.directory.join("appendonlydir");
+        std::fs::remove_dir_all(files).expect("an append-only file");
+    }
+
+    /// Makes it hang: it keeps its connections and the kernel takes new ones, but nothing is
+    /// answered.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn hang(&self) {
+        self.process.as_ref().expect("a running Redis").signal(Signal::SIGSTOP);
+    }
+
+    /// Ends [`Redis::hang`].
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn go_on(&self) {
+        self.process.as_ref().expect("a running Redis").signal(Signal::SIGCONT);
+    }
+
+    /// Sends a command and returns its reply, flattened to text; lines part the elements.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        try_command(self.port, arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+    }
+
+    /// The record of a code; `None` when there is none.
+    pub fn record(&self, code: &str) -> Option<String> {
+        let key = format!("sl:l:{code}");
+        (self.command(&["EXISTS", &key]) == "1").then(|| self.command(&["GET", &key]))
+    }
+
+    /// How often a command was called since the server started.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub fn calls(&self, command: &str) -> u64 {
+        let prefix = format!("cmdstat_{command}:calls=");
+        let stats = self.command(&["INFO", "commandstats"]);
+        let calls = stats
+            .lines()
+            .find_map(|line| line.strip_prefix(&prefix))
+            .and_then(|line| line.split(',').next());
+        calls.map_or(0, |calls| calls.parse().expect("a number of calls"))
+    }
+
+    /// Watches every command that the server is given.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub fn monitor(&self) -> Monitor {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+        let mut monitor = Monitor { stream: BufReader::new(stream), seen: String::new() };
+        monitor.stream.get_mut().write_all(b"MONITOR\r\n").expect("a connection");
+        monitor.wait_for("OK");
+        monitor
+    }
+}
+
+/// Sees every command that a server is given.
+#[derive(Debug)]
+pub struct Monitor {
+    stream: BufReader<TcpStream>,
+    seen: String,
+}
+
+impl Monitor {
+    /// Waits until a command with this text was seen.
+    ///
+    /// # Panics
+    /// When none is.
+    pub fn wait_for(&mut self, text: &str) {
+        until(&format!("Redis is asked {text}"), SOON, || {
+            let mut line = String::new();
+            // A time-out leaves what was read of the line in `line`.
+            let _ = self.stream.read_line(&mut line);
+            self.seen.push_str(&line);
+            self.seen.contains(text)
+        });
+    }
+}
+
+fn try_command(port: u16, arguments: &[&str]) -> io::Result<String> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut stream = BufReader::new(stream);
+    let mut request = format!("*{}\r\n", arguments.len());
+    for argument in arguments {
+        request.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+    }
+    stream.get_mut().write_all(request.as_bytes())?;
+    read_reply(&mut stream)
+}
+
+fn read_reply(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let line = line.trim_end();
+    let (kind, rest) = line.split_at(1);
+    match kind {
+        "+" | ":" => Ok(rest.to_owned()),
+        "-" => Err(io::Error::other(rest.to_owned())),
+        "$" if rest == "-1" => Ok(String::new()),
+        "$" => {
+            let length: usize = rest.parse().map_err(io::Error::other)?;
+            let mut bytes = vec![0; length + 2];
+            stream.read_exact(&mut bytes)?;
+            bytes.truncate(length);
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        "*" => {
+            let count: usize = rest.parse().map_err(io::Error::other)?;
+            let elements: io::Result<Vec<_>> = (0..count).map(|_| read_reply(stream)).collect();
+            Ok(elements?.join("\n"))
+        }
+        _ => Err(io::Error::other(format!("not a reply: {line:?}"))),
+    }
+}

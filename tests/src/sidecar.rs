@@ -1,0 +1,140 @@
+//! The real sidecar.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::http::{self, Response};
+use crate::process::Process;
+use crate::wait::SOON;
+
+/// The sidecar with its database, and an API key for links.
+#[derive(Debug)]
+pub struct Sidecar {
+    process: Option<Process>,
+    directory: PathBuf,
+    config: PathBuf,
+    /// The port that it listens on, also when it is started again.
+    pub port: u16,
+    /// An API key that may read and write links.
+    pub key: String,
+}
+
+impl Sidecar {
+    /// Prepares a database in `directory` and starts the sidecar on it. `extra` is added to its
+    /// configuration.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(directory: &Path, port: u16, redis_port: u16, extra: &str) -> Self {
+        fs::create_dir_all(directory).expect("a directory");
+        let config = directory.join("shortlink.toml");
+        let database = directory.join("links.db");
+        let text = format!(
+            "[http]\nlisten = \"127.0.0.1:{port}\"\n\
+             [database]\nurl = \"sqlite:{}\"\n\
+             [redis]\nurl = \"redis://127.0.0.1:{redis_port}/0\"\n{extra}\n",
+            database.display()
+        );
+        fs::write(&config, text).expect("a configuration");
+        let mut sidecar = Self {
+            process: None,
+            directory: directory.to_owned(),
+            config,
+            port,
+            key: String::new(),
+        };
+        sidecar.run_ok(&["migrate"]);
+        sidecar.key = sidecar.make_key(&["links:write", "links:read"]);
+        sidecar.start_again();
+        sidecar
+    }
+
+    /// Starts it again after it was killed or stopped.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        let mut command = self.program();
+        command.arg("serve");
+        let log = self.directory.join("sidecar.log");
+        let mut process = Process::start("shortlink serve", &command, &log);
+        let port = self.port;
+        process.wait_ready(|| {
+            let request = http::request("GET", "/readyz", &[], b"");
+            http::try_send(port, "GET", &request).is_ok_and(|answer| answer.status == 200)
+        });
+        self.process = Some(process);
+    }
+
+    /// Kills it.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&mut self) {
+        self.process.take().expect("a running sidecar").kill();
+    }
+
+    /// Asks it to end, and returns its exit code.
+    ///
+    /// # Panics
+    /// When it does not run, or does not end.
+    pub fn stop(&mut self) -> Option<i32> {
+        let mut process = self.process.take().expect("a running sidecar");
+        process.signal(Signal::SIGTERM);
+        process.wait(SOON).code()
+    }
+
+    /// Makes an API key.
+    pub fn make_key(&self, scopes: &[&str]) -> String {
+        let mut arguments = vec!["keys", "create", "--name", "test"];
+        for scope in scopes {
+            arguments.extend(["--scope", scope]);
+        }
+        self.run_ok(&arguments).trim().to_owned()
+    }
+
+    /// Runs a subcommand.
+    ///
+    /// # Panics
+    /// When it can't be run.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.program().args(arguments).output().expect("the sidecar can be run")
+    }
+
+    /// Runs a subcommand that must succeed, and returns what it prints.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn run_ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "shortlink {arguments:?}: {said}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn program(&self) -> Command {
+        let program = crate::artefact("SHORTLINK_BIN", "target/release/shortlink");
+        let mut command = Command::new(program);
+        command.env("SHORTLINK_CONFIG", &self.config).env_remove("DATABASE_URL");
+        command
+    }
+}
+
+/// Sends a request with a JSON body to the API at `port`.
+///
+/// # Panics
+/// When there is no answer.
+pub fn api(port: u16, key: &str, method: &str, path: &str, body: Option<&Value>) -> Response {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let mut headers = vec![("X-Api-Key", key)];
+    if !body.is_empty() {
+        headers.push(("Content-Type", "application/json"));
+    }
+    let request = http::request(method, path, &headers, body.as_bytes());
+    http::try_send(port, method, &request)
+        .unwrap_or_else(|error| panic!("{method} {path} on port {port}: {error}"))
+}

@@ -1,0 +1,109 @@
+//! Redis, sidecar and nginx together, as a user runs them.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::http::{self, Response};
+use crate::nginx::{Nginx, NginxOptions};
+use crate::ports;
+use crate::redis::Redis;
+use crate::sidecar::{Sidecar, api};
+
+/// What differs between a test's stack and that of a user.
+#[derive(Clone, Debug, Default)]
+pub struct StackOptions {
+    /// Added to the sidecar's configuration.
+    pub sidecar: String,
+    /// For nginx.
+    pub nginx: NginxOptions,
+    /// Where nginx finds Redis; `None` for where it is.
+    pub redis_port_of_nginx: Option<u16>,
+}
+
+/// All servers. They are ended in the order of the fields.
+#[derive(Debug)]
+pub struct Stack {
+    /// nginx with the module.
+    pub nginx: Nginx,
+    /// The sidecar.
+    pub sidecar: Sidecar,
+    /// Redis.
+    pub redis: Redis,
+    directory: TempDir,
+}
+
+impl Stack {
+    /// Starts everything as it comes.
+    pub fn start() -> Self {
+        Self::with(&StackOptions::default())
+    }
+
+    /// Starts everything.
+    pub fn with(options: &StackOptions) -> Self {
+        let directory = directory();
+        let path = directory.path();
+        let redis = Redis::start(&path.join("redis"), ports::free());
+        let sidecar =
+            Sidecar::start(&path.join("sidecar"), ports::free(), redis.port, &options.sidecar);
+        let nginx = Nginx::start(
+            &path.join("nginx"),
+            (ports::free(), ports::free()),
+            options.redis_port_of_nginx.unwrap_or(redis.port),
+            sidecar.port,
+            &options.nginx,
+        );
+        Self { nginx, sidecar, redis, directory }
+    }
+
+    /// Where the servers' files stand.
+    pub fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
+    /// Sends a request to the API through nginx' internal server.
+    pub fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Response {
+        api(self.nginx.internal_port, &self.sidecar.key, method, path, body)
+    }
+
+    /// Makes a link and returns the API's answer.
+    ///
+    /// # Panics
+    /// When it is not made.
+    pub fn create(&self, body: &Value) -> Value {
+        let answer = self.api("POST", "/v1/links", Some(body));
+        assert_eq!(answer.status, 201, "{body}: {}", String::from_utf8_lossy(&answer.body));
+        answer.json()
+    }
+
+    /// Makes a link to a target and returns its code.
+    pub fn link(&self, target: &str) -> String {
+        text(&self.create(&json!({ "longUrl": target })), "shortCode")
+    }
+
+    /// Follows a code on the public server.
+    pub fn follow(&self, code: &str) -> Response {
+        http::get(self.nginx.public_port, &format!("/{code}"))
+    }
+}
+
+/// A temporary directory that nginx' workers can reach.
+///
+/// # Panics
+/// When it can't be made.
+pub fn directory() -> TempDir {
+    let directory = tempfile::Builder::new().prefix("shortlink-test-").tempdir();
+    let directory = directory.expect("a directory");
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("its mode");
+    directory
+}
+
+/// A text member of a JSON object.
+///
+/// # Panics
+/// When there is none.
+pub fn text(object: &Value, member: &str) -> String {
+    object[member].as_str().unwrap_or_else(|| panic!("no text {member} in {object}")).to_owned()
+}

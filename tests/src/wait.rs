@@ -1,0 +1,37 @@
+//! Polling with a deadline.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that is expected to happen soon. Generous: machines are slow.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// Asks again and again until there is something, and returns it.
+///
+/// # Panics
+/// When there is nothing within `limit`; `what` says what was waited for.
+pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        // The one pause of all tests: between two looks at the same thing.
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Asks again and again until the answer is yes.
+///
+/// # Panics
+/// As [`eventually`].
+pub fn until(what: &str, limit: Duration, mut ask: impl FnMut() -> bool) {
+    eventually(what, limit, || ask().then_some(()));
+}
+
+/// Lets time pass where the passing of time is what a test is about.
+pub fn pass(time: Duration) {
+    let end = Instant::now() + time;
+    until("time passes", time + SOON, || Instant::now() >= end);
+}

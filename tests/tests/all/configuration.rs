@@ -1,0 +1,267 @@
+//! Wrong settings are refused with one clear message.
+
+use shortlink_tests::nginx::{Nginx, NginxOptions};
+use shortlink_tests::redis::Redis;
+use shortlink_tests::sidecar::Sidecar;
+use shortlink_tests::{ports, stack};
+
+/// Checks that `nginx -t` refuses a configuration in which `from` was replaced by `to`, naming
+/// `expected` and the file.
+fn refused(file: &str, from: &'static str, to: &str, expected: &[&str]) {
+    let directory = stack::directory();
+    let options = NginxOptions::default();
+    let nginx = Nginx::prepare(directory.path(), (1, 2), 3, 4, &options);
+    nginx.edit(file, from, to);
+    let tested = nginx.test_configuration();
+    let said = String::from_utf8_lossy(&tested.stderr).into_owned();
+    assert!(!tested.status.success(), "{to:?} is taken: {said}");
+    for expected in expected.iter().chain(&[file]) {
+        assert!(said.contains(expected), "{to:?}: no {expected:?} in {said}");
+    }
+}
+
+#[test]
+fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
+    const DOMAIN: &str = "127.0.0.1   serving;";
+    const BUDGET: &str = "budget   50ms;";
+    const CHECK: &str = "shortlink_check luhn body=7 alphabet=base62;";
+    let allowed_states = "active, serving, retired";
+    refused(
+        "domains.conf",
+        DOMAIN,
+        "a.example on;",
+        &["\"on\"", allowed_states, ":1"],
+    );
+    refused(
+        "domains.conf",
+        DOMAIN,
+        "a.example;",
+        &["a.example", "no state"],
+    );
+    refused(
+        "domains.conf",
+        DOMAIN,
+        "localhost serving;",
+        &["localhost", "twice"],
+    );
+    refused(
+        "domains.conf",
+        "active   scheme",
+        "serving scheme",
+        &["no domain is active"],
+    );
+    for name in [
+        "https://a.example",
+        "a.example/x",
+        "a.example:80",
+        "A.example",
+        "bücher.example",
+    ] {
+        refused(
+            "domains.conf",
+            DOMAIN,
+            &format!("{name} active;"),
+            &[name, "host name alone"],
+        );
+    }
+    refused(
+        "domains.conf",
+        DOMAIN,
+        "a.example active port=0;",
+        &["port=0", "port=1"],
+    );
+    refused(
+        "domains.conf",
+        DOMAIN,
+        "a.example active scheme=ftp;",
+        &["scheme=https"],
+    );
+
+    let allowed_keys = "server, prefix, database, budget";
+    refused(
+        "shortlink.conf",
+        BUDGET,
+        "buget 50ms;",
+        &["\"buget\"", allowed_keys],
+    );
+    refused("shortlink.conf", BUDGET, "budget 0ms;", &["1ms to 10s"]);
+    refused("shortlink.conf", BUDGET, "budget 11s;", &["1ms to 10s"]);
+    refused("shortlink.conf", BUDGET, "budget soon;", &["1ms to 10s"]);
+    refused("shortlink.conf", BUDGET, "budget;", &["one value"]);
+    refused(
+        "shortlink.conf",
+        BUDGET,
+        "prefix a;",
+        &["\"prefix\" is given twice"],
+    );
+    refused("shortlink.conf", BUDGET, "database 65536;", &["0 to 65535"]);
+    refused(
+        "shortlink.conf",
+        "prefix   sl:;",
+        "prefix \"a{b\";",
+        &["visible ASCII"],
+    );
+    refused(
+        "shortlink.conf",
+        "server   127.0.0.1:3;",
+        "",
+        &["server <address>"],
+    );
+    refused(
+        "shortlink.conf",
+        "server   127.0.0.1:3;",
+        "server a:b;",
+        &["a:b", "host:port"],
+    );
+
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check crc;",
+        &["none, luhn, keyed"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check keyed;",
+        &["keys=<file>"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check luhn keys=x;",
+        &["check keys"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check keyed keys=missing;",
+        &["missing", "No such file"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check luhn body=13;",
+        &["1 to 12"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check luhn body=9-7;",
+        &["1 to 12"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check luhn alphabet=hex;",
+        &["base62, unambiguous"],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        "shortlink_check luhn length=7;",
+        &["body=, alphabet="],
+    );
+    refused(
+        "shortlink.conf",
+        CHECK,
+        &format!("{CHECK}\n{CHECK}"),
+        &["given twice"],
+    );
+
+    refused(
+        "public.conf",
+        "shortlink_fallback @sidecar;",
+        "shortlink_fallback sidecar;",
+        &["@sidecar"],
+    );
+    refused(
+        "public.conf",
+        "shortlink_fallback @sidecar;",
+        "shortlink_fallback @nowhere;",
+        &["@nowhere", "does not have"],
+    );
+    refused(
+        "public.conf",
+        "shortlink;\n",
+        "shortlink; shortlink;\n",
+        &["given twice"],
+    );
+    refused(
+        "public.conf",
+        "shortlink;\n",
+        "shortlink on;\n",
+        &["invalid number of arguments"],
+    );
+}
+
+#[test]
+fn a_location_with_shortlink_needs_a_redis() {
+    let directory = stack::directory();
+    let nginx = Nginx::prepare(directory.path(), (1, 2), 3, 4, &NginxOptions::default());
+    nginx.edit("shortlink.conf", "shortlink_redis {", "map $host $unused {");
+    nginx.edit("shortlink.conf", "server   127.0.0.1:3;", "");
+    nginx.edit("shortlink.conf", "budget   50ms;", "");
+    let said = String::from_utf8(nginx.test_configuration().stderr).expect("text");
+    assert!(said.contains("no \"shortlink_redis\""), "{said}");
+}
+
+#[test]
+fn the_sidecar_refuses_wrong_settings_in_one_line() {
+    let directory = stack::directory();
+    let redis = Redis::start(&directory.path().join("redis"), ports::free());
+    let port = ports::free();
+    let mut sidecar = Sidecar::start(&directory.path().join("sidecar"), port, redis.port, "");
+    assert_eq!(sidecar.stop(), Some(0));
+    let config = directory.path().join("sidecar/shortlink.toml");
+    let good = std::fs::read_to_string(&config).expect("a configuration");
+    for (line, expected) in [
+        ("[nosuch]\na = 1", vec!["nosuch"]),
+        ("[codes]\nchek = \"luhn\"", vec!["chek"]),
+        (
+            "[codes]\ncheck = \"crc\"",
+            vec!["check", "none", "luhn", "keyed"],
+        ),
+        ("[codes]\nbody_length = 13", vec!["body_length", "12"]),
+        ("[codes]\ncheck = \"keyed\"", vec!["check_keys_file"]),
+        (
+            "[codes]\ncheck = \"keyed\"\ncheck_keys_file = \"/nosuchfile\"",
+            vec!["/nosuchfile"],
+        ),
+        (
+            "[links]\ndefault_redirect_status = 200",
+            vec!["default_redirect_status", "301", "308"],
+        ),
+        (
+            "[links]\nmax_target_bytes = 9000",
+            vec!["max_target_bytes", "8192"],
+        ),
+        ("[log]\nformat = \"xml\"", vec!["format", "text", "json"]),
+        ("not toml", vec!["toml"]),
+    ] {
+        std::fs::write(&config, format!("{good}\n{line}\n")).expect("a configuration");
+        let output = sidecar.run(&["serve"]);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        for expected in expected {
+            assert!(said.contains(expected), "{line}: no {expected:?} in {said}");
+        }
+        assert_eq!(said.trim_end().lines().count(), 1, "{line}: {said}");
+    }
+    std::fs::write(&config, &good).expect("a configuration");
+    let taken = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port");
+    let output = sidecar.run(&["serve"]);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&port.to_string()), "{said}");
+    drop(taken);
+    assert_eq!(sidecar.run(&["nosuch"]).status.code(), Some(2));
+
+    // A database that was not prepared.
+    let other = good.replace("links.db", "other.db");
+    std::fs::write(&config, other).expect("a configuration");
+    let output = sidecar.run(&["serve"]);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("shortlink migrate"), "{said}");
+}

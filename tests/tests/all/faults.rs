@@ -1,0 +1,244 @@
+//! Any part is lost, hangs, and comes back.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use shortlink_tests::http::{self, Connection};
+use shortlink_tests::stack::{Stack, text};
+use shortlink_tests::wait::{SOON, until};
+
+const TARGET: &str = "https://example.com/target";
+
+fn assert_follows(stack: &Stack, code: &str, edge: &str) {
+    let answer = stack.follow(code);
+    assert_eq!((answer.status, answer.location()), (302, Some(TARGET)));
+    assert_eq!(answer.header("X-Edge"), Some(edge));
+}
+
+fn wait_for_edge(stack: &Stack, code: &str, edge: &str) {
+    until(&format!("{code} is answered {edge}"), SOON, || {
+        let answer = stack.follow(code);
+        assert_eq!((answer.status, answer.location()), (302, Some(TARGET)));
+        answer.header("X-Edge") == Some(edge)
+    });
+}
+
+#[test]
+fn redis_is_killed_and_comes_back() {
+    let mut stack = Stack::start();
+    let code = stack.link(TARGET);
+    let doomed = stack.link(TARGET);
+    stack.redis.kill();
+
+    assert_follows(&stack, &code, "unavailable/fallback");
+    let made = stack.create(&json!({ "longUrl": TARGET }));
+    assert_eq!(made["published"], false);
+    let made = text(&made, "shortCode");
+    assert_follows(&stack, &made, "unavailable/fallback");
+    let revoked = stack
+        .api("DELETE", &format!("/v1/links/{doomed}"), None)
+        .json();
+    assert_eq!(revoked["published"], false);
+    assert_eq!(stack.follow(&doomed).status, 410);
+    assert_eq!(stack.follow("nosuchone").status, 404);
+    let ready = http::get(stack.sidecar.port, "/readyz");
+    assert_eq!(
+        (ready.status, text(&ready.json(), "status")),
+        (200, "degraded".to_owned())
+    );
+
+    stack.redis.start_again();
+    until("the outbox is delivered", SOON, || {
+        stack.redis.record(&made).is_some()
+            && stack.redis.record(&doomed).as_deref() == Some("1 410 2")
+    });
+    wait_for_edge(&stack, &code, "redirect/redis");
+    wait_for_edge(&stack, &made, "redirect/redis");
+    assert_eq!(stack.follow(&doomed).header("X-Edge"), Some("gone/redis"));
+    // Said once each, not for every request or attempt.
+    let log = stack.nginx.error_log();
+    assert_eq!(log.matches("lost Redis").count(), 2, "{log}");
+    assert!(log.matches("is back").count() <= 2, "{log}");
+    assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
+}
+
+#[test]
+fn redis_loses_everything() {
+    let mut stack = Stack::start();
+    let code = stack.link(TARGET);
+    let revoked = stack.link(TARGET);
+    stack.api("DELETE", &format!("/v1/links/{revoked}"), None);
+    stack.redis.command(&["FLUSHALL"]);
+    assert_follows(&stack, &code, "miss/fallback");
+    assert_eq!(stack.follow(&revoked).status, 410);
+    wait_for_edge(&stack, &code, "redirect/redis");
+    until("the revoked record is back", SOON, || {
+        stack.redis.record(&revoked).as_deref() == Some("1 410 2")
+    });
+
+    // A crash that loses the last writes: the revocation is told again without a visit.
+    stack.redis.kill_and_forget();
+    stack.redis.start_again();
+    until("the revocation is told again", SOON, || {
+        stack.redis.record(&revoked).as_deref() == Some("1 410 2")
+    });
+    wait_for_edge(&stack, &code, "redirect/redis");
+}
+
+#[test]
+fn redis_hangs_and_goes_on() {
+    let stack = Stack::start();
+    let code = stack.link(TARGET);
+    assert_follows(&stack, &code, "redirect/redis");
+    stack.redis.hang();
+    let mut slowest = Duration::ZERO;
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(3) {
+        let before = Instant::now();
+        assert_follows(&stack, &code, "unavailable/fallback");
+        slowest = slowest.max(before.elapsed());
+    }
+    assert!(
+        slowest < Duration::from_secs(1),
+        "a visitor waited {slowest:?}"
+    );
+    // A create waits for Redis for a bounded time too.
+    let before = Instant::now();
+    let made = stack.create(&json!({ "longUrl": TARGET }));
+    assert_eq!(made["published"], false);
+    assert!(
+        before.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        before.elapsed()
+    );
+
+    stack.redis.go_on();
+    wait_for_edge(&stack, &code, "redirect/redis");
+    wait_for_edge(&stack, &text(&made, "shortCode"), "redirect/redis");
+    assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
+}
+
+#[test]
+fn the_sidecar_is_killed() {
+    let mut stack = Stack::start();
+    let code = stack.link(TARGET);
+    let missing = stack.link(TARGET);
+    stack.redis.command(&["DEL", &format!("sl:l:{missing}")]);
+    stack.sidecar.kill();
+    assert_follows(&stack, &code, "redirect/redis");
+    for unknown in [&*missing, "nosuchone"] {
+        let answer = stack.follow(unknown);
+        assert_eq!(answer.status, 503, "{unknown}");
+        assert!(answer.header("Retry-After").is_some());
+        assert_eq!(answer.header("Cache-Control"), Some("no-store"));
+    }
+    assert_eq!(stack.api("GET", "/v1/links", None).status, 502);
+    stack.sidecar.start_again();
+    assert_follows(&stack, &missing, "miss/fallback");
+}
+
+#[test]
+fn redis_and_the_sidecar_are_both_lost() {
+    let mut stack = Stack::start();
+    let code = stack.link(TARGET);
+    stack.sidecar.kill();
+    stack.redis.kill();
+    for _ in 0..5 {
+        let answer = stack.follow(&code);
+        assert_eq!(answer.status, 503);
+        assert!(answer.header("Retry-After").is_some());
+    }
+    // What can't be a code is still known to be none.
+    assert_eq!(stack.follow(".").status, 404);
+    stack.redis.start_again();
+    wait_until_redis_answers(&stack, &code);
+}
+
+fn wait_until_redis_answers(stack: &Stack, code: &str) {
+    until("Redis answers again", SOON, || {
+        let answer = stack.follow(code);
+        assert_ne!(answer.status, 404);
+        answer.status == 302 && answer.header("X-Edge") == Some("redirect/redis")
+    });
+}
+
+#[test]
+fn an_acknowledged_link_survives_a_crash_of_everything() {
+    let mut stack = Stack::start();
+    for round in 0..5 {
+        let code = stack.link(TARGET);
+        stack.sidecar.kill();
+        stack.redis.kill_and_forget();
+        stack.redis.start_again();
+        stack.sidecar.start_again();
+        let answer = stack.follow(&code);
+        assert_eq!(
+            (answer.status, answer.location()),
+            (302, Some(TARGET)),
+            "round {round}"
+        );
+    }
+}
+
+#[test]
+fn a_sidecar_that_ends_finishes_what_it_has_begun() {
+    let mut stack = Stack::start();
+    let port = stack.sidecar.port;
+    let key = stack.sidecar.key.clone();
+    let body = json!({ "longUrl": TARGET });
+    let acknowledged: Vec<String> = std::thread::scope(|scope| {
+        let makers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut codes = Vec::new();
+                    let body = body.to_string();
+                    let headers = [("X-Api-Key", &*key), ("Content-Type", "application/json")];
+                    let request = http::request("POST", "/v1/links", &headers, body.as_bytes());
+                    // Until it is gone; an answer that was begun must be whole.
+                    while let Ok(answer) = http::try_send(port, "POST", &request) {
+                        assert_eq!(answer.status, 201);
+                        codes.push(text(&answer.json(), "shortCode"));
+                    }
+                    codes
+                })
+            })
+            .collect();
+        until("links are made", SOON, || stack.redis.calls("evalsha") > 20);
+        assert_eq!(stack.sidecar.stop(), Some(0));
+        makers
+            .into_iter()
+            .flat_map(|maker| maker.join().expect("a maker"))
+            .collect()
+    });
+    assert!(!acknowledged.is_empty());
+    // Each is in Redis already, as its answer said.
+    for code in &acknowledged {
+        assert_follows(&stack, code, "redirect/redis");
+    }
+    stack.redis.command(&["FLUSHALL"]);
+    stack.sidecar.start_again();
+    for code in &acknowledged {
+        assert_follows(&stack, code, "miss/fallback");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_it_waits_disturbs_nobody() {
+    let stack = Stack::start();
+    let code = stack.link(TARGET);
+    let workers = stack.nginx.workers();
+    stack.redis.hang();
+    for _ in 0..20 {
+        let mut connection = Connection::open(stack.nginx.public_port).expect("a connection");
+        let request = http::request("GET", &format!("/{code}"), &[], b"");
+        connection.send(&request).expect("sent");
+        drop(connection);
+    }
+    until("a client's leaving is noticed", SOON, || {
+        stack.nginx.access_log().contains("\" 499 ")
+    });
+    stack.redis.go_on();
+    wait_for_edge(&stack, &code, "redirect/redis");
+    assert_eq!(stack.nginx.workers(), workers, "a worker was replaced");
+    assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
+}

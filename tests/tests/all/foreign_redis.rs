@@ -1,0 +1,233 @@
+//! Redis holds, or sends, what it should not. The module's Redis is a relay in this file, so that
+//! every byte on the way to nginx can be chosen.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+use shortlink_tests::stack::{Stack, StackOptions};
+use shortlink_tests::wait::{SOON, pass, until};
+use vocabulary::record::MAX_RECORD_LENGTH;
+
+const TARGET: &str = "https://example.com/target";
+
+#[test]
+fn what_may_not_be_served_is_never_served() {
+    let stack = Stack::start();
+    let code = stack.link(TARGET);
+    let key = format!("sl:l:{code}");
+    let long = format!(
+        "1 302 1 0 https://example.com/{}",
+        "a".repeat(MAX_RECORD_LENGTH)
+    );
+    let megabyte = "x".repeat(1 << 20);
+    for value in [
+        "1 302 1 0 https://evil.example/\r\nSet-Cookie: a=b",
+        "1 302 1 0 https://evil.example/\nX: y",
+        "1 302 1 0 javascript:alert(1)",
+        "1 302 1 0 //evil.example/",
+        "1 302 1 0 /evil",
+        "1 302 1 0 ftp://evil.example/",
+        "1 302 1 0 https://",
+        "1 302 1 0 https://evil.example/ x",
+        "1 302 1 0 ",
+        "1 302 1 0",
+        "2 302 1 0 https://evil.example/",
+        "1 C 1 0 7 m=1",
+        "1 303 1 0 https://evil.example/",
+        "https://evil.example/",
+        "",
+        "\0",
+        &long,
+        &megabyte,
+    ] {
+        stack.redis.command(&["SET", &key, value]);
+        let answer = stack.follow(&code);
+        let shown = &value[..value.len().min(60)];
+        assert_eq!(
+            (answer.status, answer.location()),
+            (302, Some(TARGET)),
+            "{shown}"
+        );
+        assert_eq!(answer.header("X-Edge"), Some("miss/fallback"), "{shown}");
+        assert_eq!(answer.header("Set-Cookie"), None);
+        // The fallback mends what is no record; what might be a newer one it leaves alone.
+        until("what stands there is settled", SOON, || {
+            let record = stack.redis.record(&code);
+            record == Some(format!("1 302 1 0 {TARGET}")) || record.as_deref() == Some(value)
+        });
+    }
+    for command in [["HSET", &key, "a", "b"], ["LPUSH", &key, "a", "b"]] {
+        stack.redis.command(&["DEL", &key]);
+        stack.redis.command(&command);
+        assert_eq!(stack.follow(&code).location(), Some(TARGET));
+        until("the record is mended", SOON, || {
+            stack.redis.command(&["TYPE", &key]) == "string"
+        });
+        assert_eq!(stack.follow(&code).header("X-Edge"), Some("redirect/redis"));
+    }
+    assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
+}
+
+/// How the relay treats what Redis answers.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Mood {
+    Honest,
+    /// One byte at a time.
+    Sliced,
+    /// Something that is no Redis.
+    Garbage,
+    /// Half of an answer, then the end.
+    Cut,
+    /// An endless line.
+    Endless,
+    /// A reply that nobody asked for, before each answer.
+    Extra,
+    /// Closes at once.
+    Closed,
+    /// An error for every command.
+    Refused,
+}
+
+/// A relay between nginx and Redis.
+struct Relay {
+    port: u16,
+    mood: Arc<AtomicU8>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn start(redis_port: Arc<Mutex<u16>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let mood = Arc::new(AtomicU8::new(Mood::Honest as u8));
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let (mood_of_all, connections_of_all) = (Arc::clone(&mood), Arc::clone(&connections));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let redis_port = *redis_port.lock().expect("no panic");
+                let Ok(server) = TcpStream::connect(("127.0.0.1", redis_port)) else {
+                    continue;
+                };
+                let mut kept = connections_of_all.lock().expect("no panic");
+                kept.push(client.try_clone().expect("a socket"));
+                kept.push(server.try_clone().expect("a socket"));
+                let mood = Arc::clone(&mood_of_all);
+                let (mut from_client, mut to_server) = (
+                    client.try_clone().expect("a socket"),
+                    server.try_clone().expect("a socket"),
+                );
+                thread::spawn(move || std::io::copy(&mut from_client, &mut to_server));
+                thread::spawn(move || relay_answers(server, client, &mood));
+            }
+        });
+        Self {
+            port,
+            mood,
+            connections,
+        }
+    }
+
+    /// Changes the mood; connections of the old one are closed.
+    fn set(&self, mood: Mood) {
+        self.mood.store(mood as u8, Ordering::Relaxed);
+        for connection in self.connections.lock().expect("no panic").drain(..) {
+            let _ = connection.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+fn relay_answers(mut server: TcpStream, mut client: TcpStream, mood: &AtomicU8) {
+    let _ = client.set_nodelay(true);
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = server.read(&mut bytes) {
+        let answer = &bytes[..count];
+        let mood = mood.load(Ordering::Relaxed);
+        let is = |other: Mood| mood == other as u8;
+        let sent = if is(Mood::Sliced) {
+            answer.chunks(1).try_for_each(|byte| client.write_all(byte))
+        } else if is(Mood::Garbage) {
+            client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        } else if is(Mood::Cut) {
+            let _ = client.write_all(&answer[..count / 2]);
+            Err(std::io::ErrorKind::Other.into())
+        } else if is(Mood::Endless) {
+            client.write_all(&b"+".repeat(100_000))
+        } else if is(Mood::Extra) {
+            client
+                .write_all(b"+HELLO\r\n")
+                .and_then(|()| client.write_all(answer))
+        } else if is(Mood::Closed) {
+            Err(std::io::ErrorKind::Other.into())
+        } else if is(Mood::Refused) {
+            client.write_all(b"-LOADING Redis is loading the dataset in memory\r\n")
+        } else {
+            client.write_all(answer)
+        };
+        if sent.is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(std::net::Shutdown::Both);
+    let _ = server.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn whatever_redis_sends_every_visitor_arrives() {
+    let redis_port = Arc::new(Mutex::new(0));
+    let relay = Relay::start(Arc::clone(&redis_port));
+    let stack = Stack::with(&StackOptions {
+        redis_port_of_nginx: Some(relay.port),
+        ..StackOptions::default()
+    });
+    *redis_port.lock().expect("no panic") = stack.redis.port;
+    let code = stack.link(TARGET);
+    let back_to_honest = || {
+        relay.set(Mood::Honest);
+        until("Redis is asked again", SOON, || {
+            let answer = stack.follow(&code);
+            assert_eq!((answer.status, answer.location()), (302, Some(TARGET)));
+            answer.header("X-Edge") == Some("redirect/redis")
+        });
+    };
+    back_to_honest();
+
+    // Slow, but right: no reason to ask anybody else.
+    relay.set(Mood::Sliced);
+    until("Redis is asked in slices", SOON, || {
+        stack.follow(&code).header("X-Edge") == Some("redirect/redis")
+    });
+
+    for mood in [
+        Mood::Garbage,
+        Mood::Cut,
+        Mood::Endless,
+        Mood::Extra,
+        Mood::Closed,
+        Mood::Refused,
+    ] {
+        back_to_honest();
+        relay.set(mood);
+        for _ in 0..50 {
+            let answer = stack.follow(&code);
+            assert_eq!(
+                (answer.status, answer.location()),
+                (302, Some(TARGET)),
+                "{mood:?}"
+            );
+            pass(Duration::from_millis(5));
+        }
+    }
+    back_to_honest();
+    assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
+    assert_eq!(stack.api("GET", "/v1/links?limit=1", None).status, 200);
+    assert_eq!(
+        stack.create(&json!({ "longUrl": TARGET }))["published"],
+        true
+    );
+}

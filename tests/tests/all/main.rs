@@ -1,0 +1,14 @@
+//! The whole from outside. One program, so that it is linked once; one module a theme.
+
+mod configuration;
+mod domains;
+mod faults;
+mod foreign_redis;
+mod hostile;
+mod input;
+mod links;
+mod redirects;
+mod reload;
+mod run;
+mod tidy;
+mod urls;

@@ -1,0 +1,182 @@
+//! `scripts/run`, what `make run` ends in, as a newcomer uses it.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nix::sys::signal::Signal;
+use shortlink_tests::process::Process;
+use shortlink_tests::wait::SOON;
+use shortlink_tests::{http, ports, stack, workspace};
+
+fn script(var: &Path, public: &str, internal: &str) -> Command {
+    let mut command = Command::new(workspace().join("scripts/run"));
+    command
+        .env("VAR_DIR", var)
+        .env("PUBLIC_PORT", public)
+        .env("INTERNAL_PORT", internal);
+    command
+}
+
+/// Runs the script, which must refuse, and returns what it says.
+fn refused(command: &mut Command) -> String {
+    let Output {
+        status,
+        stderr,
+        stdout,
+    } = command.output().expect("the script can be run");
+    let said = String::from_utf8(stderr).expect("text");
+    assert!(
+        !status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&stdout)
+    );
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    said
+}
+
+/// The processes whose command line names a path.
+fn processes_of(path: &Path) -> Vec<String> {
+    let path = path.display().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        if command.contains(&path) {
+            found.push(command);
+        }
+    }
+    found
+}
+
+fn run_and_use(var: &Path, run: u32) {
+    let (public, internal) = (ports::free().to_string(), ports::free().to_string());
+    let log = var.with_extension(format!("log{run}"));
+    let mut process = Process::start("scripts/run", &script(var, &public, &internal), &log);
+    process.wait_ready(|| fs::read_to_string(&log).is_ok_and(|log| log.contains("Ctrl-C stops")));
+    let said = process.log();
+    assert!(
+        said.contains(&format!("http://localhost:{public}")),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("http://127.0.0.1:{internal}")),
+        "{said}"
+    );
+
+    // The printed line, as it would be pasted.
+    let line = said
+        .lines()
+        .find(|line| line.trim_start().starts_with("curl "))
+        .expect("a curl line");
+    let output = Command::new("sh").args(["-c", line]).output().expect("sh");
+    let link: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a link");
+    let url = stack::text(&link, "shortUrl");
+    let code = url
+        .strip_prefix(&format!("http://localhost:{public}/"))
+        .expect("a short URL");
+    let port = public.parse().expect("a port");
+    assert_eq!(
+        http::get(port, &format!("/{code}")).location(),
+        Some("https://www.example.com/")
+    );
+
+    let mode = fs::metadata(var.join("api-key"))
+        .expect("the key")
+        .permissions();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+        0o600
+    );
+
+    // A second one on the same directory is told so, and disturbs nothing.
+    let other = refused(&mut script(var, "1", "2"));
+    assert!(other.contains("another run"), "{other}");
+    assert_eq!(http::get(port, &format!("/{code}")).status, 302);
+
+    process.signal(Signal::SIGINT);
+    assert_eq!(process.wait(SOON).code(), Some(130), "{}", process.log());
+    assert_eq!(processes_of(var), [""; 0]);
+}
+
+#[test]
+fn a_newcomer_runs_it_twice_and_nothing_is_left_running() {
+    let directory = stack::directory();
+    let var = directory.path().join("var");
+    run_and_use(&var, 1);
+    let key = fs::read_to_string(var.join("api-key")).expect("the key");
+    run_and_use(&var, 2);
+    assert_eq!(
+        fs::read_to_string(var.join("api-key")).expect("the key"),
+        key
+    );
+}
+
+#[test]
+fn a_part_that_dies_is_named_and_the_rest_is_stopped() {
+    let directory = stack::directory();
+    let var = directory.path().join("var");
+    let (public, internal) = (ports::free().to_string(), ports::free().to_string());
+    let log = var.with_extension("log");
+    let mut process = Process::start("scripts/run", &script(&var, &public, &internal), &log);
+    process.wait_ready(|| fs::read_to_string(&log).is_ok_and(|log| log.contains("Ctrl-C stops")));
+    let nginx = fs::read_to_string(var.join("nginx.pid")).expect("nginx' pid");
+    let nginx = nix::unistd::Pid::from_raw(nginx.trim().parse().expect("a pid"));
+    nix::sys::signal::kill(nginx, Signal::SIGKILL).expect("nginx runs");
+    assert_eq!(process.wait(SOON).code(), Some(1));
+    assert!(
+        process.log().contains("nginx has ended"),
+        "{}",
+        process.log()
+    );
+    assert_eq!(processes_of(&var), [""; 0]);
+}
+
+#[test]
+fn wrong_settings_and_taken_ports_are_told_in_one_line() {
+    let directory = stack::directory();
+    let var = directory.path().join("var");
+    let free = ports::free().to_string();
+    for wrong in ["abc", "0", "99999", "-1", "80 80", "08080"] {
+        let said = refused(&mut script(&var, wrong, &free));
+        assert!(
+            said.contains("PUBLIC_PORT") && said.contains("1 to 65535"),
+            "{wrong}: {said}"
+        );
+    }
+    let said = refused(&mut script(&var, &free, &free));
+    assert!(
+        said.contains("PUBLIC_PORT") && said.contains("INTERNAL_PORT"),
+        "{said}"
+    );
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let said = refused(&mut script(&var, &port, &free));
+    assert!(
+        said.contains(&port) && said.contains("PUBLIC_PORT"),
+        "{said}"
+    );
+    let said = refused(&mut script(&var, &free, &port));
+    assert!(
+        said.contains(&port) && said.contains("INTERNAL_PORT"),
+        "{said}"
+    );
+
+    let said = refused(script(&var, &free, "8081").env("VAR_DIR", "/proc/nosuch"));
+    assert!(said.contains("VAR_DIR"), "{said}");
+    let said =
+        refused(script(&var, &free, &ports::free().to_string()).env("SHORTLINK_BIN", "/nosuch"));
+    assert!(
+        said.contains("/nosuch") && said.contains("make build"),
+        "{said}"
+    );
+    let said =
+        refused(script(&var, &free, &ports::free().to_string()).env("PATH", "/nosuch:/bin/nosuch"));
+    assert!(
+        said.contains("missing") || said.contains("No such file"),
+        "{said}"
+    );
+    assert_eq!(processes_of(&var), [""; 0]);
+}

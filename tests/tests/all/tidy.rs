@@ -1,0 +1,227 @@
+//! The house stays as ARCHITECTURE.md draws it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use shortlink_tests::workspace;
+
+/// Each crate's folder and the crates of this workspace that it may use.
+const ARROWS: [(&str, &[&str]); 5] = [
+    ("vocabulary", &[]),
+    ("resolver", &["vocabulary"]),
+    ("ngx-module", &["resolver"]),
+    ("sidecar", &["vocabulary"]),
+    ("tests", &["vocabulary"]),
+];
+
+/// Which folder or file of the sidecar alone may speak of a library.
+const LIBRARIES: [(&str, &str); 3] = [("axum", "http"), ("sqlx", "store"), ("redis", "publisher")];
+
+fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !matches!(&*name, "target" | ".git" | "var" | "corpus" | "artifacts") {
+                found.extend(files_below(&path, ending));
+            }
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The code of a Rust file without its comments.
+fn code_of(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("a file");
+    let code = text
+        .lines()
+        .map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    code.collect::<Vec<_>>().join("\n")
+}
+
+/// Whether `word` stands in `code` as a word of its own.
+fn has_word(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(start, _)| {
+        let is_part = |character: char| character.is_alphanumeric() || character == '_';
+        !code[..start].ends_with(is_part) && !code[start + word.len()..].starts_with(is_part)
+    })
+}
+
+#[test]
+fn arrows_between_crates_point_only_as_drawn() {
+    let names: Vec<&str> = ARROWS.iter().map(|(folder, _)| *folder).collect();
+    let packages = |folder: &str| match folder {
+        "ngx-module" => "ngx_http_shortlink_module".to_owned(),
+        other => format!("shortlink-{other}"),
+    };
+    for (folder, allowed) in ARROWS {
+        let manifest = workspace().join(folder).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).expect("a manifest");
+        let used: BTreeSet<&str> = names
+            .iter()
+            .filter(|name| {
+                let package = packages(name);
+                manifest
+                    .lines()
+                    .filter(|line| !line.starts_with("name"))
+                    .any(|line| {
+                        let dependency = line.split(['.', '=', ' ']).next().unwrap_or_default();
+                        dependency == **name
+                            || dependency == package
+                            || line.contains(&format!("\"{package}\""))
+                            || line.contains(&format!("\"../{name}\""))
+                    })
+            })
+            .copied()
+            .collect();
+        assert_eq!(used, allowed.iter().copied().collect(), "{folder}");
+    }
+    let members = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace");
+    let members = members
+        .lines()
+        .find(|line| line.starts_with("members"))
+        .expect("members");
+    let listed: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert_eq!(
+        listed,
+        names.into_iter().collect(),
+        "a crate has no arrows drawn"
+    );
+}
+
+#[test]
+fn unsafe_code_stands_in_the_module_alone() {
+    for file in files_below(workspace(), ".rs") {
+        let inside = file.strip_prefix(workspace()).expect("below the workspace");
+        if !inside.starts_with("ngx-module") && !inside.ends_with("tests/all/tidy.rs") {
+            assert!(!has_word(&code_of(&file), "unsafe"), "{}", inside.display());
+        }
+    }
+    for root in [
+        "vocabulary/src/lib.rs",
+        "resolver/src/lib.rs",
+        "sidecar/src/lib.rs",
+        "tests/src/lib.rs",
+    ] {
+        let text = fs::read_to_string(workspace().join(root)).expect("a root");
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{root}");
+    }
+}
+
+#[test]
+fn each_library_of_the_sidecar_is_known_in_its_room_alone() {
+    let source = workspace().join("sidecar/src");
+    for file in files_below(&source, ".rs") {
+        let inside = file.strip_prefix(&source).expect("below the source");
+        let room = inside
+            .iter()
+            .next()
+            .expect("a name")
+            .to_string_lossy()
+            .replace(".rs", "");
+        for (library, home) in LIBRARIES {
+            let uses = code_of(&file).contains(&format!("{library}::"));
+            assert!(!uses || room == home, "{} uses {library}", inside.display());
+        }
+    }
+}
+
+#[test]
+fn the_module_and_the_edge_keep_their_rooms() {
+    for file in files_below(&workspace().join("resolver/src"), ".rs") {
+        let code = code_of(&file);
+        for word in ["ngx", "std::net", "std::io", "Instant", "SystemTime"] {
+            assert!(!code.contains(word), "{} speaks of {word}", file.display());
+        }
+    }
+    for file in files_below(&workspace().join("vocabulary/src"), ".rs") {
+        let code = code_of(&file);
+        for word in [
+            "std::net",
+            "std::io",
+            "std::fs",
+            "Instant",
+            "SystemTime",
+            "rand",
+        ] {
+            assert!(
+                !has_word(&code, word),
+                "{} speaks of {word}",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_directive_and_variable_is_documented() {
+    let reference = fs::read_to_string(workspace().join("nginx/DIRECTIVES.md")).expect("reference");
+    let conf = fs::read_to_string(workspace().join("ngx-module/src/conf.rs")).expect("conf.rs");
+    let directives: Vec<&str> = conf
+        .split("ngx_string!(\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    assert!(directives.len() >= 5);
+    for directive in &directives {
+        assert!(
+            reference.contains(&format!("## {directive}\n")),
+            "{directive}"
+        );
+    }
+    let documented = reference.matches("\n## shortlink").count();
+    assert_eq!(
+        documented,
+        directives.len(),
+        "a directive that is documented is gone"
+    );
+    let variables = fs::read_to_string(workspace().join("ngx-module/src/variables.rs"));
+    let variables = variables.expect("variables.rs");
+    let table = variables
+        .split("VARIABLES")
+        .nth(1)
+        .expect("the table of variables");
+    let table = table.split("];").next().expect("the table of variables");
+    let names: Vec<&str> = table.split('"').skip(1).step_by(2).collect();
+    assert!(names.len() >= 7);
+    for name in names {
+        assert!(reference.contains(&format!("`${name}`")), "${name}");
+    }
+}
+
+#[test]
+fn the_documents_name_only_what_is_there() {
+    for document in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "bench/README.md",
+    ] {
+        let text = fs::read_to_string(workspace().join(document)).expect("a document");
+        for path in text.split('`').skip(1).step_by(2) {
+            let is_path = path.contains('/')
+                && !path.contains(' ')
+                && [
+                    "vocabulary",
+                    "resolver",
+                    "ngx-module",
+                    "sidecar",
+                    "nginx",
+                    "migrations",
+                    "tests",
+                    "bench",
+                    "scripts",
+                    "fuzz",
+                ]
+                .iter()
+                .any(|room| path.starts_with(&format!("{room}/")));
+            if is_path && !path.contains(['{', '*', '<']) {
+                assert!(workspace().join(path).exists(), "{document} names {path}");
+            }
+        }
+    }
+}
