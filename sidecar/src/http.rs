@@ -9,6 +9,7 @@ mod links;
 mod observe;
 mod problem;
 mod resolve;
+mod serve;
 mod wire;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::domain::target::TargetPolicy;
 use problem::Problem;
+pub use serve::serve;
 
 /// What the handlers work with.
 pub struct App {
@@ -50,7 +52,7 @@ pub struct App {
 type SharedApp = Arc<App>;
 
 /// Routes requests to their handlers.
-pub fn router(app: App) -> Router {
+fn router(app: App) -> Router {
     let api = Router::new()
         .route("/v1/links", get(links::list).post(links::create))
         .route(

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use rand::rngs::{StdRng, SysRng};
 use rand::{SeedableRng, TryRng};
 use secrecy::ExposeSecret;
@@ -19,7 +18,7 @@ use crate::domain::issuer::RandomCodes;
 use crate::domain::ports::{Publisher, Store};
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
-use crate::http::{App, router};
+use crate::http::{self, App};
 use crate::outbox::outbox;
 use crate::publisher::{RedisPublisher, UrlError};
 use crate::store::sqlite::{OpenError, SqliteStore};
@@ -87,15 +86,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     let worker = tokio::spawn(worker.run(stop_worker.clone()));
     tracing::info!(%address, "serving");
 
-    // Small answers must not wait for the acknowledgement of earlier ones.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "a connection is served with delays");
-        }
-    });
-    let server = axum::serve(listener, router(app))
-        .with_graceful_shutdown(shutdown.clone().cancelled_owned())
-        .into_future();
+    let server = http::serve(listener, app, shutdown.clone());
     let grace = config.http.shutdown_grace;
     tokio::select! {
         served = server => served.map_err(|source| ServeError::Serve { source })?,

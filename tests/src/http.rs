@@ -21,7 +21,10 @@ pub struct Response {
 impl Response {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self
+            .headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
@@ -56,7 +59,9 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
     }
 
     /// Sends bytes as they are.
@@ -77,7 +82,10 @@ impl Connection {
         if self.stream.read_line(&mut line)? == 0 {
             return Ok(None);
         }
-        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("no status in {line:?}")))?;
         let mut headers = Vec::new();
         loop {
@@ -89,11 +97,16 @@ impl Connection {
             if line.is_empty() {
                 break;
             }
-            let (name, value) =
-                line.split_once(':').ok_or_else(|| io::Error::other("a header without colon"))?;
+            let (name, value) = line
+                .split_once(':')
+                .ok_or_else(|| io::Error::other("a header without colon"))?;
             headers.push((name.to_owned(), value.trim_start().to_owned()));
         }
-        let mut response = Response { status, headers, body: Vec::new() };
+        let mut response = Response {
+            status,
+            headers,
+            body: Vec::new(),
+        };
         if method != "HEAD" && !matches!(status, 204 | 304) {
             response.body = self.receive_body(&response)?;
         }
@@ -146,7 +159,10 @@ impl Connection {
 /// Writes a request; the host is `localhost` unless a header says otherwise.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\n");
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Host")) {
+    if !headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("Host"))
+    {
         text.push_str("Host: localhost\r\n");
     }
     for (name, value) in headers {
@@ -166,7 +182,9 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 pub fn try_send(port: u16, method: &str, bytes: &[u8]) -> io::Result<Response> {
     let mut connection = Connection::open(port)?;
     connection.send(bytes)?;
-    connection.receive(method)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    connection
+        .receive(method)?
+        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Sends one request over a new connection.

@@ -28,12 +28,18 @@ pub mod wait;
 /// # Panics
 /// Never: this crate stands in a workspace.
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests stand in the workspace")
 }
 
 /// The file that `variable` names, or else `default` below the workspace.
 fn artefact(variable: &str, default: &str) -> PathBuf {
     let path = env::var_os(variable).map_or_else(|| workspace().join(default), PathBuf::from);
-    assert!(path.exists(), "{} is missing: `make build` makes it", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: `make build` makes it",
+        path.display()
+    );
     path
 }

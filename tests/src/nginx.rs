@@ -28,7 +28,10 @@ pub struct NginxOptions {
 
 impl Default for NginxOptions {
     fn default() -> Self {
-        Self { replace: Vec::new(), budget: "2s" }
+        Self {
+            replace: Vec::new(),
+            budget: "2s",
+        }
     }
 }
 
@@ -78,9 +81,15 @@ impl Nginx {
         let module = "target/modules/ngx_http_shortlink_module.so";
         let module = crate::artefact("SHORTLINK_MODULE", module);
         let mut replace = vec![
-            ("modules/ngx_http_shortlink_module.so", module.display().to_string()),
+            (
+                "modules/ngx_http_shortlink_module.so",
+                module.display().to_string(),
+            ),
             ("worker_processes auto", "worker_processes 2".to_owned()),
-            ("worker_shutdown_timeout 30s", "worker_shutdown_timeout 5s".to_owned()),
+            (
+                "worker_shutdown_timeout 30s",
+                "worker_shutdown_timeout 5s".to_owned(),
+            ),
             // The log as it is written, not a second later.
             ("shortlink buffer=64k flush=1s", "shortlink".to_owned()),
             // What the edge did, for everybody to see.
@@ -100,8 +109,13 @@ impl Nginx {
         ];
         replace.extend(options.replace.iter().cloned());
         let mut occurred = vec![false; replace.len()];
-        for file in ["nginx.conf", "shortlink.conf", "domains.conf", "public.conf", "internal.conf"]
-        {
+        for file in [
+            "nginx.conf",
+            "shortlink.conf",
+            "domains.conf",
+            "public.conf",
+            "internal.conf",
+        ] {
             let source = crate::workspace().join("nginx").join(file);
             let mut text = fs::read_to_string(&source).expect("the project's configuration");
             for ((from, to), occurred) in replace.iter().zip(&mut occurred) {
@@ -115,9 +129,17 @@ impl Nginx {
             fs::write(prefix.join(file), text).expect("a configuration");
         }
         for ((from, _), occurred) in replace.iter().zip(occurred) {
-            assert!(occurred, "the project's configuration has no {from:?} to replace");
+            assert!(
+                occurred,
+                "the project's configuration has no {from:?} to replace"
+            );
         }
-        Self { process: None, prefix: prefix.to_owned(), public_port, internal_port }
+        Self {
+            process: None,
+            prefix: prefix.to_owned(),
+            public_port,
+            internal_port,
+        }
     }
 
     /// Starts it, again if it was stopped.
@@ -142,7 +164,10 @@ impl Nginx {
         let master = self.process.as_ref().expect("a running nginx").pid();
         let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"));
         let children = children.expect("a running nginx");
-        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+        children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect()
     }
 
     /// Reloads the configuration and waits until new workers serve and old ones are gone.
@@ -157,9 +182,16 @@ impl Nginx {
     /// When it does not run.
     pub fn begin_reload(&self) -> Vec<u32> {
         let old = self.workers();
-        self.process.as_ref().expect("a running nginx").signal(Signal::SIGHUP);
+        self.process
+            .as_ref()
+            .expect("a running nginx")
+            .signal(Signal::SIGHUP);
         until("new workers run", SOON, || {
-            self.workers().iter().filter(|pid| !old.contains(pid)).count() >= 2
+            self.workers()
+                .iter()
+                .filter(|pid| !old.contains(pid))
+                .count()
+                >= 2
         });
         old
     }
@@ -230,7 +262,11 @@ impl Nginx {
     fn program(&self) -> Command {
         let nginx = std::env::var_os("SHORTLINK_NGINX").unwrap_or_else(|| "nginx".into());
         let mut command = Command::new(nginx);
-        command.arg("-p").arg(&self.prefix).arg("-c").arg(self.file("nginx.conf"));
+        command
+            .arg("-p")
+            .arg(&self.prefix)
+            .arg("-c")
+            .arg(self.file("nginx.conf"));
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         command

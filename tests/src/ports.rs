@@ -3,8 +3,8 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Below the range that systems take the ports of outgoing connections from: a server that is
 /// killed finds its port free when it is started again.

@@ -26,9 +26,15 @@ impl Process {
     /// # Panics
     /// When it can't be started.
     pub fn start(name: &str, command: &Command, log: &Path) -> Self {
-        let file = File::options().create(true).append(true).open(log).expect("a log");
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .expect("a log");
         let mut whole = Command::new("setsid");
-        whole.args(["setpriv", "--pdeathsig", "TERM"]).arg(command.get_program());
+        whole
+            .args(["setpriv", "--pdeathsig", "TERM"])
+            .arg(command.get_program());
         whole.args(command.get_args());
         for (variable, value) in command.get_envs() {
             match value {
@@ -38,8 +44,14 @@ impl Process {
         }
         whole.stdin(Stdio::null());
         whole.stdout(file.try_clone().expect("a log")).stderr(file);
-        let child = whole.spawn().unwrap_or_else(|error| panic!("{name} can't start: {error}"));
-        Self { child, name: name.to_owned(), log: log.to_owned() }
+        let child = whole
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} can't start: {error}"));
+        Self {
+            child,
+            name: name.to_owned(),
+            log: log.to_owned(),
+        }
     }
 
     /// The process' id.
@@ -61,7 +73,9 @@ impl Process {
     /// When it does not within `limit`.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let what = format!("{} ends", self.name);
-        eventually(&what, limit, || self.child.try_wait().expect("a child of this process"))
+        eventually(&what, limit, || {
+            self.child.try_wait().expect("a child of this process")
+        })
     }
 
     /// Ends it at once, as a crash would.
@@ -93,7 +107,10 @@ impl Process {
     }
 
     fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("a child of this process").is_none()
+        self.child
+            .try_wait()
+            .expect("a child of this process")
+            .is_none()
     }
 
     fn end(&mut self, first: Signal) {

@@ -27,7 +27,11 @@ impl Redis {
     /// When it does not start.
     pub fn start(directory: &Path, port: u16) -> Self {
         std::fs::create_dir_all(directory).expect("a directory");
-        let mut redis = Self { process: None, directory: directory.to_owned(), port };
+        let mut redis = Self {
+            process: None,
+            directory: directory.to_owned(),
+            port,
+        };
         redis.start_again();
         redis
     }
@@ -38,8 +42,17 @@ impl Redis {
     /// When it does not start.
     pub fn start_again(&mut self) {
         let mut command = Command::new("redis-server");
-        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--save", ""]);
-        command.args(["--appendonly", "yes", "--dir"]).arg(&self.directory);
+        command.args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &self.port.to_string(),
+            "--save",
+            "",
+        ]);
+        command
+            .args(["--appendonly", "yes", "--dir"])
+            .arg(&self.directory);
         let log = self.directory.join("redis.log");
         let mut process = Process::start("redis-server", &command, &log);
         let port = self.port;
@@ -71,7 +84,10 @@ impl Redis {
     /// # Panics
     /// When it does not run.
     pub fn hang(&self) {
-        self.process.as_ref().expect("a running Redis").signal(Signal::SIGSTOP);
+        self.process
+            .as_ref()
+            .expect("a running Redis")
+            .signal(Signal::SIGSTOP);
     }
 
     /// Ends [`Redis::hang`].
@@ -79,7 +95,10 @@ impl Redis {
     /// # Panics
     /// When it does not run.
     pub fn go_on(&self) {
-        self.process.as_ref().expect("a running Redis").signal(Signal::SIGCONT);
+        self.process
+            .as_ref()
+            .expect("a running Redis")
+            .signal(Signal::SIGCONT);
     }
 
     /// Sends a command and returns its reply, flattened to text; lines part the elements.
@@ -116,9 +135,18 @@ impl Redis {
     /// When Redis does not answer.
     pub fn monitor(&self) -> Monitor {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-        let mut monitor = Monitor { stream: BufReader::new(stream), seen: String::new() };
-        monitor.stream.get_mut().write_all(b"MONITOR\r\n").expect("a connection");
+        stream
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .expect("a timeout");
+        let mut monitor = Monitor {
+            stream: BufReader::new(stream),
+            seen: String::new(),
+        };
+        monitor
+            .stream
+            .get_mut()
+            .write_all(b"MONITOR\r\n")
+            .expect("a connection");
         monitor.wait_for("OK");
         monitor
     }

@@ -102,7 +102,10 @@ impl Sidecar {
     /// # Panics
     /// When it can't be run.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        self.program().args(arguments).output().expect("the sidecar can be run")
+        self.program()
+            .args(arguments)
+            .output()
+            .expect("the sidecar can be run")
     }
 
     /// Runs a subcommand that must succeed, and returns what it prints.
@@ -119,7 +122,9 @@ impl Sidecar {
     fn program(&self) -> Command {
         let program = crate::artefact("SHORTLINK_BIN", "target/release/shortlink");
         let mut command = Command::new(program);
-        command.env("SHORTLINK_CONFIG", &self.config).env_remove("DATABASE_URL");
+        command
+            .env("SHORTLINK_CONFIG", &self.config)
+            .env_remove("DATABASE_URL");
         command
     }
 }

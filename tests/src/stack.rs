@@ -46,8 +46,12 @@ impl Stack {
         let directory = directory();
         let path = directory.path();
         let redis = Redis::start(&path.join("redis"), ports::free());
-        let sidecar =
-            Sidecar::start(&path.join("sidecar"), ports::free(), redis.port, &options.sidecar);
+        let sidecar = Sidecar::start(
+            &path.join("sidecar"),
+            ports::free(),
+            redis.port,
+            &options.sidecar,
+        );
         let nginx = Nginx::start(
             &path.join("nginx"),
             (ports::free(), ports::free()),
@@ -55,7 +59,12 @@ impl Stack {
             sidecar.port,
             &options.nginx,
         );
-        Self { nginx, sidecar, redis, directory }
+        Self {
+            nginx,
+            sidecar,
+            redis,
+            directory,
+        }
     }
 
     /// Where the servers' files stand.
@@ -65,7 +74,13 @@ impl Stack {
 
     /// Sends a request to the API through nginx' internal server.
     pub fn api(&self, method: &str, path: &str, body: Option<&Value>) -> Response {
-        api(self.nginx.internal_port, &self.sidecar.key, method, path, body)
+        api(
+            self.nginx.internal_port,
+            &self.sidecar.key,
+            method,
+            path,
+            body,
+        )
     }
 
     /// Makes a link and returns the API's answer.
@@ -74,7 +89,12 @@ impl Stack {
     /// When it is not made.
     pub fn create(&self, body: &Value) -> Value {
         let answer = self.api("POST", "/v1/links", Some(body));
-        assert_eq!(answer.status, 201, "{body}: {}", String::from_utf8_lossy(&answer.body));
+        assert_eq!(
+            answer.status,
+            201,
+            "{body}: {}",
+            String::from_utf8_lossy(&answer.body)
+        );
         answer.json()
     }
 
@@ -105,5 +125,8 @@ pub fn directory() -> TempDir {
 /// # Panics
 /// When there is none.
 pub fn text(object: &Value, member: &str) -> String {
-    object[member].as_str().unwrap_or_else(|| panic!("no text {member} in {object}")).to_owned()
+    object[member]
+        .as_str()
+        .unwrap_or_else(|| panic!("no text {member} in {object}"))
+        .to_owned()
 }

@@ -1,6 +1,6 @@
 //! Wrong settings are refused with one clear message.
 
-use shortlink_tests::nginx::{Nginx, NginxOptions};
+use shortlink_tests::nginx::{Nginx, NginxOptions, REAL_BUDGET};
 use shortlink_tests::redis::Redis;
 use shortlink_tests::sidecar::Sidecar;
 use shortlink_tests::{ports, stack};
@@ -9,7 +9,10 @@ use shortlink_tests::{ports, stack};
 /// `expected` and the file.
 fn refused(file: &str, from: &'static str, to: &str, expected: &[&str]) {
     let directory = stack::directory();
-    let options = NginxOptions::default();
+    let options = NginxOptions {
+        budget: REAL_BUDGET,
+        ..NginxOptions::default()
+    };
     let nginx = Nginx::prepare(directory.path(), (1, 2), 3, 4, &options);
     nginx.edit(file, from, to);
     let tested = nginx.test_configuration();
@@ -198,7 +201,11 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
 #[test]
 fn a_location_with_shortlink_needs_a_redis() {
     let directory = stack::directory();
-    let nginx = Nginx::prepare(directory.path(), (1, 2), 3, 4, &NginxOptions::default());
+    let options = NginxOptions {
+        budget: REAL_BUDGET,
+        ..NginxOptions::default()
+    };
+    let nginx = Nginx::prepare(directory.path(), (1, 2), 3, 4, &options);
     nginx.edit("shortlink.conf", "shortlink_redis {", "map $host $unused {");
     nginx.edit("shortlink.conf", "server   127.0.0.1:3;", "");
     nginx.edit("shortlink.conf", "budget   50ms;", "");

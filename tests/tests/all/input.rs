@@ -35,6 +35,7 @@ fn targets_that_may_not_be_are_refused_with_their_pointer() {
                 "127.0.0.1 serving; s.example.com serving; xn--bcher-kva.example retired;"
                     .to_owned(),
             )],
+            ..NginxOptions::default()
         },
         ..StackOptions::default()
     });

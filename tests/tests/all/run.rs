@@ -36,15 +36,21 @@ fn refused(command: &mut Command) -> String {
     said
 }
 
-/// The processes whose command line names a path.
-fn processes_of(path: &Path) -> Vec<String> {
-    let path = path.display().to_string();
+/// The processes that have a file below a folder open, or name it on their command line.
+fn processes_of(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
         let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        if command.contains(&path) {
-            found.push(command);
+        let open = fs::read_dir(entry.path().join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut open = open.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+        if command.contains(&folder.display().to_string())
+            || open.any(|file| file.starts_with(folder))
+        {
+            found.push(format!("{} {command}", entry.file_name().display()));
         }
     }
     found
