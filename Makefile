@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build run test lint fmt bench fuzz clean
+.PHONY: help setup build run test test-vendored lint fmt bench fuzz clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -10,6 +10,7 @@ help:
 	@echo 'make run     from a fresh checkout to a running service in the foreground'
 	@echo '             (PUBLIC_PORT=8080 INTERNAL_PORT=8081 VAR_DIR=var)'
 	@echo 'make test    format, lints and every test, real servers included'
+	@echo 'make test-vendored   the tests from outside, on the newest nginx that nginx-src brings'
 	@echo 'make bench   side by side: return 302, Lua, the module'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build   the sidecar and the module, into target/'
@@ -32,6 +33,18 @@ lint: setup
 
 test: build lint
 	cargo test --workspace --exclude ngx_http_shortlink_module
+
+# The same tests on the nginx that the crate nginx-src brings, in a target directory of its own:
+# cargo would rebuild everything at each change between the two.
+VENDORED := $(CURDIR)/target/vendored
+
+test-vendored: build
+	@scripts/setup vendored
+	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR \
+		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
+	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
+	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
+		cargo test -p shortlink-tests
 
 fmt:
 	cargo fmt --all

@@ -53,11 +53,20 @@ impl Redis {
         command
             .args(["--appendonly", "yes", "--dir"])
             .arg(&self.directory);
+        command
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .args(["--unixsocketperm", "777"]);
         let log = self.directory.join("redis.log");
         let mut process = Process::start("redis-server", &command, &log);
         let port = self.port;
         process.wait_ready(|| try_command(port, &["PING"]).is_ok_and(|reply| reply == "PONG"));
         self.process = Some(process);
+    }
+
+    /// The unix socket that it listens on too.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("redis.sock")
     }
 
     /// Kills the server; its data stays.

@@ -70,6 +70,16 @@ impl Sidecar {
         self.process = Some(process);
     }
 
+    /// Replaces a text of its configuration, for its next start.
+    ///
+    /// # Panics
+    /// When the text does not occur.
+    pub fn edit_config(&self, from: &str, to: &str) {
+        let text = fs::read_to_string(&self.config).expect("a configuration");
+        assert!(text.contains(from), "the configuration has no {from:?}");
+        fs::write(&self.config, text.replace(from, to)).expect("a configuration");
+    }
+
     /// Kills it.
     ///
     /// # Panics

@@ -48,6 +48,53 @@ fn a_followed_code_can_be_watched_in_redis() {
 }
 
 #[test]
+fn redis_may_stand_behind_a_unix_socket_with_another_prefix_and_database() {
+    let mut stack = Stack::start();
+    let socket = stack.redis.socket();
+    stack.nginx.edit(
+        "shortlink.conf",
+        "prefix   sl:;",
+        &format!("prefix eu/shop:; database 7; # {}", socket.display()),
+    );
+    let tcp = format!("server   127.0.0.1:{};", stack.redis.port);
+    stack.nginx.edit(
+        "shortlink.conf",
+        &tcp,
+        &format!("server unix:{};", socket.display()),
+    );
+    stack.nginx.reload();
+    assert_eq!(stack.sidecar.stop(), Some(0));
+    stack.sidecar.edit_config(
+        &format!("url = \"redis://127.0.0.1:{}/0\"", stack.redis.port),
+        &format!(
+            "url = \"redis+unix://{}?db=7\"\nprefix = \"eu/shop:\"",
+            socket.display()
+        ),
+    );
+    stack.sidecar.start_again();
+    let made = stack.create(&json!({ "longUrl": TARGET }));
+    assert_eq!(made["published"], true);
+    let answer = stack.follow(&text(&made, "shortCode"));
+    assert_eq!(
+        (answer.location(), answer.header("X-Edge")),
+        (Some(TARGET), Some("redirect/redis"))
+    );
+    assert_eq!(stack.redis.command(&["DBSIZE"]), "0");
+    // The socket goes away and comes back.
+    let code = text(&made, "shortCode");
+    stack.redis.kill();
+    assert_eq!(
+        stack.follow(&code).header("X-Edge"),
+        Some("unavailable/fallback")
+    );
+    stack.redis.start_again();
+    until("Redis is asked again", SOON, || {
+        stack.follow(&code).header("X-Edge") == Some("redirect/redis")
+    });
+    assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
+}
+
+#[test]
 fn every_redirect_status_is_the_links_own() {
     let stack = Stack::start();
     for status in [301, 302, 307, 308] {
