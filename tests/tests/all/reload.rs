@@ -221,6 +221,20 @@ fn an_old_worker_ends_while_redis_hangs_and_its_requests_are_answered() {
 }
 
 #[test]
+fn an_old_worker_ends_while_redis_is_away() {
+    let mut stack = Stack::start();
+    let code = stack.link("https://example.com/");
+    stack.redis.kill();
+    assert_eq!(stack.follow(&code).status, 302);
+    // Well before worker_shutdown_timeout: trying to reconnect keeps no old worker alive.
+    let old = stack.nginx.begin_reload();
+    until("the old workers are gone", Duration::from_secs(3), || {
+        stack.nginx.workers().iter().all(|pid| !old.contains(pid))
+    });
+    assert_eq!(stack.follow(&code).status, 302);
+}
+
+#[test]
 fn an_idle_worker_keeps_one_connection_and_leaves_none_behind() {
     let stack = Stack::start();
     let code = stack.link("https://example.com/");
