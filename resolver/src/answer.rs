@@ -1,5 +1,7 @@
 //! What a reply from Redis means for the visitor.
 
+use std::num::NonZeroU64;
+
 use vocabulary::record::{Record, RedirectStatus};
 use vocabulary::target;
 
@@ -39,35 +41,60 @@ pub enum MissReason {
     TimedOut,
 }
 
+impl Answer<'_> {
+    /// Whether this tells of Redis' state rather than of the link's.
+    pub fn is_about_redis(&self) -> bool {
+        matches!(
+            self,
+            Self::Miss(MissReason::Error | MissReason::Unavailable | MissReason::TimedOut)
+        )
+    }
+}
+
 /// Reads the reply to a `GET` of a link's record; `now` is in seconds since 1970.
 #[inline]
 pub fn answer_of_reply<'a>(reply: &Reply<'a>, now: u64) -> Answer<'a> {
-    match reply {
-        Reply::Bulk(value) => answer_of_record(value, now),
+    answer_and_expiry(reply, now).0
+}
+
+/// Reads the reply to a `GET` of a link's record, and until when the answer holds, in seconds
+/// since 1970; 0 for ever.
+#[inline]
+pub fn answer_and_expiry<'a>(reply: &Reply<'a>, now: u64) -> (Answer<'a>, u64) {
+    let answer = match reply {
+        Reply::Bulk(value) => return answer_of_record(value, now),
         Reply::Null => Answer::Miss(MissReason::Absent),
         // A key of another type is somebody's mistake at this one key; Redis itself is well.
         Reply::Error(message) if message.starts_with(b"WRONGTYPE") => {
             Answer::Miss(MissReason::Unreadable)
         }
         Reply::Error(_) => Answer::Miss(MissReason::Error),
-        Reply::Oversized(_) | Reply::Line(_) | Reply::Aggregate(_) | Reply::Push(_) => {
-            Answer::Miss(MissReason::Unreadable)
-        }
-    }
+        Reply::Oversized(_)
+        | Reply::Line(_)
+        | Reply::Aggregate(_)
+        | Reply::Invalidated(_)
+        | Reply::InvalidatedAll
+        | Reply::Push(_) => Answer::Miss(MissReason::Unreadable),
+    };
+    (answer, 0)
 }
 
 #[inline]
-fn answer_of_record(value: &[u8], now: u64) -> Answer<'_> {
-    match Record::parse(value) {
+fn answer_of_record(value: &[u8], now: u64) -> (Answer<'_>, u64) {
+    let answer = match Record::parse(value) {
         Ok(Record::Link(link)) if link.is_expired(now) => Answer::Gone,
-        Ok(Record::Link(link)) if target::is_servable(link.target) => Answer::Redirect {
-            status: link.status,
-            target: link.target,
-        },
+        Ok(Record::Link(link)) if target::is_servable(link.target) => {
+            let redirect = Answer::Redirect {
+                status: link.status,
+                target: link.target,
+            };
+            return (redirect, link.expiry.map_or(0, NonZeroU64::get));
+        }
         Ok(Record::Revoked { .. }) => Answer::Gone,
         Ok(Record::Unknown) => Answer::Unknown,
         Ok(Record::Link(_)) | Err(_) => Answer::Miss(MissReason::Unreadable),
-    }
+    };
+    (answer, 0)
 }
 
 #[cfg(test)]

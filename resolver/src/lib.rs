@@ -4,22 +4,41 @@
 //! else's business (`ngx-module/`), which is why everything here can be tested byte by byte.
 //!
 //! - [`path`]: the code that a request's path names.
-//! - [`client`]: requests for records, pipelined on one connection to Redis; its parts are
-//!   [`resp`] (the protocol's codec) and [`queue`] (who waits for which reply).
+//! - [`edge`]: answers requests for codes from what is kept, or asks Redis. Its parts are [`cache`]
+//!   (what is kept), [`lookups`] (who waits for what), [`topology`] (which server is asked), and
+//!   for each server a [connection](LinkError) with its [`breaker`].
+//! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
+//!   each other.
 //! - [`answer`]: what a reply means for the visitor.
 //! - [`domains`]: the short domains and their states.
 #![forbid(unsafe_code)]
 
 pub mod answer;
-pub mod client;
+mod breaker;
+pub mod cache;
+mod connection;
 pub mod domains;
+pub mod edge;
+pub mod endpoint;
+mod handshake;
+pub mod hash;
+pub mod lookups;
+mod nodes;
 pub mod path;
-pub mod queue;
 pub mod resp;
+pub mod sentinel;
+pub mod slots;
+mod topology;
 
 pub use answer::{Answer, MissReason};
-pub use client::{Client, ClientSettings, Completion, LinkError, Tick, Unavailable};
+pub use cache::CacheSettings;
+pub use connection::LinkError;
+pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Now, Source, Tick};
+pub use endpoint::Endpoint;
+pub use handshake::{Credentials, Tracking};
+pub use lookups::Ticket;
+pub use nodes::{Address, NodeId, Purpose};
 pub use path::{PathCode, Refusal};
-pub use queue::Ticket;
+pub use topology::{NodeSettings, TopologySettings};
 /// The words that the edge shares with the sidecar.
 pub use vocabulary;

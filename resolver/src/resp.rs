@@ -4,6 +4,8 @@
 //! copies nothing; a reply that has not arrived whole is looked at again when more is there,
 //! which costs little because a bulk's length is known from its first bytes.
 
+pub mod value;
+
 use vocabulary::record::MAX_RECORD_LENGTH;
 use vocabulary::{Code, KeyPrefix, MAX_CODE_LENGTH};
 
@@ -76,8 +78,13 @@ pub enum Reply<'a> {
     Oversized(u64),
     /// An array, set or map: its bytes with the header.
     Aggregate(&'a [u8]),
-    /// Something that Redis says of its own accord, in answer to no request: its bytes with the
-    /// header.
+    /// A key has changed that was read on this connection, or that every client is told of. One
+    /// push of Redis may tell of any number of keys; they are handed out one by one.
+    Invalidated(&'a [u8]),
+    /// Every key may have changed.
+    InvalidatedAll,
+    /// Something else that Redis says of its own accord, in answer to no request: its bytes with
+    /// the header.
     Push(&'a [u8]),
 }
 
@@ -102,6 +109,8 @@ pub struct ProtocolError(pub &'static str);
 pub struct Decoder {
     /// Bytes of an oversized bulk that are still to be passed over.
     skip: u64,
+    /// Keys of an invalidation that are still to come.
+    keys: u64,
 }
 
 impl Decoder {
@@ -127,6 +136,14 @@ impl Decoder {
         let Some((rest, used)) = line(input)? else {
             return Ok(Decoded::Incomplete);
         };
+        if self.keys > 0 {
+            return self.key(input, kind, rest, used);
+        }
+        if kind == b'>'
+            && let Some(decoded) = self.invalidation(input, rest, used)?
+        {
+            return Ok(decoded);
+        }
         Ok(match kind {
             b'$' => match length(rest)? {
                 None => Decoded::Reply(Reply::Null, used),
@@ -159,6 +176,68 @@ impl Decoder {
                 }
             }
         })
+    }
+}
+
+impl Decoder {
+    /// Reads the next key of an invalidation.
+    fn key<'a>(
+        &mut self,
+        input: &'a [u8],
+        kind: u8,
+        rest: &[u8],
+        used: usize,
+    ) -> Result<Decoded<'a>, ProtocolError> {
+        let (b'$', Some(length)) = (kind, length(rest)?) else {
+            return Err(ProtocolError("an invalidation names what is no key"));
+        };
+        if length > MAX_BULK {
+            // No link's key is so long.
+            self.keys -= 1;
+            self.skip = length + 2;
+            return Ok(Decoded::Skip(used));
+        }
+        Ok(match bulk(input, used, length)? {
+            Some((key, end)) => {
+                self.keys -= 1;
+                Decoded::Reply(Reply::Invalidated(key), end)
+            }
+            None => Decoded::Incomplete,
+        })
+    }
+
+    /// Reads the beginning of a push that tells of changed keys; `None` when it is another push.
+    fn invalidation<'a>(
+        &mut self,
+        input: &'a [u8],
+        rest: &[u8],
+        used: usize,
+    ) -> Result<Option<Decoded<'a>>, ProtocolError> {
+        if rest != b"2" {
+            return Ok(None);
+        }
+        let Some(what_end) = value_end(input, used, 1)? else {
+            return Ok(Some(Decoded::Incomplete));
+        };
+        let what = &input[used..what_end];
+        if what != b"$10\r\ninvalidate\r\n" && what != b"+invalidate\r\n" {
+            return Ok(None);
+        }
+        let Some((keys, keys_used)) = line(&input[what_end..])? else {
+            return Ok(Some(Decoded::Incomplete));
+        };
+        let end = what_end + keys_used;
+        Ok(Some(match input[what_end] {
+            b'_' => Decoded::Reply(Reply::InvalidatedAll, end),
+            b'*' => match length(keys)? {
+                None => Decoded::Reply(Reply::InvalidatedAll, end),
+                Some(count) => {
+                    self.keys = count;
+                    Decoded::Skip(end)
+                }
+            },
+            _ => return Err(ProtocolError("an invalidation names what is no key")),
+        }))
     }
 }
 
@@ -244,157 +323,4 @@ fn value_end(input: &[u8], start: usize, depth: u8) -> Result<Option<usize>, Pro
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Every kind of reply, whole.
-    fn replies() -> Vec<(Vec<u8>, Reply<'static>)> {
-        let cases: [(&'static str, Reply<'static>); 15] = [
-            ("$5\r\nhello\r\n", Reply::Bulk(b"hello")),
-            ("$0\r\n\r\n", Reply::Bulk(b"")),
-            ("$4\r\n\r\n\r\n\r\n", Reply::Bulk(b"\r\n\r\n")),
-            ("$-1\r\n", Reply::Null),
-            ("*-1\r\n", Reply::Null),
-            ("_\r\n", Reply::Null),
-            ("+OK\r\n", Reply::Line(b"OK")),
-            (":-12\r\n", Reply::Line(b"-12")),
-            (",1.5\r\n", Reply::Line(b"1.5")),
-            ("#t\r\n", Reply::Line(b"t")),
-            ("-ERR no\r\n", Reply::Error(b"ERR no")),
-            ("!6\r\nERR no\r\n", Reply::Error(b"ERR no")),
-            (
-                "*2\r\n$1\r\na\r\n*1\r\n:1\r\n",
-                Reply::Aggregate(b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n"),
-            ),
-            (
-                "%1\r\n+a\r\n%0\r\n",
-                Reply::Aggregate(b"%1\r\n+a\r\n%0\r\n"),
-            ),
-            (
-                ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n",
-                Reply::Push(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"),
-            ),
-        ];
-        cases
-            .into_iter()
-            .map(|(text, reply)| (text.as_bytes().to_vec(), reply))
-            .collect()
-    }
-
-    #[test]
-    fn every_reply_is_read_whole_and_never_before_it_is_whole() {
-        for (bytes, expected) in replies() {
-            for cut in 0..bytes.len() {
-                assert_eq!(
-                    Decoder::default().decode(&bytes[..cut]),
-                    Ok(Decoded::Incomplete),
-                    "{expected:?} cut at {cut}"
-                );
-            }
-            let mut more = bytes.clone();
-            more.extend_from_slice(b"+next\r\n");
-            let decoded = Decoder::default().decode(&more);
-            assert_eq!(decoded, Ok(Decoded::Reply(expected, bytes.len())));
-        }
-    }
-
-    #[test]
-    fn an_attribute_is_passed_over() {
-        let input = b"|1\r\n+ttl\r\n:3600\r\n$1\r\na\r\n";
-        let mut decoder = Decoder::default();
-        assert_eq!(decoder.decode(input), Ok(Decoded::Skip(17)));
-        assert_eq!(
-            decoder.decode(&input[17..]),
-            Ok(Decoded::Reply(Reply::Bulk(b"a"), 7))
-        );
-        // Within an aggregate it belongs to the element behind it.
-        let nested = b"*1\r\n|1\r\n+a\r\n+b\r\n:1\r\n";
-        let whole = Reply::Aggregate(nested);
-        assert_eq!(
-            Decoder::default().decode(nested),
-            Ok(Decoded::Reply(whole, nested.len()))
-        );
-    }
-
-    #[test]
-    fn an_oversized_string_is_reported_at_once_and_skipped_in_pieces() {
-        let length = MAX_BULK + 1;
-        let mut input = format!("${length}\r\n").into_bytes();
-        let header = input.len();
-        input.extend(std::iter::repeat_n(b'x', length as usize));
-        input.extend_from_slice(b"\r\n$1\r\na\r\n");
-        let mut decoder = Decoder::default();
-        let first = decoder.decode(&input[..header]);
-        assert_eq!(first, Ok(Decoded::Reply(Reply::Oversized(length), header)));
-        assert_eq!(decoder.decode(b""), Ok(Decoded::Incomplete));
-        let mut at = header;
-        while let Ok(Decoded::Skip(skipped)) =
-            decoder.decode(&input[at..input.len().min(at + 1000)])
-        {
-            at += skipped;
-        }
-        assert_eq!(&input[at..], b"$1\r\na\r\n");
-        assert_eq!(
-            decoder.decode(&input[at..]),
-            Ok(Decoded::Reply(Reply::Bulk(b"a"), 7))
-        );
-    }
-
-    #[test]
-    fn what_is_not_resp_is_refused() {
-        let deep = "*1\r\n".repeat(usize::from(MAX_DEPTH) + 1);
-        for input in [
-            "hello\r\n",
-            "\r\n",
-            "\n",
-            "$\r\n",
-            "$x\r\n",
-            "$-2\r\n",
-            "$01\r\na\r\n",
-            "$99999999999\r\n",
-            "$1\r\nab\r\n",
-            "$1\r\na\rx",
-            "+OK\rx",
-            "*1\r\n?\r\n",
-            "*x\r\n",
-            &"+".repeat(MAX_LINE),
-            &deep,
-        ] {
-            let refused = Decoder::default().decode(input.as_bytes());
-            assert!(refused.is_err(), "{input:?}: {refused:?}");
-        }
-    }
-
-    #[test]
-    fn commands_are_arrays_of_bulks() {
-        let mut out = Vec::new();
-        push_command(&[b"HELLO", b"3"], &mut out);
-        assert_eq!(out, b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n");
-        let prefix = KeyPrefix::new(b"p:").expect("a prefix");
-        let encoder = GetEncoder::new(&prefix);
-        for code in ["a", "Ab3xK9q2", "ABCDEFGHIJKLMNOP"] {
-            let code: Code = code.parse().expect("a code");
-            let (mut fast, mut plain) = (Vec::new(), Vec::new());
-            encoder.push_get(&code, &mut fast);
-            push_command(&[b"GET", prefix.link_key(&code).as_bytes()], &mut plain);
-            assert_eq!(fast, plain);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_decoded_without_panic_and_within_the_input(
-            input in proptest::collection::vec(
-                prop_oneof![any::<u8>(), prop::sample::select(b"$*%>|-+:_\r\n0123456789".to_vec())], 0..64)
-        ) {
-            let mut decoder = Decoder::default();
-            let mut at = 0;
-            while let Ok(Decoded::Reply(_, used) | Decoded::Skip(used)) = decoder.decode(&input[at..]) {
-                prop_assert!(used > 0 && at + used <= input.len());
-                at += used;
-            }
-        }
-    }
-}
+mod tests;

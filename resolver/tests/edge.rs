@@ -1,17 +1,117 @@
-//! The pipelining client against a Redis that this file plays, byte by byte.
+//! The edge without a cache against a Redis that this file plays, byte by byte.
 
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use shortlink_resolver::vocabulary::{Code, RedirectStatus};
 use shortlink_resolver::{
-    Answer, Client, ClientSettings, Completion, LinkError, MissReason, Tick, Unavailable,
+    Address, Answer, Completion, Edge, EdgeSettings, LinkError, LookUp, MissReason, NodeId,
+    NodeSettings, Now, Tick, Ticket, TopologySettings,
 };
 
 const HELLO: &str = "*4\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$7\r\nSETNAME\r\n$14\r\nshortlink-edge\r\n";
 const HELLO_REPLY: &str = "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n";
 const NOW: u64 = 1_000_000;
-const UNIX: u64 = 1_767_225_600;
+
+/// One server, which is always the first node.
+struct Client(Edge<usize>);
+
+/// Redis can't be asked.
+#[derive(Debug, PartialEq, Eq)]
+struct Unavailable;
+
+fn node() -> NodeId {
+    NodeId::new(0)
+}
+
+fn at(ms: u64) -> Now {
+    Now {
+        ms,
+        unix: 1_767_225_600,
+    }
+}
+
+impl Client {
+    fn new(nodes: NodeSettings, now: u64, seed: u64) -> Self {
+        let settings = EdgeSettings {
+            nodes,
+            topology: TopologySettings::Server(Address::Unix("/redis".to_owned())),
+            replica: None,
+            cache: None,
+        };
+        Self(Edge::new(settings, now, seed))
+    }
+
+    fn submit(&mut self, code: &Code, number: usize, now: u64) -> Result<Ticket, Unavailable> {
+        match self.0.look_up(code, number, at(now)) {
+            LookUp::Waiting(ticket) => Ok(ticket),
+            LookUp::Answered(Answer::Miss(MissReason::Unavailable), _) => Err(Unavailable),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        self.0.cancel(ticket);
+    }
+
+    fn output(&self) -> &[u8] {
+        self.0.output(node())
+    }
+
+    fn wrote(&mut self, count: usize) {
+        self.0.wrote(node(), count, 0);
+    }
+
+    fn input_space(&mut self) -> &mut [u8] {
+        self.0.input_space(node())
+    }
+
+    fn received(&mut self, count: usize, now: u64) {
+        self.0.received(node(), count, at(now), 0);
+    }
+
+    fn next_completion(&mut self, now: u64) -> Result<Option<Completion<'_, usize>>, LinkError> {
+        self.0.next_completion(node(), at(now))
+    }
+
+    fn next_expired(&mut self, now: u64) -> Option<usize> {
+        self.0.next_expired(at(now)).map(|done| done.token)
+    }
+
+    fn tick(&mut self, now: u64) -> Option<Result<(), LinkError>> {
+        match self.0.tick(at(now)) {
+            Tick::Idle => None,
+            Tick::Connect(id) => {
+                assert_eq!(id, node());
+                Some(Ok(()))
+            }
+            Tick::Disconnect(id, error) => {
+                assert_eq!(id, node());
+                Some(Err(error))
+            }
+        }
+    }
+
+    fn next_deadline(&mut self) -> u64 {
+        self.0.next_deadline()
+    }
+
+    fn connecting(&mut self, now: u64) {
+        self.0.connecting(node(), at(now));
+    }
+
+    fn connected(&mut self, now: u64) {
+        self.0.connected(node(), at(now));
+    }
+
+    fn disconnected(&mut self, now: u64) {
+        self.0.disconnected(node(), at(now));
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.is_ready(node())
+    }
+}
 
 fn code(number: usize) -> Code {
     format!("c{number}").parse().expect("a code")
@@ -26,37 +126,37 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-fn client() -> Client<usize> {
-    Client::new(ClientSettings::default(), NOW, 7)
+fn client() -> Client {
+    Client::new(NodeSettings::default(), NOW, 7)
 }
 
 /// A client whose handshake is done.
-fn ready() -> Client<usize> {
+fn ready() -> Client {
     let mut client = client();
-    assert_eq!(client.tick(NOW), Tick::Connect);
+    assert_eq!(client.tick(NOW), Some(Ok(())));
     client.connecting(NOW);
     client.connected(NOW);
     assert_eq!(take_output(&mut client), HELLO);
     feed(&mut client, HELLO_REPLY.as_bytes());
-    assert_eq!(client.next_completion(NOW, UNIX), Ok(None));
+    assert_eq!(client.next_completion(NOW), Ok(None));
     assert!(client.is_ready());
     client
 }
 
-fn take_output(client: &mut Client<usize>) -> String {
+fn take_output(client: &mut Client) -> String {
     let text = String::from_utf8(client.output().to_vec()).expect("text");
     client.wrote(text.len());
     text
 }
 
-fn feed(client: &mut Client<usize>, bytes: &[u8]) {
+fn feed(client: &mut Client, bytes: &[u8]) {
     client.input_space()[..bytes.len()].copy_from_slice(bytes);
-    client.received(bytes.len());
+    client.received(bytes.len(), NOW);
 }
 
-fn completions(client: &mut Client<usize>, now: u64) -> Result<Vec<(usize, String)>, LinkError> {
+fn completions(client: &mut Client, now: u64) -> Result<Vec<(usize, String)>, LinkError> {
     let mut done = Vec::new();
-    while let Some(Completion { token, answer }) = client.next_completion(now, UNIX)? {
+    while let Some(Completion { token, answer, .. }) = client.next_completion(now)? {
         done.push((token, show(answer)));
     }
     Ok(done)
@@ -167,9 +267,9 @@ fn the_first_requests_wait_for_the_connection_and_follow_the_handshake() {
 
 #[test]
 fn a_database_is_selected_before_anything_is_read() {
-    let settings = ClientSettings {
+    let settings = NodeSettings {
         database: 5,
-        ..ClientSettings::default()
+        ..NodeSettings::default()
     };
     let mut client = Client::new(settings, NOW, 7);
     client.connecting(NOW);
@@ -186,7 +286,7 @@ fn a_database_is_selected_before_anything_is_read() {
     .concat();
     feed(&mut client, replies.as_bytes());
     let refused = LinkError::Refused("ERR DB index is out of range".to_owned());
-    assert_eq!(client.next_completion(NOW, UNIX), Err(refused));
+    assert_eq!(client.next_completion(NOW), Err(refused));
     client.disconnected(NOW);
     assert_eq!(
         completions(&mut client, NOW),
@@ -207,11 +307,11 @@ fn garbage_ends_the_connection_and_all_that_wait_go_to_the_fallback() {
         client.submit(&code(2), 2, NOW).expect("submitted");
         feed(&mut client, [&bulk("1 404 0"), garbage].concat().as_bytes());
         let first = client
-            .next_completion(NOW, UNIX)
+            .next_completion(NOW)
             .map(|done| done.map(|done| done.token));
         assert_eq!(first, Ok(Some(1)));
         assert!(matches!(
-            client.next_completion(NOW, UNIX),
+            client.next_completion(NOW),
             Err(LinkError::Protocol(_))
         ));
         client.disconnected(NOW);
@@ -227,7 +327,7 @@ fn a_reply_to_no_request_ends_the_connection() {
     let mut client = ready();
     feed(&mut client, b"+OK\r\n");
     assert!(matches!(
-        client.next_completion(NOW, UNIX),
+        client.next_completion(NOW),
         Err(LinkError::Protocol(_))
     ));
 }
@@ -245,7 +345,7 @@ fn an_oversized_value_spoils_its_own_request_alone() {
         let space = client.input_space();
         let count = space.len().min(left);
         space[..count].fill(b'x');
-        client.received(count);
+        client.received(count, NOW);
         left -= count;
         done.extend(completions(&mut client, NOW).expect("skipped"));
     }
@@ -284,7 +384,7 @@ fn a_cancelled_request_is_never_handed_out() {
     let ticket = client.submit(&code(1), 1, NOW).expect("submitted");
     client.submit(&code(2), 2, NOW).expect("submitted");
     client.cancel(ticket);
-    assert!(client.has_waiting());
+    assert!(client.0.has_waiting());
     feed(
         &mut client,
         [bulk("1 404 0"), bulk("1 404 0")].concat().as_bytes(),
@@ -293,7 +393,7 @@ fn a_cancelled_request_is_never_handed_out() {
         completions(&mut client, NOW),
         Ok(vec![(2, show(Answer::Unknown))])
     );
-    assert!(!client.has_waiting());
+    assert!(!client.0.has_waiting());
 }
 
 #[test]
@@ -302,21 +402,21 @@ fn a_redis_that_hangs_is_given_up_and_requests_no_longer_wait_for_it() {
     client.submit(&code(1), 1, NOW).expect("submitted");
     assert_eq!(client.next_expired(NOW + 50), Some(1));
     assert_eq!(client.next_deadline(), NOW + 200);
-    assert_eq!(client.tick(NOW + 199), Tick::Idle);
-    assert_eq!(client.tick(NOW + 200), Tick::Disconnect(LinkError::Stalled));
+    assert_eq!(client.tick(NOW + 199), None);
+    assert_eq!(client.tick(NOW + 200), Some(Err(LinkError::Stalled)));
     client.disconnected(NOW + 200);
     assert_eq!(client.submit(&code(2), 2, NOW + 200), Err(Unavailable));
     // It accepts the connection (its kernel does) but does not answer the handshake.
     let retry = client.next_deadline();
     assert!((NOW + 225..=NOW + 250).contains(&retry), "{retry}");
-    assert_eq!(client.tick(retry), Tick::Connect);
+    assert_eq!(client.tick(retry), Some(Ok(())));
     client.connecting(retry);
     client.connected(retry);
     assert_eq!(client.submit(&code(3), 3, retry), Err(Unavailable));
-    assert_eq!(client.tick(retry + 999), Tick::Idle);
+    assert_eq!(client.tick(retry + 999), None);
     assert_eq!(
         client.tick(retry + 1000),
-        Tick::Disconnect(LinkError::ConnectTimeout)
+        Some(Err(LinkError::ConnectTimeout))
     );
 }
 
@@ -329,12 +429,12 @@ fn a_settled_connection_that_closes_is_replaced_at_once_and_one_that_does_not_se
         completions(&mut client, NOW),
         Ok(vec![(1, miss(MissReason::Unavailable))])
     );
-    assert_eq!(client.tick(NOW + 5000), Tick::Connect);
+    assert_eq!(client.tick(NOW + 5000), Some(Ok(())));
     assert!(client.submit(&code(2), 2, NOW + 5000).is_ok());
 
     let mut client = ready();
     client.disconnected(NOW + 10);
-    assert_eq!(client.tick(NOW + 10), Tick::Idle);
+    assert_eq!(client.tick(NOW + 10), None);
     assert_eq!(client.submit(&code(1), 1, NOW + 10), Err(Unavailable));
 }
 
@@ -344,7 +444,7 @@ fn the_wait_between_attempts_doubles_up_to_two_seconds_and_is_spread() {
     let mut now = NOW;
     let mut waits = Vec::new();
     for _ in 0..12 {
-        assert_eq!(client.tick(now), Tick::Connect);
+        assert_eq!(client.tick(now), Some(Ok(())));
         client.connecting(now);
         client.disconnected(now);
         let wait = client.next_deadline() - now;
@@ -356,7 +456,7 @@ fn the_wait_between_attempts_doubles_up_to_two_seconds_and_is_spread() {
         assert!((longest / 2..=longest).contains(wait), "{waits:?}");
     }
     let other = |seed| {
-        let mut client = Client::<usize>::new(ClientSettings::default(), NOW, seed);
+        let mut client = Client::new(NodeSettings::default(), NOW, seed);
         (0..8)
             .map(|_| {
                 client.connecting(NOW);

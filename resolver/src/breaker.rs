@@ -1,0 +1,160 @@
+//! Stops asking a Redis that is there but does not answer as it should.
+//!
+//! A connection that is lost needs no breaker. One that answers too late, or with errors, makes
+//! every visitor wait the whole time budget for nothing: after so many failures in a row it is not
+//! asked for a while, then one request tries again.
+
+/// So many failures in a row open the breaker.
+const THRESHOLD: u32 = 32;
+
+/// How long it stays open at first, in milliseconds; twice as long after each try that fails.
+const FIRST_WAIT: u64 = 250;
+
+/// The longest that it stays open, in milliseconds.
+const LONGEST_WAIT: u64 = 4000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Everything may be asked; so many failures came in a row.
+    Closed { failures: u32 },
+    /// Nothing may be asked until then, having waited so long.
+    Open { until: u64, wait: u64 },
+    /// One try is under way, after having waited so long.
+    Trying { since: u64, wait: u64 },
+}
+
+/// The breaker of one connection.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    state: State,
+    /// How long a try may take before another is made, in milliseconds.
+    patience: u64,
+}
+
+impl Breaker {
+    /// Makes a closed one.
+    pub(crate) fn new(patience: u64) -> Self {
+        Self {
+            state: State::Closed { failures: 0 },
+            patience,
+        }
+    }
+
+    /// Whether a request may be sent. When it may and the breaker is open, the request is the try.
+    #[inline]
+    pub(crate) fn admits(&mut self, now: u64) -> bool {
+        match self.state {
+            State::Closed { .. } => true,
+            State::Open { until, wait } if now >= until => {
+                self.state = State::Trying { since: now, wait };
+                true
+            }
+            // Whoever tried may have gone away without being told.
+            State::Trying { since, wait } if now >= since + self.patience => {
+                self.state = State::Trying { since: now, wait };
+                true
+            }
+            State::Open { .. } | State::Trying { .. } => false,
+        }
+    }
+
+    /// Whether it keeps requests away now.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed { .. })
+    }
+
+    /// Notes an answer in time.
+    #[inline]
+    pub(crate) fn succeeded(&mut self) {
+        self.state = State::Closed { failures: 0 };
+    }
+
+    /// Notes an answer that was an error or came too late; says whether this has opened it.
+    pub(crate) fn failed(&mut self, now: u64) -> bool {
+        let wait = match &mut self.state {
+            State::Closed { failures } => {
+                *failures += 1;
+                if *failures < THRESHOLD {
+                    return false;
+                }
+                FIRST_WAIT
+            }
+            // Requests that were sent before it opened.
+            State::Open { .. } => return false,
+            State::Trying { wait, .. } => (*wait * 2).min(LONGEST_WAIT),
+        };
+        let was_closed = !self.is_open();
+        self.state = State::Open {
+            until: now + wait,
+            wait,
+        };
+        was_closed
+    }
+
+    /// Forgets everything: there is another connection.
+    pub(crate) fn reset(&mut self) {
+        self.state = State::Closed { failures: 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened() -> Breaker {
+        let mut breaker = Breaker::new(200);
+        for _ in 1..THRESHOLD {
+            assert!(!breaker.failed(1000));
+        }
+        assert!(breaker.admits(1000) && !breaker.is_open());
+        assert!(breaker.failed(1000));
+        breaker
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_one_try_closes_it() {
+        let mut breaker = opened();
+        // Late replies to what was sent before change nothing.
+        assert!(!breaker.failed(1001));
+        assert!(!breaker.admits(1249));
+        assert!(breaker.admits(1250));
+        assert!(!breaker.admits(1250), "one try at a time");
+        assert!(breaker.is_open());
+        breaker.succeeded();
+        assert!(breaker.admits(1251) && !breaker.is_open());
+    }
+
+    #[test]
+    fn a_success_starts_the_count_again() {
+        let mut breaker = Breaker::new(200);
+        for _ in 0..10 * THRESHOLD {
+            for _ in 1..THRESHOLD {
+                breaker.failed(0);
+            }
+            breaker.succeeded();
+        }
+        assert!(breaker.admits(0));
+    }
+
+    #[test]
+    fn tries_that_fail_make_it_wait_twice_as_long_up_to_a_bound() {
+        let mut breaker = opened();
+        let mut now = 1000;
+        let mut wait = FIRST_WAIT;
+        for _ in 0..10 {
+            assert!(!breaker.admits(now + wait - 1));
+            now += wait;
+            assert!(breaker.admits(now));
+            assert!(!breaker.failed(now), "it was open already");
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    #[test]
+    fn a_try_that_nobody_tells_of_is_followed_by_another() {
+        let mut breaker = opened();
+        assert!(breaker.admits(1250));
+        assert!(!breaker.admits(1449));
+        assert!(breaker.admits(1450));
+    }
+}

@@ -1,0 +1,235 @@
+//! Entries in one piece of memory, the oldest first.
+//!
+//! Entries are appended at the head and given up at the tail, so nothing is ever in pieces and
+//! the bound in bytes is exact. An entry lies in one piece: when the rest of the memory is too
+//! short for one, it is padding and the entry begins at the front.
+
+use vocabulary::{Code, MAX_CODE_LENGTH};
+
+/// Entries begin at multiples of it, so that their numbers are small.
+pub(super) const UNIT: usize = 8;
+
+/// What stands before an entry's target.
+const HEADER: usize = 40;
+
+/// What an entry says besides its code and its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// What the answer is, as a number of the caller's.
+    pub(super) kind: u8,
+    /// In which epoch it was read.
+    pub(super) epoch: u32,
+    /// When it was read, in seconds of the worker's clock.
+    pub(super) born: u32,
+    /// When the link expires, in seconds since 1970; 0 for never.
+    pub(super) expiry: u64,
+}
+
+/// What becomes of the oldest entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Oldest {
+    /// Something that nobody can find any more was passed over.
+    Nothing,
+    /// An entry was found; it is still there.
+    Entry(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    memory: Box<[u8]>,
+    /// Where the next entry goes, and where the oldest is.
+    head: usize,
+    tail: usize,
+    /// Bytes from the tail to the head.
+    used: usize,
+    /// Bytes of entries that can be found.
+    live: usize,
+}
+
+/// Whether bytes of the ring are an entry.
+const DEAD: u8 = 0;
+const ALIVE: u8 = 1;
+const PADDING: u8 = 2;
+
+impl Ring {
+    /// Makes one of at most so many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
+        // Zeroed memory comes from the system when it is first written to.
+        Self {
+            memory: vec![0; bytes / UNIT * UNIT].into_boxed_slice(),
+            head: 0,
+            tail: 0,
+            used: 0,
+            live: 0,
+        }
+    }
+
+    /// How many bytes an entry with such a target takes.
+    pub(super) fn size_of(target_length: usize) -> usize {
+        (HEADER + target_length).next_multiple_of(UNIT)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Bytes of entries that can be found.
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Whether an entry of such a size can be appended; makes padding if that helps.
+    pub(super) fn has_room(&mut self, size: usize) -> bool {
+        let rest = self.memory.len() - self.head;
+        if size > rest {
+            if self.memory.len() - self.used < rest {
+                return false;
+            }
+            self.pad(rest);
+        }
+        self.memory.len() - self.used >= size
+    }
+
+    /// Appends an entry and tells its number. There must be room.
+    pub(super) fn append(&mut self, code: &Code, facts: Facts, target: &[u8]) -> u32 {
+        let at = self.head;
+        let size = Self::size_of(target.len());
+        if let Some(entry) = self.memory.get_mut(at..at + size) {
+            let (header, body) = entry.split_at_mut(HEADER);
+            header.fill(0);
+            header[..code.as_bytes().len()].copy_from_slice(code.as_bytes());
+            header[16] = code.as_bytes().len() as u8;
+            header[17] = facts.kind;
+            header[19] = ALIVE;
+            header[20..22].copy_from_slice(&(target.len() as u16).to_le_bytes());
+            header[22..24].copy_from_slice(&((size / UNIT) as u16).to_le_bytes());
+            header[24..28].copy_from_slice(&facts.epoch.to_le_bytes());
+            header[28..32].copy_from_slice(&facts.born.to_le_bytes());
+            header[32..40].copy_from_slice(&facts.expiry.to_le_bytes());
+            body[..target.len()].copy_from_slice(target);
+        }
+        self.live += size;
+        self.used += size;
+        self.head = (at + size) % self.memory.len();
+        (at / UNIT) as u32
+    }
+
+    /// Whether an entry is that of a code.
+    #[inline]
+    pub(super) fn is_of(&self, number: u32, code: &Code) -> bool {
+        self.header(number).is_some_and(|header| {
+            let bytes = code.as_bytes();
+            usize::from(header[16]) == bytes.len() && header[..bytes.len()] == *bytes
+        })
+    }
+
+    /// The code of an entry.
+    pub(super) fn code(&self, number: u32) -> Option<Code> {
+        let header = self.header(number)?;
+        let length = usize::from(header[16]).min(MAX_CODE_LENGTH);
+        Code::parse(&header[..length]).ok()
+    }
+
+    #[inline]
+    pub(super) fn facts(&self, number: u32) -> Option<Facts> {
+        let header = self.header(number)?;
+        Some(Facts {
+            kind: header[17],
+            epoch: u32::from_le_bytes(*header[24..].first_chunk()?),
+            born: u32::from_le_bytes(*header[28..].first_chunk()?),
+            expiry: u64::from_le_bytes(*header[32..].first_chunk()?),
+        })
+    }
+
+    #[inline]
+    pub(super) fn target(&self, number: u32) -> &[u8] {
+        let at = number as usize * UNIT;
+        let length = self.header(number).and_then(|header| {
+            let length = u16::from_le_bytes(*header[20..].first_chunk()?);
+            Some(usize::from(length))
+        });
+        length
+            .and_then(|length| self.memory.get(at + HEADER..at + HEADER + length))
+            .unwrap_or_default()
+    }
+
+    /// Notes that an entry was read.
+    #[inline]
+    pub(super) fn mark(&mut self, number: u32) {
+        if let Some(mark) = self.memory.get_mut(number as usize * UNIT + 18) {
+            *mark = 1;
+        }
+    }
+
+    /// Whether an entry was read since it was appended.
+    pub(super) fn is_marked(&self, number: u32) -> bool {
+        self.header(number).is_some_and(|header| header[18] != 0)
+    }
+
+    /// Says that an entry can't be found any more: its bytes are free once the tail has passed.
+    pub(super) fn bury(&mut self, number: u32) {
+        let at = number as usize * UNIT;
+        let size = self.size_at(at);
+        if let Some(state) = self.memory.get_mut(at + 19)
+            && *state == ALIVE
+        {
+            *state = DEAD;
+            self.live -= size;
+        }
+    }
+
+    /// Looks at the tail and passes over what is not an entry; `None` when there is nothing.
+    pub(super) fn oldest(&mut self) -> Option<Oldest> {
+        if self.used == 0 {
+            return None;
+        }
+        if self.memory.get(self.tail + 19) == Some(&ALIVE)
+            && self.memory.len() - self.tail >= HEADER
+        {
+            return Some(Oldest::Entry((self.tail / UNIT) as u32));
+        }
+        self.pass();
+        Some(Oldest::Nothing)
+    }
+
+    /// Passes over what is at the tail; an entry there must have been buried.
+    pub(super) fn pass(&mut self) {
+        let size = self.size_at(self.tail).min(self.used);
+        self.used -= size;
+        self.tail = (self.tail + size) % self.memory.len();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.head = 0;
+        self.tail = 0;
+        self.used = 0;
+        self.live = 0;
+    }
+
+    /// Fills the memory from the head to its end.
+    fn pad(&mut self, rest: usize) {
+        if let Some(padding) = self.memory.get_mut(self.head..self.head + HEADER) {
+            padding[19] = PADDING;
+            padding[22..24].copy_from_slice(&((rest / UNIT) as u16).to_le_bytes());
+        }
+        self.used += rest;
+        self.head = 0;
+    }
+
+    /// How many bytes stand together at a place. A rest that is too short for a header is padding.
+    fn size_at(&self, at: usize) -> usize {
+        let rest = self.memory.len() - at;
+        if rest < HEADER {
+            return rest;
+        }
+        let units = self.memory[at + 22..].first_chunk().copied();
+        let size = usize::from(u16::from_le_bytes(units.unwrap_or_default())) * UNIT;
+        // Never zero, so that whoever walks gets on.
+        size.clamp(UNIT, rest)
+    }
+
+    #[inline]
+    fn header(&self, number: u32) -> Option<&[u8; HEADER]> {
+        self.memory.get(number as usize * UNIT..)?.first_chunk()
+    }
+}

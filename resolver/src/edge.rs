@@ -1,0 +1,449 @@
+//! The edge: answers requests for codes from what is kept, or asks Redis.
+//!
+//! The edge decides what to ask whom, who is answered, what is kept and when to give up; its owner
+//! has the sockets and the clock. One turn of the owner's loop looks like this:
+//!
+//! - a request came: [`Edge::look_up`] answers it or makes it wait; then flush soon (all that
+//!   came in this turn leave in one write: [`Edge::output`], [`Edge::wrote`]);
+//! - a socket has bytes: read into [`Edge::input_space`], tell [`Edge::received`], then take
+//!   [`Edge::next_completion`] until there is none;
+//! - time went by: [`Edge::tick`] says what to do until it is idle, [`Edge::next_expired`] who
+//!   waited too long, [`Edge::next_deadline`] when to look again;
+//! - a connection was lost: [`Edge::disconnected`], then take the completions: all that waited
+//!   for it are told.
+//!
+//! Completions are handed out one at a time, so that the owner holds no borrow of the edge while
+//! it answers a request: answering can ask for the next code.
+//!
+//! What is kept is coherent because everything that concerns a key comes on one connection and is
+//! done in the order in which it comes: a change that follows the reply to a `GET` in Redis
+//! follows it on the wire. When a connection is lost, or codes move to other servers, nobody will
+//! tell of changes any more, and everything that is kept counts as old from that moment.
+
+mod replies;
+mod transport;
+
+use std::collections::VecDeque;
+
+use vocabulary::Code;
+
+use crate::answer::{Answer, MissReason, answer_of_reply};
+use crate::cache::{Cache, CacheSettings, Entry, Freshness};
+use crate::connection::{Due, LinkError, Owed, Span};
+use crate::handshake::Tracking;
+use crate::hash::CodeHashing;
+use crate::lookups::{LookupId, Lookups, Ticket};
+use crate::nodes::{Address, NodeId, Nodes};
+use crate::resp::GetEncoder;
+use crate::topology::{NodeSettings, Route, Topology, TopologySettings};
+
+/// What makes Redis tell of changes of the key that the next command reads.
+const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
+
+/// The most things worth a line in the log that wait to be taken.
+const MAX_NOTICES: usize = 16;
+
+/// The time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds of a clock that never goes back.
+    pub ms: u64,
+    /// Seconds since 1970.
+    pub unix: u64,
+}
+
+/// How an edge works.
+#[derive(Clone, Debug)]
+pub struct EdgeSettings {
+    /// How Redis is talked to.
+    pub nodes: NodeSettings,
+    /// How it is found.
+    pub topology: TopologySettings,
+    /// A replica that is asked first while it is up to date; not in a cluster.
+    pub replica: Option<Address>,
+    /// What is kept; `None` asks Redis every time.
+    pub cache: Option<CacheSettings>,
+}
+
+/// Where an answer comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// What is kept.
+    Cache,
+    /// What is kept, though it may have changed: Redis can't be asked.
+    Stale,
+    /// Redis.
+    Redis,
+    /// Nobody: Redis can't be asked.
+    None,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp<'a> {
+    /// It is answered.
+    Answered(Answer<'a>, Source),
+    /// It waits.
+    Waiting(Ticket),
+}
+
+/// A request that is done, with what was handed over when it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion<'a, T> {
+    /// The request.
+    pub token: T,
+    /// Its answer; it lives until the edge is used again.
+    pub answer: Answer<'a>,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// What is to be done because time went by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// Nothing.
+    Idle,
+    /// Open a connection to [`Edge::address`] and tell [`Edge::connecting`].
+    Connect(NodeId),
+    /// Close the connection and tell [`Edge::disconnected`].
+    Disconnect(NodeId, LinkError),
+}
+
+/// Something that whoever runs the service should know of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Redis does not tell this client of changes, so nothing is kept.
+    TrackingRefused(NodeId, String),
+    /// There is something under the code's key that is no record, or one that may not be served.
+    Unreadable(Code),
+    /// Redis answers too late or with errors, and is left alone for a while: the last error, if
+    /// it was one.
+    BreakerOpened(NodeId, Option<String>),
+    /// Records are read from other servers now.
+    Moved,
+}
+
+/// A look-up whose answer is handed out to those who wait for it.
+#[derive(Debug)]
+struct Delivery {
+    lookup: LookupId,
+    /// Where the reply is; `None` when there is none.
+    reply: Option<(NodeId, Span)>,
+}
+
+/// What a worker knows.
+#[derive(Debug)]
+pub struct Edge<T> {
+    settings: EdgeSettings,
+    encoder: GetEncoder,
+    cache: Option<Cache>,
+    lookups: Lookups<T>,
+    nodes: Nodes,
+    topology: Topology,
+    /// Look-ups that wait until it is known whom to ask.
+    unrouted: Vec<LookupId>,
+    /// Look-ups that were lost with their connection.
+    lost: VecDeque<LookupId>,
+    delivery: Option<Delivery>,
+    notices: VecDeque<Notice>,
+}
+
+impl<T> Edge<T> {
+    /// Makes an edge that wants to connect at once. `seed` is different for each worker.
+    pub fn new(mut settings: EdgeSettings, now: u64, seed: u64) -> Self {
+        if settings.cache.is_none() {
+            settings.nodes.tracking = None;
+        } else {
+            settings.nodes.tracking.get_or_insert_default();
+        }
+        let hashing = CodeHashing::new(seed);
+        let mut nodes = Nodes::new(seed);
+        let topology = Topology::new(
+            &settings.topology,
+            settings.replica.as_ref(),
+            &settings.nodes,
+            &mut nodes,
+            now,
+        );
+        Self {
+            encoder: GetEncoder::new(&settings.nodes.prefix),
+            cache: settings
+                .cache
+                .as_ref()
+                .map(|cache| Cache::new(cache, hashing)),
+            settings,
+            lookups: Lookups::new(hashing),
+            nodes,
+            topology,
+            unrouted: Vec::new(),
+            lost: VecDeque::new(),
+            delivery: None,
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// Answers a request for a code from what is kept, or asks Redis and makes it wait.
+    #[inline]
+    pub fn look_up(&mut self, code: &Code, token: T, now: Now) -> LookUp<'_> {
+        let mut found = None;
+        let mut keep = false;
+        if let Some(cache) = &mut self.cache {
+            let hash = cache.hash(code);
+            found = cache.find(code, hash, now);
+            // What is asked for once is not worth keeping: most codes are.
+            keep = found.is_some() || cache.was_asked_before(hash);
+        }
+        if let Some((entry, Freshness::Fresh)) = found {
+            return LookUp::Answered(self.kept(entry, now), Source::Cache);
+        }
+        let lookup = match self.lookups.find(code) {
+            Some(lookup) => Some(lookup),
+            None => self.begin(code, keep, now),
+        };
+        match (lookup, found) {
+            (Some(lookup), _) => LookUp::Waiting(self.lookups.join(lookup, token, now.ms)),
+            (None, Some((entry, _))) => LookUp::Answered(self.kept(entry, now), Source::Stale),
+            (None, None) => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
+        }
+    }
+
+    /// What an entry says.
+    #[inline]
+    fn kept(&self, entry: Entry, now: Now) -> Answer<'_> {
+        match &self.cache {
+            Some(cache) => cache.answer(entry, now),
+            None => Answer::Miss(MissReason::Unavailable),
+        }
+    }
+
+    /// Begins a look-up; `None` when nobody can be asked.
+    fn begin(&mut self, code: &Code, keep: bool, now: Now) -> Option<LookupId> {
+        match self.topology.route(code, &self.nodes) {
+            Route::Nowhere => None,
+            Route::Soon => {
+                let lookup = self.lookups.begin(code, None, keep);
+                self.unrouted.push(lookup);
+                Some(lookup)
+            }
+            Route::To(id) => {
+                let node = self.nodes.get_mut(id)?;
+                if !node.admits(now.ms) {
+                    return None;
+                }
+                let lookup = self.lookups.begin(code, Some(id), keep);
+                self.send(lookup, id, keep, now);
+                Some(lookup)
+            }
+        }
+    }
+
+    /// Asks a node for a look-up's record.
+    fn send(&mut self, lookup: LookupId, id: NodeId, keep: bool, now: Now) {
+        let Some(node) = self.nodes.get_mut(id) else {
+            return;
+        };
+        let keep = keep && node.connection.is_tracking();
+        if keep && self.settings.nodes.tracking == Some(Tracking::OptIn) {
+            let output = node.connection.ask(Owed::Acknowledgement, now.ms);
+            output.extend_from_slice(CACHING);
+        }
+        let output = node.connection.ask(Owed::Lookup(lookup), now.ms);
+        self.encoder.push_get(self.lookups.code(lookup), output);
+        self.lookups.send(lookup, id, keep);
+    }
+
+    /// Makes a request give up: its token will not be handed out any more.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        self.lookups.cancel(ticket);
+    }
+
+    /// Takes the next request that is done, reading what was received from a node.
+    ///
+    /// # Errors
+    /// When the connection to the node must be given up.
+    #[inline]
+    pub fn next_completion(
+        &mut self,
+        id: NodeId,
+        now: Now,
+    ) -> Result<Option<Completion<'_, T>>, LinkError> {
+        let (token, delivery) = loop {
+            if let Some(delivery) = self.delivery.take() {
+                if let Some(token) = self.lookups.next_waiter(delivery.lookup) {
+                    break (token, self.delivery.insert(delivery));
+                }
+                continue;
+            }
+            if let Some(lookup) = self.lost.pop_front() {
+                self.deliver(lookup, None);
+                continue;
+            }
+            let Some(node) = self.nodes.get_mut(id) else {
+                return Ok(None);
+            };
+            let Some(received) = node.connection.next_received()? else {
+                return Ok(None);
+            };
+            match received.owed {
+                Some(Owed::Lookup(lookup)) => self.found(lookup, id, received.span, now),
+                Some(owed) => self.told(owed, id, &received.span, now)?,
+                None => self.announced(id, &received.span, now),
+            }
+        };
+        let code = *self.lookups.code(delivery.lookup);
+        let answer = match &delivery.reply {
+            None => Answer::Miss(MissReason::Unavailable),
+            Some((id, span)) => match self.nodes.get(*id) {
+                Some(node) => answer_of_reply(&node.connection.reply(span), now.unix),
+                None => Answer::Miss(MissReason::Unavailable),
+            },
+        };
+        if answer.is_about_redis()
+            && let Some(entry) = stale(&mut self.cache, &code, now)
+        {
+            return Ok(Some(Completion {
+                token,
+                answer: self.kept(entry, now),
+                source: Source::Stale,
+            }));
+        }
+        let source = if delivery.reply.is_some() {
+            Source::Redis
+        } else {
+            Source::None
+        };
+        Ok(Some(Completion {
+            token,
+            answer,
+            source,
+        }))
+    }
+
+    /// Takes the next request whose time budget is used up: with what is kept, if that may be
+    /// served, or else it goes to the fallback. Its reply, should it still come, is for others.
+    pub fn next_expired(&mut self, now: Now) -> Option<Completion<'_, T>> {
+        let limit = now.ms.checked_sub(self.settings.nodes.budget)?;
+        let expired = self.lookups.next_expired(limit)?;
+        if let Some(id) = expired.late_node
+            && let Some(node) = self.nodes.get_mut(id)
+            && node.breaker.failed(now.ms)
+        {
+            note(&mut self.notices, Notice::BreakerOpened(id, None));
+        }
+        let token = expired.token;
+        if let Some(entry) = stale(&mut self.cache, &expired.code, now) {
+            return Some(Completion {
+                token,
+                answer: self.kept(entry, now),
+                source: Source::Stale,
+            });
+        }
+        Some(Completion {
+            token,
+            answer: Answer::Miss(MissReason::TimedOut),
+            source: Source::None,
+        })
+    }
+
+    /// Says what is to be done at this time; to be called until it says [`Tick::Idle`].
+    pub fn tick(&mut self, now: Now) -> Tick {
+        for index in 0..self.nodes.len() {
+            let id = NodeId::new(index);
+            let Some(node) = self.nodes.get(id) else {
+                continue;
+            };
+            if node.is_retired {
+                if node.connection.is_closed() {
+                    self.nodes.remove(id);
+                    continue;
+                }
+                return Tick::Disconnect(id, LinkError::Retired);
+            }
+            match node.connection.due(now.ms) {
+                Due::Nothing => {}
+                Due::Connect => return Tick::Connect(id),
+                Due::Disconnect(error) => return Tick::Disconnect(id, error),
+                Due::Heartbeat => self.topology.beat(id, &mut self.nodes, now.ms),
+            }
+        }
+        Tick::Idle
+    }
+
+    /// When [`Edge::tick`] and [`Edge::next_expired`] are to be called next.
+    pub fn next_deadline(&mut self) -> u64 {
+        let nodes = self.nodes.iter().map(|(_, node)| {
+            if node.is_retired {
+                0
+            } else {
+                node.connection.next_deadline()
+            }
+        });
+        let nodes = nodes.min().unwrap_or(u64::MAX);
+        match self.lookups.oldest() {
+            Some(since) => nodes.min(since + self.settings.nodes.budget),
+            None => nodes,
+        }
+    }
+
+    /// Whether a request waits for its answer.
+    pub fn has_waiting(&self) -> bool {
+        self.lookups.waiting() > 0
+    }
+
+    /// How many requests wait for their answer.
+    pub fn waiting(&self) -> usize {
+        self.lookups.waiting()
+    }
+
+    /// Says that a connection is lost or was given up. All that waited for it are then handed out
+    /// by [`Edge::next_completion`], and [`Edge::tick`] asks for a new connection in time.
+    pub fn disconnected(&mut self, id: NodeId, now: Now) {
+        let Some(node) = self.nodes.get_mut(id) else {
+            return;
+        };
+        let kept_something = node.connection.is_tracking();
+        node.breaker.reset();
+        self.lost.extend(node.connection.disconnected(now.ms));
+        if node.is_retired {
+            self.nodes.remove(id);
+        }
+        if kept_something {
+            self.lose_coherence(now);
+        }
+        self.topology.lost(id, &mut self.nodes);
+        if !self.unrouted.is_empty() {
+            self.unroute();
+        }
+    }
+
+    /// Tells those who wait to know whom to ask that nobody can be asked.
+    fn unroute(&mut self) {
+        let (topology, nodes, lookups) = (&self.topology, &self.nodes, &self.lookups);
+        let is_lost =
+            |lookup: &LookupId| topology.route(lookups.code(*lookup), nodes) != Route::Soon;
+        let lost: Vec<LookupId> = self.unrouted.iter().copied().filter(is_lost).collect();
+        self.unrouted.retain(|lookup| !lost.contains(lookup));
+        self.lost.extend(lost);
+    }
+
+    /// Takes the next thing that is worth a line in the log.
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// What is kept, for counting.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+}
+
+/// Finds what may be served where Redis can't be asked.
+fn stale(cache: &mut Option<Cache>, code: &Code, now: Now) -> Option<Entry> {
+    cache.as_mut()?.find_stale(code, now)
+}
+
+fn note(notices: &mut VecDeque<Notice>, notice: Notice) {
+    if notices.len() < MAX_NOTICES {
+        notices.push_back(notice);
+    }
+}

@@ -1,0 +1,200 @@
+//! What the edge does about what it receives.
+
+use crate::answer::{Answer, MissReason, answer_and_expiry};
+use crate::connection::{LinkError, Owed, Span};
+use crate::handshake::Step;
+use crate::lookups::LookupId;
+use crate::nodes::{NodeId, Purpose};
+use crate::resp::Reply;
+use crate::slots::{Redirection, RedirectionKind};
+use crate::topology::{Route, Shift, Told};
+
+use super::{Delivery, Edge, Notice, Now, note};
+
+/// How often a look-up may be sent on from node to node of a cluster.
+const MAX_REDIRECTIONS: u8 = 5;
+
+/// What lets the next command read a slot that is on its way to the node.
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+impl<T> Edge<T> {
+    pub(super) fn deliver(&mut self, lookup: LookupId, reply: Option<(NodeId, Span)>) {
+        self.lookups.finish(lookup);
+        self.delivery = Some(Delivery { lookup, reply });
+    }
+
+    /// A look-up's record, or what stands for it, has come.
+    pub(super) fn found(&mut self, lookup: LookupId, id: NodeId, span: Span, now: Now) {
+        let Some(node) = self.nodes.get_mut(id) else {
+            return;
+        };
+        let reply = node.connection.reply(&span);
+        let is_error = matches!(reply, Reply::Error(_));
+        if let Reply::Error(text) = reply
+            && let Some(redirection) = Redirection::parse(text)
+        {
+            if !self.redirect(lookup, id, &redirection, now) {
+                self.deliver(lookup, Some((id, span)));
+            }
+            return;
+        }
+        let (answer, expiry) = answer_and_expiry(&reply, now.unix);
+        let code = *self.lookups.code(lookup);
+        if answer == Answer::Miss(MissReason::Unreadable) {
+            note(&mut self.notices, Notice::Unreadable(code));
+        }
+        if self.lookups.keeps(lookup)
+            && !answer.is_about_redis()
+            && let Some(cache) = &mut self.cache
+        {
+            cache.insert(&code, answer, expiry, now);
+        }
+        if answer == Answer::Miss(MissReason::Error) && is_error {
+            if node.breaker.failed(now.ms) {
+                let text = match reply {
+                    Reply::Error(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                    _ => None,
+                };
+                note(&mut self.notices, Notice::BreakerOpened(id, text));
+            }
+        } else if !self.lookups.is_late(lookup) {
+            node.breaker.succeeded();
+        }
+        self.deliver(lookup, Some((id, span)));
+    }
+
+    /// Sends a look-up on to where a node of a cluster says; `false` when it is not.
+    fn redirect(
+        &mut self,
+        lookup: LookupId,
+        from: NodeId,
+        redirection: &Redirection,
+        now: Now,
+    ) -> bool {
+        let Some(cluster) = self.topology.cluster_mut() else {
+            return false;
+        };
+        if self.lookups.redirect(lookup) > MAX_REDIRECTIONS {
+            return false;
+        }
+        let (slot, asking) = match redirection.kind {
+            RedirectionKind::Moved => (Some(redirection.slot), false),
+            RedirectionKind::Ask => (None, true),
+        };
+        let how = &self.settings.nodes;
+        let to = cluster.moved(slot, &redirection.to, from, how, &mut self.nodes, now.ms);
+        if !asking {
+            self.lose_coherence(now);
+        }
+        let Some(node) = self.nodes.get_mut(to) else {
+            return false;
+        };
+        if !node.admits(now.ms) {
+            return false;
+        }
+        if asking {
+            let output = node.connection.ask(Owed::Acknowledgement, now.ms);
+            output.extend_from_slice(ASKING);
+        }
+        let keep = self.lookups.keeps(lookup) && !asking;
+        self.send(lookup, to, keep, now);
+        true
+    }
+
+    /// A reply that is no record has come.
+    pub(super) fn told(
+        &mut self,
+        owed: Owed,
+        id: NodeId,
+        span: &Span,
+        now: Now,
+    ) -> Result<(), LinkError> {
+        let Some(node) = self.nodes.get_mut(id) else {
+            return Ok(());
+        };
+        let connection = &mut node.connection;
+        match owed {
+            Owed::Lookup(_) | Owed::Acknowledgement => {}
+            Owed::Role => connection.check_role(span)?,
+            Owed::Handshake(step) => {
+                connection.shake(step, span, now.ms)?;
+                if let (Step::Tracking, Reply::Error(text)) = (step, connection.reply(span)) {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    note(&mut self.notices, Notice::TrackingRefused(id, text));
+                }
+                if connection.is_ready() {
+                    node.breaker.reset();
+                    self.topology.ready(id, &mut self.nodes, now.ms);
+                }
+            }
+            Owed::Master | Owed::Sentinels | Owed::Slots => {
+                let aggregate = match connection.reply(span) {
+                    Reply::Aggregate(bytes) => Some(bytes.to_vec()),
+                    _ => None,
+                };
+                let told = Told {
+                    node: id,
+                    owed,
+                    aggregate,
+                };
+                let how = &self.settings.nodes;
+                let shift = self.topology.told(&told, how, &mut self.nodes, now.ms)?;
+                self.shifted(shift, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Redis has said something of its own accord.
+    pub(super) fn announced(&mut self, id: NodeId, span: &Span, now: Now) {
+        let Some(node) = self.nodes.get(id) else {
+            return;
+        };
+        match (node.connection.reply(span), &mut self.cache) {
+            (Reply::Invalidated(key), Some(cache)) => {
+                if let Some(code) = self.settings.nodes.prefix.code_of_link_key(key) {
+                    cache.remove(&code);
+                }
+            }
+            (Reply::InvalidatedAll, Some(cache)) => cache.clear(),
+            (Reply::Push(bytes), _) if node.purpose == Purpose::Watch => {
+                let bytes = bytes.to_vec();
+                let how = &self.settings.nodes;
+                if let Some(sentinel) = self.topology.sentinel_mut() {
+                    let shift = sentinel.announced(&bytes, how, &mut self.nodes, now.ms);
+                    self.shifted(shift, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Does what follows from a change of the topology.
+    fn shifted(&mut self, shift: Shift, now: Now) {
+        match shift {
+            Shift::None => return,
+            Shift::Found => {}
+            Shift::Moved => {
+                self.lose_coherence(now);
+                note(&mut self.notices, Notice::Moved);
+            }
+        }
+        for lookup in std::mem::take(&mut self.unrouted) {
+            let code = *self.lookups.code(lookup);
+            match self.topology.route(&code, &self.nodes) {
+                Route::To(id) if self.nodes.get_mut(id).is_some_and(|n| n.admits(now.ms)) => {
+                    let keep = self.lookups.keeps(lookup);
+                    self.send(lookup, id, keep, now);
+                }
+                _ => self.lost.push_back(lookup),
+            }
+        }
+    }
+
+    /// From now on nobody can be relied on to tell of changes of what is kept.
+    pub(super) fn lose_coherence(&mut self, now: Now) {
+        if let Some(cache) = &mut self.cache {
+            cache.end_epoch(now);
+        }
+    }
+}

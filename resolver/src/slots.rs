@@ -1,0 +1,244 @@
+//! Slots of a Redis Cluster: which slot a key belongs to, which node has which, and what a node
+//! says that does not have one.
+//!
+//! Source: the Redis Cluster specification.
+
+use vocabulary::{Code, KeyPrefix};
+
+use crate::endpoint::Endpoint;
+use crate::resp::value::{Elements, Value};
+
+/// How many slots there are.
+pub const SLOTS: u16 = 16384;
+
+/// CRC-16/XMODEM, by the next byte.
+const CRC: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+fn crc16(start: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(start, |crc, byte| {
+        (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)]
+    })
+}
+
+/// Tells the slots of link keys. Neither a prefix nor a code has braces, so that a key is hashed
+/// whole, and what is before the code is hashed once.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkSlots {
+    of_prefix: u16,
+}
+
+impl LinkSlots {
+    /// Prepares for keys with a prefix.
+    pub fn new(prefix: &KeyPrefix) -> Self {
+        Self {
+            of_prefix: crc16(crc16(0, prefix.as_bytes()), b"l:"),
+        }
+    }
+
+    /// The slot of a link's key.
+    #[inline]
+    pub fn slot(self, code: &Code) -> u16 {
+        crc16(self.of_prefix, code.as_bytes()) % SLOTS
+    }
+}
+
+/// Which node has which slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotMap {
+    nodes: Vec<Endpoint>,
+    /// For each slot the number of its node, plus one; 0 where no node has it.
+    slots: Vec<u16>,
+}
+
+impl SlotMap {
+    /// Reads the reply to `CLUSTER SLOTS`; `None` when it is not one.
+    pub fn parse(aggregate: &[u8]) -> Option<Self> {
+        let mut map = Self {
+            nodes: Vec::new(),
+            slots: vec![0; usize::from(SLOTS)],
+        };
+        let ranges = Elements::of(aggregate)?;
+        let expected = ranges.left();
+        let mut read = 0;
+        for range in ranges {
+            let Value::Sequence(mut range) = range else {
+                return None;
+            };
+            let first = usize::try_from(range.next_number()?).ok()?;
+            let last = usize::try_from(range.next_number()?).ok()?;
+            let mut master = range.next_sequence()?;
+            let host = match master.next()? {
+                Value::Text(host) => host,
+                Value::Null => b"",
+                Value::Sequence(_) => return None,
+            };
+            let port = u16::try_from(master.next_number()?).ok()?;
+            let master = Endpoint::new(host, port)?;
+            let known = map.nodes.iter().position(|node| *node == master);
+            let index = known.unwrap_or_else(|| {
+                map.nodes.push(master);
+                map.nodes.len() - 1
+            });
+            let number = u16::try_from(index + 1).ok()?;
+            if first > last {
+                return None;
+            }
+            map.slots.get_mut(first..=last)?.fill(number);
+            read += 1;
+        }
+        (read == expected).then_some(map)
+    }
+
+    /// The masters.
+    pub fn nodes(&self) -> &[Endpoint] {
+        &self.nodes
+    }
+
+    /// The number of a slot's master among [`SlotMap::nodes`].
+    pub fn node(&self, slot: u16) -> Option<usize> {
+        let number = *self.slots.get(usize::from(slot))?;
+        usize::from(number).checked_sub(1)
+    }
+}
+
+/// Why a node sends a client on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedirectionKind {
+    /// The slot belongs to another node.
+    Moved,
+    /// The slot is on its way to another node, which has this key already.
+    Ask,
+}
+
+/// What a node says that does not have a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirection {
+    /// Why.
+    pub kind: RedirectionKind,
+    /// The key's slot.
+    pub slot: u16,
+    /// The node that has it.
+    pub to: Endpoint,
+}
+
+impl Redirection {
+    /// Reads an error; `None` when it is another one.
+    pub fn parse(error: &[u8]) -> Option<Self> {
+        let mut words = error.splitn(3, |&byte| byte == b' ');
+        let kind = match words.next()? {
+            b"MOVED" => RedirectionKind::Moved,
+            b"ASK" => RedirectionKind::Ask,
+            _ => return None,
+        };
+        let slot = vocabulary::number::parse_decimal(words.next()?)?;
+        let slot = u16::try_from(slot).ok().filter(|slot| *slot < SLOTS)?;
+        let to = Endpoint::parse(words.next()?)?;
+        Some(Self { kind, slot, to })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_hashed_as_the_specification_says() {
+        assert_eq!(crc16(0, b"123456789"), 0x31c3);
+        assert_eq!(crc16(0, b"foo") % SLOTS, 12182);
+        let prefix = KeyPrefix::new(b"sl:").expect("a prefix");
+        let code: Code = "Ab3xK9q2".parse().expect("a code");
+        let slot = LinkSlots::new(&prefix).slot(&code);
+        assert_eq!(slot, crc16(0, b"sl:l:Ab3xK9q2") % SLOTS);
+    }
+
+    /// As Redis 7.0 sends it over RESP3: masters with a replica and metadata.
+    const MAP: &str = "*3\r\n\
+        *3\r\n:0\r\n:5460\r\n*4\r\n$9\r\n127.0.0.1\r\n:7001\r\n$2\r\nid\r\n%0\r\n\
+        *4\r\n:5461\r\n:10922\r\n*4\r\n$9\r\n127.0.0.1\r\n:7002\r\n$2\r\nid\r\n*0\r\n\
+        *4\r\n$9\r\n127.0.0.1\r\n:7004\r\n$2\r\nid\r\n*0\r\n\
+        *3\r\n:10923\r\n:16383\r\n*4\r\n_\r\n:7003\r\n$2\r\nid\r\n*2\r\n+hostname\r\n+h\r\n";
+
+    #[test]
+    fn maps_are_read() {
+        let map = SlotMap::parse(MAP.as_bytes()).expect("a map");
+        let shown: Vec<String> = map.nodes().iter().map(Endpoint::to_string).collect();
+        assert_eq!(shown, ["127.0.0.1:7001", "127.0.0.1:7002", ":7003"]);
+        for (slot, node) in [
+            (0, 0),
+            (5460, 0),
+            (5461, 1),
+            (10922, 1),
+            (10923, 2),
+            (16383, 2),
+        ] {
+            assert_eq!(map.node(slot), Some(node));
+        }
+        let gap = "*1\r\n*3\r\n:5\r\n:6\r\n*2\r\n$1\r\na\r\n:1\r\n";
+        let map = SlotMap::parse(gap.as_bytes()).expect("a map");
+        assert_eq!(
+            (map.node(4), map.node(5), map.node(7)),
+            (None, Some(0), None)
+        );
+    }
+
+    #[test]
+    fn what_is_no_map_is_refused() {
+        for end in 0..MAP.len() {
+            assert_eq!(SlotMap::parse(&MAP.as_bytes()[..end]), None, "{end}");
+        }
+        for map in [
+            "*1\r\n*3\r\n:6\r\n:5\r\n*2\r\n$1\r\na\r\n:1\r\n",
+            "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n",
+            "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n:65536\r\n",
+            "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\n \r\n:1\r\n",
+            "*1\r\n*2\r\n:0\r\n:1\r\n",
+            "*1\r\n:0\r\n",
+        ] {
+            assert_eq!(SlotMap::parse(map.as_bytes()), None, "{map}");
+        }
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let read = |text: &str| {
+            Redirection::parse(text.as_bytes())
+                .map(|found| (found.kind, found.slot, found.to.to_string()))
+        };
+        assert_eq!(
+            read("MOVED 3999 127.0.0.1:6381"),
+            Some((RedirectionKind::Moved, 3999, "127.0.0.1:6381".to_owned()))
+        );
+        assert_eq!(
+            read("ASK 16383 ::1:7000"),
+            Some((RedirectionKind::Ask, 16383, "[::1]:7000".to_owned()))
+        );
+        assert_eq!(
+            read("MOVED 1 :7000"),
+            Some((RedirectionKind::Moved, 1, ":7000".to_owned()))
+        );
+        for text in [
+            "MOVED",
+            "MOVED 1",
+            "MOVED 16384 a:1",
+            "MOVED x a:1",
+            "ERR 1 a:1",
+            "ASK 1 a",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

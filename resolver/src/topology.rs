@@ -1,0 +1,271 @@
+//! Which server is asked for a code, and how that is found out.
+//!
+//! - One [server]: it is asked for everything.
+//! - [Sentinel]s tell which server is the master now.
+//! - The nodes of a [cluster] tell which of them has which slots.
+//!
+//! With sentinels and in a cluster one connection more, the watch, asks for that again and again.
+//! Each kind says what its nodes are and which node a code belongs to; connecting, sending and
+//! losing is the same for all.
+//!
+//! [server]: self::server
+//! [Sentinel]: self::sentinel
+//! [cluster]: self::cluster
+
+mod cluster;
+mod sentinel;
+mod server;
+
+use vocabulary::{Code, KeyPrefix};
+
+use crate::connection::{LinkError, Owed, Patience};
+use crate::handshake::{Credentials, Handshake, RequiredRole, Tracking};
+use crate::nodes::{Address, NodeId, Nodes, Purpose};
+use crate::resp::push_command;
+
+use cluster::Cluster;
+use sentinel::Sentinel;
+use server::Server;
+
+/// How servers are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopologySettings {
+    /// One server.
+    Server(Address),
+    /// The master that sentinels name.
+    Sentinel {
+        /// The name of the master's group.
+        master: String,
+        /// Sentinels to begin with; they tell of the others.
+        sentinels: Vec<Address>,
+    },
+    /// A cluster.
+    Cluster {
+        /// Nodes to begin with; they tell of the others.
+        seeds: Vec<Address>,
+    },
+}
+
+/// How servers are talked to.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// What the keys begin with.
+    pub prefix: KeyPrefix,
+    /// The number of the database; 0 in a cluster.
+    pub database: u16,
+    /// Whom the client logs in as.
+    pub credentials: Option<Credentials>,
+    /// Whom it logs in as with sentinels.
+    pub sentinel_credentials: Option<Credentials>,
+    /// How changes are told, if anything is kept at all.
+    pub tracking: Option<Tracking>,
+    /// How long a request waits for Redis, in milliseconds, at least 1.
+    pub budget: u64,
+    /// How long Redis may be silent before it is asked whether it is there, in milliseconds. This
+    /// and the time after which a connection counts as hanging are how old a kept answer can be
+    /// without anybody's knowing.
+    pub heartbeat: u64,
+}
+
+impl NodeSettings {
+    /// The longest that a time budget may be, in milliseconds.
+    pub const LONGEST_BUDGET: u64 = 10_000;
+
+    /// The longest that a heartbeat may be, in milliseconds.
+    pub const LONGEST_HEARTBEAT: u64 = 60_000;
+
+    /// How long a reply may be owed before the connection is given up, in milliseconds: some
+    /// requests may be slow, but when the line has not moved for several budgets, Redis hangs and
+    /// every further request would only wait its budget for nothing.
+    fn stall_limit(&self) -> u64 {
+        (self.budget * 4).max(200)
+    }
+
+    fn patience(&self, always_beats: bool) -> Patience {
+        Patience {
+            stall: self.stall_limit(),
+            heartbeat: self.heartbeat,
+            always_beats,
+        }
+    }
+
+    /// Adds a server that records are read from.
+    fn add_data(
+        &self,
+        nodes: &mut Nodes,
+        address: Address,
+        role: RequiredRole,
+        now: u64,
+    ) -> NodeId {
+        let mut handshake = Handshake::new(self.credentials.as_ref())
+            .select(self.database)
+            .require(role);
+        if let Some(tracking) = self.tracking {
+            handshake = handshake.track(tracking, &self.prefix);
+        }
+        let patience = self.patience(role != RequiredRole::Any);
+        nodes.add(address, Purpose::Data, handshake, patience, now)
+    }
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            prefix: KeyPrefix::default(),
+            database: 0,
+            credentials: None,
+            sentinel_credentials: None,
+            tracking: None,
+            budget: 50,
+            heartbeat: 1000,
+        }
+    }
+}
+
+/// Whom to ask for a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    To(NodeId),
+    /// It is being found out for the first time.
+    Soon,
+    /// Nobody can be asked now.
+    Nowhere,
+}
+
+/// What a change of the topology means for what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shift {
+    /// Nothing has changed.
+    None,
+    /// It is known now for the first time.
+    Found,
+    /// Codes belong to other servers than before: what changes from now on may not be told to
+    /// those who have read before.
+    Moved,
+}
+
+/// What a worker knows of the servers.
+#[derive(Debug)]
+pub(crate) enum Topology {
+    Server(Server),
+    Sentinel(Sentinel),
+    Cluster(Cluster),
+}
+
+impl Topology {
+    pub(crate) fn new(
+        settings: &TopologySettings,
+        replica: Option<&Address>,
+        how: &NodeSettings,
+        nodes: &mut Nodes,
+        now: u64,
+    ) -> Self {
+        match settings {
+            TopologySettings::Server(address) => {
+                Self::Server(Server::new(address, replica, how, nodes, now))
+            }
+            TopologySettings::Sentinel { master, sentinels } => {
+                Self::Sentinel(Sentinel::new(master, sentinels, replica, how, nodes, now))
+            }
+            TopologySettings::Cluster { seeds } => {
+                Self::Cluster(Cluster::new(seeds, how, nodes, now))
+            }
+        }
+    }
+
+    /// Whom to ask for a code.
+    #[inline]
+    pub(crate) fn route(&self, code: &Code, nodes: &Nodes) -> Route {
+        match self {
+            Self::Server(server) => server.route(nodes),
+            Self::Sentinel(sentinel) => sentinel.route(nodes),
+            Self::Cluster(cluster) => cluster.route(code, nodes),
+        }
+    }
+
+    /// A connection has become ready.
+    pub(crate) fn ready(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
+        match self {
+            Self::Server(_) => {}
+            Self::Sentinel(sentinel) => sentinel.ready(node, nodes, now),
+            Self::Cluster(cluster) => cluster.ready(node, nodes, now),
+        }
+    }
+
+    /// A connection was lost.
+    pub(crate) fn lost(&mut self, node: NodeId, nodes: &mut Nodes) {
+        match self {
+            Self::Server(_) => {}
+            Self::Sentinel(sentinel) => sentinel.lost(node, nodes),
+            Self::Cluster(cluster) => cluster.lost(node, nodes),
+        }
+    }
+
+    /// Asks something of a server that was silent, or is to be asked in any case.
+    pub(crate) fn beat(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
+        let Some(Purpose::Watch) = nodes.get(node).map(|node| node.purpose) else {
+            let Some(node) = nodes.get_mut(node) else {
+                return;
+            };
+            let connection = &mut node.connection;
+            if connection.requires_role() {
+                push_command(&[b"ROLE"], connection.ask(Owed::Role, now));
+            } else {
+                push_command(&[b"PING"], connection.ask(Owed::Acknowledgement, now));
+            }
+            connection.beaten(now);
+            return;
+        };
+        match self {
+            Self::Server(_) => {}
+            Self::Sentinel(sentinel) => sentinel.ask(node, nodes, now),
+            Self::Cluster(cluster) => cluster.ask(node, nodes, now),
+        }
+    }
+
+    /// Reads what the watch was told.
+    ///
+    /// # Errors
+    /// When another server is to be asked instead.
+    pub(crate) fn told(
+        &mut self,
+        told: &Told,
+        how: &NodeSettings,
+        nodes: &mut Nodes,
+        now: u64,
+    ) -> Result<Shift, LinkError> {
+        match self {
+            Self::Server(_) => Ok(Shift::None),
+            Self::Sentinel(sentinel) => sentinel.told(told, how, nodes, now),
+            Self::Cluster(cluster) => cluster.told(told, how, nodes, now),
+        }
+    }
+
+    /// The cluster, if it is one.
+    pub(crate) fn cluster_mut(&mut self) -> Option<&mut Cluster> {
+        match self {
+            Self::Cluster(cluster) => Some(cluster),
+            Self::Server(_) | Self::Sentinel(_) => None,
+        }
+    }
+
+    /// The sentinels, if there are any.
+    pub(crate) fn sentinel_mut(&mut self) -> Option<&mut Sentinel> {
+        match self {
+            Self::Sentinel(sentinel) => Some(sentinel),
+            Self::Server(_) | Self::Cluster(_) => None,
+        }
+    }
+}
+
+/// A reply to the watch, copied out of the connection's input: connections come and go while it
+/// is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// The node that has replied.
+    pub(crate) node: NodeId,
+    /// What it was asked.
+    pub(crate) owed: Owed,
+    /// The aggregate that it replied; `None` for anything else.
+    pub(crate) aggregate: Option<Vec<u8>>,
+}
