@@ -1,8 +1,10 @@
 //! Directives and what they set.
 
+mod cache;
 mod check;
 mod domains;
 mod redis;
+mod tls;
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -11,22 +13,25 @@ use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::ffi::{
     NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_ERROR, NGX_HTTP_LIF_CONF,
     NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF, NGX_HTTP_MAIN_CONF_OFFSET,
-    NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_OK, ngx_addr_t, ngx_command_t, ngx_conf_parse,
+    NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_OK, ngx_command_t, ngx_conf_full_name, ngx_conf_parse,
     ngx_conf_t, ngx_http_core_srv_conf_t, ngx_int_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{
     HttpModuleLocationConf, HttpModuleMainConf, HttpModuleServerConf, NgxHttpCoreModule,
 };
 use ngx::{ngx_conf_log_error, ngx_string};
-use resolver::ClientSettings;
+use resolver::CacheSettings;
 use resolver::domains::Domains;
 use resolver::vocabulary::CodeRules;
+use resolver::vocabulary::number::parse_decimal;
 
 use crate::Shortlink;
 use crate::handler::handle;
 
+pub(crate) use redis::RedisConf;
+
 /// What stands in the `http` block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MainConf {
     /// `shortlink_redis`.
     pub(crate) redis: Option<RedisConf>,
@@ -34,19 +39,28 @@ pub(crate) struct MainConf {
     pub(crate) rules: CodeRules,
     /// Whether `shortlink_check` was given.
     rules_given: bool,
+    /// `shortlink_cache`, or its default; `None` when it is off.
+    pub(crate) cache: Option<CacheSettings>,
+    /// Whether `shortlink_cache` was given.
+    cache_given: bool,
     /// `shortlink_domains`.
     pub(crate) domains: Option<Domains>,
     /// Each location with `shortlink`, for the check of the whole.
     locations: Vec<UsedLocation>,
 }
 
-/// `shortlink_redis`.
-#[derive(Debug, Default)]
-pub(crate) struct RedisConf {
-    /// Redis' addresses; nginx keeps what they point to with the configuration.
-    pub(crate) addresses: Vec<ngx_addr_t>,
-    /// How Redis is talked to.
-    pub(crate) client: ClientSettings,
+impl Default for MainConf {
+    fn default() -> Self {
+        Self {
+            redis: None,
+            rules: CodeRules::default(),
+            rules_given: false,
+            cache: Some(cache::DEFAULT),
+            cache_given: false,
+            domains: None,
+            locations: Vec::new(),
+        }
+    }
 }
 
 /// What stands in a location.
@@ -76,11 +90,19 @@ struct UsedLocation {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 6] = [
+pub(crate) static mut COMMANDS: [ngx_command_t; 7] = [
     ngx_command_t {
         name: ngx_string!("shortlink_redis"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
         set: Some(redis::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_cache"),
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
+        set: Some(cache::set),
         conf: NGX_HTTP_MAIN_CONF_OFFSET,
         offset: 0,
         post: ptr::null_mut(),
@@ -167,6 +189,43 @@ unsafe fn read_block(
         *cf = saved;
         result
     }
+}
+
+/// Reads a time such as `50ms`, `10s`, `5m` or `1h`, in milliseconds; without a unit it is in
+/// seconds, as everywhere in nginx' configuration.
+fn read_time(name: &str, value: &[u8], least: u64, most: u64) -> Result<u64, String> {
+    let (digits, unit) = match value {
+        [digits @ .., b'm', b's'] => (digits, 1),
+        [digits @ .., b's'] => (digits, 1000),
+        [digits @ .., b'm'] => (digits, 60_000),
+        [digits @ .., b'h'] => (digits, 3_600_000),
+        digits => (digits, 1000),
+    };
+    parse_decimal(digits)
+        .and_then(|number| number.checked_mul(unit))
+        .filter(|time| (least..=most).contains(time))
+        .ok_or_else(|| {
+            format!(
+                "{name} \"{}\" is not a time from {least}ms to {}s",
+                shown(value),
+                most / 1000
+            )
+        })
+}
+
+/// The path of a file that the configuration names, which may be relative to its directory.
+unsafe fn config_path(cf: *mut ngx_conf_t, value: &[u8]) -> Result<String, String> {
+    let mut path = ngx_str_t {
+        len: value.len(),
+        data: value.as_ptr().cast_mut(),
+    };
+    // SAFETY: the value is a word of the configuration, which lives as long as it and ends with a
+    // zero; nginx points to a longer text in the configuration's pool where one is needed.
+    let result = unsafe { ngx_conf_full_name((*cf).cycle, &mut path, 1) };
+    if result != NGX_OK as ngx_int_t {
+        return Err(format!("the path \"{}\" can't be used", shown(value)));
+    }
+    Ok(path.to_string())
 }
 
 /// Shows a word in a message.

@@ -18,6 +18,7 @@ use resolver::vocabulary::RedirectStatus;
 use resolver::{Answer, MissReason, Refusal};
 
 use crate::state::{Outcome, RequestState, Source};
+use crate::worker::LookedUp;
 use crate::{Shortlink, respond, worker};
 
 /// An answer that no longer lives in the client's input: what is needed of it was copied into the
@@ -68,6 +69,37 @@ impl OwnedAnswer {
     }
 }
 
+/// An answer and where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    answer: OwnedAnswer,
+    source: resolver::Source,
+}
+
+impl Settled {
+    /// Copies an answer for a request.
+    ///
+    /// # Safety
+    /// The state's request must be alive.
+    pub(crate) unsafe fn copy(
+        answer: Answer<'_>,
+        source: resolver::Source,
+        state: NonNull<RequestState>,
+    ) -> Self {
+        // SAFETY: as this function's own.
+        let answer = unsafe { OwnedAnswer::copy(answer, state) };
+        Self { answer, source }
+    }
+
+    /// Nobody can be asked.
+    pub(crate) fn unavailable() -> Self {
+        Self {
+            answer: OwnedAnswer::Miss(MissReason::Unavailable),
+            source: resolver::Source::None,
+        }
+    }
+}
+
 /// The content handler of a location with `shortlink`.
 pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
     // SAFETY: nginx calls a content handler with a valid request whose phases have run; what is
@@ -97,17 +129,17 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
         let Some(path_code) = path_code else {
             return respond::not_found(request);
         };
-        match worker::submit(&path_code.code, state) {
-            Ok(ticket) => {
+        match worker::look_up(&path_code.code, state) {
+            LookedUp::Waiting(ticket) => {
                 state.as_mut().ticket = Some(ticket);
                 // Notices a client that goes away; nginx then ends the request, and the state's
-                // cleanup leaves the queue.
+                // cleanup stops the waiting.
                 (*request).read_event_handler = Some(ngx_http_test_reading);
                 let main = (*request).main;
                 (*main).set_count((*main).count() + 1);
                 NGX_DONE as ngx_int_t
             }
-            Err(resolver::Unavailable) => answer(state, OwnedAnswer::Miss(MissReason::Unavailable)),
+            LookedUp::Settled(settled) => answer(state, settled),
         }
     }
 }
@@ -117,7 +149,7 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
 /// # Safety
 /// The state's request must be alive and waiting. No reference to the worker's state may be held:
 /// finishing a request can begin the next one.
-pub(crate) unsafe fn complete(mut state: NonNull<RequestState>, owned: OwnedAnswer) {
+pub(crate) unsafe fn complete(mut state: NonNull<RequestState>, settled: Settled) {
     // SAFETY: as this function's own. The connection outlives the request: nginx keeps the
     // structure of a closed connection, and marks it as destroyed.
     unsafe {
@@ -125,14 +157,14 @@ pub(crate) unsafe fn complete(mut state: NonNull<RequestState>, owned: OwnedAnsw
         let connection = (*request).connection;
         state.as_mut().ticket = None;
         (*request).read_event_handler = Some(ngx_http_block_reading);
-        let result = answer(state, owned);
+        let result = answer(state, settled);
         ngx_http_finalize_request(request, result);
         ngx_http_run_posted_requests(connection);
     }
 }
 
 /// Answers a request, or hands it to the fallback; what is returned finalizes it.
-unsafe fn answer(mut state: NonNull<RequestState>, owned: OwnedAnswer) -> ngx_int_t {
+unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_t {
     // SAFETY: the callers' request is alive; the reference to the state ends before nginx is
     // called with the request.
     unsafe {
@@ -142,18 +174,24 @@ unsafe fn answer(mut state: NonNull<RequestState>, owned: OwnedAnswer) -> ngx_in
             state.outcome = outcome;
             state.source = source;
         };
-        match owned {
+        let source = match settled.source {
+            resolver::Source::Cache => Source::Cache,
+            resolver::Source::Stale => Source::Stale,
+            resolver::Source::Redis => Source::Redis,
+            resolver::Source::None => Source::None,
+        };
+        match settled.answer {
             OwnedAnswer::Redirect { status, target } => {
-                settle(Outcome::Redirect, Source::Redis);
+                settle(Outcome::Redirect, source);
                 state.as_mut().target = target;
                 respond::redirect(request, status, target)
             }
             OwnedAnswer::Gone => {
-                settle(Outcome::Gone, Source::Redis);
+                settle(Outcome::Gone, source);
                 respond::gone(request)
             }
             OwnedAnswer::Unknown => {
-                settle(Outcome::Unknown, Source::Redis);
+                settle(Outcome::Unknown, source);
                 respond::not_found(request)
             }
             OwnedAnswer::NoMemory => NGX_ERROR as ngx_int_t,
@@ -175,8 +213,8 @@ unsafe fn answer(mut state: NonNull<RequestState>, owned: OwnedAnswer) -> ngx_in
                 }
                 // Without a fallback Redis is all there is: what it does not have does not
                 // exist, but what it can't tell nobody knows.
-                let source = match reason {
-                    MissReason::Absent | MissReason::Unreadable => Source::Redis,
+                let source = match outcome {
+                    Outcome::Miss => source,
                     _ => Source::None,
                 };
                 settle(outcome, source);

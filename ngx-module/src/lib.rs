@@ -2,8 +2,10 @@
 //!
 //! - [`conf`]: directives and what they set.
 //! - [`handler`]: a request comes and is answered.
-//! - [`link`]: the worker's connection to Redis, in the worker's own event loop.
+//! - [`links`]: the worker's connections, in the worker's own event loop; [`link`] is one of them,
+//!   [`addresses`] says where it leads, [`tls`] secures it.
 //! - [`worker`]: what a worker owns.
+//! - [`journal`]: what is said in the log.
 //! - [`state`]: what is known of a request, for its whole life.
 //! - [`respond`] sends answers.
 //! - [`variables`]: what configuration and logs can see.
@@ -19,12 +21,16 @@
 //!   location, the next request of the same connection). No reference to the worker's state may
 //!   be held across such a call.
 
+mod addresses;
 mod conf;
 mod handler;
+mod journal;
 mod layout;
 mod link;
+mod links;
 mod respond;
 mod state;
+mod tls;
 mod variables;
 mod worker;
 

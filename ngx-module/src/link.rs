@@ -1,158 +1,123 @@
-//! The worker's connection to Redis, in the worker's own event loop.
+//! One connection to a server, in the worker's own event loop.
 //!
-//! This file moves bytes between a socket and the client and tells the client the time; what is
-//! sent, who is answered and when to give up is the client's decision. Three rules keep it right:
+//! This file moves bytes between a socket and the edge. What is sent, who is answered and when to
+//! give up is the edge's decision; [`links`](crate::links) carries it out. Two rules keep it right:
 //!
 //! - Nothing is written while a request is handled. The flush is an event of its own that nginx
 //!   runs at the end of the turn, so that all requests of a turn leave in one write.
-//! - Completions are taken one at a time, and finished with no reference to the worker's state
-//!   held.
-//! - A timer that only keeps house is cancelable, so that an old worker ends after a reload; while
-//!   a request waits the timer is not, because the request needs it.
+//! - After anything that can finish a request it is looked again whether this is still the node's
+//!   connection.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
 use std::ptr;
 
 use ngx::ffi::{
-    AF_INET, AF_INET6, EINPROGRESS, NGX_AGAIN, NGX_ERROR, NGX_LOG_ALERT, NGX_LOG_ERR,
-    NGX_LOG_NOTICE, NGX_OK, SO_ERROR, SOL_SOCKET, getsockopt, ngx_addr_t, ngx_close_connection,
-    ngx_connection_t, ngx_event_connect_peer, ngx_event_get_peer, ngx_event_t, ngx_exiting,
-    ngx_handle_read_event, ngx_handle_write_event, ngx_int_t, ngx_log_t, ngx_msec_t,
-    ngx_peer_connection_t, ngx_posted_events, ngx_quit, ngx_str_t, ngx_tcp_nodelay, ngx_terminate,
-    socklen_t,
+    AF_INET, AF_INET6, EINPROGRESS, NGX_AGAIN, NGX_ERROR, NGX_LOG_ALERT, NGX_OK, SO_ERROR,
+    SOL_SOCKET, getsockopt, ngx_close_connection, ngx_connection_t, ngx_event_connect_peer,
+    ngx_event_get_peer, ngx_event_t, ngx_handle_read_event, ngx_handle_write_event, ngx_int_t,
+    ngx_log_t, ngx_peer_connection_t, ngx_post_event, ngx_posted_events, ngx_str_t,
+    ngx_tcp_nodelay, socklen_t,
 };
-use ngx::ffi::{ngx_add_timer, ngx_del_timer, ngx_post_event, ngx_time};
-use ngx::ngx_log_error;
-use resolver::{Client, LinkError, MissReason, Tick};
+use resolver::NodeId;
 
-use crate::handler::{OwnedAnswer, complete};
-use crate::worker::{self, Waiting, now};
+use crate::addresses::SocketAddress;
+use crate::links::{self, drive, lose, take_completions};
+use crate::tls::{self, Tls};
+use crate::worker::{self, Worker, now};
 
 /// `log_error` of a peer: errors of the socket are logged as information by nginx; what an
 /// operator needs to know is logged here, once an outage.
 const LOG_SOCKET_ERRORS_AS_INFO: u32 = 2;
 
-/// The connection and its events.
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// There is none, or it is being opened.
+    Opening,
+    /// It is open and TLS is being negotiated.
+    Securing,
+    /// Bytes can be sent.
+    Open,
+}
+
+/// A connection to a node. It is boxed and never moves while there is a connection.
 pub(crate) struct Link {
-    /// Redis' addresses; they live as long as the configuration.
-    addresses: Vec<ngx_addr_t>,
-    /// The address that is tried next, or in use.
-    address: usize,
+    node: NodeId,
     peer: ngx_peer_connection_t,
     /// Null while there is no connection.
     connection: *mut ngx_connection_t,
-    /// Whether the connection is open rather than being opened.
-    open: bool,
-    /// Writes what the client has to send, at the end of the turn.
-    flush: ngx_event_t,
-    /// Wakes up at the client's next deadline.
-    timer: ngx_event_t,
-    /// nginx reads a descriptor through an event's data to log it.
-    #[expect(dead_code, reason = "the events point to it")]
-    no_connection: Box<ngx_connection_t>,
+    stage: Stage,
+    /// Where the connection leads, while there is one.
+    address: Option<SocketAddress>,
+    name: ngx_str_t,
     /// The cycle's log.
     log: *mut ngx_log_t,
     /// The same, but silent for all but alerts: nginx logs each failed attempt to connect.
     quiet_log: Box<ngx_log_t>,
-    /// Whether the present outage is in the log already.
-    outage_logged: bool,
 }
 
 impl Link {
-    /// Makes a link that is not connected yet.
+    /// Makes a link that is not connected.
     ///
     /// # Safety
-    /// The addresses and the log must be valid as long as the process lives; there must be at
-    /// least one address.
-    pub(crate) unsafe fn new(addresses: &[ngx_addr_t], log: *mut ngx_log_t) -> Self {
-        // SAFETY: all zeros is a valid value of these structures: nginx itself makes them so. The
-        // log is valid, and copying one is what nginx does for each connection.
+    /// The log must be valid as long as the process lives.
+    pub(crate) unsafe fn new(node: NodeId, log: *mut ngx_log_t) -> Box<Self> {
+        // SAFETY: all zeros is a valid value of a peer: nginx itself makes them so. The log is
+        // valid, and copying one is what nginx does for each connection.
         unsafe {
-            let mut no_connection: Box<ngx_connection_t> = Box::new(mem::zeroed());
-            no_connection.fd = -1;
             let mut quiet_log = Box::new(*log);
             quiet_log.log_level = NGX_LOG_ALERT as usize;
-            let data: *mut ngx_connection_t = &mut *no_connection;
-            let event = |handler| {
-                let mut event: ngx_event_t = mem::zeroed();
-                event.data = data.cast();
-                event.log = log;
-                event.handler = Some(handler);
-                event
-            };
-            Self {
-                addresses: addresses.to_vec(),
-                address: 0,
+            Box::new(Self {
+                node,
                 peer: mem::zeroed(),
                 connection: ptr::null_mut(),
-                open: false,
-                flush: event(on_flush as unsafe extern "C" fn(*mut ngx_event_t)),
-                timer: event(on_timer as unsafe extern "C" fn(*mut ngx_event_t)),
-                no_connection,
+                stage: Stage::Opening,
+                address: None,
+                name: ngx_str_t::default(),
                 log,
                 quiet_log,
-                outage_logged: false,
-            }
+            })
         }
     }
 
-    /// Sees to it that what the client has to send is sent at the end of this turn, and that its
-    /// deadline is not missed.
-    pub(crate) fn schedule(&mut self, client: &mut Client<Waiting>) {
-        if self.open {
-            // SAFETY: the event lives as long as the process; nginx runs posted events only when
-            // no handler runs.
-            unsafe {
-                ngx_post_event(&mut self.flush, &raw mut ngx_posted_events);
-            }
-        }
-        self.set_timer(client);
+    /// Where it leads.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
     }
 
-    /// Closes the connection without telling the client.
+    /// Whether bytes can be sent.
+    pub(crate) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    /// Closes the connection without telling the edge.
     pub(crate) fn close(&mut self) {
         let connection = mem::replace(&mut self.connection, ptr::null_mut());
-        self.open = false;
+        self.stage = Stage::Opening;
         if !connection.is_null() {
             // SAFETY: the connection was made by `ngx_event_connect_peer` and is not closed yet:
             // whoever closes it clears the field.
-            unsafe { ngx_close_connection(connection) };
-        }
-    }
-
-    /// Arms the timer for the client's next deadline. An earlier timer is left alone: it looks
-    /// again when it fires, and setting one costs more than a look.
-    fn set_timer(&mut self, client: &mut Client<Waiting>) {
-        let deadline = client.next_deadline();
-        // SAFETY: the event lives as long as the process, and the flags say whether it is armed.
-        unsafe {
-            self.timer.set_cancelable(u32::from(!client.has_waiting()));
-            if deadline == u64::MAX {
-                return;
-            }
-            let wait = deadline.saturating_sub(now());
-            if self.timer.timer_set() == 0 {
-                ngx_add_timer(&mut self.timer, wait as ngx_msec_t);
-            } else if (self.timer.timer.key as u64) > deadline {
-                ngx_del_timer(&mut self.timer);
-                ngx_add_timer(&mut self.timer, wait as ngx_msec_t);
+            unsafe {
+                tls::forget(connection);
+                ngx_close_connection(connection);
             }
         }
     }
 
     /// Begins to connect; `false` when that failed at once.
-    fn connect(&mut self) -> bool {
-        let Some(address) = self.addresses.get_mut(self.address) else {
-            return false;
-        };
-        // SAFETY: the address lives as long as the configuration, and the peer's fields are those
-        // that nginx' function reads. The connection's events are this file's functions.
+    pub(crate) fn connect(&mut self, address: SocketAddress) -> bool {
+        let address = self.address.insert(address);
+        // SAFETY: the address lives in this link, which does not move, and the peer's fields are
+        // those that nginx' function reads. The connection's events are this file's functions.
         unsafe {
+            self.name = ngx_str_t {
+                len: address.text().len(),
+                data: address.text().as_ptr().cast_mut(),
+            };
             self.peer = mem::zeroed();
-            self.peer.sockaddr = address.sockaddr;
-            self.peer.socklen = address.socklen;
-            self.peer.name = &mut address.name;
+            (self.peer.sockaddr, self.peer.socklen) = address.as_sockaddr();
+            self.peer.name = &mut self.name;
             self.peer.get = Some(ngx_event_get_peer);
             self.peer.log = &mut *self.quiet_log;
             self.peer.set_log_error(LOG_SOCKET_ERRORS_AS_INFO);
@@ -166,10 +131,11 @@ impl Link {
             (*connection).log = self.log;
             (*(*connection).read).log = self.log;
             (*(*connection).write).log = self.log;
+            (*connection).data = self.node.index() as *mut c_void;
             (*(*connection).read).handler = Some(on_read);
             (*(*connection).write).handler = Some(on_write);
             self.connection = connection;
-            self.open = false;
+            self.stage = Stage::Opening;
             if result == NGX_OK as ngx_int_t {
                 // Connected at once, as unix sockets do: no event will say so.
                 ngx_post_event((*connection).write, &raw mut ngx_posted_events);
@@ -178,188 +144,115 @@ impl Link {
         }
     }
 
-    /// Says in the log that Redis is lost, once an outage.
-    fn log_outage(&mut self, reason: &str) {
-        if !mem::replace(&mut self.outage_logged, true) {
-            let address = self.address_name();
-            ngx_log_error!(
-                NGX_LOG_ERR,
-                self.log,
-                "shortlink: lost Redis at {address}: {reason}; links go through the fallback until \
-                 it is back, which is tried without further notice"
-            );
+    /// Writes what the edge has to send; `false` when the connection broke.
+    ///
+    /// # Safety
+    /// Called within the worker's event loop.
+    pub(crate) unsafe fn flush(&mut self, edge: &mut worker::WorkerEdge, micros: u64) -> bool {
+        if self.stage != Stage::Open {
+            return true;
         }
-    }
-
-    /// Says in the log that Redis is back.
-    fn log_recovery(&mut self) {
-        if mem::replace(&mut self.outage_logged, false) {
-            let address = self.address_name();
-            ngx_log_error!(
-                NGX_LOG_NOTICE,
-                self.log,
-                "shortlink: Redis at {address} is back"
-            );
-        }
-    }
-
-    fn address_name(&self) -> String {
-        let name = self.addresses.get(self.address).map(|address| address.name);
-        name.map_or_else(String::new, |name: ngx_str_t| name.to_string())
-    }
-}
-
-/// Does what is due: requests out of time, reconnects, hanging connections.
-///
-/// # Safety
-/// May finish requests: the caller may not hold a reference to the worker's state, nor use a
-/// request afterwards.
-pub(crate) unsafe fn drive() {
-    // SAFETY: `with` is left before a request is finished; what is done within it does not come
-    // back.
-    unsafe {
-        // Requests first: one that fails to be answered in time is worse than a late reconnect.
-        while let Some(Some(state)) = worker::with(|worker| worker.client.next_expired(now())) {
-            complete(state, OwnedAnswer::Miss(MissReason::TimedOut));
-        }
-        let lost = worker::with(|worker| {
-            let exiting = ngx_exiting != 0 || ngx_terminate != 0 || ngx_quit != 0;
-            match worker.client.tick(now()) {
-                Tick::Idle => false,
-                // A worker that ends connects again only for somebody who waits.
-                Tick::Connect if exiting && !worker.client.has_waiting() => false,
-                Tick::Connect => {
-                    worker.client.connecting(now());
-                    if !worker.link.connect() {
-                        worker.link.log_outage("the connection can't be opened");
-                    }
-                    worker.link.connection.is_null()
-                }
-                Tick::Disconnect(error) => {
-                    worker.link.log_outage(&error.to_string());
-                    true
-                }
-            }
-        });
-        if lost == Some(true) {
-            lose();
-        }
-        worker::with(|worker| {
-            let exiting = ngx_exiting != 0;
-            if !exiting || worker.client.has_waiting() {
-                worker.link.set_timer(&mut worker.client);
-            }
-        });
-    }
-}
-
-/// Gives the connection up: all that wait go to the fallback.
-///
-/// # Safety
-/// As for [`drive`].
-unsafe fn lose() {
-    // SAFETY: as in `drive`.
-    unsafe {
-        worker::with(|worker| {
-            worker.link.close();
-            // Another address, if Redis has several, next time.
-            worker.link.address = (worker.link.address + 1) % worker.link.addresses.len().max(1);
-            worker.client.disconnected(now());
-        });
-        // With the connection gone this hands out only those who were lost with it.
-        let _ = take_completions();
-        worker::with(|worker| worker.link.set_timer(&mut worker.client));
-    }
-}
-
-/// Finishes every request that is done.
-///
-/// # Safety
-/// As for [`drive`].
-unsafe fn take_completions() -> Result<(), LinkError> {
-    loop {
-        // SAFETY: the copy is made in the pool of a request that waits, hence lives; copying does
-        // not come back. The request is finished after `with` was left.
+        // SAFETY: the connection is the link's own and open; sending does not come back.
         unsafe {
-            let next = worker::with(|worker| {
-                let done = worker.client.next_completion(now(), ngx_time() as u64)?;
-                Ok(done.map(|done| (done.token, OwnedAnswer::copy(done.answer, done.token))))
-            });
-            match next {
-                Some(Ok(Some((state, answer)))) => complete(state, answer),
-                Some(Ok(None)) | None => return Ok(()),
-                Some(Err(error)) => return Err(error),
+            let connection = self.connection;
+            let Some(send) = (*connection).send else {
+                return false;
+            };
+            loop {
+                let output = edge.output(self.node);
+                if output.is_empty() || (*(*connection).write).ready() == 0 {
+                    break;
+                }
+                let count = send(connection, output.as_ptr().cast_mut(), output.len());
+                match count {
+                    0.. => edge.wrote(self.node, count as usize, micros),
+                    _ if count == NGX_AGAIN as isize => break,
+                    _ => return false,
+                }
             }
+            ngx_handle_write_event((*connection).write, 0) != NGX_ERROR as ngx_int_t
         }
     }
+
+    /// What is to be done once the socket is connected; the reason when it can't be used.
+    unsafe fn opened(&mut self, tls: Option<&Tls>) -> Result<(), String> {
+        // SAFETY: the connection is the link's own; its address was set before.
+        unsafe {
+            let connection = self.connection;
+            let error = socket_error(connection);
+            if error != 0 {
+                return Err(connect_error_text(error));
+            }
+            // Small commands must not wait for the acknowledgement of earlier ones.
+            let family = c_int::from((*self.peer.sockaddr).sa_family);
+            if family == AF_INET as c_int || family == AF_INET6 as c_int {
+                ngx_tcp_nodelay(connection);
+            }
+            self.stage = match tls {
+                None => Stage::Open,
+                Some(tls) => {
+                    tls.begin(connection)?;
+                    Stage::Securing
+                }
+            };
+            Ok(())
+        }
+    }
+}
+
+/// The node that a connection leads to.
+unsafe fn node_of(connection: *mut ngx_connection_t) -> NodeId {
+    // SAFETY: `connect` has put the number there.
+    NodeId::new(unsafe { (*connection).data } as usize)
+}
+
+/// Whether a connection is the one that its node has now.
+unsafe fn is_current(worker: &mut Worker, connection: *mut ngx_connection_t) -> bool {
+    // SAFETY: as the caller's.
+    let node = unsafe { node_of(connection) };
+    let link = worker.links.get(node);
+    link.is_some_and(|link| link.connection == connection)
 }
 
 /// What reading once brought.
 enum Read {
     /// Bytes: look for completions, then read on.
     Some,
-    /// The socket is empty.
+    /// The socket is empty, or it is not the node's any more.
     Empty,
-    /// The connection is lost.
-    Lost,
+    /// The connection is lost, with this reason.
+    Lost(String),
 }
 
 /// Redis has sent something, or nginx tells that the worker ends.
 unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
     // SAFETY: nginx calls this with the read event of the connection that `connect` made; its
-    // data is the connection. After each round of completions it is checked that the link still
-    // has this connection.
+    // data is the connection.
     unsafe {
         let connection = (*event).data.cast::<ngx_connection_t>();
+        let node = node_of(connection);
         if (*connection).close() != 0 {
-            let waiting = worker::with(|worker| worker.client.has_waiting()).unwrap_or(false);
+            let waiting = worker::with(|worker| worker.edge.has_waiting()).unwrap_or(false);
             // `error` is set when worker_shutdown_timeout is over.
             if !waiting || (*connection).error() != 0 {
-                lose();
+                lose(node);
                 return;
             }
         }
         loop {
-            let read = worker::with(|worker| {
-                if worker.link.connection != connection {
-                    return Read::Empty;
-                }
-                let space = worker.client.input_space();
-                let Some(recv) = (*connection).recv else {
-                    return Read::Lost;
-                };
-                let count = recv(connection, space.as_mut_ptr(), space.len());
-                match count {
-                    1.. => {
-                        worker.client.received(count as usize);
-                        Read::Some
-                    }
-                    _ if count == NGX_AGAIN as isize => Read::Empty,
-                    _ => {
-                        if worker.link.open {
-                            worker.link.log_outage(if count == 0 {
-                                "it closed the connection"
-                            } else {
-                                "the connection broke"
-                            });
-                        } else {
-                            let reason = connect_error(connection);
-                            worker.link.log_outage(&reason);
-                        }
-                        Read::Lost
-                    }
-                }
-            });
+            let read = worker::with(|worker| read_once(worker, connection, node));
             match read {
                 Some(Read::Some) => {
-                    if let Err(error) = take_completions() {
-                        worker::with(|worker| worker.link.log_outage(&error.to_string()));
-                        lose();
+                    if let Err(error) = take_completions(node) {
+                        worker::with(|worker| worker.log_outage(node, &error.to_string()));
+                        lose(node);
+                        drive();
                         return;
                     }
                 }
-                Some(Read::Lost) => {
-                    lose();
+                Some(Read::Lost(reason)) => {
+                    worker::with(|worker| worker.log_outage(node, &reason));
+                    lose(node);
                     drive();
                     return;
                 }
@@ -367,17 +260,46 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
             }
         }
         let armed = worker::with(|worker| {
-            if worker.link.connection != connection {
+            if !is_current(worker, connection) {
                 return true;
             }
-            if worker.client.is_ready() {
-                worker.link.log_recovery();
+            if worker.edge.is_ready(node) {
+                worker.log_recovery(node);
             }
-            worker.link.set_timer(&mut worker.client);
+            // Replies can be followed by other commands, and servers can come and go.
+            worker.schedule();
             ngx_handle_read_event((*connection).read, 0) == NGX_OK as ngx_int_t
         });
         if armed == Some(false) {
-            lose();
+            lose(node);
+        }
+        links::tick_if_due();
+    }
+}
+
+unsafe fn read_once(worker: &mut Worker, connection: *mut ngx_connection_t, node: NodeId) -> Read {
+    // SAFETY: the connection is open: nginx has called with its event, and whoever closes it
+    // takes it out of the link, which is looked at first.
+    unsafe {
+        if !is_current(worker, connection) {
+            return Read::Empty;
+        }
+        let space = worker.edge.input_space(node);
+        let Some(recv) = (*connection).recv else {
+            return Read::Lost("the connection broke".to_owned());
+        };
+        let count = recv(connection, space.as_mut_ptr(), space.len());
+        let is_open = worker.links.get(node).is_some_and(|link| link.is_open());
+        match count {
+            1.. => {
+                let micros = worker.micros();
+                worker.edge.received(node, count as usize, now(), micros);
+                Read::Some
+            }
+            _ if count == NGX_AGAIN as isize => Read::Empty,
+            0 if is_open => Read::Lost("it closed the connection".to_owned()),
+            _ if is_open => Read::Lost("the connection broke".to_owned()),
+            _ => Read::Lost(connect_error(connection)),
         }
     }
 }
@@ -387,72 +309,89 @@ unsafe extern "C" fn on_write(event: *mut ngx_event_t) {
     // SAFETY: as for `on_read`.
     unsafe {
         let connection = (*event).data.cast::<ngx_connection_t>();
+        let node = node_of(connection);
         let failed = worker::with(|worker| {
-            if worker.link.connection != connection || worker.link.open {
-                return false;
+            if !is_current(worker, connection) {
+                return None;
             }
-            let error = socket_error(connection);
-            if error != 0 {
-                worker.link.log_outage(&connect_error_text(error));
-                return true;
+            let Worker { links, tls, .. } = worker;
+            let link = links.get(node)?;
+            if link.stage != Stage::Opening {
+                return None;
             }
-            // Small commands must not wait for the acknowledgement of earlier ones.
-            let family = c_int::from((*worker.link.peer.sockaddr).sa_family);
-            if family == AF_INET as c_int || family == AF_INET6 as c_int {
-                ngx_tcp_nodelay(connection);
+            match link.opened(tls.as_ref()) {
+                Err(reason) => Some(reason),
+                Ok(()) => {
+                    if link.is_open() {
+                        worker.edge.connected(node, now());
+                    }
+                    None
+                }
             }
-            worker.link.open = true;
-            worker.client.connected(now());
-            false
         });
-        if failed == Some(true) {
-            lose();
+        if let Some(Some(reason)) = failed {
+            give_up(node, &reason);
             return;
         }
-        on_flush(event);
+        let is_securing = worker::with(|worker| {
+            is_current(worker, connection)
+                && worker
+                    .links
+                    .get(node)
+                    .is_some_and(|link| link.stage == Stage::Securing)
+        });
+        if is_securing == Some(true) {
+            tls::negotiate(connection);
+        } else {
+            links::flush();
+        }
     }
 }
 
-/// Writes what the client has to send.
-unsafe extern "C" fn on_flush(_event: *mut ngx_event_t) {
-    // SAFETY: sending does not come back; the connection is the link's own and open.
-    let lost = unsafe {
-        worker::with(|worker| {
-            let connection = worker.link.connection;
-            if connection.is_null() || !worker.link.open {
-                return false;
+/// TLS was negotiated, or was not.
+///
+/// # Safety
+/// Called by nginx, or by `tls`, with the link's connection.
+pub(crate) unsafe extern "C" fn on_secured(connection: *mut ngx_connection_t) {
+    // SAFETY: as this function's own.
+    unsafe {
+        let node = node_of(connection);
+        let outcome = worker::with(|worker| -> Result<(), String> {
+            if !is_current(worker, connection) {
+                return Ok(());
             }
-            let Some(send) = (*connection).send else {
-                return true;
-            };
-            loop {
-                let output = worker.client.output();
-                if output.is_empty() || (*(*connection).write).ready() == 0 {
-                    break;
-                }
-                let count = send(connection, output.as_ptr().cast_mut(), output.len());
-                match count {
-                    0.. => worker.client.wrote(count as usize),
-                    _ if count == NGX_AGAIN as isize => break,
-                    _ => {
-                        worker.link.log_outage("the connection broke");
-                        return true;
-                    }
+            let Worker { links, tls, .. } = worker;
+            if let (Some(link), Some(tls)) = (links.get(node), tls) {
+                tls.check(connection)?;
+                link.stage = Stage::Open;
+                (*(*connection).read).handler = Some(on_read);
+                (*(*connection).write).handler = Some(on_write);
+                worker.edge.connected(node, now());
+            }
+            Ok(())
+        });
+        match outcome {
+            Some(Err(reason)) => give_up(node, &reason),
+            _ => {
+                links::flush();
+                // What came with the end of the negotiation is not announced again.
+                let is_there = worker::with(|worker| is_current(worker, connection));
+                if is_there == Some(true) && (*(*connection).read).ready() != 0 {
+                    on_read((*connection).read);
                 }
             }
-            ngx_handle_write_event((*connection).write, 0) == NGX_ERROR as ngx_int_t
-        })
-    };
-    if lost == Some(true) {
-        // SAFETY: nothing is held here.
-        unsafe { lose() };
+        }
     }
 }
 
-/// A deadline has come.
-unsafe extern "C" fn on_timer(_event: *mut ngx_event_t) {
+/// Gives a connection up that could not be made.
+unsafe fn give_up(node: NodeId, reason: &str) {
     // SAFETY: nothing is held here.
-    unsafe { drive() };
+    unsafe {
+        worker::with(|worker| worker.log_outage(node, reason));
+        lose(node);
+        drive();
+    }
 }
 
 /// The pending error of a socket, 0 for none.

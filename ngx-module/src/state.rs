@@ -59,6 +59,10 @@ impl Outcome {
 pub(crate) enum Source {
     /// Nobody was asked.
     None,
+    /// What this worker has kept.
+    Cache,
+    /// What this worker has kept, though it may have changed: Redis can't be asked.
+    Stale,
     /// Redis.
     Redis,
     /// The fallback location.
@@ -70,6 +74,8 @@ impl Source {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Cache => "cache",
+            Self::Stale => "stale",
             Self::Redis => "redis",
             Self::Fallback => "fallback",
         }

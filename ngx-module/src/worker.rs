@@ -1,27 +1,48 @@
-//! What a worker owns: the client and its link to Redis. One of each, made when the worker starts.
+//! What a worker owns: the edge, its connections and what they need. Made when the worker starts.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Instant;
 
 use ngx::ffi::{
-    NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, ngx_current_msec, ngx_cycle_t, ngx_int_t,
-    ngx_pid, ngx_process, ngx_random, ngx_uint_t,
+    NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, ngx_current_msec, ngx_cycle_t,
+    ngx_http_conf_ctx_t, ngx_http_core_loc_conf_t, ngx_http_core_module, ngx_int_t, ngx_pid,
+    ngx_process, ngx_random, ngx_resolver_t, ngx_time, ngx_uint_t,
 };
-use ngx::http::{HttpModule, HttpModuleMainConf};
+use ngx::http::HttpModuleMainConf;
 use resolver::vocabulary::Code;
-use resolver::{Client, Ticket, Unavailable};
+use resolver::{Edge, LookUp, NodeId, Now, Ticket};
 
 use crate::Shortlink;
-use crate::link::{self, Link};
+use crate::addresses::Addresses;
+use crate::handler::Settled;
+use crate::journal::Journal;
+use crate::links::{self, Links};
 use crate::state::RequestState;
+use crate::tls::Tls;
 
-/// The state of a request that waits: it leaves the queue before it is freed.
+/// The state of a request that waits: it stops waiting before it is freed.
 pub(crate) type Waiting = NonNull<RequestState>;
+
+/// The edge of a worker.
+pub(crate) type WorkerEdge = Edge<Waiting>;
 
 /// What a worker owns.
 pub(crate) struct Worker {
-    pub(crate) client: Client<Waiting>,
-    pub(crate) link: Link,
+    pub(crate) edge: WorkerEdge,
+    pub(crate) links: Links,
+    pub(crate) addresses: Addresses,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) journal: Journal,
+    started: Instant,
+}
+
+/// What became of a request's code.
+pub(crate) enum LookedUp {
+    /// It is answered.
+    Settled(Settled),
+    /// It waits.
+    Waiting(Ticket),
 }
 
 /// The worker's own; null in the master, and where no Redis is configured.
@@ -39,29 +60,64 @@ pub(crate) unsafe fn with<R>(work: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     unsafe { worker.as_mut() }.map(work)
 }
 
-/// Asks for a link's record on behalf of a request that will wait.
-pub(crate) fn submit(code: &Code, state: Waiting) -> Result<Ticket, Unavailable> {
-    // SAFETY: submitting and scheduling call nothing that comes back.
-    let submitted = unsafe {
-        with(|worker| {
-            let ticket = worker.client.submit(code, state, now())?;
-            worker.link.schedule(&mut worker.client);
-            Ok(ticket)
+/// Looks a code up on behalf of a request, which waits if that takes time.
+pub(crate) fn look_up(code: &Code, state: Waiting) -> LookedUp {
+    // SAFETY: looking up, copying and scheduling call nothing that comes back; the request is
+    // alive.
+    let looked_up = unsafe {
+        with(|worker| match worker.edge.look_up(code, state, now()) {
+            LookUp::Answered(answer, source) => {
+                LookedUp::Settled(Settled::copy(answer, source, state))
+            }
+            LookUp::Waiting(ticket) => {
+                worker.schedule();
+                LookedUp::Waiting(ticket)
+            }
         })
     };
-    submitted.unwrap_or(Err(Unavailable))
+    looked_up.unwrap_or_else(|| LookedUp::Settled(Settled::unavailable()))
 }
 
-/// Takes a request out of the waiting queue.
+/// Makes a request stop waiting.
 pub(crate) fn cancel(ticket: Ticket) {
     // SAFETY: cancelling calls nothing of nginx.
-    unsafe { with(|worker| worker.client.cancel(ticket)) };
+    unsafe { with(|worker| worker.edge.cancel(ticket)) };
 }
 
-/// The time of this turn of the loop, in milliseconds; it never goes back.
-pub(crate) fn now() -> u64 {
+/// The time of this turn of the loop; its milliseconds never go back.
+#[inline]
+pub(crate) fn now() -> Now {
     // SAFETY: written by nginx in this very thread only, before any event is handled.
-    unsafe { ngx_current_msec as u64 }
+    unsafe {
+        Now {
+            ms: ngx_current_msec as u64,
+            unix: ngx_time() as u64,
+        }
+    }
+}
+
+impl Worker {
+    /// Microseconds since the worker started.
+    pub(crate) fn micros(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
+
+    /// Sees to it that what is to be sent is sent at the end of this turn, and that no deadline
+    /// is missed.
+    pub(crate) fn schedule(&mut self) {
+        self.links.post_flush();
+        self.links.set_timer(&mut self.edge);
+    }
+
+    /// Says in the log that a server is lost, once an outage.
+    pub(crate) fn log_outage(&mut self, node: NodeId, reason: &str) {
+        self.journal.outage(&self.edge, node, reason);
+    }
+
+    /// Says in the log that a server is back.
+    pub(crate) fn log_recovery(&mut self, node: NodeId) {
+        self.journal.recovery(&self.edge, node);
+    }
 }
 
 /// Called by nginx in each worker before it handles events.
@@ -86,21 +142,46 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         let Some(redis) = &conf.redis else {
             return NGX_OK as ngx_int_t;
         };
+        let log = (*cycle).log;
         let seed = (ngx_random() as u64) << 32 | ngx_pid as u64;
-        let client = Client::new(redis.client.clone(), now(), seed);
-        let link = Link::new(&redis.addresses, (*cycle).log);
-        let worker = Box::into_raw(Box::new(Worker { client, link }));
+        let resolver = resolver_of(http.cast());
+        let worker = Box::into_raw(Box::new(Worker {
+            edge: Edge::new(redis.edge_settings(conf.cache), now().ms, seed),
+            links: Links::new(log),
+            addresses: Addresses::new(redis.addresses.clone(), resolver),
+            tls: redis.tls.clone(),
+            journal: Journal::new(log),
+            started: Instant::now(),
+        }));
         WORKER.store(worker, Ordering::Relaxed);
         // Connects now, so that the first visitor finds the connection made.
-        link::drive();
-        debug_assert!(Shortlink::module().ctx_index != ngx_uint_t::MAX);
+        links::drive();
     }
     NGX_OK as ngx_int_t
 }
 
+/// What looks names up, from the `http` block; null where there is nothing.
+unsafe fn resolver_of(http: *const ngx_http_conf_ctx_t) -> *mut ngx_resolver_t {
+    // SAFETY: the context is the `http` block's, whose configuration of nginx' own module exists.
+    unsafe {
+        let core = *(*http).loc_conf.add(ngx_http_core_module.ctx_index);
+        let resolver = (*core.cast::<ngx_http_core_loc_conf_t>()).resolver;
+        // nginx makes one without servers where there is no directive.
+        match resolver.as_ref() {
+            Some(found) if found.connections.nelts > 0 => resolver,
+            _ => ptr::null_mut(),
+        }
+    }
+}
+
 /// Called by nginx in each worker when its loop has ended.
 pub(crate) unsafe extern "C" fn stop(_cycle: *mut ngx_cycle_t) {
-    // Else nginx takes the socket for one that was forgotten.
+    // Else nginx takes the sockets for ones that were forgotten.
     // SAFETY: no request is left to be finished by this.
-    unsafe { with(|worker| worker.link.close()) };
+    unsafe {
+        with(|worker| {
+            worker.addresses.stop();
+            worker.links.close_all();
+        });
+    }
 }

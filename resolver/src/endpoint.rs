@@ -1,7 +1,6 @@
 //! Where a server listens: a host and a port.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
 /// The most bytes that a host's name has.
 const LONGEST_HOST: usize = 253;
@@ -40,7 +39,8 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.parse::<Ipv6Addr>().is_ok() {
+        // Only an IPv6 address has colons.
+        if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
         } else {
             write!(f, "{}:{}", self.host, self.port)

@@ -3,10 +3,10 @@
 use std::ffi::{c_char, c_void};
 use std::fs;
 
-use ngx::ffi::{ngx_command_t, ngx_conf_full_name, ngx_conf_t, ngx_int_t, ngx_str_t};
+use ngx::ffi::{ngx_command_t, ngx_conf_t};
 use resolver::vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules};
 
-use super::{MainConf, finish, shown, words};
+use super::{MainConf, config_path, finish, shown, words};
 
 pub(super) unsafe extern "C" fn set(
     cf: *mut ngx_conf_t,
@@ -86,16 +86,8 @@ unsafe fn read(cf: *mut ngx_conf_t) -> Result<CodeRules, String> {
 
 /// Reads a key file; a relative name stands beside the configuration.
 unsafe fn read_keys(cf: *mut ngx_conf_t, name: &[u8]) -> Result<CheckKeys, String> {
-    let mut full = ngx_str_t {
-        len: name.len(),
-        data: name.as_ptr().cast_mut(),
-    };
-    // SAFETY: the name is a word of the configuration; nginx replaces it by a full one in the
-    // cycle's pool.
-    if unsafe { ngx_conf_full_name((*cf).cycle, &mut full, 1) } != 0 as ngx_int_t {
-        return Err("there is no memory for the key file's name".to_owned());
-    }
-    let path = shown(full.as_bytes());
+    // SAFETY: the caller's configuration is valid.
+    let path = unsafe { config_path(cf, name) }?;
     let text = fs::read(&path).map_err(|error| format!("check keys \"{path}\": {error}"))?;
     CheckKeys::parse(&text).map_err(|error| format!("check keys \"{path}\": {error}"))
 }

@@ -1,26 +1,68 @@
 //! `shortlink_redis`: where link records are read.
 
-use std::ffi::{CStr, c_char, c_void};
-use std::{mem, slice};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::{fs, mem, slice};
 
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::ffi::{NGX_OK, ngx_command_t, ngx_conf_t, ngx_int_t, ngx_parse_url, ngx_str_t, ngx_url_t};
-use resolver::ClientSettings;
 use resolver::vocabulary::KeyPrefix;
 use resolver::vocabulary::number::parse_decimal;
+use resolver::{
+    Address, CacheSettings, Credentials, EdgeSettings, Endpoint, NodeSettings, TopologySettings,
+    Tracking,
+};
 
-use super::{MainConf, RedisConf, Set, finish, read_block, shown, words};
+use super::tls::TlsLines;
+use super::{MainConf, Set, config_path, finish, read_block, read_time, shown, words};
+use crate::addresses::SocketAddress;
+use crate::tls::Tls;
 
-/// The port of a server that is given without one.
+/// The ports of servers and sentinels that are given without one.
 const DEFAULT_PORT: u16 = 6379;
+const DEFAULT_SENTINEL_PORT: u16 = 26379;
 
 /// What a block may hold, for messages.
-const KEYS: &str = "server, prefix, database, budget";
+const KEYS: &str = "server, sentinel, cluster, replica, user, password, password_file, \
+                    sentinel_user, sentinel_password, sentinel_password_file, database, prefix, \
+                    budget, heartbeat, tracking, tls, tls_name, tls_verify, \
+                    tls_trusted_certificate, tls_certificate, tls_certificate_key";
+
+/// `shortlink_redis`.
+#[derive(Debug)]
+pub(crate) struct RedisConf {
+    /// The addresses behind names of the configuration.
+    pub(crate) addresses: Vec<(Address, Vec<SocketAddress>)>,
+    /// How connections are secured, if they are.
+    pub(crate) tls: Option<Tls>,
+    nodes: NodeSettings,
+    topology: TopologySettings,
+    replica: Option<Address>,
+}
+
+impl RedisConf {
+    /// How the edge works with it.
+    pub(crate) fn edge_settings(&self, cache: Option<CacheSettings>) -> EdgeSettings {
+        EdgeSettings {
+            nodes: self.nodes.clone(),
+            topology: self.topology.clone(),
+            replica: self.replica.clone(),
+            cache,
+        }
+    }
+}
 
 /// A block that is being read.
 #[derive(Default)]
 struct Block {
-    conf: RedisConf,
+    addresses: Vec<(Address, Vec<SocketAddress>)>,
+    nodes: NodeSettings,
+    topology: Option<TopologySettings>,
+    replica: Option<Address>,
+    user: Option<String>,
+    password: Option<String>,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
+    tls: TlsLines,
     /// The keys that were given.
     given: Vec<Vec<u8>>,
 }
@@ -40,12 +82,8 @@ pub(super) unsafe extern "C" fn set(
         if read_block(cf, set_line, (&raw mut block).cast()) != NGX_CONF_OK {
             return NGX_CONF_ERROR;
         }
-        if block.conf.addresses.is_empty() {
-            let reason = "\"shortlink_redis\" needs a line \"server <address>;\"";
-            return finish(cf, Err(reason.to_owned()));
-        }
-        main.redis = Some(block.conf);
-        NGX_CONF_OK
+        let set = block.finish(cf).map(|conf| main.redis = Some(conf));
+        finish(cf, set)
     }
 }
 
@@ -57,100 +95,276 @@ unsafe extern "C" fn set_line(
     // SAFETY: `set` hands its block to the parser, which calls this while `set` waits.
     unsafe {
         let block = &mut *block.cast::<Block>();
-        let set = read_line(cf, block);
+        let set = block.read_line(cf);
         finish(cf, set)
     }
 }
 
-unsafe fn read_line(cf: *mut ngx_conf_t, block: &mut Block) -> Set {
-    // SAFETY: the caller's configuration is valid.
-    let words = unsafe { words(cf) };
-    let [key, value] = words[..] else {
-        let key = shown(words.first().copied().unwrap_or_default());
-        return Err(format!("\"{key}\" in \"shortlink_redis\" takes one value"));
-    };
-    if block.given.iter().any(|given| given == key) {
-        return Err(format!(
-            "\"{}\" is given twice in \"shortlink_redis\"",
-            shown(key)
-        ));
-    }
-    let client = &mut block.conf.client;
-    match key {
-        // SAFETY: as above.
-        b"server" => block.conf.addresses = unsafe { read_server(cf, value) }?,
-        b"prefix" => {
-            client.prefix = KeyPrefix::new(value)
-                .map_err(|error| format!("prefix \"{}\": {error}", shown(value)))?;
-        }
-        b"database" => {
-            client.database = parse_decimal(value)
-                .and_then(|number| u16::try_from(number).ok())
-                .ok_or_else(|| {
-                    format!(
-                        "database \"{}\" is not a number from 0 to 65535",
-                        shown(value)
-                    )
-                })?;
-        }
-        b"budget" => client.budget = read_budget(value)?,
-        _ => {
-            return Err(format!(
-                "unknown \"{}\" in \"shortlink_redis\": allowed are {KEYS}",
-                shown(key)
-            ));
-        }
-    }
-    block.given.push(key.to_vec());
-    Ok(())
-}
-
-/// Reads a time such as `50ms` or `1s`.
-fn read_budget(value: &[u8]) -> Result<u64, String> {
-    let (digits, unit) = match value {
-        [digits @ .., b'm', b's'] => (digits, 1),
-        [digits @ .., b's'] => (digits, 1000),
-        digits => (digits, 1000),
-    };
-    parse_decimal(digits)
-        .and_then(|number| number.checked_mul(unit))
-        .filter(|budget| (1..=ClientSettings::LONGEST_BUDGET).contains(budget))
-        .ok_or_else(|| {
-            format!(
-                "budget \"{}\" is not a time from 1ms to {}s",
-                shown(value),
-                ClientSettings::LONGEST_BUDGET / 1000
-            )
-        })
-}
-
-/// Finds the addresses of a server. A name is looked up now, as for every server in nginx'
-/// configuration.
-unsafe fn read_server(
-    cf: *mut ngx_conf_t,
-    value: &[u8],
-) -> Result<Vec<ngx::ffi::ngx_addr_t>, String> {
-    // SAFETY: all zeros is how nginx' own modules begin a URL. The value is a word of the
-    // configuration, which lives as long as it; on success the addresses are an array in the
-    // configuration's pool, and on failure `err` is a static text or null.
-    unsafe {
-        let mut url: ngx_url_t = mem::zeroed();
-        url.url = ngx_str_t {
-            len: value.len(),
-            data: value.as_ptr().cast_mut(),
-        };
-        url.default_port = DEFAULT_PORT;
-        if ngx_parse_url((*cf).pool, &mut url) != NGX_OK as ngx_int_t || url.naddrs == 0 {
-            let reason = if url.err.is_null() {
-                "no address".to_owned()
-            } else {
-                CStr::from_ptr(url.err).to_string_lossy().into_owned()
+impl Block {
+    unsafe fn read_line(&mut self, cf: *mut ngx_conf_t) -> Set {
+        // SAFETY: the caller's configuration is valid.
+        unsafe {
+            let words = words(cf);
+            let (&key, values) = words.split_first().ok_or("an empty line")?;
+            if self.given.iter().any(|given| given == key) {
+                return Err(format!(
+                    "\"{}\" is given twice in \"shortlink_redis\"",
+                    shown(key)
+                ));
+            }
+            self.given.push(key.to_vec());
+            match key {
+                b"sentinel" => return self.read_sentinel(cf, values),
+                b"cluster" => return self.read_cluster(cf, values),
+                _ => {}
+            }
+            if !is_key(key) {
+                return Err(format!(
+                    "unknown \"{}\" in \"shortlink_redis\": allowed are {KEYS}",
+                    shown(key)
+                ));
+            }
+            let &[value] = values else {
+                return Err(format!(
+                    "\"{}\" in \"shortlink_redis\" takes one value",
+                    shown(key)
+                ));
             };
-            return Err(format!(
-                "server \"{}\" is neither host:port nor unix:/path: {reason}",
-                shown(value)
-            ));
+            self.read_value(cf, key, value)
         }
-        Ok(slice::from_raw_parts(url.addrs, url.naddrs).to_vec())
     }
+
+    unsafe fn read_value(&mut self, cf: *mut ngx_conf_t, key: &[u8], value: &[u8]) -> Set {
+        let nodes = &mut self.nodes;
+        // SAFETY: the caller's configuration is valid.
+        unsafe {
+            match key {
+                b"server" => {
+                    let address = self.read_address(cf, key, value, DEFAULT_PORT)?;
+                    self.choose(TopologySettings::Server(address))?;
+                }
+                b"replica" => {
+                    self.replica = Some(self.read_address(cf, key, value, DEFAULT_PORT)?);
+                }
+                b"prefix" => {
+                    nodes.prefix = KeyPrefix::new(value)
+                        .map_err(|error| format!("prefix \"{}\": {error}", shown(value)))?;
+                }
+                b"database" => {
+                    nodes.database = parse_decimal(value)
+                        .and_then(|number| u16::try_from(number).ok())
+                        .ok_or_else(|| {
+                            format!(
+                                "database \"{}\" is not a number from 0 to 65535",
+                                shown(value)
+                            )
+                        })?;
+                }
+                b"budget" => {
+                    nodes.budget = read_time("budget", value, 1, NodeSettings::LONGEST_BUDGET)?;
+                }
+                b"heartbeat" => {
+                    let most = NodeSettings::LONGEST_HEARTBEAT;
+                    nodes.heartbeat = read_time("heartbeat", value, 50, most)?;
+                }
+                b"tracking" => {
+                    nodes.tracking = Some(match value {
+                        b"optin" => Tracking::OptIn,
+                        b"broadcast" => Tracking::Broadcast,
+                        _ => {
+                            return Err(format!(
+                                "tracking \"{}\" is not one of optin, broadcast",
+                                shown(value)
+                            ));
+                        }
+                    });
+                }
+                b"user" => self.user = Some(shown(value)),
+                b"password" => self.password = Some(shown(value)),
+                b"password_file" => self.password = Some(read_secret(cf, key, value)?),
+                b"sentinel_user" => self.sentinel_user = Some(shown(value)),
+                b"sentinel_password" => self.sentinel_password = Some(shown(value)),
+                b"sentinel_password_file" => {
+                    self.sentinel_password = Some(read_secret(cf, key, value)?);
+                }
+                _ => return self.tls.read(key, value),
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn read_sentinel(&mut self, cf: *mut ngx_conf_t, values: &[&[u8]]) -> Set {
+        let (master, addresses) = match values {
+            [master, addresses @ ..] if !addresses.is_empty() => (master, addresses),
+            _ => {
+                return Err(
+                    "\"sentinel\" takes the name of a master and the sentinels' addresses, such \
+                     as sentinel mymaster 10.0.0.1:26379 10.0.0.2:26379"
+                        .to_owned(),
+                );
+            }
+        };
+        let mut sentinels = Vec::new();
+        for address in addresses {
+            // SAFETY: the caller's configuration is valid.
+            let address =
+                unsafe { self.read_address(cf, b"sentinel", address, DEFAULT_SENTINEL_PORT) };
+            sentinels.push(address?);
+        }
+        self.choose(TopologySettings::Sentinel {
+            master: shown(master),
+            sentinels,
+        })
+    }
+
+    unsafe fn read_cluster(&mut self, cf: *mut ngx_conf_t, values: &[&[u8]]) -> Set {
+        if values.is_empty() {
+            return Err(
+                "\"cluster\" takes the addresses of some nodes, such as cluster 10.0.0.1:6379 \
+                 10.0.0.2:6379"
+                    .to_owned(),
+            );
+        }
+        let mut seeds = Vec::new();
+        for address in values {
+            // SAFETY: the caller's configuration is valid.
+            seeds.push(unsafe { self.read_address(cf, b"cluster", address, DEFAULT_PORT) }?);
+        }
+        self.choose(TopologySettings::Cluster { seeds })
+    }
+
+    fn choose(&mut self, topology: TopologySettings) -> Set {
+        if self.topology.replace(topology).is_some() {
+            return Err(
+                "\"shortlink_redis\" takes one of \"server\", \"sentinel\" and \"cluster\", not \
+                 several"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads an address. A name is looked up now, as for every server in nginx' configuration.
+    unsafe fn read_address(
+        &mut self,
+        cf: *mut ngx_conf_t,
+        key: &[u8],
+        value: &[u8],
+        default_port: u16,
+    ) -> Result<Address, String> {
+        // SAFETY: all zeros is how nginx' own modules begin a URL. The value is a word of the
+        // configuration, which lives as long as it; on success the addresses are an array in the
+        // configuration's pool, and on failure `err` is a static text or null.
+        unsafe {
+            let mut url: ngx_url_t = mem::zeroed();
+            url.url = ngx_str_t {
+                len: value.len(),
+                data: value.as_ptr().cast_mut(),
+            };
+            url.default_port = default_port;
+            if ngx_parse_url((*cf).pool, &mut url) != NGX_OK as ngx_int_t || url.naddrs == 0 {
+                let reason = if url.err.is_null() {
+                    "no address".to_owned()
+                } else {
+                    CStr::from_ptr(url.err).to_string_lossy().into_owned()
+                };
+                return Err(format!(
+                    "{} \"{}\" is neither host:port nor unix:/path: {reason}",
+                    shown(key),
+                    shown(value)
+                ));
+            }
+            let found = slice::from_raw_parts(url.addrs, url.naddrs);
+            let address = if let Some(path) = value.strip_prefix(b"unix:") {
+                let path = shown(path);
+                if SocketAddress::of_path(&path).is_none() {
+                    return Err(format!("the path \"{path}\" is too long for a unix socket"));
+                }
+                Address::Unix(path)
+            } else {
+                let host = url.host.as_bytes();
+                let bare = host.strip_prefix(b"[").and_then(|h| h.strip_suffix(b"]"));
+                let endpoint = Endpoint::new(bare.unwrap_or(host), url.port);
+                Address::Tcp(endpoint.ok_or_else(|| {
+                    format!("{} \"{}\" is no host's name", shown(key), shown(value))
+                })?)
+            };
+            let addresses = found
+                .iter()
+                .map(|address| SocketAddress::of_nginx(address))
+                .collect();
+            self.addresses.push((address.clone(), addresses));
+            Ok(address)
+        }
+    }
+
+    /// Puts together what was read.
+    unsafe fn finish(mut self, cf: *mut ngx_conf_t) -> Result<RedisConf, String> {
+        let topology = self.topology.take().ok_or(
+            "\"shortlink_redis\" needs one of the lines \"server <address>;\", \
+             \"sentinel <master> <address> …;\" and \"cluster <address> …;\"",
+        )?;
+        let is_cluster = matches!(topology, TopologySettings::Cluster { .. });
+        let is_sentinel = matches!(topology, TopologySettings::Sentinel { .. });
+        if is_cluster && self.nodes.database != 0 {
+            return Err("\"database\": a cluster has no other than 0".to_owned());
+        }
+        if is_cluster && self.replica.is_some() {
+            return Err("\"replica\" does not go with \"cluster\"".to_owned());
+        }
+        if !is_sentinel && (self.sentinel_user.is_some() || self.sentinel_password.is_some()) {
+            return Err("\"sentinel_password\" needs \"sentinel\"".to_owned());
+        }
+        self.nodes.credentials = credentials("", self.user.take(), self.password.take())?;
+        self.nodes.sentinel_credentials = credentials(
+            "sentinel_",
+            self.sentinel_user.take(),
+            self.sentinel_password.take(),
+        )?;
+        // The name that servers must prove to have, unless one is given.
+        let name = match self.addresses.first() {
+            Some((Address::Tcp(endpoint), _)) => endpoint.host.clone(),
+            _ => String::new(),
+        };
+        let default_name = CString::new(name).unwrap_or_default();
+        // SAFETY: the caller's configuration is valid.
+        let tls = unsafe { self.tls.finish(cf, default_name) }?;
+        Ok(RedisConf {
+            addresses: self.addresses,
+            tls,
+            nodes: self.nodes,
+            topology,
+            replica: self.replica,
+        })
+    }
+}
+
+fn is_key(key: &[u8]) -> bool {
+    KEYS.split(", ").any(|known| known.as_bytes() == key)
+}
+
+fn credentials(
+    which: &str,
+    user: Option<String>,
+    password: Option<String>,
+) -> Result<Option<Credentials>, String> {
+    match (user, password) {
+        (None, None) => Ok(None),
+        (user, Some(password)) => Ok(Some(Credentials {
+            user: user.unwrap_or_else(|| "default".to_owned()),
+            password,
+        })),
+        (Some(_), None) => Err(format!(
+            "\"{which}user\" needs \"{which}password\" or \"{which}password_file\""
+        )),
+    }
+}
+
+/// Reads a password from a file, whose last line end does not count.
+unsafe fn read_secret(cf: *mut ngx_conf_t, key: &[u8], value: &[u8]) -> Result<String, String> {
+    // SAFETY: the caller's configuration is valid.
+    let path = unsafe { config_path(cf, value) }?;
+    let text = fs::read_to_string(&path)
+        .map_err(|error| format!("{} \"{path}\" can't be read: {error}", shown(key)))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }

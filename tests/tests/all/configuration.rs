@@ -80,7 +80,7 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         &["scheme=https"],
     );
 
-    let allowed_keys = "server, prefix, database, budget";
+    let allowed_keys = "allowed are server, sentinel, cluster";
     refused(
         "shortlink.conf",
         BUDGET,

@@ -1,0 +1,148 @@
+//! What is said in nginx' log: once an outage, and the rest once in a while, with what an operator
+//! can do about it.
+
+use ngx::ffi::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_log_t, ngx_uint_t};
+use ngx::ngx_log_error;
+use resolver::{NodeId, Notice, Purpose};
+
+use crate::worker::WorkerEdge;
+
+/// How long things of one kind are not logged again, in milliseconds.
+const NOTICE_EVERY: u64 = 10_000;
+
+/// The kinds of notices that are held back.
+const KINDS: usize = 3;
+
+/// What was said.
+pub(crate) struct Journal {
+    /// The nodes whose outage was said.
+    outages: Vec<NodeId>,
+    /// When each kind of notice was said last, and how many were not since.
+    last: [(Option<u64>, u64); KINDS],
+    log: *mut ngx_log_t,
+}
+
+impl Journal {
+    /// Begins one.
+    ///
+    /// # Safety
+    /// The log must be valid as long as the process lives.
+    pub(crate) unsafe fn new(log: *mut ngx_log_t) -> Self {
+        Self {
+            outages: Vec::new(),
+            last: [(None, 0); KINDS],
+            log,
+        }
+    }
+
+    /// Says that a server is lost, once an outage.
+    pub(crate) fn outage(&mut self, edge: &WorkerEdge, node: NodeId, reason: &str) {
+        let Some(address) = edge.address(node) else {
+            return;
+        };
+        if self.outages.contains(&node) {
+            return;
+        }
+        self.outages.push(node);
+        if edge.purpose(node) == Some(Purpose::Watch) {
+            self.say(
+                NGX_LOG_WARN,
+                &format!(
+                    "lost {address}, which tells where links are: {reason}; another is asked, and \
+                     links are read as before"
+                ),
+            );
+        } else {
+            self.say(
+                NGX_LOG_ERR,
+                &format!(
+                    "lost Redis at {address}: {reason}; links are served from what is kept and \
+                     through the fallback until it is back, which is tried without further notice"
+                ),
+            );
+        }
+    }
+
+    /// Says that a server is back.
+    pub(crate) fn recovery(&mut self, edge: &WorkerEdge, node: NodeId) {
+        let Some(index) = self.outages.iter().position(|lost| *lost == node) else {
+            return;
+        };
+        self.outages.swap_remove(index);
+        if let Some(address) = edge.address(node) {
+            self.say(NGX_LOG_NOTICE, &format!("Redis at {address} is back"));
+        }
+    }
+
+    /// Forgets a server that is asked no more.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.outages.retain(|lost| *lost != node);
+    }
+
+    /// Says what the edge finds worth it, each kind once in a while.
+    pub(crate) fn notices(&mut self, edge: &mut WorkerEdge, now: u64) {
+        while let Some(notice) = edge.next_notice() {
+            let (kind, level, text) = worded(&notice, edge);
+            let mut more = String::new();
+            if let Some((last, left_out)) = kind.and_then(|kind| self.last.get_mut(kind)) {
+                if last.is_some_and(|last| now < last + NOTICE_EVERY) {
+                    *left_out += 1;
+                    continue;
+                }
+                *last = Some(now);
+                let count = std::mem::take(left_out);
+                if count > 0 {
+                    more = format!(" ({count} more of this kind since it was last said)");
+                }
+            }
+            self.say(level, &format!("{text}{more}"));
+        }
+    }
+
+    fn say(&self, level: u32, text: &str) {
+        ngx_log_error!(level as ngx_uint_t, self.log, "shortlink: {text}");
+    }
+}
+
+/// A notice's kind, if it is held back; its level; and its text.
+fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
+    let shown = |node: &NodeId| match edge.address(*node) {
+        Some(address) => address.to_string(),
+        None => "a server".to_owned(),
+    };
+    match notice {
+        Notice::TrackingRefused(node, text) => (
+            Some(0),
+            NGX_LOG_WARN,
+            format!(
+                "Redis at {} does not tell of changes, so every link is asked for: {text}; allow \
+                 its user \"+client|tracking +client|caching\", or say \"shortlink_cache off\"",
+                shown(node)
+            ),
+        ),
+        Notice::Unreadable(code) => (
+            Some(1),
+            NGX_LOG_WARN,
+            format!(
+                "what Redis holds for the code {code} is no record that may be served; it goes to \
+                 the fallback"
+            ),
+        ),
+        Notice::BreakerOpened(node, text) => {
+            let how = match text {
+                Some(text) => format!("answers with errors ({text})"),
+                None => "answers too late".to_owned(),
+            };
+            let text = format!(
+                "Redis at {} {how} and is left alone for a moment; see its load and its slow log",
+                shown(node)
+            );
+            (Some(2), NGX_LOG_ERR, text)
+        }
+        Notice::Moved => (
+            None,
+            NGX_LOG_NOTICE,
+            "links are read from other servers than before".to_owned(),
+        ),
+    }
+}
