@@ -1,0 +1,200 @@
+//! The cache against a simple model, and its bounds.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use shortlink_resolver::cache::{Cache, Freshness};
+use shortlink_resolver::hash::CodeHashing;
+use shortlink_resolver::vocabulary::{Code, RedirectStatus};
+use shortlink_resolver::{Answer, CacheSettings, MissReason, Now};
+
+const STALE_FOR: u64 = 5_000;
+const LONGEST_AGE: u64 = 20_000;
+
+fn code(number: usize) -> Code {
+    format!("c{number}").parse().expect("a code")
+}
+
+fn at(ms: u64) -> Now {
+    Now {
+        ms,
+        unix: 1_000 + ms / 1000,
+    }
+}
+
+fn cache(bytes: usize) -> Cache {
+    let settings = CacheSettings {
+        bytes,
+        stale_for: STALE_FOR,
+        longest_age: LONGEST_AGE,
+    };
+    Cache::new(&settings, CodeHashing::new(7))
+}
+
+fn redirect(target: &str) -> Answer<'_> {
+    Answer::Redirect {
+        status: RedirectStatus::Found,
+        target: target.as_bytes(),
+    }
+}
+
+/// What the cache says of a code.
+fn find(cache: &mut Cache, code: &Code, ms: u64) -> Option<(String, Freshness)> {
+    let hash = cache.hash(code);
+    let (entry, freshness) = cache.find(code, hash, at(ms))?;
+    Some((format!("{:?}", cache.answer(entry, at(ms))), freshness))
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert {
+        number: usize,
+        kind: u8,
+        length: usize,
+        lives: u64,
+    },
+    Find(usize),
+    Remove(usize),
+    Clear,
+    EndEpoch,
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => (0..400usize, 0..6u8, 10..2000usize, 0..30u64).prop_map(
+            |(number, kind, length, lives)| Step::Insert { number, kind, length, lives }
+        ),
+        12 => (0..400usize).prop_map(Step::Find),
+        3 => (0..400usize).prop_map(Step::Remove),
+        1 => prop_oneof![9 => Just(Step::EndEpoch), 1 => Just(Step::Clear)],
+        2 => (1..4000u64).prop_map(Step::Pass),
+    ];
+    proptest::collection::vec(step, 1..600)
+}
+
+proptest! {
+    /// Whatever the cache finds is what was put there last, and as fresh as it says; what it does
+    /// not find is gone for a reason.
+    #[test]
+    fn behaves_as_a_map_that_forgets(steps in steps()) {
+        let mut cache = cache(Cache::LEAST_BYTES);
+        // The answer, its expiry, when it was read, and when its epoch ended.
+        let mut model: HashMap<usize, (String, String, u64, u64, Option<u64>, u32)> = HashMap::new();
+        let (mut ms, mut epochs, mut forgotten) = (0u64, 0u32, 0u64);
+        for step in steps {
+            match step {
+                Step::Insert { number, kind, length, lives } => {
+                    let target = format!("https://e/{}", "x".repeat(length));
+                    let answer = match kind {
+                        0 => Answer::Gone,
+                        1 => Answer::Unknown,
+                        2 => Answer::Miss(MissReason::Absent),
+                        3 => Answer::Miss(MissReason::Unreadable),
+                        _ => redirect(&target),
+                    };
+                    let is_redirect = matches!(answer, Answer::Redirect { .. });
+                    let expiry = if lives == 0 { 0 } else { at(ms).unix + lives };
+                    cache.insert(&code(number), answer, expiry, at(ms));
+                    let expired = if is_redirect && expiry != 0 { Answer::Gone } else { answer };
+                    let entry = (format!("{answer:?}"), format!("{expired:?}"), expiry, ms, None, epochs);
+                    model.insert(number, entry);
+                }
+                Step::Find(number) => {
+                    let found = find(&mut cache, &code(number), ms);
+                    match (found, model.get(&number)) {
+                        (None, None) => {}
+                        (Some(_), None) => prop_assert!(false, "{number} was dropped"),
+                        (found, Some((answer, expired, expiry, read, ended, epoch))) => {
+                            let is_usable = match ended {
+                                None => true,
+                                Some(ended) => ms < ended + STALE_FOR && epochs - epoch <= 8,
+                            };
+                            let Some((shown, freshness)) = found else {
+                                forgotten += u64::from(is_usable);
+                                continue;
+                            };
+                            prop_assert!(is_usable);
+                            let is_over = *expiry != 0 && at(ms).unix >= *expiry;
+                            prop_assert_eq!(&shown, if is_over { expired } else { answer });
+                            let is_young = ms / 1000 - read / 1000 < LONGEST_AGE / 1000;
+                            let is_fresh = ended.is_none() && is_young;
+                            prop_assert_eq!(freshness == Freshness::Fresh, is_fresh);
+                        }
+                    }
+                }
+                Step::Remove(number) => {
+                    cache.remove(&code(number));
+                    model.remove(&number);
+                }
+                Step::Clear => {
+                    cache.clear();
+                    model.clear();
+                    prop_assert!(cache.is_empty());
+                }
+                Step::EndEpoch => {
+                    cache.end_epoch(at(ms));
+                    epochs += 1;
+                    for (.., ended, _) in model.values_mut() {
+                        ended.get_or_insert(ms);
+                    }
+                }
+                Step::Pass(time) => ms += time,
+            }
+            prop_assert!(cache.bytes() <= cache.capacity());
+            prop_assert!(cache.len() <= model.len());
+        }
+        // What is usable is only forgotten to make room.
+        prop_assert!(forgotten == 0 || cache.counts().evictions > 0);
+    }
+}
+
+#[test]
+fn memory_for_a_link_is_bounded() {
+    let bytes = 16 << 20;
+    let mut cache = cache(bytes);
+    let target = format!("https://www.example.com/{}", "x".repeat(46));
+    assert_eq!(target.len(), 70);
+    for number in 0..300_000 {
+        cache.insert(&code(number), redirect(&target), 0, at(0));
+    }
+    assert!(cache.counts().evictions > 0, "it is full");
+    let overhead = (bytes - cache.len() * target.len()) / cache.len();
+    assert!(overhead <= 80, "{overhead} bytes a link besides its target");
+}
+
+#[test]
+fn what_is_read_stays_while_others_pass() {
+    let mut cache = cache(1 << 18);
+    let target = "https://www.example.com/a-target-of-some-length";
+    for number in 0..100 {
+        cache.insert(&code(number), redirect(target), 0, at(0));
+    }
+    let mut missed = 0;
+    for number in 100..50_000 {
+        cache.insert(&code(number), redirect(target), 0, at(0));
+        // One at the end of the memory may find no room in one piece.
+        if find(&mut cache, &code(number % 100), 0).is_none() {
+            cache.insert(&code(number % 100), redirect(target), 0, at(0));
+            missed += 1;
+        }
+    }
+    assert!(missed < 100, "{missed} of 49,900");
+    assert!(cache.counts().evictions > 40_000);
+}
+
+#[test]
+fn what_is_too_large_is_not_kept_and_replaces_what_was() {
+    let mut cache = cache(Cache::LEAST_BYTES);
+    cache.insert(&code(1), redirect("https://e/"), 0, at(0));
+    let long = format!("https://e/{}", "x".repeat(8192 - 10));
+    cache.insert(&code(1), redirect(&long), 0, at(0));
+    // The least cache just takes the longest target.
+    let expected = format!("{:?}", redirect(&long));
+    assert_eq!(
+        find(&mut cache, &code(1), 0),
+        Some((expected, Freshness::Fresh))
+    );
+    cache.insert(&code(1), Answer::Miss(MissReason::TimedOut), 0, at(0));
+    assert_eq!(find(&mut cache, &code(1), 0), None);
+}
