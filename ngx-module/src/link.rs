@@ -266,6 +266,7 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
             if worker.edge.is_ready(node) {
                 worker.log_recovery(node);
             }
+            worker.journal.notices(&mut worker.edge, now().ms);
             // Replies can be followed by other commands, and servers can come and go.
             worker.schedule();
             ngx_handle_read_event((*connection).read, 0) == NGX_OK as ngx_int_t

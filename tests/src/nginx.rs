@@ -21,6 +21,8 @@ pub const REAL_BUDGET: &str = "50ms";
 pub struct NginxOptions {
     /// Texts of the configuration that are replaced; each must occur.
     pub replace: Vec<(&'static str, String)>,
+    /// The lines of `shortlink_redis` that say where Redis is; `None` for one server.
+    pub redis: Option<String>,
     /// How long nginx waits for Redis. Longer than a user's unless the test is about it: on a
     /// machine that runs many tests, Redis may be late without being away.
     pub budget: &'static str,
@@ -30,6 +32,7 @@ impl Default for NginxOptions {
     fn default() -> Self {
         Self {
             replace: Vec::new(),
+            redis: None,
             budget: "2s",
         }
     }
@@ -105,7 +108,13 @@ impl Nginx {
             ("port=8080", format!("port={public_port}")),
             ("127.0.0.1:8081", format!("127.0.0.1:{internal_port}")),
             ("127.0.0.1:8090", format!("127.0.0.1:{sidecar_port}")),
-            ("127.0.0.1:6379", format!("127.0.0.1:{redis_port}")),
+            (
+                "server   127.0.0.1:6379;",
+                options
+                    .redis
+                    .clone()
+                    .unwrap_or_else(|| format!("server 127.0.0.1:{redis_port};")),
+            ),
         ];
         replace.extend(options.replace.iter().cloned());
         let mut occurred = vec![false; replace.len()];
@@ -172,7 +181,12 @@ impl Nginx {
 
     /// Reloads the configuration and waits until new workers serve and old ones are gone.
     pub fn reload(&self) {
-        let old = self.begin_reload();
+        self.reload_with(2);
+    }
+
+    /// The same where there is another number of workers than two.
+    pub fn reload_with(&self, workers: usize) {
+        let old = self.begin_reload_with(workers);
         self.wait_for_end_of(&old);
     }
 
@@ -181,6 +195,10 @@ impl Nginx {
     /// # Panics
     /// When it does not run.
     pub fn begin_reload(&self) -> Vec<u32> {
+        self.begin_reload_with(2)
+    }
+
+    fn begin_reload_with(&self, workers: usize) -> Vec<u32> {
         let old = self.workers();
         self.process
             .as_ref()
@@ -191,7 +209,7 @@ impl Nginx {
                 .iter()
                 .filter(|pid| !old.contains(pid))
                 .count()
-                >= 2
+                >= workers
         });
         old
     }

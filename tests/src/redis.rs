@@ -16,6 +16,7 @@ use crate::wait::{SOON, until};
 pub struct Redis {
     process: Option<Process>,
     directory: PathBuf,
+    arguments: Vec<String>,
     /// The port that it listens on, also when it is started again.
     pub port: u16,
 }
@@ -26,10 +27,19 @@ impl Redis {
     /// # Panics
     /// When it does not start.
     pub fn start(directory: &Path, port: u16) -> Self {
+        Self::start_with(directory, port, &[])
+    }
+
+    /// Starts a server with more arguments.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_with(directory: &Path, port: u16, arguments: &[&str]) -> Self {
         std::fs::create_dir_all(directory).expect("a directory");
         let mut redis = Self {
             process: None,
             directory: directory.to_owned(),
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
             port,
         };
         redis.start_again();
@@ -57,6 +67,7 @@ impl Redis {
             .arg("--unixsocket")
             .arg(self.socket())
             .args(["--unixsocketperm", "777"]);
+        command.args(&self.arguments);
         let log = self.directory.join("redis.log");
         let mut process = Process::start("redis-server", &command, &log);
         let port = self.port;
@@ -108,6 +119,11 @@ impl Redis {
             .as_ref()
             .expect("a running Redis")
             .signal(Signal::SIGCONT);
+    }
+
+    /// Writes a link's record.
+    pub fn set_record(&self, code: &str, record: &str) {
+        self.command(&["SET", &format!("sl:l:{code}"), record]);
     }
 
     /// Sends a command and returns its reply, flattened to text; lines part the elements.
@@ -184,7 +200,11 @@ impl Monitor {
     }
 }
 
-fn try_command(port: u16, arguments: &[&str]) -> io::Result<String> {
+/// Sends a command to whatever server listens on a port of loopback, as [`Redis::command`] does.
+///
+/// # Errors
+/// When it does not answer, or answers with an error.
+pub fn try_command(port: u16, arguments: &[&str]) -> io::Result<String> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut stream = BufReader::new(stream);
