@@ -3,6 +3,7 @@
 //!
 //! - [`stack`]: Redis, sidecar and nginx together, as a user runs them.
 //! - [`redis`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
+//! - [`cluster`]: several Redis servers that belong together.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte.
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
@@ -14,6 +15,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub mod cluster;
 pub mod http;
 pub mod nginx;
 pub mod ports;

@@ -12,4 +12,5 @@ mod redirects;
 mod reload;
 mod run;
 mod tidy;
+mod topologies;
 mod urls;

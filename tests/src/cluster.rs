@@ -1,0 +1,179 @@
+//! Several redis-servers that belong together: a cluster, or a master with replicas and sentinels.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::ports;
+use crate::process::Process;
+use crate::redis::{Redis, try_command};
+use crate::wait::{SOON, until};
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16384;
+
+/// A cluster of masters without replicas.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The nodes.
+    pub nodes: Vec<Redis>,
+}
+
+impl Cluster {
+    /// Starts a cluster of three.
+    ///
+    /// # Panics
+    /// When it does not come together.
+    pub fn start(directory: &Path) -> Self {
+        let arguments = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "3000",
+            "--cluster-config-file",
+            "nodes.conf",
+        ];
+        let nodes: Vec<Redis> = (0..3)
+            .map(|node| {
+                let directory = directory.join(format!("node{node}"));
+                Redis::start_with(&directory, ports::free(), &arguments)
+            })
+            .collect();
+        let cluster = Self { nodes };
+        let share = SLOTS / 3 + 1;
+        for (index, node) in (0..).zip(&cluster.nodes) {
+            let (first, last) = (index * share, (SLOTS - 1).min((index + 1) * share - 1));
+            let (first, last) = (first.to_string(), last.to_string());
+            node.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            let epoch = (index + 1).to_string();
+            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+            let port = cluster.nodes[0].port.to_string();
+            node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
+        }
+        until("the cluster is whole", SOON, || {
+            cluster.nodes.iter().all(|node| {
+                let info = node.command(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+            })
+        });
+        cluster
+    }
+
+    /// Sends a command about a key to the node that has it.
+    ///
+    /// # Panics
+    /// When no node does it.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        for node in &self.nodes {
+            match try_command(node.port, arguments) {
+                Ok(reply) => return reply,
+                Err(error) if error.to_string().starts_with("MOVED") => {}
+                Err(error) => panic!("{arguments:?}: {error}"),
+            }
+        }
+        panic!("no node does {arguments:?}");
+    }
+
+    /// The slot of a key.
+    ///
+    /// # Panics
+    /// When it can't be asked for.
+    pub fn slot(&self, key: &str) -> String {
+        self.nodes[0].command(&["CLUSTER", "KEYSLOT", key])
+    }
+
+    /// The nodes that a key's slot belongs to and does not belong to.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn owner_and_other(&self, key: &str) -> (&Redis, &Redis) {
+        let is_owner = |node: &&Redis| try_command(node.port, &["EXISTS", key]).is_ok();
+        let owner = self.nodes.iter().find(is_owner).expect("an owner");
+        let other = self.nodes.iter().find(|node| node.port != owner.port);
+        (owner, other.expect("another node"))
+    }
+
+    /// The id of a node.
+    ///
+    /// # Panics
+    /// When it can't be asked.
+    pub fn id(node: &Redis) -> String {
+        node.command(&["CLUSTER", "MYID"])
+    }
+}
+
+/// Sentinels that watch one master.
+#[derive(Debug)]
+pub struct Sentinels {
+    processes: Vec<Process>,
+    /// Where they listen.
+    pub ports: Vec<u16>,
+}
+
+/// What the sentinels call their master.
+pub const MASTER: &str = "links";
+
+impl Sentinels {
+    /// Starts so many sentinels of a master.
+    ///
+    /// # Panics
+    /// When they do not start, or do not find each other and the replica.
+    pub fn start(directory: &Path, count: usize, master: &Redis) -> Self {
+        let mut sentinels = Self {
+            processes: Vec::new(),
+            ports: Vec::new(),
+        };
+        for index in 0..count {
+            let directory = directory.join(format!("sentinel{index}"));
+            std::fs::create_dir_all(&directory).expect("a directory");
+            let port = ports::free();
+            let configuration = format!(
+                "port {port}\nbind 127.0.0.1\ndir {}\n\
+                 sentinel monitor {MASTER} 127.0.0.1 {} {}\n\
+                 sentinel down-after-milliseconds {MASTER} 500\n\
+                 sentinel failover-timeout {MASTER} 3000\n",
+                directory.display(),
+                master.port,
+                count / 2 + 1,
+            );
+            let file = directory.join("sentinel.conf");
+            std::fs::write(&file, configuration).expect("a configuration");
+            let mut command = Command::new("redis-server");
+            command.arg(&file).arg("--sentinel");
+            let log = directory.join("sentinel.log");
+            let mut process = Process::start("sentinel", &command, &log);
+            process.wait_ready(|| try_command(port, &["PING"]).is_ok());
+            sentinels.processes.push(process);
+            sentinels.ports.push(port);
+        }
+        until("the sentinels know each other", SOON, || {
+            sentinels.ports.iter().all(|&port| {
+                let state = try_command(port, &["SENTINEL", "MASTER", MASTER]);
+                let state = state.unwrap_or_default();
+                let others = format!("num-other-sentinels\n{}\n", count - 1);
+                state.contains(&others) && state.contains("num-slaves\n1\n")
+            })
+        });
+        sentinels
+    }
+
+    /// The port of the master that the sentinels name.
+    ///
+    /// # Panics
+    /// When they name none.
+    pub fn master(&self) -> u16 {
+        let last = self.ports.last().expect("a sentinel");
+        let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
+        let reply = try_command(*last, &command).expect("a master");
+        let port = reply.lines().nth(1).expect("a port");
+        port.parse().expect("a number")
+    }
+
+    /// Kills the first of those that run.
+    ///
+    /// # Panics
+    /// When none runs.
+    pub fn kill_first(&mut self) {
+        self.processes.remove(0).kill();
+        self.ports.remove(0);
+    }
+}
