@@ -69,6 +69,8 @@ pub struct Cache {
     ring: Ring,
     doorkeeper: Doorkeeper,
     epoch: u32,
+    /// Whether anything was kept in this epoch.
+    is_epoch_used: bool,
     /// When the epochs before this one ended, in milliseconds; the place of each is its number's
     /// remainder.
     ends: [u64; REMEMBERED_EPOCHS as usize],
@@ -116,6 +118,7 @@ impl Cache {
             ring: Ring::new(rest),
             doorkeeper,
             epoch: 0,
+            is_epoch_used: false,
             ends: [0; REMEMBERED_EPOCHS as usize],
             counts: CacheCounts::default(),
             moved_target: Vec::new(),
@@ -197,6 +200,7 @@ impl Cache {
                 return;
             }
         }
+        self.is_epoch_used = true;
         let facts = Facts {
             kind,
             epoch: self.epoch,
@@ -225,6 +229,10 @@ impl Cache {
 
     /// Says that nobody tells of changes any more of what was kept until now.
     pub fn end_epoch(&mut self, now: Now) {
+        // A connection that comes and goes does not use up the epochs that are remembered.
+        if !std::mem::take(&mut self.is_epoch_used) {
+            return;
+        }
         self.ends[(self.epoch % REMEMBERED_EPOCHS) as usize] = now.ms;
         self.epoch = self.epoch.wrapping_add(1);
     }

@@ -40,6 +40,8 @@ const CONNECT_TIMEOUT: u64 = 1000;
 /// Why a connection must be given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkError {
+    /// The connection could not be made, or broke.
+    Lost,
     /// What arrived is not what Redis sends.
     Protocol(&'static str),
     /// Redis refused the handshake, with this text.
@@ -57,6 +59,7 @@ pub enum LinkError {
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Lost => f.write_str("the connection broke"),
             Self::Protocol(what) => write!(f, "it does not speak as Redis does: {what}"),
             Self::Refused(text) => {
                 write!(
@@ -225,11 +228,6 @@ impl Connection {
     /// Whether invalidations are pushed on this connection.
     pub(crate) fn is_tracking(&self) -> bool {
         self.is_tracking
-    }
-
-    /// How many attempts failed since a connection last held.
-    pub(crate) fn failures(&self) -> u32 {
-        self.failures
     }
 
     /// What is to be written to the connection now.

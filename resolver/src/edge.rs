@@ -28,8 +28,9 @@ use std::collections::VecDeque;
 use vocabulary::Code;
 
 use crate::answer::{Answer, MissReason, answer_of_reply};
-use crate::cache::{Cache, CacheSettings, Entry, Freshness};
+use crate::cache::{Cache, CacheCounts, CacheSettings, Entry, Freshness};
 use crate::connection::{Due, LinkError, Owed, Span};
+use crate::counters::{Counter, Gauge, Source, WorkerCounters};
 use crate::handshake::Tracking;
 use crate::hash::CodeHashing;
 use crate::lookups::{LookupId, Lookups, Ticket};
@@ -63,19 +64,6 @@ pub struct EdgeSettings {
     pub replica: Option<Address>,
     /// What is kept; `None` asks Redis every time.
     pub cache: Option<CacheSettings>,
-}
-
-/// Where an answer comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// What is kept.
-    Cache,
-    /// What is kept, though it may have changed: Redis can't be asked.
-    Stale,
-    /// Redis.
-    Redis,
-    /// Nobody: Redis can't be asked.
-    None,
 }
 
 /// What became of a request.
@@ -146,6 +134,10 @@ pub struct Edge<T> {
     lost: VecDeque<LookupId>,
     delivery: Option<Delivery>,
     notices: VecDeque<Notice>,
+    /// Where things are counted, if they are.
+    counters: Option<WorkerCounters<'static>>,
+    /// What the cache had counted when that was last passed on.
+    passed_on: CacheCounts,
 }
 
 impl<T> Edge<T> {
@@ -179,6 +171,57 @@ impl<T> Edge<T> {
             lost: VecDeque::new(),
             delivery: None,
             notices: VecDeque::new(),
+            counters: None,
+            passed_on: CacheCounts::default(),
+        }
+    }
+
+    /// Says where to count from now on.
+    pub fn count_in(&mut self, counters: WorkerCounters<'static>) {
+        self.counters = Some(counters);
+    }
+
+    #[inline]
+    fn count(&self, counter: Counter) {
+        if let Some(counters) = &self.counters {
+            counters.count(counter);
+        }
+    }
+
+    /// Passes on how things are; to be called once a second or so.
+    pub fn measure(&mut self) {
+        let Some(counters) = self.counters else {
+            return;
+        };
+        let nodes = self.nodes.iter();
+        let (mut ready, mut open) = (0, 0);
+        for (_, node) in nodes {
+            ready += u64::from(node.connection.is_ready());
+            open = open.max(u64::from(node.breaker.is_open()));
+        }
+        counters.set(Gauge::RedisConnected, ready);
+        counters.set(Gauge::BreakerOpen, open);
+        counters.set(Gauge::WaitingRequests, self.lookups.waiting() as u64);
+        if let Some(cache) = &self.cache {
+            counters.set(Gauge::CacheEntries, cache.len() as u64);
+            counters.set(Gauge::CacheBytes, cache.bytes() as u64);
+            counters.set(Gauge::CacheCapacityBytes, cache.capacity() as u64);
+            counters.set(Gauge::Epoch, u64::from(cache.epoch()));
+            let (now, before) = (cache.counts(), self.passed_on);
+            for (counter, more) in [
+                (Counter::CacheInsertion, now.insertions - before.insertions),
+                (Counter::CacheEviction, now.evictions - before.evictions),
+                (
+                    Counter::InvalidatedKey,
+                    now.invalidations - before.invalidations,
+                ),
+                (Counter::InvalidatedAll, now.clears - before.clears),
+            ] {
+                if more > 0 {
+                    counters.add(counter, more);
+                }
+            }
+            self.passed_on = now;
         }
     }
 
@@ -193,17 +236,38 @@ impl<T> Edge<T> {
             // What is asked for once is not worth keeping: most codes are.
             keep = found.is_some() || cache.was_asked_before(hash);
         }
+        if self.cache.is_some() {
+            self.count(match found {
+                Some((_, Freshness::Fresh)) => Counter::CacheHit,
+                Some((_, Freshness::Stale)) => Counter::CacheStale,
+                None => Counter::CacheMiss,
+            });
+        }
         if let Some((entry, Freshness::Fresh)) = found {
             return LookUp::Answered(self.kept(entry, now), Source::Cache);
         }
         let lookup = match self.lookups.find(code) {
-            Some(lookup) => Some(lookup),
+            Some(lookup) => {
+                self.count(Counter::Coalesced);
+                Some(lookup)
+            }
             None => self.begin(code, keep, now),
         };
         match (lookup, found) {
             (Some(lookup), _) => LookUp::Waiting(self.lookups.join(lookup, token, now.ms)),
             (None, Some((entry, _))) => LookUp::Answered(self.kept(entry, now), Source::Stale),
             (None, None) => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
+        }
+    }
+
+    /// Answers a request for a code from what is kept, without asking Redis; `None` when nothing
+    /// is kept that can be relied on.
+    pub fn look_up_kept(&mut self, code: &Code, now: Now) -> Option<(Answer<'_>, Source)> {
+        let cache = self.cache.as_mut()?;
+        let hash = cache.hash(code);
+        match cache.find(code, hash, now)? {
+            (entry, Freshness::Fresh) => Some((self.kept(entry, now), Source::Cache)),
+            (_, Freshness::Stale) => None,
         }
     }
 
@@ -324,11 +388,14 @@ impl<T> Edge<T> {
     pub fn next_expired(&mut self, now: Now) -> Option<Completion<'_, T>> {
         let limit = now.ms.checked_sub(self.settings.nodes.budget)?;
         let expired = self.lookups.next_expired(limit)?;
-        if let Some(id) = expired.late_node
-            && let Some(node) = self.nodes.get_mut(id)
-            && node.breaker.failed(now.ms)
-        {
-            note(&mut self.notices, Notice::BreakerOpened(id, None));
+        if let Some(id) = expired.late_node {
+            self.count(Counter::RedisTimeout);
+            if let Some(node) = self.nodes.get_mut(id)
+                && node.breaker.failed(now.ms)
+            {
+                self.count(Counter::BreakerOpened);
+                note(&mut self.notices, Notice::BreakerOpened(id, None));
+            }
         }
         let token = expired.token;
         if let Some(entry) = stale(&mut self.cache, &expired.code, now) {
@@ -397,7 +464,16 @@ impl<T> Edge<T> {
 
     /// Says that a connection is lost or was given up. All that waited for it are then handed out
     /// by [`Edge::next_completion`], and [`Edge::tick`] asks for a new connection in time.
-    pub fn disconnected(&mut self, id: NodeId, now: Now) {
+    pub fn disconnected(&mut self, id: NodeId, reason: &LinkError, now: Now) {
+        self.count(match reason {
+            LinkError::Lost => Counter::RedisClosed,
+            LinkError::Protocol(_) => Counter::RedisProtocol,
+            LinkError::Refused(_) => Counter::RedisRefused,
+            LinkError::ConnectTimeout => Counter::RedisConnectTimeout,
+            LinkError::Stalled => Counter::RedisStalled,
+            LinkError::Role(_) => Counter::RedisRole,
+            LinkError::Retired => Counter::RedisTopology,
+        });
         let Some(node) = self.nodes.get_mut(id) else {
             return;
         };

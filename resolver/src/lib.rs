@@ -10,6 +10,8 @@
 //! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
 //!   each other.
 //! - [`answer`]: what a reply means for the visitor.
+//! - [`limit`] and [`counters`]: who asks for too much that does not exist, and what is counted;
+//!   both in memory that worker processes share.
 //! - [`domains`]: the short domains and their states.
 #![forbid(unsafe_code)]
 
@@ -17,11 +19,13 @@ pub mod answer;
 mod breaker;
 pub mod cache;
 mod connection;
+pub mod counters;
 pub mod domains;
 pub mod edge;
 pub mod endpoint;
 mod handshake;
 pub mod hash;
+pub mod limit;
 pub mod lookups;
 mod nodes;
 pub mod path;
@@ -33,7 +37,8 @@ mod topology;
 pub use answer::{Answer, MissReason};
 pub use cache::CacheSettings;
 pub use connection::LinkError;
-pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Now, Source, Tick};
+pub use counters::{Outcome, Source};
+pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Now, Tick};
 pub use endpoint::Endpoint;
 pub use handshake::{Credentials, Tracking};
 pub use lookups::Ticket;

@@ -134,7 +134,7 @@ proptest! {
                 }
                 Step::EndEpoch => {
                     cache.end_epoch(at(ms));
-                    epochs += 1;
+                    epochs = cache.epoch();
                     for (.., ended, _) in model.values_mut() {
                         ended.get_or_insert(ms);
                     }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::prelude::*;
 use shortlink_resolver::vocabulary::Code;
 use shortlink_resolver::{
-    Address, Answer, CacheSettings, Edge, EdgeSettings, LookUp, MissReason, NodeId, NodeSettings,
-    Now, Source, Tick, TopologySettings, Tracking,
+    Address, Answer, CacheSettings, Edge, EdgeSettings, LinkError, LookUp, MissReason, NodeId,
+    NodeSettings, Now, Source, Tick, TopologySettings, Tracking,
 };
 
 const STALE_FOR: u64 = 5_000;
@@ -275,7 +275,7 @@ impl World {
         if self.connected {
             self.connected = false;
             self.redis.hang_up();
-            self.edge.disconnected(node(), self.now());
+            self.edge.disconnected(node(), &LinkError::Lost, self.now());
             self.lost_at = Some(self.ms);
             self.complete();
         }

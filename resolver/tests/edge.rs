@@ -105,7 +105,7 @@ impl Client {
     }
 
     fn disconnected(&mut self, now: u64) {
-        self.0.disconnected(node(), at(now));
+        self.0.disconnected(node(), &LinkError::Lost, at(now));
     }
 
     fn is_ready(&self) -> bool {

@@ -21,7 +21,7 @@ pub mod code;
 pub mod keys;
 pub mod number;
 pub mod record;
-mod siphash;
+pub mod siphash;
 pub mod target;
 pub mod visit;
 

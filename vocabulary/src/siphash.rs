@@ -3,7 +3,7 @@
 //! bytes at a few nanoseconds.
 
 /// The function's value for `input` under a 128-bit key.
-pub(crate) fn siphash24(key: &[u8; 16], input: &[u8]) -> u64 {
+pub fn siphash24(key: &[u8; 16], input: &[u8]) -> u64 {
     let k0 = word(&key[..8]);
     let k1 = word(&key[8..]);
     let mut state = State {

@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, MissReason, answer_and_expiry};
 use crate::connection::{LinkError, Owed, Span};
+use crate::counters::Counter;
 use crate::handshake::Step;
 use crate::lookups::LookupId;
 use crate::nodes::{NodeId, Purpose};
@@ -28,8 +29,8 @@ impl<T> Edge<T> {
         let Some(node) = self.nodes.get_mut(id) else {
             return;
         };
+        let round_trip = node.connection.round_trip();
         let reply = node.connection.reply(&span);
-        let is_error = matches!(reply, Reply::Error(_));
         if let Reply::Error(text) = reply
             && let Some(redirection) = Redirection::parse(text)
         {
@@ -39,6 +40,15 @@ impl<T> Edge<T> {
             return;
         }
         let (answer, expiry) = answer_and_expiry(&reply, now.unix);
+        if let Some(counters) = &self.counters {
+            counters.count(match answer {
+                Answer::Miss(MissReason::Absent) => Counter::ReplyAbsent,
+                Answer::Miss(MissReason::Unreadable) => Counter::ReplyUnreadable,
+                Answer::Miss(_) => Counter::ReplyError,
+                Answer::Redirect { .. } | Answer::Gone | Answer::Unknown => Counter::ReplyRecord,
+            });
+            counters.observe(round_trip, 1);
+        }
         let code = *self.lookups.code(lookup);
         if answer == Answer::Miss(MissReason::Unreadable) {
             note(&mut self.notices, Notice::Unreadable(code));
@@ -49,8 +59,11 @@ impl<T> Edge<T> {
         {
             cache.insert(&code, answer, expiry, now);
         }
-        if answer == Answer::Miss(MissReason::Error) && is_error {
+        if answer == Answer::Miss(MissReason::Error) {
             if node.breaker.failed(now.ms) {
+                if let Some(counters) = &self.counters {
+                    counters.count(Counter::BreakerOpened);
+                }
                 let text = match reply {
                     Reply::Error(text) => Some(String::from_utf8_lossy(text).into_owned()),
                     _ => None,
@@ -77,10 +90,13 @@ impl<T> Edge<T> {
         if self.lookups.redirect(lookup) > MAX_REDIRECTIONS {
             return false;
         }
-        let (slot, asking) = match redirection.kind {
-            RedirectionKind::Moved => (Some(redirection.slot), false),
-            RedirectionKind::Ask => (None, true),
+        let (slot, asking, counter) = match redirection.kind {
+            RedirectionKind::Moved => (Some(redirection.slot), false, Counter::RedisMoved),
+            RedirectionKind::Ask => (None, true, Counter::RedisAsk),
         };
+        if let Some(counters) = &self.counters {
+            counters.count(counter);
+        }
         let how = &self.settings.nodes;
         let to = cluster.moved(slot, &redirection.to, from, how, &mut self.nodes, now.ms);
         if !asking {
@@ -124,6 +140,9 @@ impl<T> Edge<T> {
                 }
                 if connection.is_ready() {
                     node.breaker.reset();
+                    if let Some(counters) = &self.counters {
+                        counters.count(Counter::RedisConnect);
+                    }
                     self.topology.ready(id, &mut self.nodes, now.ms);
                 }
             }

@@ -1,0 +1,104 @@
+//! The numbers as Prometheus' text.
+//!
+//! The format is that of
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>, version
+//! 0.0.4. No help and no label here holds a character that would have to be escaped.
+
+use std::sync::atomic::Ordering;
+
+use super::names::{Counter, Gauge};
+use super::requests::{Outcome, Source, can_happen, index};
+use super::{BOUNDS, BUCKETS, COUNTERS, GAUGES, Header, REQUESTS, SLOTS, SUM, Slot};
+
+/// What the labels of a number say that is shown for each worker.
+const PROCESS: &str = "<pid>";
+
+/// Appends the text.
+pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out: &mut String) {
+    let live: Vec<(u32, &Slot)> = slots
+        .iter()
+        .map(|slot| (Header::of(slot).owner(), slot))
+        .filter(|&(owner, _)| owner != 0 && is_alive(owner))
+        .collect();
+    // Sums over all slots, also those of dead workers.
+    let total = |place: usize| sum(slots, place);
+
+    requests(&total, out);
+    for metric in Counter::METRICS {
+        head(metric.name, metric.help, "counter", out);
+        for &(counter, labels) in metric.samples {
+            let value = total(COUNTERS + counter as usize);
+            sample(metric.name, labels, &value.to_string(), out);
+        }
+    }
+    for metric in Gauge::METRICS {
+        head(metric.name, metric.help, "gauge", out);
+        for &(gauge, labels) in metric.samples {
+            let place = GAUGES + gauge as usize;
+            if !labels.contains(PROCESS) {
+                let value = sum(live.iter().map(|&(_, slot)| slot), place);
+                sample(metric.name, labels, &value.to_string(), out);
+                continue;
+            }
+            for (owner, slot) in &live {
+                let labels = labels.replace(PROCESS, &owner.to_string());
+                let value = slot[place].load(Ordering::Relaxed);
+                sample(metric.name, &labels, &value.to_string(), out);
+            }
+        }
+    }
+    let name = "shortlink_workers";
+    head(name, "Worker processes that count here.", "gauge", out);
+    sample(name, "", &live.len().to_string(), out);
+    round_trips(&total, out);
+}
+
+fn requests(total: &impl Fn(usize) -> u64, out: &mut String) {
+    let name = "shortlink_requests_total";
+    let help = "Requests, by what became of them and who gave the answer.";
+    head(name, help, "counter", out);
+    for &outcome in Outcome::ALL {
+        for &source in Source::ALL {
+            let value = total(REQUESTS + index(outcome, source));
+            if value != 0 || can_happen(outcome, source) {
+                let (outcome, source) = (outcome.name(), source.name());
+                let labels = format!(r#"{{outcome="{outcome}",source="{source}"}}"#);
+                sample(name, &labels, &value.to_string(), out);
+            }
+        }
+    }
+}
+
+fn round_trips(total: &impl Fn(usize) -> u64, out: &mut String) {
+    let name = "shortlink_redis_round_trip_seconds";
+    let help = "The time from asking Redis for a record to its reply.";
+    head(name, help, "histogram", out);
+    let bounds = BOUNDS.iter().map(|&(_, bound)| bound).chain(["+Inf"]);
+    let mut count = 0u64;
+    for (bucket, bound) in bounds.enumerate() {
+        count = count.wrapping_add(total(BUCKETS + bucket));
+        let labels = format!(r#"{{le="{bound}"}}"#);
+        sample(&format!("{name}_bucket"), &labels, &count.to_string(), out);
+    }
+    let micros = total(SUM);
+    let seconds = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    sample(&format!("{name}_sum"), "", &seconds, out);
+    // That of the buckets, so that the two agree whatever is counted meanwhile.
+    sample(&format!("{name}_count"), "", &count.to_string(), out);
+}
+
+/// The sum of what slots hold at one place.
+fn sum<'s>(slots: impl IntoIterator<Item = &'s Slot>, place: usize) -> u64 {
+    slots
+        .into_iter()
+        .map(|slot| slot[place].load(Ordering::Relaxed))
+        .fold(0, u64::wrapping_add)
+}
+
+fn head(name: &str, help: &str, kind: &str, out: &mut String) {
+    out.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+}
+
+fn sample(name: &str, labels: &str, value: &str, out: &mut String) {
+    out.push_str(&format!("{name}{labels} {value}\n"));
+}
