@@ -10,7 +10,7 @@ use ngx::ffi::{
     ngx_resolver_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_un, socklen_t,
 };
 use ngx::ffi::{NGX_OK, in_addr, ngx_str_t};
-use resolver::{Address, NodeId};
+use resolver::{Address, LinkError, NodeId};
 
 use crate::links::{drive, lose};
 use crate::worker;
@@ -264,7 +264,7 @@ pub(crate) unsafe fn resolve(node: NodeId, name: &str) {
         });
         let Some(Some(context)) = started else {
             worker::with(|worker| worker.log_outage(node, "its name can't be looked up"));
-            lose(node);
+            lose(node, &LinkError::Lost);
             return;
         };
         if ngx_resolve_name(context) != NGX_OK as ngx_int_t {
@@ -273,7 +273,7 @@ pub(crate) unsafe fn resolve(node: NodeId, name: &str) {
                 worker.addresses.take(node);
                 worker.log_outage(node, "its name can't be looked up");
             });
-            lose(node);
+            lose(node, &LinkError::Lost);
         }
     }
 }
@@ -317,7 +317,7 @@ unsafe extern "C" fn on_resolved(context: *mut ngx_resolver_ctx_t) {
             }
         });
         if connects == Some(false) {
-            lose(node);
+            lose(node, &LinkError::Lost);
         }
         drive();
     }

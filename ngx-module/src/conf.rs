@@ -3,6 +3,7 @@
 mod cache;
 mod check;
 mod domains;
+mod miss_limit;
 mod redis;
 mod tls;
 
@@ -13,8 +14,9 @@ use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::ffi::{
     NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_ERROR, NGX_HTTP_LIF_CONF,
     NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF, NGX_HTTP_MAIN_CONF_OFFSET,
-    NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_OK, ngx_command_t, ngx_conf_full_name, ngx_conf_parse,
-    ngx_conf_t, ngx_http_core_srv_conf_t, ngx_int_t, ngx_str_t, ngx_uint_t,
+    NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_OK, ngx_array_push, ngx_command_t, ngx_conf_full_name,
+    ngx_conf_parse, ngx_conf_t, ngx_http_core_srv_conf_t, ngx_http_handler_pt,
+    ngx_http_phases_NGX_HTTP_LOG_PHASE, ngx_int_t, ngx_parse_size, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{
     HttpModuleLocationConf, HttpModuleMainConf, HttpModuleServerConf, NgxHttpCoreModule,
@@ -27,8 +29,14 @@ use resolver::vocabulary::number::parse_decimal;
 
 use crate::Shortlink;
 use crate::handler::handle;
+use crate::shared::{COUNTER_WORDS, Zone};
+use crate::{misses, status};
 
+pub(crate) use miss_limit::MissLimitConf;
 pub(crate) use redis::RedisConf;
+
+/// The name of the shared memory that workers count in.
+const COUNTERS_ZONE: &str = "shortlink_counters";
 
 /// What stands in the `http` block.
 #[derive(Debug)]
@@ -43,8 +51,16 @@ pub(crate) struct MainConf {
     pub(crate) cache: Option<CacheSettings>,
     /// Whether `shortlink_cache` was given.
     cache_given: bool,
+    /// `shortlink_miss_limit`; `None` when it is off.
+    pub(crate) miss_limit: Option<MissLimitConf>,
+    /// Whether `shortlink_miss_limit` was given.
+    miss_limit_given: bool,
+    /// Where workers count; `None` where there is no `shortlink_redis`.
+    pub(crate) counters: Option<Zone>,
     /// `shortlink_domains`.
     pub(crate) domains: Option<Domains>,
+    /// Whether a location has `shortlink_status`.
+    has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
     locations: Vec<UsedLocation>,
 }
@@ -57,7 +73,11 @@ impl Default for MainConf {
             rules_given: false,
             cache: Some(cache::DEFAULT),
             cache_given: false,
+            miss_limit: None,
+            miss_limit_given: false,
+            counters: None,
             domains: None,
+            has_status: false,
             locations: Vec::new(),
         }
     }
@@ -90,7 +110,7 @@ struct UsedLocation {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 7] = [
+pub(crate) static mut COMMANDS: [ngx_command_t; 9] = [
     ngx_command_t {
         name: ngx_string!("shortlink_redis"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
@@ -104,6 +124,22 @@ pub(crate) static mut COMMANDS: [ngx_command_t; 7] = [
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
         set: Some(cache::set),
         conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_miss_limit"),
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
+        set: Some(miss_limit::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_status"),
+        type_: (NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
+        set: Some(set_status),
+        conf: NGX_HTTP_LOC_CONF_OFFSET,
         offset: 0,
         post: ptr::null_mut(),
     },
@@ -213,6 +249,27 @@ fn read_time(name: &str, value: &[u8], least: u64, most: u64) -> Result<u64, Str
         })
 }
 
+/// Reads a size such as `64k` or `32m`.
+fn read_size(name: &str, value: &[u8], least: usize, most: usize) -> Result<usize, String> {
+    let mut text = ngx_str_t {
+        len: value.len(),
+        data: value.as_ptr().cast_mut(),
+    };
+    // SAFETY: the text is a word of the configuration, which nginx only reads.
+    let size = unsafe { ngx_parse_size(&mut text) };
+    usize::try_from(size)
+        .ok()
+        .filter(|size| (least..=most).contains(size))
+        .ok_or_else(|| {
+            format!(
+                "{name} \"{}\" is not a size from {}k to {}m",
+                shown(value),
+                least >> 10,
+                most >> 20
+            )
+        })
+}
+
 /// The path of a file that the configuration names, which may be relative to its directory.
 unsafe fn config_path(cf: *mut ngx_conf_t, value: &[u8]) -> Result<String, String> {
     let mut path = ngx_str_t {
@@ -248,6 +305,33 @@ unsafe extern "C" fn set_shortlink(
             Some(location) => {
                 conf.enabled = true;
                 location.handler = Some(handle);
+                Ok(())
+            }
+        };
+        finish(cf, set)
+    }
+}
+
+unsafe extern "C" fn set_status(
+    cf: *mut ngx_conf_t,
+    _command: *mut ngx_command_t,
+    conf: *mut c_void,
+) -> *mut c_char {
+    // SAFETY: nginx calls this with the location's configuration of this module, within a
+    // location, whose core configuration exists.
+    unsafe {
+        let conf = &mut *conf.cast::<LocationConf>();
+        let set = match NgxHttpCoreModule::location_conf_mut(&*cf) {
+            _ if conf.enabled => {
+                Err("\"shortlink_status\" does not go with \"shortlink\"".to_owned())
+            }
+            None => Err("there is no location".to_owned()),
+            Some(location) => {
+                location.handler = Some(status::handle);
+                let main = Shortlink::main_conf_mut(&*cf);
+                if let Some(main) = main {
+                    main.has_status = true;
+                }
                 Ok(())
             }
         };
@@ -333,12 +417,25 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
             return NGX_ERROR as ngx_int_t;
         };
         let locations = std::mem::take(&mut main.locations);
-        if !locations.is_empty() && main.redis.is_none() {
+        if main.redis.is_none() && (!locations.is_empty() || main.has_status) {
             ngx_conf_log_error!(
                 NGX_LOG_EMERG,
                 cf,
-                "a location has \"shortlink\" but there is no \"shortlink_redis\" in the http block"
+                "a location has \"shortlink\" or \"shortlink_status\" but there is no \
+                 \"shortlink_redis\" in the http block"
             );
+            return NGX_ERROR as ngx_int_t;
+        }
+        if main.redis.is_some() {
+            match Zone::add(cf, COUNTERS_ZONE, COUNTER_WORDS) {
+                Ok(zone) => main.counters = Some(zone),
+                Err(reason) => {
+                    ngx_conf_log_error!(NGX_LOG_EMERG, cf, "{reason}");
+                    return NGX_ERROR as ngx_int_t;
+                }
+            }
+        }
+        if main.miss_limit.is_some() && !add_log_handler(cf) {
             return NGX_ERROR as ngx_int_t;
         }
         for UsedLocation { server, fallback } in &locations {
@@ -357,6 +454,24 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
         }
     }
     NGX_OK as ngx_int_t
+}
+
+/// Has nginx call this module when a request was answered.
+unsafe fn add_log_handler(cf: *mut ngx_conf_t) -> bool {
+    // SAFETY: the caller's configuration is valid, and nginx' own module has made the arrays of
+    // handlers before it asks other modules to add theirs.
+    unsafe {
+        let Some(core) = NgxHttpCoreModule::main_conf_mut(&*cf) else {
+            return false;
+        };
+        let phase = &mut core.phases[ngx_http_phases_NGX_HTTP_LOG_PHASE as usize];
+        let handler = ngx_array_push(&mut phase.handlers).cast::<ngx_http_handler_pt>();
+        if handler.is_null() {
+            return false;
+        }
+        handler.write(Some(misses::on_log));
+        true
+    }
 }
 
 /// Whether a server has a named location.

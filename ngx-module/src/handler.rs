@@ -13,13 +13,14 @@ use ngx::ffi::{
     ngx_http_test_reading, ngx_int_t, ngx_pnalloc, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{HttpModuleLocationConf, HttpModuleMainConf, Request};
+use resolver::counters::Counter;
 use resolver::path::code_of_path;
 use resolver::vocabulary::RedirectStatus;
-use resolver::{Answer, MissReason, Refusal};
+use resolver::{Answer, MissReason, Outcome, PathCode, Refusal, Source};
 
-use crate::state::{Outcome, RequestState, Source};
+use crate::state::RequestState;
 use crate::worker::LookedUp;
-use crate::{Shortlink, respond, worker};
+use crate::{Shortlink, misses, respond, worker};
 
 /// An answer that no longer lives in the client's input: what is needed of it was copied into the
 /// request's pool.
@@ -73,7 +74,7 @@ impl OwnedAnswer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settled {
     answer: OwnedAnswer,
-    source: resolver::Source,
+    source: Source,
 }
 
 impl Settled {
@@ -83,7 +84,7 @@ impl Settled {
     /// The state's request must be alive.
     pub(crate) unsafe fn copy(
         answer: Answer<'_>,
-        source: resolver::Source,
+        source: Source,
         state: NonNull<RequestState>,
     ) -> Self {
         // SAFETY: as this function's own.
@@ -95,7 +96,7 @@ impl Settled {
     pub(crate) fn unavailable() -> Self {
         Self {
             answer: OwnedAnswer::Miss(MissReason::Unavailable),
-            source: resolver::Source::None,
+            source: Source::None,
         }
     }
 }
@@ -106,10 +107,7 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
     // returned is what it finalizes the request with.
     unsafe {
         if (*request).method & (NGX_HTTP_GET | NGX_HTTP_HEAD) as ngx_uint_t == 0 {
-            if RequestState::create(request, None, Outcome::Method).is_none() {
-                return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
-            }
-            return respond::method_not_allowed(request);
+            return refuse(request, None, Outcome::Method);
         }
         let discarded = ngx_http_discard_request_body(request);
         if discarded != NGX_OK as ngx_int_t {
@@ -118,18 +116,31 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
         let Some(conf) = Shortlink::main_conf(Request::from_ngx_http_request(request)) else {
             return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
         };
-        let (path_code, outcome) = match code_of_path((*request).uri.as_bytes(), &conf.rules) {
-            Ok(found) => (Some(found), Outcome::Waiting),
-            Err(Refusal::Malformed) => (None, Outcome::Malformed),
-            Err(Refusal::WrongCheck) => (None, Outcome::WrongCheck),
+        let path_code = match code_of_path((*request).uri.as_bytes(), &conf.rules) {
+            Ok(path_code) => path_code,
+            Err(Refusal::Malformed) => return refuse(request, None, Outcome::Malformed),
+            Err(Refusal::WrongCheck) => {
+                let outcome = if misses::is_limited(request) {
+                    Outcome::Limited
+                } else {
+                    Outcome::WrongCheck
+                };
+                return refuse(request, None, outcome);
+            }
         };
-        let Some(mut state) = RequestState::create(request, path_code, outcome) else {
+        let Some(mut state) = RequestState::create(request, Some(path_code), None) else {
             return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
         };
-        let Some(path_code) = path_code else {
-            return respond::not_found(request);
+        if path_code.trimmed {
+            worker::count(Counter::Trimmed);
+        }
+        let asks_nobody = misses::is_strict(request) && misses::is_limited(request);
+        let looked_up = if asks_nobody {
+            worker::look_up_kept(&path_code.code, state)
+        } else {
+            worker::look_up(&path_code.code, state)
         };
-        match worker::look_up(&path_code.code, state) {
+        match looked_up {
             LookedUp::Waiting(ticket) => {
                 state.as_mut().ticket = Some(ticket);
                 // Notices a client that goes away; nginx then ends the request, and the state's
@@ -140,8 +151,41 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
                 NGX_DONE as ngx_int_t
             }
             LookedUp::Settled(settled) => answer(state, settled),
+            LookedUp::NotKept => {
+                settle(state, Outcome::Limited, Source::None);
+                respond::too_many(request)
+            }
         }
     }
+}
+
+/// Answers a request that names no code that could be looked up.
+unsafe fn refuse(
+    request: *mut ngx_http_request_t,
+    path_code: Option<PathCode>,
+    outcome: Outcome,
+) -> ngx_int_t {
+    // SAFETY: the caller's request is valid and unanswered.
+    unsafe {
+        let Some(state) = RequestState::create(request, path_code, None) else {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+        };
+        settle(state, outcome, Source::None);
+        match outcome {
+            Outcome::Method => respond::method_not_allowed(request),
+            Outcome::Limited => respond::too_many(request),
+            _ => respond::not_found(request),
+        }
+    }
+}
+
+/// Notes what became of a request, and counts it.
+unsafe fn settle(mut state: NonNull<RequestState>, outcome: Outcome, source: Source) {
+    // SAFETY: the caller's state is alive, and nobody else has a reference to it.
+    let state = unsafe { state.as_mut() };
+    state.outcome = Some(outcome);
+    state.source = source;
+    worker::count_request(outcome, source);
 }
 
 /// Answers a request that waited.
@@ -165,33 +209,31 @@ pub(crate) unsafe fn complete(mut state: NonNull<RequestState>, settled: Settled
 
 /// Answers a request, or hands it to the fallback; what is returned finalizes it.
 unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_t {
-    // SAFETY: the callers' request is alive; the reference to the state ends before nginx is
+    // SAFETY: the callers' request is alive; no reference to the state is held when nginx is
     // called with the request.
     unsafe {
         let request = state.as_ref().request;
-        let mut settle = |outcome, source| {
-            let state = state.as_mut();
-            state.outcome = outcome;
-            state.source = source;
-        };
-        let source = match settled.source {
-            resolver::Source::Cache => Source::Cache,
-            resolver::Source::Stale => Source::Stale,
-            resolver::Source::Redis => Source::Redis,
-            resolver::Source::None => Source::None,
-        };
+        let source = settled.source;
         match settled.answer {
             OwnedAnswer::Redirect { status, target } => {
-                settle(Outcome::Redirect, source);
                 state.as_mut().target = target;
+                settle(state, Outcome::Redirect, source);
                 respond::redirect(request, status, target)
             }
             OwnedAnswer::Gone => {
-                settle(Outcome::Gone, source);
+                settle(state, Outcome::Gone, source);
                 respond::gone(request)
             }
+            // An address that has asked for too much that does not exist is not told what else
+            // does not, and what SQL would have to be asked for is not asked for.
+            OwnedAnswer::Unknown | OwnedAnswer::Miss(MissReason::Absent)
+                if misses::is_limited(request) =>
+            {
+                settle(state, Outcome::Limited, Source::None);
+                respond::too_many(request)
+            }
             OwnedAnswer::Unknown => {
-                settle(Outcome::Unknown, source);
+                settle(state, Outcome::Unknown, source);
                 respond::not_found(request)
             }
             OwnedAnswer::NoMemory => NGX_ERROR as ngx_int_t,
@@ -207,7 +249,7 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
                     }
                 };
                 if let Some(fallback) = &conf.fallback {
-                    settle(outcome, Source::Fallback);
+                    settle(state, outcome, Source::Fallback);
                     let mut name = fallback.name;
                     return ngx_http_named_location(request, &mut name);
                 }
@@ -217,7 +259,7 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
                     Outcome::Miss => source,
                     _ => Source::None,
                 };
-                settle(outcome, source);
+                settle(state, outcome, source);
                 match reason {
                     MissReason::Absent => respond::not_found(request),
                     _ => respond::unavailable(request),

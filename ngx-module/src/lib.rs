@@ -6,6 +6,8 @@
 //!   [`addresses`] says where it leads, [`tls`] secures it.
 //! - [`worker`]: what a worker owns.
 //! - [`journal`]: what is said in the log.
+//! - [`misses`]: who asks for too much that does not exist; [`status`]: what was counted; both in
+//!   [`shared`] memory.
 //! - [`state`]: what is known of a request, for its whole life.
 //! - [`respond`] sends answers.
 //! - [`variables`]: what configuration and logs can see.
@@ -28,8 +30,11 @@ mod journal;
 mod layout;
 mod link;
 mod links;
+mod misses;
 mod respond;
+mod shared;
 mod state;
+mod status;
 mod tls;
 mod variables;
 mod worker;

@@ -19,7 +19,7 @@ use ngx::ffi::{
     ngx_log_t, ngx_peer_connection_t, ngx_post_event, ngx_posted_events, ngx_str_t,
     ngx_tcp_nodelay, socklen_t,
 };
-use resolver::NodeId;
+use resolver::{LinkError, NodeId};
 
 use crate::addresses::SocketAddress;
 use crate::links::{self, drive, lose, take_completions};
@@ -235,7 +235,7 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
             let waiting = worker::with(|worker| worker.edge.has_waiting()).unwrap_or(false);
             // `error` is set when worker_shutdown_timeout is over.
             if !waiting || (*connection).error() != 0 {
-                lose(node);
+                lose(node, &LinkError::Lost);
                 return;
             }
         }
@@ -245,14 +245,14 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
                 Some(Read::Some) => {
                     if let Err(error) = take_completions(node) {
                         worker::with(|worker| worker.log_outage(node, &error.to_string()));
-                        lose(node);
+                        lose(node, &error);
                         drive();
                         return;
                     }
                 }
                 Some(Read::Lost(reason)) => {
                     worker::with(|worker| worker.log_outage(node, &reason));
-                    lose(node);
+                    lose(node, &LinkError::Lost);
                     drive();
                     return;
                 }
@@ -272,7 +272,7 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
             ngx_handle_read_event((*connection).read, 0) == NGX_OK as ngx_int_t
         });
         if armed == Some(false) {
-            lose(node);
+            lose(node, &LinkError::Lost);
         }
         links::tick_if_due();
     }
@@ -390,7 +390,7 @@ unsafe fn give_up(node: NodeId, reason: &str) {
     // SAFETY: nothing is held here.
     unsafe {
         worker::with(|worker| worker.log_outage(node, reason));
-        lose(node);
+        lose(node, &LinkError::Lost);
         drive();
     }
 }

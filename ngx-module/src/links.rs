@@ -147,12 +147,13 @@ pub(crate) unsafe fn drive() {
         while let Some(Some(due)) = worker::with(one_tick) {
             match due {
                 Due::Done => {}
-                Due::Lose(node) => lose(node),
+                Due::Lose(node, reason) => lose(node, &reason),
                 Due::Resolve(node, name) => resolve(node, &name),
             }
         }
         worker::with(|worker| {
             worker.journal.notices(&mut worker.edge, now().ms);
+            worker.edge.measure();
             worker.schedule();
         });
     }
@@ -163,7 +164,7 @@ enum Due {
     /// Nothing.
     Done,
     /// The connection must be given up.
-    Lose(NodeId),
+    Lose(NodeId, LinkError),
     /// The name of the node's server must be looked up.
     Resolve(NodeId, String),
 }
@@ -185,21 +186,21 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
                         return Some(Due::Done);
                     }
                     worker.log_outage(node, "the connection can't be opened");
-                    Some(Due::Lose(node))
+                    Some(Due::Lose(node, LinkError::Lost))
                 }
                 Found::Not(reason) => {
                     worker.log_outage(node, &reason);
-                    Some(Due::Lose(node))
+                    Some(Due::Lose(node, LinkError::Lost))
                 }
             }
         }
         Tick::Disconnect(node, LinkError::Retired) => {
             worker.journal.forget(node);
-            Some(Due::Lose(node))
+            Some(Due::Lose(node, LinkError::Retired))
         }
         Tick::Disconnect(node, error) => {
             worker.log_outage(node, &error.to_string());
-            Some(Due::Lose(node))
+            Some(Due::Lose(node, error))
         }
     }
 }
@@ -208,7 +209,7 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
 ///
 /// # Safety
 /// As for [`drive`].
-pub(crate) unsafe fn lose(node: NodeId) {
+pub(crate) unsafe fn lose(node: NodeId, reason: &LinkError) {
     // SAFETY: as in `drive`.
     unsafe {
         worker::with(|worker| {
@@ -216,7 +217,7 @@ pub(crate) unsafe fn lose(node: NodeId) {
                 link.close();
             }
             worker.addresses.lost(node);
-            worker.edge.disconnected(node, now());
+            worker.edge.disconnected(node, reason, now());
         });
         // With the connection gone this hands out only those who were lost with it.
         let _ = take_completions(node);
@@ -283,7 +284,7 @@ pub(crate) unsafe fn flush() {
             match broken {
                 Some(Some(node)) => {
                     worker::with(|worker| worker.log_outage(node, "the connection broke"));
-                    lose(node);
+                    lose(node, &LinkError::Lost);
                 }
                 Some(None) | None => return,
             }

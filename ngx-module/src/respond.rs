@@ -4,8 +4,8 @@ use std::ptr;
 
 use ngx::ffi::{
     NGX_ERROR, NGX_HTTP_NOT_ALLOWED, NGX_HTTP_NOT_FOUND, NGX_HTTP_SERVICE_UNAVAILABLE,
-    ngx_http_request_t, ngx_http_send_header, ngx_int_t, ngx_list_push, ngx_str_t, ngx_table_elt_t,
-    ngx_uint_t,
+    NGX_HTTP_TOO_MANY_REQUESTS, ngx_http_request_t, ngx_http_send_header, ngx_int_t, ngx_list_push,
+    ngx_str_t, ngx_table_elt_t, ngx_uint_t,
 };
 use resolver::vocabulary::RedirectStatus;
 
@@ -69,6 +69,21 @@ pub(crate) unsafe fn unavailable(request: *mut ngx_http_request_t) -> ngx_int_t 
     };
     prepared.map_or(NGX_ERROR as ngx_int_t, |_| {
         NGX_HTTP_SERVICE_UNAVAILABLE as ngx_int_t
+    })
+}
+
+/// Prepares 429: the address has asked for too much that does not exist.
+///
+/// # Safety
+/// As for [`gone`].
+pub(crate) unsafe fn too_many(request: *mut ngx_http_request_t) -> ngx_int_t {
+    // SAFETY: as this function's own.
+    let prepared = unsafe {
+        no_store(request)
+            .and_then(|()| add_header(request, "Retry-After", "retry-after", text("60")))
+    };
+    prepared.map_or(NGX_ERROR as ngx_int_t, |_| {
+        NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t
     })
 }
 

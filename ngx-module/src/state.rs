@@ -10,83 +10,16 @@ use std::ptr::{self, NonNull};
 use ngx::ffi::{ngx_http_request_t, ngx_pool_cleanup_add, ngx_pool_cleanup_t, ngx_str_t};
 use ngx::http::HttpModule;
 use resolver::vocabulary::Code;
-use resolver::{PathCode, Ticket};
+use resolver::{Outcome, PathCode, Source, Ticket};
 
 use crate::{Shortlink, worker};
-
-/// What became of a request, as `$shortlink_outcome` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Redis has not answered yet.
-    Waiting,
-    /// Answered with the link's redirect.
-    Redirect,
-    /// Answered 410.
-    Gone,
-    /// Answered 404: SQL knows no such link.
-    Unknown,
-    /// Answered 404: the path names no code.
-    Malformed,
-    /// Answered 404: the check character is wrong.
-    WrongCheck,
-    /// Answered 405.
-    Method,
-    /// Redis had no usable record; handed to the fallback, if there is one.
-    Miss,
-    /// Redis could not tell in time; handed to the fallback, if there is one.
-    Unavailable,
-}
-
-impl Outcome {
-    /// The outcome's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Redirect => "redirect",
-            Self::Gone => "gone",
-            Self::Unknown => "unknown",
-            Self::Malformed => "malformed",
-            Self::WrongCheck => "wrong_check",
-            Self::Method => "method",
-            Self::Miss => "miss",
-            Self::Unavailable => "unavailable",
-        }
-    }
-}
-
-/// Who gave the answer, as `$shortlink_source` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Nobody was asked.
-    None,
-    /// What this worker has kept.
-    Cache,
-    /// What this worker has kept, though it may have changed: Redis can't be asked.
-    Stale,
-    /// Redis.
-    Redis,
-    /// The fallback location.
-    Fallback,
-}
-
-impl Source {
-    /// The source's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Cache => "cache",
-            Self::Stale => "stale",
-            Self::Redis => "redis",
-            Self::Fallback => "fallback",
-        }
-    }
-}
 
 /// What is known of a request. It never moves and lives as long as the request's pool.
 #[derive(Debug)]
 pub(crate) struct RequestState {
     pub(crate) request: *mut ngx_http_request_t,
-    pub(crate) outcome: Outcome,
+    /// What became of it; `None` while Redis has not answered yet.
+    pub(crate) outcome: Option<Outcome>,
     pub(crate) source: Source,
     /// The code that the path names; `None` when it names none.
     pub(crate) code: Option<Code>,
@@ -105,7 +38,7 @@ impl RequestState {
     pub(crate) unsafe fn create(
         request: *mut ngx_http_request_t,
         path_code: Option<PathCode>,
-        outcome: Outcome,
+        outcome: Option<Outcome>,
     ) -> Option<NonNull<Self>> {
         // SAFETY: the request is valid, so its pool and its table of contexts are. The data that
         // nginx allocates with the cleanup has the size that is asked for and the alignment of a

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `$shortlink_code` | the code that the path names, glued text left away |
 //! | `$shortlink_target` | the target that nginx itself answered with |
-//! | `$shortlink_outcome` | what became of the request: [`Outcome`](crate::state::Outcome) |
-//! | `$shortlink_source` | who gave the answer: [`Source`](crate::state::Source) |
+//! | `$shortlink_outcome` | what became of the request: [`Outcome`](resolver::Outcome) |
+//! | `$shortlink_source` | who gave the answer: [`Source`](resolver::Source) |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
 //! | `$shortlink_domain_names` | all short domains, parted by commas |
@@ -133,7 +133,10 @@ unsafe fn show(request: *mut ngx_http_request_t, shown: Shown) -> Option<ngx_str
                     }
                     Shown::Target if state.target.len == 0 => None,
                     Shown::Target => Some(state.target),
-                    Shown::Outcome => Some(borrowed(state.outcome.name().as_bytes())),
+                    Shown::Outcome => {
+                        let name = state.outcome.map_or("waiting", |outcome| outcome.name());
+                        Some(borrowed(name.as_bytes()))
+                    }
                     _ => Some(borrowed(state.source.name().as_bytes())),
                 }
             }

@@ -10,8 +10,9 @@ use ngx::ffi::{
     ngx_process, ngx_random, ngx_resolver_t, ngx_time, ngx_uint_t,
 };
 use ngx::http::HttpModuleMainConf;
+use resolver::counters::{Counter, WorkerCounters};
 use resolver::vocabulary::Code;
-use resolver::{Edge, LookUp, NodeId, Now, Ticket};
+use resolver::{Edge, LookUp, NodeId, Now, Outcome, Source, Ticket};
 
 use crate::Shortlink;
 use crate::addresses::Addresses;
@@ -34,6 +35,8 @@ pub(crate) struct Worker {
     pub(crate) addresses: Addresses,
     pub(crate) tls: Option<Tls>,
     pub(crate) journal: Journal,
+    /// Where this worker counts.
+    counters: Option<WorkerCounters<'static>>,
     started: Instant,
 }
 
@@ -43,6 +46,8 @@ pub(crate) enum LookedUp {
     Settled(Settled),
     /// It waits.
     Waiting(Ticket),
+    /// Redis would have to be asked, but was not to be.
+    NotKept,
 }
 
 /// The worker's own; null in the master, and where no Redis is configured.
@@ -76,6 +81,44 @@ pub(crate) fn look_up(code: &Code, state: Waiting) -> LookedUp {
         })
     };
     looked_up.unwrap_or_else(|| LookedUp::Settled(Settled::unavailable()))
+}
+
+/// Looks a code up without asking anybody.
+pub(crate) fn look_up_kept(code: &Code, state: Waiting) -> LookedUp {
+    // SAFETY: as for `look_up`.
+    let looked_up = unsafe {
+        with(|worker| {
+            let (answer, source) = worker.edge.look_up_kept(code, now())?;
+            Some(LookedUp::Settled(Settled::copy(answer, source, state)))
+        })
+    };
+    looked_up.flatten().unwrap_or(LookedUp::NotKept)
+}
+
+/// Counts something.
+#[inline]
+pub(crate) fn count(counter: Counter) {
+    // SAFETY: counting calls nothing of nginx.
+    unsafe {
+        with(|worker| {
+            if let Some(counters) = &worker.counters {
+                counters.count(counter);
+            }
+        });
+    }
+}
+
+/// Counts a request that was answered, or handed on.
+#[inline]
+pub(crate) fn count_request(outcome: Outcome, source: Source) {
+    // SAFETY: counting calls nothing of nginx.
+    unsafe {
+        with(|worker| {
+            if let Some(counters) = &worker.counters {
+                counters.count_request(outcome, source);
+            }
+        });
+    }
 }
 
 /// Makes a request stop waiting.
@@ -145,12 +188,18 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         let log = (*cycle).log;
         let seed = (ngx_random() as u64) << 32 | ngx_pid as u64;
         let resolver = resolver_of(http.cast());
+        let counters = conf.counters.and_then(|zone| zone.claim_counters());
+        let mut edge = Edge::new(redis.edge_settings(conf.cache), now().ms, seed);
+        if let Some(counters) = counters {
+            edge.count_in(counters);
+        }
         let worker = Box::into_raw(Box::new(Worker {
-            edge: Edge::new(redis.edge_settings(conf.cache), now().ms, seed),
+            edge,
             links: Links::new(log),
             addresses: Addresses::new(redis.addresses.clone(), resolver),
             tls: redis.tls.clone(),
             journal: Journal::new(log),
+            counters,
             started: Instant::now(),
         }));
         WORKER.store(worker, Ordering::Relaxed);
@@ -182,6 +231,7 @@ pub(crate) unsafe extern "C" fn stop(_cycle: *mut ngx_cycle_t) {
         with(|worker| {
             worker.addresses.stop();
             worker.links.close_all();
+            worker.edge.measure();
         });
     }
 }

@@ -3,7 +3,8 @@
 //! The numbers lie in memory that all worker processes share, divided into slots: each worker
 //! writes to a slot of its own, so that no two wait for the same cache line, and whoever is asked
 //! for the text adds the slots up. The slots outlive their workers: a total never goes back, over
-//! reloads and crashes, until nginx itself is stopped.
+//! reloads and crashes, until nginx itself is stopped. (The new nginx of a binary upgrade has
+//! memory of its own and begins at 0.)
 //!
 //! A slot is a header, which says who owns it, and the numbers. Counters and the histogram are
 //! never set back, so that it does not matter when a worker is killed. Gauges say how things

@@ -490,6 +490,7 @@ impl<T> Edge<T> {
         if !self.unrouted.is_empty() {
             self.unroute();
         }
+        self.measure();
     }
 
     /// Tells those who wait to know whom to ask that nobody can be asked.

@@ -260,7 +260,9 @@ fn charges_of_many_threads_are_not_lost() {
     assert_eq!(times, [noted * 10]);
     let given_up = THREADS * EACH - noted;
     println!("{given_up} of {} charges given up", THREADS * EACH);
-    assert!(given_up <= THREADS * EACH / 20, "{given_up}");
+    // A charge fails only because another one succeeds, which each does at most 7 times to others,
+    // and is given up after 8 failures.
+    assert!(given_up * 8 <= noted * 7, "{given_up}");
 }
 
 /// Threads fight for one bucket with more addresses than it holds, each with its own idea of the

@@ -113,7 +113,7 @@ impl Nginx {
                 options
                     .redis
                     .clone()
-                    .unwrap_or_else(|| format!("server 127.0.0.1:{redis_port};")),
+                    .unwrap_or_else(|| format!("server   127.0.0.1:{redis_port};")),
             ),
         ];
         replace.extend(options.replace.iter().cloned());

@@ -6,6 +6,7 @@
 //! - [`record`]: what stands under a link's key.
 //! - [`target`]: what a target must look like to be put into a `Location` header.
 //! - [`visit`]: one followed link, as the edge reports it.
+//! - [`siphash`]: the keyed function behind check characters, for whoever needs one.
 //!
 //! This crate does no I/O, reads no clock, draws no random number and has no dependencies.
 //! Every format here is held by golden files (`golden/`): a change that alters one is a change

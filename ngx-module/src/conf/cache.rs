@@ -2,11 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 
-use ngx::ffi::{NGX_ERROR, ngx_command_t, ngx_conf_t, ngx_parse_size, ngx_str_t};
+use ngx::ffi::{ngx_command_t, ngx_conf_t};
 use resolver::CacheSettings;
 use resolver::cache::Cache;
 
-use super::{MainConf, Set, finish, read_time, shown, words};
+use super::{MainConf, Set, finish, read_size, read_time, shown, words};
 
 /// What is kept where nothing is said.
 pub(super) const DEFAULT: CacheSettings = CacheSettings {
@@ -44,7 +44,12 @@ fn read(main: &mut MainConf, words: &[&[u8]]) -> Set {
         return Ok(());
     }
     let mut settings = CacheSettings {
-        bytes: read_size(size)?,
+        bytes: read_size(
+            "the cache's size, unless it is \"off\",",
+            size,
+            Cache::LEAST_BYTES,
+            Cache::MOST_BYTES,
+        )?,
         ..DEFAULT
     };
     for parameter in parameters {
@@ -61,26 +66,4 @@ fn read(main: &mut MainConf, words: &[&[u8]]) -> Set {
     }
     main.cache = Some(settings);
     Ok(())
-}
-
-fn read_size(word: &[u8]) -> Result<usize, String> {
-    let mut text = ngx_str_t {
-        len: word.len(),
-        data: word.as_ptr().cast_mut(),
-    };
-    // SAFETY: the text is a word of the configuration, which nginx only reads.
-    let size = unsafe { ngx_parse_size(&mut text) };
-    usize::try_from(size)
-        .ok()
-        .filter(|_| size != NGX_ERROR as isize)
-        .filter(|size| (Cache::LEAST_BYTES..=Cache::MOST_BYTES).contains(size))
-        .ok_or_else(|| {
-            format!(
-                "the size \"{}\" of \"shortlink_cache\" is not \"off\" nor one from {}k to {}m, \
-                 such as 32m",
-                shown(word),
-                Cache::LEAST_BYTES >> 10,
-                Cache::MOST_BYTES >> 20
-            )
-        })
 }

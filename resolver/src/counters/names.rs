@@ -116,6 +116,6 @@ metrics! {
         BreakerOpen "";
     "shortlink_waiting_requests", "Requests that wait for Redis.":
         WaitingRequests "";
-    "shortlink_epoch", "The epoch that a worker has reached.":
+    "shortlink_epoch", "How often all that a worker keeps became stale at once, as when Redis is lost.":
         Epoch r#"{worker="<pid>"}"#;
 }

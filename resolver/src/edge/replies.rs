@@ -144,6 +144,7 @@ impl<T> Edge<T> {
                         counters.count(Counter::RedisConnect);
                     }
                     self.topology.ready(id, &mut self.nodes, now.ms);
+                    self.measure();
                 }
             }
             Owed::Master | Owed::Sentinels | Owed::Slots => {

@@ -13,11 +13,17 @@ use shortlink_tests::wait::{SOON, pass, until};
 const TARGET: &str = "https://example.com/target";
 
 fn stack(cache: &str, budget: &'static str) -> Stack {
-    let line = format!("shortlink_check none;\nshortlink_cache {cache};");
     Stack::with(&StackOptions {
         nginx: NginxOptions {
             replace: vec![
-                ("shortlink_check luhn body=7 alphabet=base62;", line),
+                (
+                    "shortlink_check luhn body=7 alphabet=base62;",
+                    "shortlink_check none;".to_owned(),
+                ),
+                (
+                    "shortlink_cache 32m stale=60s;",
+                    format!("shortlink_cache {cache};"),
+                ),
                 // One worker, so that what it has read before is known.
                 ("worker_processes 2", "worker_processes 1".to_owned()),
             ],

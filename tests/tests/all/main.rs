@@ -11,6 +11,7 @@ mod links;
 mod redirects;
 mod reload;
 mod run;
+mod sight;
 mod tidy;
 mod topologies;
 mod urls;

@@ -23,10 +23,16 @@ fn record(version: u32) -> String {
 /// nginx alone: what Redis can't answer is 503, as nobody listens where the sidecar should.
 fn nginx(directory: &Path, redis: &str, cache: &str, budget: &'static str) -> Nginx {
     let options = NginxOptions {
-        replace: vec![(
-            "shortlink_check luhn body=7 alphabet=base62;",
-            format!("shortlink_check none;\nshortlink_cache {cache};"),
-        )],
+        replace: vec![
+            (
+                "shortlink_check luhn body=7 alphabet=base62;",
+                "shortlink_check none;".to_owned(),
+            ),
+            (
+                "shortlink_cache 32m stale=60s;",
+                format!("shortlink_cache {cache};"),
+            ),
+        ],
         redis: Some(redis.to_owned()),
         budget,
     };
@@ -320,7 +326,8 @@ fn sentinels_move_the_master() {
 
     // The old master comes back and is made a replica; nobody reads from it.
     first.start_again();
-    until("it is a replica", SOON, || {
+    // Sentinels take their time over it, some ten seconds.
+    until("it is a replica", 3 * SOON, || {
         first.command(&["ROLE"]).starts_with("slave")
     });
     second.set_record("one", &record(3));
@@ -329,7 +336,7 @@ fn sentinels_move_the_master() {
     });
 
     // Moved back on purpose: the servers stay up, and only the sentinels tell.
-    until("the sentinels move it", SOON, || {
+    until("the sentinels move it", 3 * SOON, || {
         let port = sentinels.ports[0];
         let command = ["SENTINEL", "FAILOVER", MASTER];
         shortlink_tests::redis::try_command(port, &command).is_ok()
