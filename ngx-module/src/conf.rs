@@ -59,6 +59,8 @@ pub(crate) struct MainConf {
     pub(crate) counters: Option<Zone>,
     /// `shortlink_domains`.
     pub(crate) domains: Option<Domains>,
+    /// The index of `$shortlink_code` among nginx' variables.
+    pub(crate) code_variable: usize,
     /// Whether a location has `shortlink_status`.
     has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -77,6 +79,7 @@ impl Default for MainConf {
             miss_limit_given: false,
             counters: None,
             domains: None,
+            code_variable: 0,
             has_status: false,
             locations: Vec::new(),
         }

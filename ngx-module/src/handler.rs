@@ -14,13 +14,13 @@ use ngx::ffi::{
 };
 use ngx::http::{HttpModuleLocationConf, HttpModuleMainConf, Request};
 use resolver::counters::Counter;
-use resolver::path::code_of_path;
+use resolver::path::{code_of_path, code_of_text};
 use resolver::vocabulary::RedirectStatus;
 use resolver::{Answer, MissReason, Outcome, PathCode, Refusal, Source};
 
 use crate::state::RequestState;
 use crate::worker::LookedUp;
-use crate::{Shortlink, misses, respond, worker};
+use crate::{Shortlink, misses, respond, variables, worker};
 
 /// An answer that no longer lives in the client's input: what is needed of it was copied into the
 /// request's pool.
@@ -116,7 +116,11 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
         let Some(conf) = Shortlink::main_conf(Request::from_ngx_http_request(request)) else {
             return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
         };
-        let path_code = match code_of_path((*request).uri.as_bytes(), &conf.rules) {
+        let read = match variables::code_set(request, conf.code_variable) {
+            Some(text) => code_of_text(text, &conf.rules),
+            None => code_of_path((*request).uri.as_bytes(), &conf.rules),
+        };
+        let path_code = match read {
             Ok(path_code) => path_code,
             Err(Refusal::Malformed) => return refuse(request, None, Outcome::Malformed),
             Err(Refusal::WrongCheck) => {

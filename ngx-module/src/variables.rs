@@ -10,11 +10,14 @@
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
 //! | `$shortlink_domain_names` | all short domains, parted by commas |
 //!
-//! The first four are not found (`-` in logs) for requests that `shortlink` did not handle.
+//! The first four are not found (`-` in logs) for requests that `shortlink` did not handle. They can
+//! be set, by `set` or in Lua: `$shortlink_code` before the request is handled says which code is
+//! looked up; what is set afterwards shows in logs.
 
 use ngx::ffi::{
-    NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_conf_t, ngx_http_add_variable,
-    ngx_http_request_t, ngx_http_variable_value_t, ngx_int_t, ngx_pnalloc, ngx_str_t, ngx_uint_t,
+    NGX_ERROR, NGX_HTTP_VAR_CHANGEABLE, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_conf_t,
+    ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_request_t,
+    ngx_http_variable_value_t, ngx_int_t, ngx_pnalloc, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{HttpModuleMainConf, Request};
 
@@ -32,6 +35,18 @@ enum Shown {
     DomainState,
     ActiveBase,
     DomainNames,
+}
+
+impl Shown {
+    /// What nginx is told of the variable. None is kept: they change while a request is handled.
+    fn flags(self) -> ngx_uint_t {
+        let settable = matches!(
+            self,
+            Self::Code | Self::Target | Self::Outcome | Self::Source
+        );
+        let settable = if settable { NGX_HTTP_VAR_CHANGEABLE } else { 0 };
+        (NGX_HTTP_VAR_NOCACHEABLE | settable) as ngx_uint_t
+    }
 }
 
 const VARIABLES: [(&str, Shown); 7] = [
@@ -56,16 +71,43 @@ pub(crate) unsafe fn add(cf: *mut ngx_conf_t) -> ngx_int_t {
         };
         // SAFETY: as this function's own; nginx copies the name.
         unsafe {
-            let variable =
-                ngx_http_add_variable(cf, &mut name, NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t);
+            let variable = ngx_http_add_variable(cf, &mut name, shown.flags());
             let Some(variable) = variable.as_mut() else {
                 return NGX_ERROR as ngx_int_t;
             };
             variable.get_handler = Some(get);
             variable.data = shown as usize;
+            if let Shown::Code = shown {
+                let index = ngx_http_get_variable_index(cf, &mut name);
+                match (Shortlink::main_conf_mut(&*cf), usize::try_from(index)) {
+                    (Some(main), Ok(index)) => main.code_variable = index,
+                    _ => return NGX_ERROR as ngx_int_t,
+                }
+            }
         }
     }
     NGX_OK as ngx_int_t
+}
+
+/// The code that somebody has set for a request instead of that of its path.
+///
+/// # Safety
+/// `request` must be valid; `index` is that of `$shortlink_code`.
+#[inline]
+pub(crate) unsafe fn code_set<'a>(
+    request: *mut ngx_http_request_t,
+    index: usize,
+) -> Option<&'a [u8]> {
+    // SAFETY: the request has a place for every variable that has an index. What stands there
+    // lives as long as the request.
+    unsafe {
+        let value = &*(*request).variables.add(index);
+        // What the function below gives is marked as not to be kept; what was set is not.
+        if value.valid() == 0 || value.no_cacheable() != 0 || value.not_found() != 0 {
+            return None;
+        }
+        Some(std::slice::from_raw_parts(value.data, value.len() as usize))
+    }
 }
 
 unsafe extern "C" fn get(

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use crate::handshake::{Handshake, Step};
 use crate::lookups::LookupId;
-use crate::resp::{Decoded, Decoder, INPUT_LENGTH, ProtocolError, Reply};
+use crate::resp::{Decoded, Decoder, ProtocolError, Reply};
 
 use round_trips::RoundTrips;
 pub(crate) use span::Span;
@@ -134,7 +134,7 @@ pub(crate) enum Due {
     Heartbeat,
 }
 
-/// How long things may take, in milliseconds.
+/// How long things may take, in milliseconds, and how large they may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// How long a reply may be owed before the connection is given up.
@@ -143,6 +143,8 @@ pub(crate) struct Patience {
     pub(crate) heartbeat: u64,
     /// Whether something is asked even if something was heard.
     pub(crate) always_beats: bool,
+    /// The most bytes that a reply may take; a connection's input has room for so many.
+    pub(crate) longest_reply: usize,
 }
 
 #[derive(Debug)]
@@ -191,9 +193,9 @@ impl Connection {
             is_tracking: false,
             output: Vec::new(),
             written: 0,
-            input: vec![0; INPUT_LENGTH].into_boxed_slice(),
+            input: vec![0; patience.longest_reply].into_boxed_slice(),
             filled: 0..0,
-            decoder: Decoder::default(),
+            decoder: Decoder::new(patience.longest_reply),
             clock: RoundTrips::default(),
         }
     }
@@ -433,7 +435,7 @@ impl Connection {
         self.output.clear();
         self.written = 0;
         self.filled = 0..0;
-        self.decoder = Decoder::default();
+        self.decoder = Decoder::new(self.input.len());
         self.clock = RoundTrips::default();
         let lost = std::mem::take(&mut self.owed);
         lost.into_iter().filter_map(|(owed, _)| match owed {

@@ -31,7 +31,15 @@ pub enum Refusal {
 /// When the path names no code or one that can't have been issued.
 #[inline]
 pub fn code_of_path(path: &[u8], rules: &CodeRules) -> Result<PathCode, Refusal> {
-    let rest = path.strip_prefix(b"/").ok_or(Refusal::Malformed)?;
+    code_of_text(path.strip_prefix(b"/").ok_or(Refusal::Malformed)?, rules)
+}
+
+/// Reads a code from a text as [`code_of_path`] reads it from what follows the `/`.
+///
+/// # Errors
+/// As [`code_of_path`].
+#[inline]
+pub fn code_of_text(rest: &[u8], rules: &CodeRules) -> Result<PathCode, Refusal> {
     let run = rest
         .iter()
         .take(MAX_CODE_LENGTH + 1)

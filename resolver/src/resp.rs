@@ -105,15 +105,32 @@ pub enum Decoded<'a> {
 pub struct ProtocolError(pub &'static str);
 
 /// Reads replies one after the other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Decoder {
+    /// The most bytes that an aggregate may take: those of the buffer it is read into.
+    longest: usize,
     /// Bytes of an oversized bulk that are still to be passed over.
     skip: u64,
     /// Keys of an invalidation that are still to come.
     keys: u64,
 }
 
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(INPUT_LENGTH)
+    }
+}
+
 impl Decoder {
+    /// Begins to read what comes into a buffer of such a length.
+    pub fn new(longest: usize) -> Self {
+        Self {
+            longest,
+            skip: 0,
+            keys: 0,
+        }
+    }
+
     /// Reads what stands at the beginning of `input`.
     ///
     /// # Errors
@@ -162,7 +179,7 @@ impl Decoder {
             b'*' if length(rest)?.is_none() => Decoded::Reply(Reply::Null, used),
             _ => {
                 match value_end(input, 0, MAX_DEPTH)? {
-                    None if input.len() >= INPUT_LENGTH => {
+                    None if input.len() >= self.longest => {
                         return Err(ProtocolError("a reply is larger than the input buffer"));
                     }
                     None => Decoded::Incomplete,

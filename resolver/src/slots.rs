@@ -87,6 +87,18 @@ impl SlotMap {
                 Value::Sequence(_) => return None,
             };
             let port = u16::try_from(master.next_number()?).ok()?;
+            let host = if host == b"?" {
+                // The node has no name but is to be told by name: its address stands behind its id.
+                match address_of(&mut master) {
+                    Some(address) => address,
+                    None => {
+                        read += 1;
+                        continue;
+                    }
+                }
+            } else {
+                host
+            };
             let master = Endpoint::new(host, port)?;
             let known = map.nodes.iter().position(|node| *node == master);
             let index = known.unwrap_or_else(|| {
@@ -113,6 +125,18 @@ impl SlotMap {
         let number = *self.slots.get(usize::from(slot))?;
         usize::from(number).checked_sub(1)
     }
+}
+
+/// The address of a node, from what is told behind its port: its id, and names with their values.
+fn address_of<'a>(node: &mut Elements<'a>) -> Option<&'a [u8]> {
+    let _id = node.next_text()?;
+    let mut facts = node.next_sequence()?;
+    while let (Some(name), Some(value)) = (facts.next_text(), facts.next()) {
+        if let (b"ip", Value::Text(address)) = (name, value) {
+            return Some(address);
+        }
+    }
+    None
 }
 
 /// Why a node sends a client on.
@@ -146,7 +170,8 @@ impl Redirection {
         };
         let slot = vocabulary::number::parse_decimal(words.next()?)?;
         let slot = u16::try_from(slot).ok().filter(|slot| *slot < SLOTS)?;
-        let to = Endpoint::parse(words.next()?)?;
+        // A node without a name is told as a question mark; the map has to be read then.
+        let to = Endpoint::parse(words.next()?).filter(|to| to.host != "?")?;
         Some(Self { kind, slot, to })
     }
 }
@@ -187,6 +212,11 @@ mod tests {
         ] {
             assert_eq!(map.node(slot), Some(node));
         }
+        let unnamed = "*2\r\n*3\r\n:0\r\n:1\r\n*4\r\n$1\r\n?\r\n:1\r\n$2\r\nid\r\n\
+            *2\r\n$2\r\nip\r\n$3\r\n::1\r\n*3\r\n:2\r\n:3\r\n*3\r\n+?\r\n:1\r\n+id\r\n";
+        let map = SlotMap::parse(unnamed.as_bytes()).expect("a map");
+        assert_eq!(map.nodes()[0].to_string(), "[::1]:1");
+        assert_eq!((map.node(1), map.node(2)), (Some(0), None));
         let gap = "*1\r\n*3\r\n:5\r\n:6\r\n*2\r\n$1\r\na\r\n:1\r\n";
         let map = SlotMap::parse(gap.as_bytes()).expect("a map");
         assert_eq!(

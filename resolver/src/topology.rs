@@ -21,11 +21,15 @@ use vocabulary::{Code, KeyPrefix};
 use crate::connection::{LinkError, Owed, Patience};
 use crate::handshake::{Credentials, Handshake, RequiredRole, Tracking};
 use crate::nodes::{Address, NodeId, Nodes, Purpose};
-use crate::resp::push_command;
+use crate::resp::{INPUT_LENGTH, push_command};
 
 use cluster::Cluster;
 use sentinel::Sentinel;
 use server::Server;
+
+/// Room for the map of a large cluster whose slots are scattered over its nodes. Memory is taken
+/// as it is needed.
+const WATCH_INPUT_LENGTH: usize = 4 << 20;
 
 /// How servers are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,11 +85,21 @@ impl NodeSettings {
         (self.budget * 4).max(200)
     }
 
+    /// For a connection on which records are read.
     fn patience(&self, always_beats: bool) -> Patience {
         Patience {
             stall: self.stall_limit(),
             heartbeat: self.heartbeat,
             always_beats,
+            longest_reply: INPUT_LENGTH,
+        }
+    }
+
+    /// For a connection on which it is asked where records are.
+    fn watch_patience(&self) -> Patience {
+        Patience {
+            longest_reply: WATCH_INPUT_LENGTH,
+            ..self.patience(true)
         }
     }
 

@@ -46,7 +46,13 @@ impl Cluster {
         Self {
             seeds: seeds.to_vec(),
             attempt: 0,
-            watch: nodes.add(address, Purpose::Watch, handshake, how.patience(true), now),
+            watch: nodes.add(
+                address,
+                Purpose::Watch,
+                handshake,
+                how.watch_patience(),
+                now,
+            ),
             slots_of: LinkSlots::new(&how.prefix),
             nodes_of_slots: Vec::new(),
             map_hash: 0,

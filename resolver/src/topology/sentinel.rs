@@ -48,7 +48,13 @@ impl Sentinel {
             master_name: master_name.to_owned(),
             sentinels: sentinels.to_vec(),
             current: 0,
-            watch: nodes.add(address, Purpose::Watch, handshake, how.patience(true), now),
+            watch: nodes.add(
+                address,
+                Purpose::Watch,
+                handshake,
+                how.watch_patience(),
+                now,
+            ),
             master: None,
             replica: replica
                 .map(|address| how.add_data(nodes, address.clone(), RequiredRole::Replica, now)),

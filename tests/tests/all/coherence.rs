@@ -281,8 +281,8 @@ fn no_answer_is_older_than_the_bound_under_a_thousand_changes_a_second() {
         "{from_cache} of {reads} from the cache"
     );
     // At rest everything is what was written last.
-    for link in 0..LINKS {
-        let last = confirmed[link]
+    for (link, confirmed) in confirmed.iter().enumerate() {
+        let last = confirmed
             .lock()
             .expect("a lock")
             .last()

@@ -1,0 +1,75 @@
+//! Whatever Redis sends, in whatever pieces: the edge neither panics nor answers a request twice,
+//! and reading it in other pieces gives the same answers and keeps the same links.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use shortlink_resolver::vocabulary::Code;
+use shortlink_resolver::{
+    Address, CacheSettings, Edge, EdgeSettings, LookUp, NodeId, NodeSettings, Now,
+    TopologySettings,
+};
+
+const REQUESTS: usize = 16;
+
+fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, usize, bool) {
+    let now = Now { ms: 0, unix: 1000 };
+    let node = NodeId::new(0);
+    let settings = EdgeSettings {
+        nodes: NodeSettings::default(),
+        topology: TopologySettings::Server(Address::Unix("/redis".to_owned())),
+        replica: None,
+        cache: Some(CacheSettings { bytes: 1 << 16, stale_for: 0, longest_age: 1000 }),
+    };
+    let mut edge = Edge::new(settings, 0, 1);
+    edge.connecting(node, now);
+    edge.connected(node, now);
+    let mut done = Vec::new();
+    let mut ask = |edge: &mut Edge<usize>, number: usize| {
+        let code = Code::parse(format!("c{}", number / 2).as_bytes()).expect("a code");
+        if let LookUp::Answered(answer, _) = edge.look_up(&code, number, now) {
+            let _ = format!("{answer:?}");
+        }
+        edge.wrote(node, edge.output(node).len(), 0);
+    };
+    for number in 0..REQUESTS {
+        ask(&mut edge, number);
+    }
+    let stream = [b"%0\r\n+OK\r\n", bytes].concat();
+    for piece in stream.chunks(piece) {
+        let space = edge.input_space(node);
+        if space.len() < piece.len() {
+            return (done, 0, true);
+        }
+        space[..piece.len()].copy_from_slice(piece);
+        edge.received(node, piece.len(), now, 0);
+        loop {
+            match edge.next_completion(node, now) {
+                Ok(Some(next)) => {
+                    done.push((next.token, format!("{:?}", next.answer)));
+                    let token = next.token;
+                    // Asked again, so that it is kept, in the same order whatever the pieces.
+                    if token < REQUESTS {
+                        ask(&mut edge, token + REQUESTS);
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return (done, 0, true),
+            }
+        }
+    }
+    (done, edge.cache().map_or(0, |cache| cache.len()), false)
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&piece, bytes)) = input.split_first() else { return };
+    let (whole, kept, failed) = answers(bytes, 1 << 14);
+    let (pieces, kept_in_pieces, failed_in_pieces) = answers(bytes, usize::from(piece).max(1));
+    assert_eq!(whole, pieces);
+    assert_eq!((kept, failed), (kept_in_pieces, failed_in_pieces));
+    let mut tokens: Vec<usize> = whole.iter().map(|(token, _)| *token).collect();
+    tokens.sort_unstable();
+    let before = tokens.len();
+    tokens.dedup();
+    assert_eq!(tokens.len(), before, "answered twice");
+});
