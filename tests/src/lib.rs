@@ -2,6 +2,7 @@
 //! from outside.
 //!
 //! - [`stack`]: Redis, sidecar and nginx together, as a user runs them.
+//! - [`site`]: nginx and Redis alone, with a server that the test writes itself.
 //! - [`redis`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
 //! - [`cluster`]: several Redis servers that belong together.
 //! - [`process`]: a process that never outlives the test.
@@ -22,6 +23,7 @@ pub mod ports;
 pub mod process;
 pub mod redis;
 pub mod sidecar;
+pub mod site;
 pub mod stack;
 pub mod wait;
 

@@ -1,5 +1,6 @@
 //! The whole from outside. One program, so that it is linked once; one module a theme.
 
+mod citizen;
 mod coherence;
 mod configuration;
 mod domains;
@@ -8,10 +9,12 @@ mod foreign_redis;
 mod hostile;
 mod input;
 mod links;
+mod logs;
 mod redirects;
 mod reload;
 mod run;
 mod sight;
+mod subrequests;
 mod tidy;
 mod topologies;
 mod urls;

@@ -1,0 +1,144 @@
+//! What access logs tell of requests to a location with `shortlink`.
+
+use shortlink_tests::site::{ONE, Site, SiteOptions};
+use vocabulary::CodeRules;
+
+/// A code whose check character is wrong.
+fn wrong_check() -> String {
+    let right = CodeRules::default().complete(b"aaaaaaa").expect("a code");
+    let last = if right.as_str().ends_with('a') {
+        'b'
+    } else {
+        'a'
+    };
+    format!("aaaaaaa{last}")
+}
+
+#[test]
+fn a_log_can_tell_everything_that_the_edge_knows() {
+    let site = Site::with(&SiteOptions {
+        http: "log_format edge '$request_method $status $shortlink_code $shortlink_target '
+                               '$shortlink_outcome $shortlink_source $shortlink_domain_state '
+                               '$shortlink_active_base $shortlink_domain_names';
+               access_log logs/edge.log edge;",
+        server: "location / { shortlink; shortlink_fallback @fallback; }
+                 location /alone/ { rewrite ^/alone/(.*)$ /$1 break; shortlink; }
+                 location /other { return 204; }
+                 location @fallback { return 302 https://example.com/fallback; }",
+        ..SiteOptions::default()
+    });
+    let wrong = wrong_check();
+    let mut expected = Vec::new();
+    let base = format!("http://localhost:{}", site.nginx.public_port);
+    for (method, host, path, line) in [
+        (
+            "GET",
+            "localhost",
+            "/one",
+            format!("302 one {ONE} redirect redis active"),
+        ),
+        (
+            "HEAD",
+            "127.0.0.1",
+            "/one,",
+            format!("302 one {ONE} redirect redis serving"),
+        ),
+        (
+            "GET",
+            "LOCALHOST.",
+            "/one",
+            format!("302 one {ONE} redirect redis active"),
+        ),
+        (
+            "GET",
+            "other",
+            "/gone?x=1",
+            "410 gone - gone redis unknown".to_owned(),
+        ),
+        (
+            "GET",
+            "localhost",
+            "/nobody",
+            "404 nobody - unknown redis active".to_owned(),
+        ),
+        (
+            "GET",
+            "localhost",
+            "/-",
+            "404 - - malformed none active".to_owned(),
+        ),
+        (
+            "GET",
+            "localhost",
+            &format!("/{wrong}"),
+            "404 - - wrong_check none active".to_owned(),
+        ),
+        (
+            "POST",
+            "localhost",
+            "/one",
+            "405 - - method none active".to_owned(),
+        ),
+        (
+            "GET",
+            "localhost",
+            "/nosuchone",
+            "302 nosuchone - miss fallback active".to_owned(),
+        ),
+        (
+            "GET",
+            "localhost",
+            "/alone/nosuchone",
+            "404 nosuchone - miss redis active".to_owned(),
+        ),
+        (
+            "GET",
+            "localhost",
+            "/other",
+            "204 - - - - active".to_owned(),
+        ),
+    ] {
+        site.send(method, path, &[("Host", host)]);
+        expected.push(format!("{method} {line} {base} localhost,127.0.0.1"));
+    }
+    assert_eq!(site.log("edge.log", expected.len()), expected);
+    site.assert_sound(&[]);
+}
+
+#[test]
+fn a_log_without_an_answer_from_redis_says_so() {
+    let mut site = Site::with(&SiteOptions {
+        http: "log_format edge '$status $shortlink_code $shortlink_outcome $shortlink_source';
+               access_log logs/edge.log edge;",
+        server: "location / { shortlink; }",
+        ..SiteOptions::default()
+    });
+    site.redis.kill();
+    for _ in 0..3 {
+        let answer = site.get("/one");
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.header("Retry-After"), Some("2"));
+    }
+    assert_eq!(site.log("edge.log", 3), ["503 one unavailable none"; 3]);
+}
+
+#[test]
+fn a_log_can_be_kept_for_some_outcomes_only() {
+    let site = Site::with(&SiteOptions {
+        http: "log_format short '$shortlink_code';
+               map $shortlink_outcome $strange { default 1; redirect 0; }
+               map $shortlink_source $of_redis { redis 1; }",
+        server: "access_log logs/strange.log short if=$strange;
+                 access_log logs/redis.log short if=$of_redis;
+                 access_log logs/$shortlink_outcome.log short;
+                 location / { shortlink; }",
+        ..SiteOptions::default()
+    });
+    for path in ["/one", "/gone", "/-", "/two", "/nobody"] {
+        site.get(path);
+    }
+    assert_eq!(site.log("strange.log", 3), ["gone", "-", "nobody"]);
+    assert_eq!(site.log("redis.log", 4), ["one", "gone", "two", "nobody"]);
+    assert_eq!(site.log("redirect.log", 2), ["one", "two"]);
+    assert_eq!(site.log("malformed.log", 1), ["-"]);
+}
