@@ -82,8 +82,8 @@ impl Site {
             replace: vec![
                 ("worker_processes 2", "worker_processes 1".to_owned()),
                 (
-                    "include internal.conf;",
-                    "shortlink_cache off;\ninclude internal.conf;".to_owned(),
+                    "shortlink_cache 32m stale=60s;",
+                    "shortlink_cache off;".to_owned(),
                 ),
             ],
             budget: options.budget,

@@ -27,7 +27,8 @@ fn a_revoked_link_answers_410_from_nginx_itself() {
         stack.follow(&code).status == 410
     });
     let answer = stack.follow(&code);
-    assert_eq!(answer.header("X-Edge"), Some("gone/redis"));
+    let edge = answer.header("X-Edge").unwrap_or_default();
+    assert!(["gone/redis", "gone/cache"].contains(&edge), "{edge}");
     assert_eq!(answer.location(), None);
 }
 
