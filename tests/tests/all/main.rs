@@ -10,6 +10,7 @@ mod hostile;
 mod input;
 mod links;
 mod logs;
+mod lua;
 mod redirects;
 mod reload;
 mod run;
