@@ -242,3 +242,41 @@ fn lua_captures_the_answer_to_a_code() {
     assert_eq!(capture("/one"), format!("302 {ONE} []\n"));
     site.assert_ends_sound(&[OF_LUA_ITSELF, "lost Redis"]);
 }
+
+#[test]
+fn lua_replaces_the_variables_for_the_log() {
+    let site = Site::with(&SiteOptions {
+        top: MODULES,
+        http: "log_format changed '$shortlink_code $shortlink_outcome $shortlink_source '
+                                  '$shortlink_target';
+               access_log logs/changed.log changed;",
+        server: "location / {
+                     shortlink;
+                     log_by_lua_block {
+                         ngx.var.shortlink_outcome = 'x'
+                         ngx.var.shortlink_code = 'hidden'
+                         ngx.var.shortlink_source = nil
+                         ngx.var.shortlink_target = 'nowhere'
+                     }
+                 }
+                 location /early/ {
+                     rewrite ^/early/(.*)$ /$1 break;
+                     shortlink;
+                     header_filter_by_lua_block { ngx.var.shortlink_outcome = 'early' }
+                 }
+                 location /plain { set $shortlink_code mine; return 204; }",
+        ..SiteOptions::default()
+    });
+    assert_eq!(site.get("/one").location(), Some(ONE));
+    assert_eq!(site.get("/early/two").location(), Some(TWO));
+    assert_eq!(site.get("/plain").status, 204);
+    assert_eq!(
+        site.log("changed.log", 3),
+        [
+            "hidden x - nowhere".to_owned(),
+            format!("two early redis {TWO}"),
+            "mine - - -".to_owned()
+        ]
+    );
+    site.assert_ends_sound(&[OF_LUA_ITSELF]);
+}
