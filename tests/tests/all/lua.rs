@@ -280,3 +280,37 @@ fn lua_replaces_the_variables_for_the_log() {
     );
     site.assert_ends_sound(&[OF_LUA_ITSELF]);
 }
+
+#[test]
+fn lua_replaces_what_the_module_says_of_caching() {
+    let site = start(
+        "location / {
+             shortlink;
+             header_filter_by_lua_block { ngx.header['Cache-Control'] = 'private' }
+         }
+         location /none/ {
+             rewrite ^/none/(.*)$ /$1 break;
+             shortlink;
+             header_filter_by_lua_block { ngx.header['Cache-Control'] = nil }
+         }
+         location /read/ {
+             rewrite ^/read/(.*)$ /$1 break;
+             shortlink;
+             header_filter_by_lua_block {
+                 ngx.header['X-Read'] = ngx.header['Cache-Control'] .. ' ' .. ngx.header.location
+             }
+         }",
+    );
+    let caching = |path: &str| {
+        let answer = site.get(path);
+        let named = |name: &str| name.eq_ignore_ascii_case("cache-control");
+        let found = answer.headers.iter().filter(|(name, _)| named(name));
+        found.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(caching("/one"), ["private"]);
+    assert_eq!(caching("/two"), ["private"]);
+    assert_eq!(caching("/none/one"), [""; 0]);
+    let read = site.get("/read/one");
+    assert_eq!(read.header("X-Read"), Some(&*format!("no-store {ONE}")));
+    site.assert_ends_sound(&[OF_LUA_ITSELF]);
+}
