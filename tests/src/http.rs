@@ -72,8 +72,8 @@ impl Connection {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Reads the answer to a request with this method; `None` when the connection was closed
-    /// before its first byte.
+    /// Reads the answer to a request with this method, or an interim one (1xx) before it; `None`
+    /// when the connection was closed before its first byte.
     ///
     /// # Errors
     /// When the connection breaks within it, or it is no HTTP.
@@ -107,7 +107,7 @@ impl Connection {
             headers,
             body: Vec::new(),
         };
-        if method != "HEAD" && !matches!(status, 204 | 304) {
+        if method != "HEAD" && !matches!(status, 100..200 | 204 | 304) {
             response.body = self.receive_body(&response)?;
         }
         Ok(Some(response))

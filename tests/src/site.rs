@@ -29,6 +29,8 @@ pub struct SiteOptions<'a> {
     pub server: &'a str,
     /// How long nginx waits for Redis.
     pub budget: &'static str,
+    /// What workers keep: the parameters of `shortlink_cache`.
+    pub cache: &'a str,
 }
 
 impl Default for SiteOptions<'_> {
@@ -38,6 +40,7 @@ impl Default for SiteOptions<'_> {
             http: "",
             server: "",
             budget: "10s",
+            cache: "off",
         }
     }
 }
@@ -45,7 +48,7 @@ impl Default for SiteOptions<'_> {
 /// nginx with one worker, and Redis. They are ended in the order of the fields.
 ///
 /// Redis knows the codes `one` and `two`, the revoked code `gone` and the unknown code `nobody`.
-/// Workers keep nothing, so that each request asks Redis. Locations without headers of their own
+/// Workers keep nothing unless told to, so that each request asks Redis. Locations without headers of their own
 /// say in `X-Edge` what the edge did.
 #[derive(Debug)]
 pub struct Site {
@@ -83,7 +86,7 @@ impl Site {
                 ("worker_processes 2", "worker_processes 1".to_owned()),
                 (
                     "shortlink_cache 32m stale=60s;",
-                    "shortlink_cache off;".to_owned(),
+                    format!("shortlink_cache {};", options.cache),
                 ),
             ],
             budget: options.budget,

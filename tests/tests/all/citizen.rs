@@ -398,3 +398,34 @@ fn a_map_chooses_by_what_the_edge_found() {
         assert_eq!(site.get(path).header("X-Campaign"), Some(chosen), "{path}");
     }
 }
+
+#[test]
+fn expires_replaces_what_the_module_says_of_caching() {
+    let site = Site::start(
+        "location / { shortlink; }
+         location /hour/ { rewrite ^/hour/(.*)$ /$1 break; shortlink; expires 1h; }
+         location /epoch/ { rewrite ^/epoch/(.*)$ /$1 break; shortlink; expires epoch; }",
+    );
+    let caching = |path: &str| {
+        let answer = site.get(path);
+        let found = all(&answer, "Cache-Control").join(" and ");
+        (found, answer.header("Expires").is_some())
+    };
+    assert_eq!(caching("/one"), ("no-store".to_owned(), false));
+    assert_eq!(caching("/two"), (String::new(), false));
+    assert_eq!(caching("/hour/two"), ("max-age=3600".to_owned(), true));
+    assert_eq!(caching("/epoch/two"), ("no-cache".to_owned(), true));
+    assert_eq!(caching("/hour/one"), ("max-age=3600".to_owned(), true));
+    assert_eq!(caching("/epoch/one"), ("no-cache".to_owned(), true));
+}
+
+#[test]
+fn a_code_that_answers_for_another_says_once_how_to_keep_its_answer() {
+    let site = Site::start(
+        "location / { shortlink; }
+         location /chain { rewrite ^ /nobody break; shortlink; error_page 404 = /one; }",
+    );
+    let answer = site.get("/chain");
+    assert_leads(&answer, 302, ONE);
+    assert_eq!(all(&answer, "Cache-Control"), ["no-store"]);
+}

@@ -177,3 +177,48 @@ fn each_subrequest_is_logged_as_itself() {
     );
     site.assert_sound(&[]);
 }
+#[test]
+fn what_a_subrequest_found_is_not_taken_for_the_request_s_own() {
+    let site = Site::with(&SiteOptions {
+        http: "log_format own '$status [$shortlink_code] [$shortlink_outcome]';
+               access_log logs/own.log own;",
+        server: "location / { shortlink; }
+                 location /let/ { rewrite ^ /nosuchone break; shortlink; shortlink_fallback @let; }
+                 location @let { return 204; }
+                 location /plain { auth_request /let/; root html; try_files /page =404; }
+                 location /mirrored {
+                     mirror /gone;
+                     rewrite ^ /other break;
+                     shortlink;
+                     shortlink_fallback @fallback;
+                 }
+                 location @fallback { return 200 \"$shortlink_code $shortlink_outcome\\n\"; }",
+        ..SiteOptions::default()
+    });
+    site.write("html/page", "the page\n");
+    assert_eq!(body(&site.get("/mirrored")), "other miss\n");
+    assert_eq!(body(&site.get("/plain")), "the page\n");
+    assert_eq!(
+        site.log("own.log", 2),
+        ["200 [other] [miss]", "200 [-] [-]"]
+    );
+}
+
+#[test]
+fn included_codes_have_a_fallback_each() {
+    let site = Site::start(
+        "location / { shortlink; shortlink_fallback @fallback; }
+         location @fallback { return 200 \"[$shortlink_code]\"; }
+         location /page { ssi on; ssi_types *; root html; }",
+    );
+    let include = |path: &str| format!("<!--# include virtual=\"{path}\" -->");
+    let page = ["/first", "/one", "/second", "/third"].map(include);
+    site.write("html/page", &format!("begin {} end\n", page.join(" + ")));
+    for _ in 0..3 {
+        assert_eq!(
+            body(&site.get("/page")),
+            "begin [first] +  + [second] + [third] end\n"
+        );
+    }
+    site.assert_ends_sound(&[]);
+}
