@@ -22,6 +22,12 @@ fn main() {
         "nginx 1.22.0 or newer is needed, this is {version}"
     );
 
+    // From 1.23 on nginx links headers of one name instead of keeping arrays of them.
+    println!("cargo::rustc-check-cfg=cfg(nginx_linked_headers)");
+    if version >= 1_023_000 {
+        println!("cargo::rustc-cfg=nginx_linked_headers");
+    }
+
     let fields = fs::read_to_string("layout.fields").expect("layout.fields");
     let fields: Vec<&str> = fields
         .lines()

@@ -27,7 +27,9 @@ pub(crate) unsafe fn redirect(
             return NGX_ERROR as ngx_int_t;
         };
         (*request).headers_out.location = location;
-        if !status.is_permanent() && no_store(request).is_none() {
+        if status.is_permanent() {
+            may_store(request);
+        } else if no_store(request).is_none() {
             return NGX_ERROR as ngx_int_t;
         }
         (*request).headers_out.status = ngx_uint_t::from(status.code());
@@ -103,7 +105,92 @@ pub(crate) unsafe fn method_not_allowed(request: *mut ngx_http_request_t) -> ngx
 /// keeps a 404 or 410 for as long as it likes.
 unsafe fn no_store(request: *mut ngx_http_request_t) -> Option<()> {
     // SAFETY: as for the callers.
-    unsafe { add_header(request, "Cache-Control", "cache-control", text("no-store")) }.map(|_| ())
+    unsafe {
+        // An answer that was prepared before, and became another one by `error_page`, has it.
+        let header = match cache_control(request) {
+            Some(header) => header,
+            None => {
+                let value = text("no-store");
+                let header = add_header(request, "Cache-Control", "cache-control", value)?;
+                tell_cache_control(request, header)?;
+                header
+            }
+        };
+        (*header).hash = 1;
+        (*header).value = text("no-store");
+        Some(())
+    }
+}
+
+/// Takes back what [`no_store`] has prepared for another answer.
+unsafe fn may_store(request: *mut ngx_http_request_t) {
+    // SAFETY: as for the callers; a header without a hash is not sent.
+    unsafe {
+        if let Some(header) = cache_control(request) {
+            (*header).hash = 0;
+        }
+    }
+}
+
+/// The answer's `Cache-Control`, if nginx knows of one.
+#[cfg(nginx_linked_headers)]
+unsafe fn cache_control(request: *mut ngx_http_request_t) -> Option<*mut ngx_table_elt_t> {
+    // SAFETY: as for the callers.
+    let header = unsafe { (*request).headers_out.cache_control };
+    (!header.is_null()).then_some(header)
+}
+
+/// Tells nginx which header is the answer's `Cache-Control`, so that `expires` and others change
+/// it instead of adding another one.
+#[cfg(nginx_linked_headers)]
+unsafe fn tell_cache_control(
+    request: *mut ngx_http_request_t,
+    header: *mut ngx_table_elt_t,
+) -> Option<()> {
+    // SAFETY: as for the callers.
+    unsafe { (*request).headers_out.cache_control = header };
+    Some(())
+}
+
+/// The answer's `Cache-Control`, if nginx knows of one.
+#[cfg(not(nginx_linked_headers))]
+unsafe fn cache_control(request: *mut ngx_http_request_t) -> Option<*mut ngx_table_elt_t> {
+    // SAFETY: as for the callers; the array is zeroed until it has elements, which are pointers to
+    // headers.
+    unsafe {
+        let known = &(*request).headers_out.cache_control;
+        (known.nelts > 0).then(|| *known.elts.cast::<*mut ngx_table_elt_t>())
+    }
+}
+
+/// Tells nginx which header is the answer's `Cache-Control`, so that `expires` and others change
+/// it instead of adding another one.
+#[cfg(not(nginx_linked_headers))]
+unsafe fn tell_cache_control(
+    request: *mut ngx_http_request_t,
+    header: *mut ngx_table_elt_t,
+) -> Option<()> {
+    use ngx::ffi::{ngx_array_t, ngx_palloc};
+
+    // SAFETY: as for the callers. This is what nginx does for an array of one pointer; the array
+    // is empty, or the header would have been found.
+    unsafe {
+        let pool = (*request).pool;
+        let size = size_of::<*mut ngx_table_elt_t>();
+        let place = ngx_palloc(pool, size).cast::<*mut ngx_table_elt_t>();
+        if place.is_null() {
+            return None;
+        }
+        place.write(header);
+        (*request).headers_out.cache_control = ngx_array_t {
+            elts: place.cast(),
+            nelts: 1,
+            size,
+            nalloc: 1,
+            pool,
+        };
+        Some(())
+    }
 }
 
 /// Adds a header to the answer; `None` when there is no memory.

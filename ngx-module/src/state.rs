@@ -87,7 +87,11 @@ impl RequestState {
             {
                 let ours = release as unsafe extern "C" fn(*mut c_void);
                 if handler.is_some_and(|handler| ptr::fn_addr_eq(handler, ours)) {
-                    return NonNull::new(data.cast());
+                    // Subrequests share the pool of their main request.
+                    let state = data.cast::<Self>();
+                    if (*state).request == request {
+                        return NonNull::new(state);
+                    }
                 }
                 cleanup = *next;
             }
