@@ -11,7 +11,7 @@ help:
 	@echo '             (PUBLIC_PORT=8080 INTERNAL_PORT=8081 VAR_DIR=var)'
 	@echo 'make test    format, lints and every test, real servers included'
 	@echo 'make test-vendored   the tests from outside, on the newest nginx that nginx-src brings'
-	@echo 'make bench   side by side: return 302, Lua, the module'
+	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build   the sidecar and the module, into target/'
 	@echo 'make setup   install what is missing, through apt'
@@ -51,7 +51,9 @@ fmt:
 
 bench: build
 	@scripts/setup bench
-	@bench/run
+	@bench/run --all
+	@bench/tracking
+	@bench/revocation
 
 fuzz: setup
 	@scripts/fuzz
