@@ -11,7 +11,7 @@ use crate::worker::WorkerEdge;
 const NOTICE_EVERY: u64 = 10_000;
 
 /// The kinds of notices that are held back.
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 /// What was said.
 pub(crate) struct Journal {
@@ -129,15 +129,15 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             ),
         ),
         Notice::BreakerOpened(node, text) => {
-            let how = match text {
-                Some(text) => format!("answers with errors ({text})"),
-                None => "answers too late".to_owned(),
+            let (kind, how) = match text {
+                Some(text) => (2, format!("answers with errors ({text})")),
+                None => (3, "answers too late".to_owned()),
             };
             let text = format!(
                 "Redis at {} {how} and is left alone for a moment; see its load and its slow log",
                 shown(node)
             );
-            (Some(2), NGX_LOG_ERR, text)
+            (Some(kind), NGX_LOG_ERR, text)
         }
         Notice::Moved => (
             None,

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
+use shortlink_tests::http;
+use shortlink_tests::nginx::{NginxOptions, REAL_BUDGET};
 use shortlink_tests::stack::{Stack, StackOptions};
 use shortlink_tests::wait::{SOON, pass, until};
 use vocabulary::record::MAX_RECORD_LENGTH;
@@ -91,6 +93,10 @@ enum Mood {
     Closed,
     /// An error for every command.
     Refused,
+    /// An error instead of each record.
+    Loading,
+    /// Right, but later than anybody waits.
+    Late,
 }
 
 /// A relay between nginx and Redis.
@@ -165,6 +171,12 @@ fn relay_answers(mut server: TcpStream, mut client: TcpStream, mood: &AtomicU8) 
             Err(std::io::ErrorKind::Other.into())
         } else if is(Mood::Refused) {
             client.write_all(b"-LOADING Redis is loading the dataset in memory\r\n")
+        } else if is(Mood::Loading) && answer[0] == b'$' {
+            let replies = answer.split(|&byte| byte == b'$').count() - 1;
+            client.write_all(&b"-LOADING Redis is loading the dataset\r\n".repeat(replies))
+        } else if is(Mood::Late) {
+            pass(Duration::from_millis(120));
+            client.write_all(answer)
         } else {
             client.write_all(answer)
         };
@@ -228,5 +240,73 @@ fn whatever_redis_sends_every_visitor_arrives() {
     assert_eq!(
         stack.create(&json!({ "longUrl": TARGET }))["published"],
         true
+    );
+}
+
+#[test]
+fn a_redis_that_is_late_or_answers_with_errors_is_left_alone_for_a_while() {
+    let redis_port = Arc::new(Mutex::new(0));
+    let relay = Relay::start(Arc::clone(&redis_port));
+    let stack = Stack::with(&StackOptions {
+        redis_port_of_nginx: Some(relay.port),
+        nginx: NginxOptions {
+            replace: vec![
+                ("worker_processes 2", "worker_processes 1".to_owned()),
+                (
+                    "shortlink_cache 32m stale=60s;",
+                    "shortlink_cache off;".to_owned(),
+                ),
+            ],
+            budget: REAL_BUDGET,
+            ..NginxOptions::default()
+        },
+        ..StackOptions::default()
+    });
+    *redis_port.lock().expect("no panic") = stack.redis.port;
+    let code = stack.link(TARGET);
+    let metric = |name: &str| {
+        let metrics = http::get(stack.nginx.internal_port, "/edge/metrics").body;
+        let metrics = String::from_utf8(metrics).expect("text");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        let count: u64 = line.expect("a metric").trim().parse().expect("a number");
+        count
+    };
+    let opened = || metric("shortlink_breaker_opened_total ");
+    // The sidecar asks the same Redis, so what nginx was answered counts.
+    let answered = || metric("shortlink_redis_round_trip_seconds_count ");
+    let edge = || {
+        let answer = stack.follow(&code);
+        assert_eq!((answer.status, answer.location()), (302, Some(TARGET)));
+        answer.header("X-Edge").unwrap_or_default().to_owned()
+    };
+    for (mood, said) in [
+        (Mood::Loading, "answers with errors (LOADING"),
+        (Mood::Late, "answers too late"),
+    ] {
+        relay.set(Mood::Honest);
+        until("Redis is asked", SOON, || edge() == "redirect/redis");
+        let before = opened();
+        // The connection stays: only what comes on it changes.
+        relay.mood.store(mood as u8, Ordering::Relaxed);
+        until("Redis is left alone", SOON, || {
+            // Who comes late to a look-up that is late may have its answer in time.
+            edge();
+            opened() > before
+        });
+        until(said, SOON, || stack.nginx.error_log().contains(said));
+        // Then nobody waits for it.
+        // What was asked before is answered first.
+        pass(Duration::from_millis(130));
+        let before = answered();
+        for _ in 0..20 {
+            assert_eq!(edge(), "unavailable/fallback");
+        }
+        assert!(answered() - before <= 1, "one try at most");
+        relay.mood.store(Mood::Honest as u8, Ordering::Relaxed);
+        until("Redis is asked again", SOON, || edge() == "redirect/redis");
+    }
+    assert_eq!(
+        stack.nginx.complaints(&["lost Redis", "left alone"]),
+        [""; 0]
     );
 }
