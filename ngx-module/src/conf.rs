@@ -429,6 +429,17 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
             );
             return NGX_ERROR as ngx_int_t;
         }
+        if let Some(address) = main.redis.as_ref().and_then(RedisConf::unresolved)
+            && !has_resolver(cf)
+        {
+            ngx_conf_log_error!(
+                NGX_LOG_EMERG,
+                cf,
+                "no address is known of {address} in \"shortlink_redis\", and the http block has no \
+                 \"resolver\" that could find one later"
+            );
+            return NGX_ERROR as ngx_int_t;
+        }
         if main.redis.is_some() {
             match Zone::add(cf, COUNTERS_ZONE, COUNTER_WORDS) {
                 Ok(zone) => main.counters = Some(zone),
@@ -457,6 +468,17 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
         }
     }
     NGX_OK as ngx_int_t
+}
+
+/// Whether the `http` block has a `resolver`.
+unsafe fn has_resolver(cf: *mut ngx_conf_t) -> bool {
+    // SAFETY: the caller's configuration is the `http` block's; nginx makes a resolver without
+    // servers where there is no directive.
+    unsafe {
+        let core = NgxHttpCoreModule::location_conf(&*cf);
+        core.and_then(|core| core.resolver.as_ref())
+            .is_some_and(|resolver| resolver.connections.nelts > 0)
+    }
 }
 
 /// Has nginx call this module when a request was answered.

@@ -40,6 +40,14 @@ pub(crate) struct RedisConf {
 }
 
 impl RedisConf {
+    /// The first name that has no address.
+    pub(crate) fn unresolved(&self) -> Option<&Address> {
+        let mut addresses = self.addresses.iter();
+        addresses
+            .find(|(_, found)| found.is_empty())
+            .map(|(address, _)| address)
+    }
+
     /// How the edge works with it.
     pub(crate) fn edge_settings(&self, cache: Option<CacheSettings>) -> EdgeSettings {
         EdgeSettings {
@@ -262,7 +270,14 @@ impl Block {
                 data: value.as_ptr().cast_mut(),
             };
             url.default_port = default_port;
-            if ngx_parse_url((*cf).pool, &mut url) != NGX_OK as ngx_int_t || url.naddrs == 0 {
+            // A name that nobody knows now may be known when it is needed, if there is a resolver.
+            let mut unresolved = url;
+            unresolved.set_no_resolve(1);
+            let is_sound = ngx_parse_url((*cf).pool, &mut unresolved) == NGX_OK as ngx_int_t;
+            if ngx_parse_url((*cf).pool, &mut url) != NGX_OK as ngx_int_t && is_sound {
+                url = unresolved;
+            }
+            if !is_sound {
                 let reason = if url.err.is_null() {
                     "no address".to_owned()
                 } else {
@@ -274,7 +289,10 @@ impl Block {
                     shown(value)
                 ));
             }
-            let found = slice::from_raw_parts(url.addrs, url.naddrs);
+            let found = match url.naddrs {
+                0 => &[],
+                count => slice::from_raw_parts(url.addrs, count),
+            };
             let address = if let Some(path) = value.strip_prefix(b"unix:") {
                 let path = shown(path);
                 if SocketAddress::of_path(&path).is_none() {

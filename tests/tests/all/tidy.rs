@@ -173,6 +173,41 @@ fn every_directive_and_variable_is_documented() {
             "{directive}"
         );
     }
+    // The contexts that the module tells nginx are those that the reference tells people.
+    let contexts = [
+        ("NGX_HTTP_MAIN_CONF", "http"),
+        ("NGX_HTTP_SRV_CONF", "server"),
+        ("NGX_HTTP_LOC_CONF", "location"),
+        ("NGX_HTTP_LIF_CONF", "if in location"),
+    ];
+    for (entry, directive) in conf.split("ngx_string!(\"").skip(1).zip(&directives) {
+        let kind = entry.split("as ngx_uint_t").next().expect("a type");
+        let told: Vec<&str> = contexts
+            .iter()
+            .filter(|(flag, _)| has_word(kind, flag))
+            .map(|(_, name)| *name)
+            .collect();
+        let section = reference.split(&format!("## {directive}\n")).nth(1);
+        let section = section.and_then(|rest| rest.split("\n## ").next());
+        let section = section.expect("a section");
+        let row = |name: &str| {
+            let row = section
+                .lines()
+                .find(|line| line.starts_with(&format!("| {name} |")));
+            row.unwrap_or_else(|| panic!("{directive} has no {name}"))
+                .to_owned()
+        };
+        assert_eq!(
+            row("Context"),
+            format!("| Context | {} |", told.join(", ")),
+            "{directive}"
+        );
+        assert!(
+            row("Syntax").contains(&format!("`{directive}")),
+            "{directive}"
+        );
+        row("Default");
+    }
     let documented = reference.matches("\n## shortlink").count();
     assert_eq!(
         documented,
