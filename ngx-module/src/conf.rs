@@ -429,13 +429,14 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
             );
             return NGX_ERROR as ngx_int_t;
         }
-        if let Some(address) = main.redis.as_ref().and_then(RedisConf::unresolved)
+        if let Some(redis) = &main.redis
+            && let Some((address, place)) = &redis.unresolved
             && !has_resolver(cf)
         {
             ngx_conf_log_error!(
                 NGX_LOG_EMERG,
                 cf,
-                "no address is known of {address} in \"shortlink_redis\", and the http block has no \
+                "no address is known of {address} in {place}, and the http block has no \
                  \"resolver\" that could find one later"
             );
             return NGX_ERROR as ngx_int_t;

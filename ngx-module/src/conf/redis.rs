@@ -34,20 +34,14 @@ pub(crate) struct RedisConf {
     pub(crate) addresses: Vec<(Address, Vec<SocketAddress>)>,
     /// How connections are secured, if they are.
     pub(crate) tls: Option<Tls>,
+    /// The first name that has no address, and where it stands.
+    pub(crate) unresolved: Option<(Address, String)>,
     nodes: NodeSettings,
     topology: TopologySettings,
     replica: Option<Address>,
 }
 
 impl RedisConf {
-    /// The first name that has no address.
-    pub(crate) fn unresolved(&self) -> Option<&Address> {
-        let mut addresses = self.addresses.iter();
-        addresses
-            .find(|(_, found)| found.is_empty())
-            .map(|(address, _)| address)
-    }
-
     /// How the edge works with it.
     pub(crate) fn edge_settings(&self, cache: Option<CacheSettings>) -> EdgeSettings {
         EdgeSettings {
@@ -63,6 +57,7 @@ impl RedisConf {
 #[derive(Default)]
 struct Block {
     addresses: Vec<(Address, Vec<SocketAddress>)>,
+    unresolved: Option<(Address, String)>,
     nodes: NodeSettings,
     topology: Option<TopologySettings>,
     replica: Option<Address>,
@@ -311,6 +306,11 @@ impl Block {
                 .iter()
                 .map(|address| SocketAddress::of_nginx(address))
                 .collect();
+            if found.is_empty() {
+                let file = &*(*cf).conf_file;
+                let place = format!("{}:{}", file.file.name, file.line);
+                self.unresolved.get_or_insert((address.clone(), place));
+            }
             self.addresses.push((address.clone(), addresses));
             Ok(address)
         }
@@ -349,6 +349,7 @@ impl Block {
         let tls = unsafe { self.tls.finish(cf, default_name) }?;
         Ok(RedisConf {
             addresses: self.addresses,
+            unresolved: self.unresolved,
             tls,
             nodes: self.nodes,
             topology,

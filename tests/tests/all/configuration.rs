@@ -272,3 +272,90 @@ fn the_sidecar_refuses_wrong_settings_in_one_line() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("shortlink migrate"), "{said}");
 }
+
+/// Every way in which the description of a Redis can be wrong.
+#[test]
+fn nginx_refuses_a_redis_that_can_not_be() {
+    const SERVER: &str = "server   127.0.0.1:3;";
+    let refused = |lines: &str, expected: &[&str]| {
+        refused("shortlink.conf", SERVER, lines, expected);
+    };
+    let server = "server 127.0.0.1:1;";
+    refused(
+        "server 127.0.0.1:1; cluster 127.0.0.1:2;",
+        &["one of", "not several"],
+    );
+    refused(
+        "sentinel main 127.0.0.1:1; cluster 127.0.0.1:2;",
+        &["not several"],
+    );
+    refused("sentinel main;", &["name of a master"]);
+    refused("cluster;", &["addresses of some nodes"]);
+    refused("", &["needs one of the lines"]);
+    refused("replica 127.0.0.1:1;", &["needs one of the lines"]);
+    refused(
+        "cluster 127.0.0.1:1; replica 127.0.0.1:2;",
+        &["\"replica\" does not go"],
+    );
+    refused("cluster 127.0.0.1:1; database 1;", &["no other than 0"]);
+    refused("server 127.0.0.1:99999;", &["invalid port"]);
+    refused(
+        "server nobody.invalid;",
+        &["no address is known of nobody.invalid", "resolver"],
+    );
+    for (line, expected) in [
+        ("user edge;", "\"user\" needs \"password\""),
+        ("sentinel_password a;", "needs \"sentinel\""),
+        ("password_file /no/such/file;", "can't be read"),
+        ("heartbeat 1ms;", "50ms to 60s"),
+        ("heartbeat 2m;", "50ms to 60s"),
+        ("tracking maybe;", "optin, broadcast"),
+        ("tls maybe;", "on, off"),
+        ("tls on;", "tls_trusted_certificate"),
+        ("tls_name a;", "need \"tls on;\""),
+        (
+            "tls on; tls_trusted_certificate /no/such/file;",
+            "/no/such/file",
+        ),
+        (
+            "tls on; tls_verify off; tls_certificate /no/such/file;",
+            "need each other",
+        ),
+        ("password a; password b;", "given twice"),
+    ] {
+        refused(&format!("{server} {line}"), &[expected]);
+    }
+}
+
+#[test]
+fn nginx_refuses_limits_that_can_not_be() {
+    const CACHE: &str = "shortlink_cache 32m stale=60s;";
+    for (line, expected) in [
+        ("shortlink_cache 63k;", "from 64k to 16384m"),
+        ("shortlink_cache 17000m;", "from 64k to 16384m"),
+        ("shortlink_cache much;", "from 64k to 16384m"),
+        ("shortlink_cache off stale=1s;", "takes no parameters"),
+        ("shortlink_cache 1m stale=25h;", "0ms to 86400s"),
+        ("shortlink_cache 1m age=10ms;", "1000ms to 86400s"),
+        ("shortlink_cache 1m old=1s;", "stale= and age="),
+        ("shortlink_cache 1m; shortlink_cache 1m;", "given twice"),
+        ("shortlink_miss_limit burst=1;", "needs rate="),
+        ("shortlink_miss_limit rate=0r/s;", "rate=30r/m"),
+        ("shortlink_miss_limit rate=101r/s;", "up to 100r/s"),
+        ("shortlink_miss_limit rate=1r/m burst=1441;", "24 hours"),
+        ("shortlink_miss_limit rate=1r/m burst=-1;", "not a number"),
+        (
+            "shortlink_miss_limit rate=1r/m size=1k;",
+            "from 64k to 1024m",
+        ),
+        ("shortlink_miss_limit rate=1r/m lax;", "size= and strict"),
+    ] {
+        refused("shortlink.conf", CACHE, line, &[expected]);
+    }
+    refused(
+        "internal.conf",
+        "shortlink_status;",
+        "shortlink; shortlink_status;",
+        &["does not go with"],
+    );
+}
