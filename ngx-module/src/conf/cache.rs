@@ -6,7 +6,8 @@ use ngx::ffi::{ngx_command_t, ngx_conf_t};
 use resolver::CacheSettings;
 use resolver::cache::Cache;
 
-use super::{MainConf, Set, finish, read_size, read_time, shown, words};
+use super::MainConf;
+use super::words::{Set, finish, read_size, read_time, shown, words};
 
 /// What is kept where nothing is said.
 pub(super) const DEFAULT: CacheSettings = CacheSettings {

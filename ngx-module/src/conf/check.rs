@@ -6,7 +6,8 @@ use std::fs;
 use ngx::ffi::{ngx_command_t, ngx_conf_t};
 use resolver::vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules};
 
-use super::{MainConf, config_path, finish, shown, words};
+use super::MainConf;
+use super::words::{config_path, finish, shown, words};
 
 pub(super) unsafe extern "C" fn set(
     cf: *mut ngx_conf_t,

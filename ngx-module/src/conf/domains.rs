@@ -6,7 +6,8 @@ use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::ffi::{ngx_command_t, ngx_conf_t};
 use resolver::domains::Domains;
 
-use super::{MainConf, finish, read_block, shown, words};
+use super::MainConf;
+use super::words::{finish, read_block, shown, words};
 
 pub(super) unsafe extern "C" fn set(
     cf: *mut ngx_conf_t,

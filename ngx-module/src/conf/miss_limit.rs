@@ -6,7 +6,8 @@ use ngx::ffi::{ngx_command_t, ngx_conf_t};
 use resolver::limit::{MissLimit, Rate};
 use resolver::vocabulary::number::parse_decimal;
 
-use super::{MainConf, Set, finish, read_size, shown, words};
+use super::MainConf;
+use super::words::{Set, finish, read_size, shown, words};
 use crate::shared::Zone;
 
 /// The name of the shared memory.

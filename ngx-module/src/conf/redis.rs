@@ -12,8 +12,9 @@ use resolver::{
     Tracking,
 };
 
+use super::MainConf;
 use super::tls::TlsLines;
-use super::{MainConf, Set, config_path, finish, read_block, read_time, shown, words};
+use super::words::{Set, config_path, finish, read_block, read_time, shown, words};
 use crate::addresses::SocketAddress;
 use crate::tls::Tls;
 

@@ -9,7 +9,7 @@ use ngx::ffi::{
     ngx_ssl_trusted_certificate, ngx_str_t,
 };
 
-use super::{Set, config_path, shown};
+use super::words::{Set, config_path, shown};
 use crate::tls::Tls;
 
 /// How many certificates may stand between a server's and a trusted one.
