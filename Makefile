@@ -40,7 +40,7 @@ VENDORED := $(CURDIR)/target/vendored
 
 test-vendored: build
 	@scripts/setup vendored
-	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR \
+	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
 		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
 	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
 	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \

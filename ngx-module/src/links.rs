@@ -93,17 +93,30 @@ impl Links {
     /// Arms the timer for the edge's next deadline. An earlier timer is left alone: it looks
     /// again when it fires, and setting one costs more than a look.
     pub(crate) fn set_timer(&mut self, edge: &mut WorkerEdge) {
+        let has_waiting = edge.has_waiting();
+        self.timer.set_cancelable(u32::from(!has_waiting));
+        if is_exiting() && !has_waiting {
+            return;
+        }
+        let deadline = edge.next_deadline();
+        if deadline != u64::MAX {
+            self.arm(deadline);
+        }
+    }
+
+    /// The same for a request that has just begun to wait: nothing else has changed.
+    #[inline]
+    pub(crate) fn set_timer_for_waiting(&mut self, edge: &mut WorkerEdge) {
+        if let Some(deadline) = edge.waiting_deadline() {
+            self.timer.set_cancelable(0);
+            self.arm(deadline);
+        }
+    }
+
+    #[inline]
+    fn arm(&mut self, deadline: u64) {
         // SAFETY: the event lives as long as the process, and the flags say whether it is armed.
         unsafe {
-            let has_waiting = edge.has_waiting();
-            self.timer.set_cancelable(u32::from(!has_waiting));
-            if is_exiting() && !has_waiting {
-                return;
-            }
-            let deadline = edge.next_deadline();
-            if deadline == u64::MAX {
-                return;
-            }
             let wait = deadline.saturating_sub(now().ms);
             if self.timer.timer_set() == 0 {
                 ngx_add_timer(&mut self.timer, wait as ngx_msec_t);

@@ -75,7 +75,8 @@ pub(crate) fn look_up(code: &Code, state: Waiting) -> LookedUp {
                 LookedUp::Settled(Settled::copy(answer, source, state))
             }
             LookUp::Waiting(ticket) => {
-                worker.schedule();
+                worker.links.post_flush();
+                worker.links.set_timer_for_waiting(&mut worker.edge);
                 LookedUp::Waiting(ticket)
             }
         })

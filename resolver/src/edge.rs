@@ -446,10 +446,14 @@ impl<T> Edge<T> {
             }
         });
         let nodes = nodes.min().unwrap_or(u64::MAX);
-        match self.lookups.oldest() {
-            Some(since) => nodes.min(since + self.settings.nodes.budget),
-            None => nodes,
-        }
+        nodes.min(self.waiting_deadline().unwrap_or(u64::MAX))
+    }
+
+    /// When the longest waiting request is out of time: what a request that has just begun to wait
+    /// can change of [`Edge::next_deadline`].
+    #[inline]
+    pub fn waiting_deadline(&mut self) -> Option<u64> {
+        Some(self.lookups.oldest()? + self.settings.nodes.budget)
     }
 
     /// Whether a request waits for its answer.
