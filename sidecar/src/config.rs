@@ -18,6 +18,7 @@ use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, 
 
 use crate::domain::issuer::ReservedWords;
 use crate::domain::target::TargetPolicy;
+use crate::publisher::Topology;
 
 pub use layers::LayerError;
 
@@ -63,6 +64,8 @@ pub struct Database {
 pub struct Redis {
     /// Where that is. Secret, since a URL may hold a password.
     pub url: SecretString,
+    /// How the servers are found through it.
+    pub topology: Topology,
     /// What every key begins with.
     pub prefix: KeyPrefix,
     /// How long an operation may take.
@@ -129,6 +132,7 @@ impl Config {
             },
             redis: Redis {
                 url: settings.text("redis.url").into(),
+                topology: settings.topology()?,
                 prefix: settings.prefix("redis.prefix")?,
                 timeout: settings.milliseconds("redis.timeout_ms", 10, 60_000)?,
             },
@@ -280,6 +284,36 @@ impl Settings {
         self.parsed(key, allowed, |text| text.parse().ok())
     }
 
+    fn topology(&self) -> Result<Topology, ConfigError> {
+        let nodes = self.texts("redis.nodes");
+        if let Some(node) = nodes.iter().find(|node| !is_host_and_port(node)) {
+            return Err(ConfigError::Value {
+                key: "redis.nodes",
+                value: node.clone(),
+                allowed: "a list of host:port".to_owned(),
+            });
+        }
+        let allowed = "one of server, sentinel, cluster";
+        let topology = self.parsed("redis.topology", allowed, |text| match text {
+            "server" => Some(Topology::Server),
+            "sentinel" => Some(Topology::Sentinel(nodes.clone())),
+            "cluster" => Some(Topology::Cluster(nodes.clone())),
+            _ => None,
+        })?;
+        match &topology {
+            Topology::Sentinel(nodes) if nodes.is_empty() => Err(ConfigError::Missing {
+                key: "redis.nodes",
+                because: "redis.topology is \"sentinel\"",
+            }),
+            Topology::Server if !nodes.is_empty() => Err(ConfigError::Value {
+                key: "redis.nodes",
+                value: nodes.join(", "),
+                allowed: "empty when redis.topology is \"server\"".to_owned(),
+            }),
+            _ => Ok(topology),
+        }
+    }
+
     fn prefix(&self, key: &'static str) -> Result<KeyPrefix, ConfigError> {
         let allowed = "at most 32 visible ASCII characters without { and }";
         self.parsed(key, allowed, |text| KeyPrefix::new(text.as_bytes()).ok())
@@ -360,6 +394,13 @@ impl Settings {
             Err(source) => Err(ConfigError::File { key, path, source }),
         }
     }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse().is_ok_and(|port: u16| port != 0)
+    })
 }
 
 enum Method {

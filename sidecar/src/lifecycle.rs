@@ -44,6 +44,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     let store: Arc<dyn Store> = Arc::new(store);
     let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
         config.redis.url.expose_secret(),
+        &config.redis.topology,
         config.redis.prefix.clone(),
         config.redis.timeout,
         config.links.negative_ttl_s,

@@ -8,17 +8,21 @@
 //!   knows; written only where nothing stands.
 
 mod connection;
+mod servers;
 
 use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use vocabulary::{Code, KeyPrefix, Record};
 
 use crate::domain::link::Link;
 use crate::domain::ports::{PublishError, Publisher};
 use connection::{Connection, Failure};
+use servers::{Handle, Servers};
+
+pub use servers::Topology;
 
 /// Puts a record in place unless a newer one stands there.
 ///
@@ -43,7 +47,7 @@ redis.call('SET', KEYS[1], ARGV[1])
 return 1
 ";
 
-/// The server that link records are written to.
+/// The servers that link records are written to.
 pub struct RedisPublisher {
     connection: Connection,
     prefix: KeyPrefix,
@@ -51,20 +55,21 @@ pub struct RedisPublisher {
 }
 
 impl RedisPublisher {
-    /// Writes to the server at `url` (`redis://…` or `redis+unix://…`), giving each operation
-    /// `timeout`. Does not connect yet.
+    /// Writes to the server at `url` (`redis://…` or `redis+unix://…`), or to those that are found
+    /// through it, giving each operation `timeout`. Does not connect yet.
     ///
     /// # Errors
     /// When the URL is not one of a Redis server.
     pub fn new(
         url: &str,
+        topology: &Topology,
         prefix: KeyPrefix,
         timeout: Duration,
         negative_ttl_s: u64,
     ) -> Result<Self, UrlError> {
-        let client = redis::Client::open(url).map_err(|source| UrlError { source })?;
+        let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
         Ok(Self {
-            connection: Connection::new(client, timeout),
+            connection: Connection::new(servers, timeout),
             prefix,
             negative_ttl_s,
         })
@@ -81,19 +86,39 @@ impl RedisPublisher {
         }
     }
 
-    fn publish_pipeline(&self, links: &[Link], sha: &str) -> redis::Pipeline {
-        let mut pipeline = redis::Pipeline::with_capacity(links.len());
-        for link in links {
-            pipeline
-                .cmd("EVALSHA")
-                .arg(sha)
-                .arg(1)
-                .arg(self.prefix.link_key(&link.code))
-                .arg(link.record().to_vec())
-                .arg(link.revision)
-                .ignore();
+    /// What stores a link's record.
+    fn publish_command(&self, link: &Link, sha: &str) -> redis::Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command
+            .arg(sha)
+            .arg(1)
+            .arg(self.prefix.link_key(&link.code))
+            .arg(link.record().to_vec())
+            .arg(link.revision);
+        command
+    }
+
+    /// Stores links' records: together, or where they belong to several servers at once.
+    async fn publish_all(
+        &self,
+        links: &[Link],
+        sha: &str,
+        redis: &mut Handle,
+    ) -> Result<(), RedisError> {
+        if redis.takes_pipelines() {
+            let mut pipeline = redis::Pipeline::with_capacity(links.len());
+            for link in links {
+                pipeline
+                    .add_command(self.publish_command(link, sha))
+                    .ignore();
+            }
+            return pipeline.exec_async(redis).await;
         }
-        pipeline
+        let each = links.iter().map(|link| {
+            let (command, mut redis) = (self.publish_command(link, sha), redis.clone());
+            async move { command.exec_async(&mut redis).await }
+        });
+        futures_util::future::try_join_all(each).await.map(|_| ())
     }
 }
 
@@ -102,14 +127,14 @@ impl Publisher for RedisPublisher {
     async fn publish(&self, links: &[Link]) -> Result<(), PublishError> {
         self.connection
             .run(async |mut connection| {
-                let pipeline = self.publish_pipeline(links, &connection.publish_sha);
-                let done = pipeline.exec_async(&mut connection.redis).await;
+                let sha = connection.publish_sha;
+                let done = self.publish_all(links, &sha, &mut connection.redis).await;
                 if !done.as_ref().is_err_and(is_noscript) {
                     return done;
                 }
-                // Somebody has flushed the server's scripts.
+                // Somebody has flushed a server's scripts, or a server has come.
                 load_publish(&mut connection.redis).await?;
-                pipeline.exec_async(&mut connection.redis).await
+                self.publish_all(links, &sha, &mut connection.redis).await
             })
             .await
             .map_err(|failure| self.error("store link records", failure))
@@ -133,7 +158,7 @@ impl Publisher for RedisPublisher {
 
     async fn incarnation(&self) -> Result<String, PublishError> {
         let operation = "say which server it is";
-        let info: String = self
+        let info: Value = self
             .connection
             .run(async |mut connection| {
                 redis::cmd("INFO")
@@ -143,14 +168,35 @@ impl Publisher for RedisPublisher {
             })
             .await
             .map_err(|failure| self.error(operation, failure))?;
-        info.lines()
-            .find_map(|line| line.strip_prefix("run_id:"))
-            .map(|run_id| run_id.trim_end().to_owned())
-            .ok_or_else(|| PublishError::Refused {
+        // One server answers with a text, a cluster with one for each of its nodes.
+        let mut run_ids = Vec::new();
+        collect_run_ids(&info, &mut run_ids);
+        run_ids.sort_unstable();
+        if run_ids.is_empty() {
+            return Err(PublishError::Refused {
                 operation,
                 source: "INFO server has no run_id".into(),
-            })
+            });
+        }
+        Ok(run_ids.join(" "))
     }
+}
+
+/// Finds the run ids in whatever `INFO server` was answered.
+fn collect_run_ids(info: &Value, run_ids: &mut Vec<String>) {
+    let text = match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        Value::Map(nodes) => {
+            for (_, info) in nodes {
+                collect_run_ids(info, run_ids);
+            }
+            return;
+        }
+        _ => return,
+    };
+    let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
+    run_ids.extend(run_id.map(|run_id| run_id.trim_end().to_owned()));
 }
 
 /// The URL is not one of a Redis server. Does not show the URL, which may hold a password.
@@ -167,7 +213,7 @@ fn is_noscript(error: &RedisError) -> bool {
 }
 
 /// Gives the server [`PUBLISH`]; answers the name that it is called by.
-async fn load_publish(redis: &mut redis::aio::MultiplexedConnection) -> Result<String, RedisError> {
+async fn load_publish(redis: &mut Handle) -> Result<String, RedisError> {
     redis::cmd("SCRIPT")
         .arg("LOAD")
         .arg(PUBLISH)

@@ -107,6 +107,26 @@ fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
             &["redis.timeout_ms", "10 to 60000"],
         ),
         (
+            "[redis]\ntopology = \"ring\"",
+            None,
+            &["redis.topology", "server, sentinel, cluster"],
+        ),
+        (
+            "[redis]\ntopology = \"sentinel\"",
+            None,
+            &["redis.nodes", "sentinel"],
+        ),
+        (
+            "[redis]\nnodes = [\"127.0.0.1:1\"]",
+            None,
+            &["redis.nodes", "empty"],
+        ),
+        (
+            "[redis]\ntopology = \"cluster\"\nnodes = [\"127.0.0.1\"]",
+            None,
+            &["redis.nodes", "host:port"],
+        ),
+        (
             "[redis]\nprefix = \"{a}\"",
             None,
             &["redis.prefix", "without {"],

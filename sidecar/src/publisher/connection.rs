@@ -9,11 +9,11 @@ use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisError};
+use redis::RedisError;
 use tokio::time::Instant;
 
 use super::load_publish;
+use super::servers::{Handle, Servers};
 
 /// How long Redis is left alone after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A connection that is ready for use.
 #[derive(Clone)]
 pub(super) struct Open {
-    pub(super) redis: MultiplexedConnection,
+    pub(super) redis: Handle,
     /// What this server calls the script for publishing.
     pub(super) publish_sha: String,
     /// Which of all connections so far this is.
@@ -37,7 +37,7 @@ pub(super) enum Failure {
 }
 
 pub(super) struct Connection {
-    client: Client,
+    servers: Servers,
     timeout: Duration,
     state: Mutex<State>,
     /// Held while connecting, so that one caller does it for all.
@@ -53,9 +53,9 @@ struct State {
 }
 
 impl Connection {
-    pub(super) fn new(client: Client, timeout: Duration) -> Self {
+    pub(super) fn new(servers: Servers, timeout: Duration) -> Self {
         Self {
-            client,
+            servers,
             timeout,
             state: Mutex::new(State {
                 open: None,
@@ -109,15 +109,7 @@ impl Connection {
         if let Some(open) = self.present()? {
             return Ok(open);
         }
-        // The limits of `run` hold here too.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
-        let mut redis = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(Attempt::Redis)?;
+        let mut redis = self.servers.connect().await.map_err(Attempt::Redis)?;
         let publish_sha = load_publish(&mut redis).await.map_err(Attempt::Redis)?;
         let mut state = self.state();
         state.opened += 1;

@@ -47,7 +47,14 @@ impl Server {
     }
 
     fn publisher(&self, timeout: Duration) -> RedisPublisher {
-        RedisPublisher::new(&self.url(), KeyPrefix::default(), timeout, 30).expect("a good URL")
+        RedisPublisher::new(
+            &self.url(),
+            &Topology::Server,
+            KeyPrefix::default(),
+            timeout,
+            30,
+        )
+        .expect("a good URL")
     }
 
     async fn redis(&self) -> redis::aio::MultiplexedConnection {

@@ -21,3 +21,4 @@ mod subrequests;
 mod tidy;
 mod topologies;
 mod urls;
+mod whole;

@@ -1,0 +1,152 @@
+//! How the servers that link records are written to are found: one server, the master that
+//! sentinels name, or a cluster.
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, Pipeline, RedisError};
+use redis::{RedisFuture, Value};
+
+/// How servers are found, as the configuration says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// The URL names the server.
+    Server,
+    /// The URL's host is the name of the master's group; these sentinels, `host:port` each, know
+    /// which server that is.
+    Sentinel(Vec<String>),
+    /// Some nodes of a cluster, `host:port` each; the URL's host is one more.
+    Cluster(Vec<String>),
+}
+
+/// Opens connections.
+pub(super) enum Servers {
+    One(Client),
+    /// Asked by one caller at a time.
+    Sentinel(tokio::sync::Mutex<SentinelClient>),
+    Cluster(ClusterClient),
+}
+
+/// An open connection.
+#[derive(Clone)]
+pub(super) enum Handle {
+    One(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Servers {
+    pub(super) fn new(url: &str, topology: &Topology) -> Result<Self, RedisError> {
+        let info = url.into_connection_info()?;
+        let settings = info.redis_settings().clone();
+        Ok(match topology {
+            Topology::Server => Self::One(Client::open(info)?),
+            Topology::Sentinel(nodes) => {
+                let node = SentinelNodeConnectionInfo::default();
+                let master = master_name(url).to_owned();
+                Self::Sentinel(tokio::sync::Mutex::new(SentinelClient::build(
+                    nodes.iter().map(|node| address(node)).collect(),
+                    master,
+                    Some(node.set_redis_connection_info(settings)),
+                    SentinelServerType::Master,
+                )?))
+            }
+            Topology::Cluster(nodes) => {
+                let mut seeds = vec![url.to_owned()];
+                seeds.extend(nodes.iter().map(|node| address(node)));
+                let mut builder = ClusterClientBuilder::new(seeds);
+                if let Some(user) = settings.username() {
+                    builder = builder.username(user);
+                }
+                if let Some(password) = settings.password() {
+                    builder = builder.password(password);
+                }
+                Self::Cluster(builder.build()?)
+            }
+        })
+    }
+
+    pub(super) async fn connect(&self) -> Result<Handle, RedisError> {
+        // Who calls has a time limit of their own.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        Ok(match self {
+            Self::One(client) => Handle::One(
+                client
+                    .get_multiplexed_async_connection_with_config(&config)
+                    .await?,
+            ),
+            Self::Sentinel(client) => {
+                let mut client = client.lock().await;
+                Handle::One(client.get_async_connection_with_config(&config).await?)
+            }
+            Self::Cluster(client) => Handle::Cluster(client.get_async_connection().await?),
+        })
+    }
+}
+
+impl Handle {
+    /// Whether commands about several keys can go together.
+    pub(super) fn takes_pipelines(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+}
+
+impl ConnectionLike for Handle {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::One(connection) => connection.req_packed_command(cmd),
+            Self::Cluster(connection) => connection.req_packed_command(cmd),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        cmd: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::One(connection) => connection.req_packed_commands(cmd, offset, count),
+            Self::Cluster(connection) => connection.req_packed_commands(cmd, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::One(connection) => connection.get_db(),
+            Self::Cluster(connection) => connection.get_db(),
+        }
+    }
+}
+
+fn address(node: &str) -> String {
+    format!("redis://{node}")
+}
+
+/// The host of a URL: behind the user and password, before the port and the database.
+fn master_name(url: &str) -> &str {
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = authority.split(['/', '?']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.split(':').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_a_url_is_the_master_s_name() {
+        for url in [
+            "redis://links",
+            "redis://links/0",
+            "redis://links:1/0",
+            "redis://user:p@ss@links/2",
+            "redis://:secret@links?protocol=resp3",
+        ] {
+            assert_eq!(master_name(url), "links", "{url}");
+        }
+    }
+}
