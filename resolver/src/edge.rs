@@ -134,6 +134,8 @@ pub struct Edge<T> {
     lost: VecDeque<LookupId>,
     delivery: Option<Delivery>,
     notices: VecDeque<Notice>,
+    /// How often coherence was lost: what was asked for before it was lost is not kept after.
+    age: u32,
     /// Where things are counted, if they are.
     counters: Option<WorkerCounters<'static>>,
     /// What the cache had counted when that was last passed on.
@@ -171,6 +173,7 @@ impl<T> Edge<T> {
             lost: VecDeque::new(),
             delivery: None,
             notices: VecDeque::new(),
+            age: 0,
             counters: None,
             passed_on: CacheCounts::default(),
         }
@@ -313,7 +316,7 @@ impl<T> Edge<T> {
         }
         let output = node.connection.ask(Owed::Lookup(lookup), now.ms);
         self.encoder.push_get(self.lookups.code(lookup), output);
-        self.lookups.send(lookup, id, keep);
+        self.lookups.send(lookup, id, keep.then_some(self.age));
     }
 
     /// Makes a request give up: its token will not be handed out any more.

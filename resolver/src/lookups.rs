@@ -46,8 +46,11 @@ struct Lookup {
     /// The waiting requests.
     first: u32,
     last: u32,
-    /// Whether the answer is to be kept.
-    keep: bool,
+    /// Whether the answer is worth keeping.
+    is_wanted: bool,
+    /// In which age of coherence the answer may be kept, if at all: while Redis tells of changes
+    /// of what was asked for then.
+    age: Option<u32>,
     /// How often Redis has sent it on to another node.
     redirections: u8,
     /// Whether somebody's time budget was used up while waiting for it.
@@ -104,15 +107,16 @@ impl<T> Lookups<T> {
         self.by_code.get(code).copied()
     }
 
-    /// Begins a look-up at a node, if it is known which; `keep` says whether its answer is to be
-    /// kept. There may be no other look-up of this code.
-    pub fn begin(&mut self, code: &Code, node: Option<NodeId>, keep: bool) -> LookupId {
+    /// Begins a look-up at a node, if it is known which; `is_wanted` says whether its answer is
+    /// worth keeping. There may be no other look-up of this code.
+    pub fn begin(&mut self, code: &Code, node: Option<NodeId>, is_wanted: bool) -> LookupId {
         let lookup = Lookup {
             code: *code,
             node,
             first: NONE,
             last: NONE,
-            keep,
+            is_wanted,
+            age: None,
             redirections: 0,
             is_late: false,
             next: NONE,
@@ -184,9 +188,14 @@ impl<T> Lookups<T> {
         &self.lookups[id.0 as usize].code
     }
 
-    /// Whether the answer is to be kept.
-    pub fn keeps(&self, id: LookupId) -> bool {
-        self.lookups[id.0 as usize].keep
+    /// Whether the answer is worth keeping.
+    pub fn is_wanted(&self, id: LookupId) -> bool {
+        self.lookups[id.0 as usize].is_wanted
+    }
+
+    /// In which age of coherence the answer may be kept.
+    pub fn age(&self, id: LookupId) -> Option<u32> {
+        self.lookups[id.0 as usize].age
     }
 
     /// Whether somebody's time budget was used up while waiting for it.
@@ -201,11 +210,11 @@ impl<T> Lookups<T> {
         lookup.redirections
     }
 
-    /// Notes who is asked, and whether the answer is to be kept.
-    pub fn send(&mut self, id: LookupId, node: NodeId, keep: bool) {
+    /// Notes who is asked, and in which age of coherence the answer may be kept.
+    pub fn send(&mut self, id: LookupId, node: NodeId, age: Option<u32>) {
         let lookup = &mut self.lookups[id.0 as usize];
         lookup.node = Some(node);
-        lookup.keep = keep;
+        lookup.age = age;
     }
 
     /// Says that a look-up has its answer: who asks for the code from now on begins another one.

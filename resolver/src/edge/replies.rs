@@ -53,7 +53,7 @@ impl<T> Edge<T> {
         if answer == Answer::Miss(MissReason::Unreadable) {
             note(&mut self.notices, Notice::Unreadable(code));
         }
-        if self.lookups.keeps(lookup)
+        if self.lookups.age(lookup) == Some(self.age)
             && !answer.is_about_redis()
             && let Some(cache) = &mut self.cache
         {
@@ -112,7 +112,7 @@ impl<T> Edge<T> {
             let output = node.connection.ask(Owed::Acknowledgement, now.ms);
             output.extend_from_slice(ASKING);
         }
-        let keep = self.lookups.keeps(lookup) && !asking;
+        let keep = self.lookups.is_wanted(lookup) && !asking;
         self.send(lookup, to, keep, now);
         true
     }
@@ -203,7 +203,7 @@ impl<T> Edge<T> {
             let code = *self.lookups.code(lookup);
             match self.topology.route(&code, &self.nodes) {
                 Route::To(id) if self.nodes.get_mut(id).is_some_and(|n| n.admits(now.ms)) => {
-                    let keep = self.lookups.keeps(lookup);
+                    let keep = self.lookups.is_wanted(lookup);
                     self.send(lookup, id, keep, now);
                 }
                 _ => self.lost.push_back(lookup),
@@ -213,6 +213,7 @@ impl<T> Edge<T> {
 
     /// From now on nobody can be relied on to tell of changes of what is kept.
     pub(super) fn lose_coherence(&mut self, now: Now) {
+        self.age = self.age.wrapping_add(1);
         if let Some(cache) = &mut self.cache {
             cache.end_epoch(now);
         }
