@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build run test test-vendored lint fmt bench fuzz clean
+.PHONY: help setup build run test test-vendored test-asan lint fmt bench fuzz clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -11,6 +11,7 @@ help:
 	@echo '             (PUBLIC_PORT=8080 INTERNAL_PORT=8081 VAR_DIR=var)'
 	@echo 'make test    format, lints and every test, real servers included'
 	@echo 'make test-vendored   the tests from outside, on the newest nginx that nginx-src brings'
+	@echo 'make test-asan   the same with AddressSanitizer (ASAN_NGINX="debian vendored")'
 	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build   the sidecar and the module, into target/'
@@ -45,6 +46,13 @@ test-vendored: build
 	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
 	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
 		cargo test -p shortlink-tests -- --skip lua::
+
+# On Debian's version of nginx, on that of nginx-src, or on both.
+ASAN_NGINX ?= debian vendored
+
+test-asan: build
+	@scripts/setup asan
+	@for nginx in $(ASAN_NGINX); do scripts/test-asan $$nginx || exit 1; done
 
 fmt:
 	cargo fmt --all

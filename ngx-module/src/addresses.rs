@@ -12,8 +12,8 @@ use ngx::ffi::{
 use ngx::ffi::{NGX_OK, in_addr, ngx_str_t};
 use resolver::{Address, LinkError, NodeId};
 
-use crate::links::{drive, lose};
-use crate::worker;
+use crate::links::lose;
+use crate::worker::{self, Worker};
 
 /// How long a name is looked up, in milliseconds; the connection's own limit is shorter.
 const RESOLVE_TIMEOUT: ngx_msec_t = 5000;
@@ -244,7 +244,8 @@ impl Addresses {
 /// May finish requests: no reference to the worker's state may be held.
 pub(crate) unsafe fn resolve(node: NodeId, name: &str) {
     // SAFETY: the resolver is valid. nginx keeps its own copy of the name once it waits for an
-    // answer; until then the name lives. The answer may come before the call returns.
+    // answer and does not look at this one again; until then the name lives. The answer may come
+    // before the call returns.
     unsafe {
         let started = worker::with(|worker| {
             let context = ngx_resolve_start(worker.addresses.resolver, ptr::null_mut());
@@ -319,7 +320,9 @@ unsafe extern "C" fn on_resolved(context: *mut ngx_resolver_ctx_t) {
         if connects == Some(false) {
             lose(node, &LinkError::Lost);
         }
-        drive();
+        // nginx goes on with others that wait for the same name and holds a pointer to the next of
+        // them. Driving could end that one, so it is left to the timer.
+        worker::with(Worker::schedule);
     }
 }
 

@@ -12,6 +12,7 @@ mod input;
 mod links;
 mod logs;
 mod lua;
+mod names;
 mod protocols;
 mod redirects;
 mod reload;
