@@ -1,10 +1,8 @@
 //! Redis as it is run: with users, TLS, replicas, sentinels, and as a cluster.
 
-use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -450,87 +448,4 @@ fn a_code_unknown_to_one_node_is_found_where_its_slot_went() {
     until("the link is found", SOON, || {
         follow(&nginx, "later").status == 302
     });
-}
-
-/// Answers every question for an IPv4 address with this one, as a server of names does.
-fn serve_names(address: Arc<Mutex<Option<Ipv4Addr>>>) -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let port = socket.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        let mut question = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut question) {
-            let asked = &question[..length];
-            let mut answer = asked.to_vec();
-            let is_ipv4 = asked.ends_with(&[0, 1, 0, 1]);
-            let found = address.lock().expect("no panic").filter(|_| is_ipv4);
-            // Flags: an answer; and whether there is such a name.
-            answer[2] = 0x81;
-            answer[3] = if found.is_some() || !is_ipv4 {
-                0x80
-            } else {
-                0x83
-            };
-            if let Some(found) = found {
-                answer[7] = 1;
-                // The name of the question, an address, one second.
-                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
-                answer.extend(found.octets());
-            }
-            let _ = socket.send_to(&answer, from);
-        }
-    });
-    port
-}
-
-#[test]
-fn a_name_is_looked_up_again_without_waiting() {
-    let directory = directory();
-    let mut redis = Redis::start(&directory.path().join("redis"), ports::free());
-    redis.set_record("one", &record(1));
-    let address = Arc::new(Mutex::new(None));
-    let names = serve_names(Arc::clone(&address));
-    let lines = format!("server redis.invalid:{};", redis.port);
-    let options = NginxOptions {
-        replace: vec![(
-            "shortlink_check luhn body=7 alphabet=base62;",
-            format!(
-                "shortlink_check none;\nresolver 127.0.0.1:{names} valid=1s ipv6=off;\n\
-                 resolver_timeout 1s;"
-            ),
-        )],
-        redis: Some(lines),
-        ..NginxOptions::default()
-    };
-    let ports = (ports::free(), ports::free());
-    let prefix = directory.path().join("nginx");
-    let nginx = Nginx::start(&prefix, ports, 0, ports::free(), &options);
-    // Nobody knows the name yet: nobody waits for it, and workers can be told to end.
-    until("it is said", SOON, || {
-        nginx.error_log().contains("can't be looked up")
-    });
-    assert_eq!(follow(&nginx, "one").status, 503);
-    nginx.reload();
-    *address.lock().expect("no panic") = Some(Ipv4Addr::new(127, 0, 0, 1));
-    until("Redis is asked", SOON, || {
-        follow(&nginx, "one").status == 302
-    });
-    // Looked up again when the connection is lost.
-    *address.lock().expect("no panic") = Some(Ipv4Addr::new(127, 0, 0, 7));
-    redis.kill();
-    until("it is lost", SOON, || {
-        nginx.error_log().contains("closed the connection")
-    });
-    pass(Duration::from_millis(1200));
-    redis.start_again();
-    assert_ne!(
-        follow(&nginx, "two").status,
-        302,
-        "nobody listens at the other address"
-    );
-    *address.lock().expect("no panic") = Some(Ipv4Addr::new(127, 0, 0, 1));
-    until("Redis is asked again", SOON, || {
-        follow(&nginx, "one").status == 302
-    });
-    nginx.reload();
-    assert_follows(&nginx, "one");
 }
