@@ -113,11 +113,24 @@ pub struct Sentinels {
 pub const MASTER: &str = "links";
 
 impl Sentinels {
-    /// Starts so many sentinels of a master.
+    /// Starts a master, a replica of it, and three sentinels that watch them.
     ///
     /// # Panics
-    /// When they do not start, or do not find each other and the replica.
-    pub fn start(directory: &Path, count: usize, master: &Redis) -> Self {
+    /// When they do not start.
+    pub fn start_with_servers(directory: &Path) -> (Redis, Redis, Self) {
+        let master = Redis::start(&directory.join("first"), ports::free());
+        let port = master.port.to_string();
+        let replica = Redis::start_with(
+            &directory.join("second"),
+            ports::free(),
+            &["--replicaof", "127.0.0.1", &port],
+        );
+        let sentinels = Self::start(directory, 3, &master);
+        (master, replica, sentinels)
+    }
+
+    /// Starts so many sentinels of a master.
+    fn start(directory: &Path, count: usize, master: &Redis) -> Self {
         let mut sentinels = Self {
             processes: Vec::new(),
             ports: Vec::new(),
@@ -129,7 +142,7 @@ impl Sentinels {
             let configuration = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\n\
                  sentinel monitor {MASTER} 127.0.0.1 {} {}\n\
-                 sentinel down-after-milliseconds {MASTER} 500\n\
+                 sentinel down-after-milliseconds {MASTER} 1500\n\
                  sentinel failover-timeout {MASTER} 3000\n",
                 directory.display(),
                 master.port,

@@ -282,14 +282,7 @@ fn a_replica_is_read_first_while_it_is_up_to_date() {
 fn sentinels_move_the_master() {
     let directory = directory();
     let path = directory.path();
-    let mut first = Redis::start(&path.join("first"), ports::free());
-    let first_port = first.port.to_string();
-    let second = Redis::start_with(
-        &path.join("second"),
-        ports::free(),
-        &["--replicaof", "127.0.0.1", &first_port],
-    );
-    let mut sentinels = Sentinels::start(path, 3, &first);
+    let (mut first, second, mut sentinels) = Sentinels::start_with_servers(path);
     first.set_record("one", &record(1));
     until("it is copied", SOON, || second.record("one").is_some());
     // One of the sentinels, from which the others are learnt.

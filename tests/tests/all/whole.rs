@@ -3,8 +3,6 @@
 use serde_json::json;
 use shortlink_tests::cluster::{Cluster, MASTER, Sentinels};
 use shortlink_tests::nginx::NginxOptions;
-use shortlink_tests::ports;
-use shortlink_tests::redis::Redis;
 use shortlink_tests::stack::{Stack, StackOptions, directory, text};
 use shortlink_tests::wait::{SOON, until};
 
@@ -91,14 +89,7 @@ fn links_are_made_in_a_cluster_and_followed_there() {
 fn links_are_made_on_whichever_server_is_the_master() {
     let directory = directory();
     let path = directory.path();
-    let mut first = Redis::start(&path.join("first"), ports::free());
-    let first_port = first.port.to_string();
-    let second = Redis::start_with(
-        &path.join("second"),
-        ports::free(),
-        &["--replicaof", "127.0.0.1", &first_port],
-    );
-    let sentinels = Sentinels::start(path, 3, &first);
+    let (mut first, second, sentinels) = Sentinels::start_with_servers(path);
     let nodes: Vec<String> = sentinels
         .ports
         .iter()
