@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::http;
 use crate::process::Process;
-use crate::wait::{SOON, until};
+use crate::wait::{SOON, eventually, until};
 
 /// The levels of error logs that tell of something that must not happen.
 const BAD_LEVELS: [&str; 4] = ["[error]", "[crit]", "[alert]", "[emerg]"];
@@ -199,7 +199,10 @@ impl Nginx {
     }
 
     fn begin_reload_with(&self, workers: usize) -> Vec<u32> {
-        let old = self.workers();
+        // Connections are taken before there are workers: one that starts only now is an old one.
+        let old = eventually("the old workers run", SOON, || {
+            Some(self.workers()).filter(|old| old.len() >= workers)
+        });
         self.process
             .as_ref()
             .expect("a running nginx")
