@@ -45,6 +45,19 @@ fn find(cache: &mut Cache, code: &Code, ms: u64) -> Option<(String, Freshness)> 
     Some((format!("{:?}", cache.answer(entry, at(ms))), freshness))
 }
 
+/// What the model knows of an entry.
+struct Kept {
+    /// The answer, and what it is once it has expired.
+    answer: String,
+    expired: String,
+    /// When it expires, in seconds since 1970; 0 for never.
+    expiry: u64,
+    /// When it was read, in which epoch, and when that ended, in milliseconds.
+    read: u64,
+    epoch: u32,
+    ended: Option<u64>,
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Insert {
@@ -79,8 +92,7 @@ proptest! {
     #[test]
     fn behaves_as_a_map_that_forgets(steps in steps()) {
         let mut cache = cache(Cache::LEAST_BYTES);
-        // The answer, its expiry, when it was read, and when its epoch ended.
-        let mut model: HashMap<usize, (String, String, u64, u64, Option<u64>, u32)> = HashMap::new();
+        let mut model: HashMap<usize, Kept> = HashMap::new();
         let (mut ms, mut epochs, mut forgotten) = (0u64, 0u32, 0u64);
         for step in steps {
             match step {
@@ -97,7 +109,14 @@ proptest! {
                     let expiry = if lives == 0 { 0 } else { at(ms).unix + lives };
                     cache.insert(&code(number), answer, expiry, at(ms));
                     let expired = if is_redirect && expiry != 0 { Answer::Gone } else { answer };
-                    let entry = (format!("{answer:?}"), format!("{expired:?}"), expiry, ms, None, epochs);
+                    let entry = Kept {
+                        answer: format!("{answer:?}"),
+                        expired: format!("{expired:?}"),
+                        expiry,
+                        read: ms,
+                        ended: None,
+                        epoch: epochs,
+                    };
                     model.insert(number, entry);
                 }
                 Step::Find(number) => {
@@ -105,7 +124,7 @@ proptest! {
                     match (found, model.get(&number)) {
                         (None, None) => {}
                         (Some(_), None) => prop_assert!(false, "{number} was dropped"),
-                        (found, Some((answer, expired, expiry, read, ended, epoch))) => {
+                        (found, Some(Kept { answer, expired, expiry, read, ended, epoch })) => {
                             let is_usable = match ended {
                                 None => true,
                                 Some(ended) => ms < ended + STALE_FOR && epochs - epoch <= 8,
@@ -135,8 +154,8 @@ proptest! {
                 Step::EndEpoch => {
                     cache.end_epoch(at(ms));
                     epochs = cache.epoch();
-                    for (.., ended, _) in model.values_mut() {
-                        ended.get_or_insert(ms);
+                    for kept in model.values_mut() {
+                        kept.ended.get_or_insert(ms);
                     }
                 }
                 Step::Pass(time) => ms += time,
