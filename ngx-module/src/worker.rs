@@ -1,13 +1,14 @@
 //! What a worker owns: the edge, its connections and what they need. Made when the worker starts.
 
+use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Instant;
 
 use ngx::ffi::{
-    NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, ngx_current_msec, ngx_cycle_t,
-    ngx_http_conf_ctx_t, ngx_http_core_loc_conf_t, ngx_http_core_module, ngx_int_t, ngx_pid,
-    ngx_process, ngx_random, ngx_resolver_t, ngx_time, ngx_uint_t,
+    MADV_HUGEPAGE, NGX_OK, NGX_PROCESS_SINGLE, NGX_PROCESS_WORKER, madvise, ngx_current_msec,
+    ngx_cycle_t, ngx_http_conf_ctx_t, ngx_http_core_loc_conf_t, ngx_http_core_module, ngx_int_t,
+    ngx_pid, ngx_process, ngx_random, ngx_resolver_t, ngx_time, ngx_uint_t,
 };
 use ngx::http::HttpModuleMainConf;
 use resolver::counters::{Counter, WorkerCounters};
@@ -194,6 +195,11 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         if let Some(counters) = counters {
             edge.count_in(counters);
         }
+        if let Some(cache) = edge.cache() {
+            for (address, length) in cache.extents() {
+                ask_for_large_pages(address, length);
+            }
+        }
         let worker = Box::into_raw(Box::new(Worker {
             edge,
             links: Links::new(log),
@@ -208,6 +214,20 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         links::drive();
     }
     NGX_OK as ngx_int_t
+}
+
+/// Asks the system to keep memory in large pages, if it has them: the cache is read all over, and
+/// with small ones nearly every read would have to find out first where the page is.
+fn ask_for_large_pages(address: usize, length: usize) {
+    /// The size of a large page on most systems; where it is another, nothing is lost.
+    const LARGE: usize = 2 << 20;
+    let begin = address.next_multiple_of(LARGE);
+    let end = (address + length) / LARGE * LARGE;
+    if begin < end {
+        // SAFETY: the range lies within memory of this process. This is advice: it changes neither
+        // what stands there nor who may touch it.
+        unsafe { madvise(begin as *mut c_void, end - begin, MADV_HUGEPAGE as i32) };
+    }
 }
 
 /// What looks names up, from the `http` block; null where there is nothing.

@@ -242,6 +242,12 @@ impl Cache {
         self.epoch
     }
 
+    /// Where what a hit reads lies in memory, for whoever can tell the system how it is used:
+    /// addresses and lengths in bytes.
+    pub fn extents(&self) -> [(usize, usize); 2] {
+        [self.index.extent(), self.ring.extent()]
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.index.len()

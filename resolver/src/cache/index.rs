@@ -28,6 +28,11 @@ impl Index {
         places.next_power_of_two() * size_of::<u64>()
     }
 
+    /// Where the table lies: its address and how many bytes it takes.
+    pub(super) fn extent(&self) -> (usize, usize) {
+        (self.places.as_ptr().addr(), size_of_val(&*self.places))
+    }
+
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.length

@@ -69,6 +69,11 @@ impl Ring {
         (HEADER + target_length).next_multiple_of(UNIT)
     }
 
+    /// Where the memory lies: its address and how many bytes it takes.
+    pub(super) fn extent(&self) -> (usize, usize) {
+        (self.memory.as_ptr().addr(), self.memory.len())
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.memory.len()
     }
