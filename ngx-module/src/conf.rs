@@ -16,8 +16,11 @@ use ngx::ffi::{
     NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_ERROR, NGX_HTTP_LIF_CONF,
     NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF, NGX_HTTP_MAIN_CONF_OFFSET,
     NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_OK, ngx_array_push, ngx_command_t, ngx_conf_t,
-    ngx_http_core_srv_conf_t, ngx_http_handler_pt, ngx_http_phases_NGX_HTTP_LOG_PHASE, ngx_int_t,
-    ngx_str_t, ngx_uint_t,
+    ngx_http_core_srv_conf_t, ngx_http_handler_pt, ngx_http_phases,
+    ngx_http_phases_NGX_HTTP_LOG_PHASE as NGX_HTTP_LOG_PHASE,
+    ngx_http_phases_NGX_HTTP_POST_READ_PHASE as NGX_HTTP_POST_READ_PHASE,
+    ngx_http_phases_NGX_HTTP_REWRITE_PHASE as NGX_HTTP_REWRITE_PHASE, ngx_http_request_t,
+    ngx_int_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{
     HttpModuleLocationConf, HttpModuleMainConf, HttpModuleServerConf, NgxHttpCoreModule,
@@ -30,7 +33,7 @@ use resolver::vocabulary::CodeRules;
 use crate::Shortlink;
 use crate::handler::handle;
 use crate::shared::{COUNTER_WORDS, Zone};
-use crate::{misses, status};
+use crate::{foresight, misses, status};
 
 use words::finish;
 
@@ -344,7 +347,14 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
                 }
             }
         }
-        if main.miss_limit.is_some() && !add_log_handler(cf) {
+        if main.miss_limit.is_some() && !add_handler(cf, NGX_HTTP_LOG_PHASE, misses::on_log) {
+            return NGX_ERROR as ngx_int_t;
+        }
+        if main.cache.is_some()
+            && !locations.is_empty()
+            && !(add_handler(cf, NGX_HTTP_POST_READ_PHASE, foresight::on_post_read)
+                && add_handler(cf, NGX_HTTP_REWRITE_PHASE, foresight::on_rewrite))
+        {
             return NGX_ERROR as ngx_int_t;
         }
         for UsedLocation { server, fallback } in &locations {
@@ -376,20 +386,24 @@ unsafe fn has_resolver(cf: *mut ngx_conf_t) -> bool {
     }
 }
 
-/// Has nginx call this module when a request was answered.
-unsafe fn add_log_handler(cf: *mut ngx_conf_t) -> bool {
+/// Has nginx call this module in a phase of every request.
+unsafe fn add_handler(
+    cf: *mut ngx_conf_t,
+    phase: ngx_http_phases,
+    handler: unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t,
+) -> bool {
     // SAFETY: the caller's configuration is valid, and nginx' own module has made the arrays of
     // handlers before it asks other modules to add theirs.
     unsafe {
         let Some(core) = NgxHttpCoreModule::main_conf_mut(&*cf) else {
             return false;
         };
-        let phase = &mut core.phases[ngx_http_phases_NGX_HTTP_LOG_PHASE as usize];
-        let handler = ngx_array_push(&mut phase.handlers).cast::<ngx_http_handler_pt>();
-        if handler.is_null() {
+        let handlers = &mut core.phases[phase as usize].handlers;
+        let place = ngx_array_push(handlers).cast::<ngx_http_handler_pt>();
+        if place.is_null() {
             return false;
         }
-        handler.write(Some(misses::on_log));
+        place.write(Some(handler));
         true
     }
 }

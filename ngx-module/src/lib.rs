@@ -2,6 +2,7 @@
 //!
 //! - [`conf`]: directives and what they set.
 //! - [`handler`]: a request comes and is answered.
+//! - [`foresight`]: what the request will need of the cache is fetched before.
 //! - [`links`]: the worker's connections, in the worker's own event loop; [`link`] is one of them,
 //!   [`addresses`] says where it leads, [`tls`] secures it.
 //! - [`worker`]: what a worker owns.
@@ -25,6 +26,7 @@
 
 mod addresses;
 mod conf;
+mod foresight;
 mod handler;
 mod journal;
 mod layout;

@@ -38,6 +38,8 @@ pub(crate) struct Worker {
     pub(crate) journal: Journal,
     /// Where this worker counts.
     counters: Option<WorkerCounters<'static>>,
+    /// The hash of the code that the last request seemed to name, until its entry is fetched.
+    pub(crate) foreseen: Option<u64>,
     started: Instant,
 }
 
@@ -207,6 +209,7 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
             tls: redis.tls.clone(),
             journal: Journal::new(log),
             counters,
+            foreseen: None,
             started: Instant::now(),
         }));
         WORKER.store(worker, Ordering::Relaxed);

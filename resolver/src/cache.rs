@@ -242,6 +242,20 @@ impl Cache {
         self.epoch
     }
 
+    /// Where in memory finding an entry begins, so that it can be fetched before it is needed.
+    #[inline]
+    pub fn search_address(&self, hash: u64) -> usize {
+        self.index.address(high(hash))
+    }
+
+    /// Where in memory an entry with this hash seems to lie, so that it can be fetched before it
+    /// is needed; `None` when there is none or it does not stand where it would first.
+    #[inline]
+    pub fn entry_address(&self, hash: u64) -> Option<usize> {
+        let number = self.index.first(high(hash))?;
+        Some(self.ring.address(number))
+    }
+
     /// Where what a hit reads lies in memory, for whoever can tell the system how it is used:
     /// addresses and lengths in bytes.
     pub fn extents(&self) -> [(usize, usize); 2] {

@@ -138,6 +138,8 @@ pub struct Edge<T> {
     age: u32,
     /// Where things are counted, if they are.
     counters: Option<WorkerCounters<'static>>,
+    /// Hits that are not passed on yet: they are what is paid for most often.
+    hits: u64,
     /// What the cache had counted when that was last passed on.
     passed_on: CacheCounts,
 }
@@ -175,6 +177,7 @@ impl<T> Edge<T> {
             notices: VecDeque::new(),
             age: 0,
             counters: None,
+            hits: 0,
             passed_on: CacheCounts::default(),
         }
     }
@@ -212,6 +215,7 @@ impl<T> Edge<T> {
             counters.set(Gauge::Epoch, u64::from(cache.epoch()));
             let (now, before) = (cache.counts(), self.passed_on);
             for (counter, more) in [
+                (Counter::CacheHit, std::mem::take(&mut self.hits)),
                 (Counter::CacheInsertion, now.insertions - before.insertions),
                 (Counter::CacheEviction, now.evictions - before.evictions),
                 (
@@ -239,15 +243,15 @@ impl<T> Edge<T> {
             // What is asked for once is not worth keeping: most codes are.
             keep = found.is_some() || cache.was_asked_before(hash);
         }
+        if let Some((entry, Freshness::Fresh)) = found {
+            self.hits += 1;
+            return LookUp::Answered(self.kept(entry, now), Source::Cache);
+        }
         if self.cache.is_some() {
             self.count(match found {
-                Some((_, Freshness::Fresh)) => Counter::CacheHit,
-                Some((_, Freshness::Stale)) => Counter::CacheStale,
+                Some(_) => Counter::CacheStale,
                 None => Counter::CacheMiss,
             });
-        }
-        if let Some((entry, Freshness::Fresh)) = found {
-            return LookUp::Answered(self.kept(entry, now), Source::Cache);
         }
         let lookup = match self.lookups.find(code) {
             Some(lookup) => {

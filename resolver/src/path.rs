@@ -1,6 +1,6 @@
 //! From a request's path to the code it names.
 
-use vocabulary::{Alphabet, Code, CodeRules, MAX_CODE_LENGTH, Verdict};
+use vocabulary::{Code, CodeRules, Verdict};
 
 /// A code that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,24 +40,19 @@ pub fn code_of_path(path: &[u8], rules: &CodeRules) -> Result<PathCode, Refusal>
 /// As [`code_of_path`].
 #[inline]
 pub fn code_of_text(rest: &[u8], rules: &CodeRules) -> Result<PathCode, Refusal> {
-    let run = rest
-        .iter()
-        .take(MAX_CODE_LENGTH + 1)
-        .take_while(|&&byte| Alphabet::Base62.digit(byte).is_some())
-        .count();
-    let code = Code::parse(&rest[..run]).map_err(|_| Refusal::Malformed)?;
+    let code = Code::leading(rest).map_err(|_| Refusal::Malformed)?;
     if rules.judge(&code) == Verdict::WrongCheck {
         return Err(Refusal::WrongCheck);
     }
     Ok(PathCode {
         code,
-        trimmed: run < rest.len(),
+        trimmed: code.as_bytes().len() < rest.len(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use vocabulary::{BodyLengths, Check};
+    use vocabulary::{Alphabet, BodyLengths, Check};
 
     use super::*;
 

@@ -217,3 +217,26 @@ fn what_is_too_large_is_not_kept_and_replaces_what_was() {
     cache.insert(&code(1), Answer::Miss(MissReason::TimedOut), 0, at(0));
     assert_eq!(find(&mut cache, &code(1), 0), None);
 }
+
+#[test]
+fn what_is_fetched_before_it_is_needed_lies_where_it_will_be_looked_for() {
+    let mut cache = cache(1 << 20);
+    let [index, ring] = cache.extents();
+    let lies_in = |address: usize, (begin, length): (usize, usize)| {
+        (begin..begin + length).contains(&address)
+    };
+    let mut entries = Vec::new();
+    for number in 0..1000 {
+        let hash = cache.hash(&code(number));
+        assert_eq!(cache.entry_address(hash), None);
+        cache.insert(&code(number), redirect("https://e/"), 0, at(0));
+        assert!(lies_in(cache.search_address(hash), index));
+        if let Some(address) = cache.entry_address(hash) {
+            assert!(lies_in(address, ring));
+            entries.push(address);
+        }
+    }
+    // Few stand elsewhere than where they are looked for first, and no two in one place.
+    assert!(entries.len() > 900, "{}", entries.len());
+    assert!(entries.is_sorted_by(|before, after| before < after));
+}

@@ -45,6 +45,35 @@ impl Code {
         })
     }
 
+    /// Reads the code that begins a text: its longest run of letters and digits of ASCII.
+    ///
+    /// # Errors
+    /// When nothing that could be a code begins the text, or the run is too long for one.
+    #[inline]
+    pub fn leading(text: &[u8]) -> Result<Self, CodeError> {
+        let mut bytes = [0; MAX_CODE_LENGTH];
+        let mut length = 0;
+        for (to, &from) in bytes.iter_mut().zip(text) {
+            if Alphabet::Base62.digit(from).is_none() {
+                break;
+            }
+            *to = from;
+            length += 1;
+        }
+        if length == 0 {
+            return Err(CodeError::Empty);
+        }
+        match text.get(MAX_CODE_LENGTH) {
+            Some(&more)
+                if usize::from(length) == MAX_CODE_LENGTH
+                    && Alphabet::Base62.digit(more).is_some() =>
+            {
+                Err(CodeError::TooLong)
+            }
+            _ => Ok(Self { bytes, length }),
+        }
+    }
+
     /// The code's characters.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {

@@ -33,6 +33,19 @@ impl Index {
         (self.places.as_ptr().addr(), size_of_val(&*self.places))
     }
 
+    /// Where in memory the search for a hash begins.
+    #[inline]
+    pub(super) fn address(&self, hash: u32) -> usize {
+        (&raw const self.places[hash as usize & self.mask]).addr()
+    }
+
+    /// The entry that the search for a hash meets first, if it has the same hash.
+    #[inline]
+    pub(super) fn first(&self, hash: u32) -> Option<u32> {
+        let held = self.places[hash as usize & self.mask];
+        (held != 0 && (held >> 32) as u32 == hash).then(|| (held as u32) - 1)
+    }
+
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.length

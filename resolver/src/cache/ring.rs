@@ -74,6 +74,12 @@ impl Ring {
         (self.memory.as_ptr().addr(), self.memory.len())
     }
 
+    /// Where in memory an entry lies.
+    #[inline]
+    pub(super) fn address(&self, number: u32) -> usize {
+        self.memory.as_ptr().addr() + number as usize * UNIT
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.memory.len()
     }
