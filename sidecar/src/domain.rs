@@ -4,6 +4,7 @@
 //! [`ports`]; the time and random numbers are handed in.
 
 pub mod api_key;
+pub mod codes;
 pub mod issuer;
 pub mod link;
 pub mod ports;
