@@ -70,7 +70,7 @@ impl Cli {
             Command::Serve => Ok(lifecycle::serve(config).await?),
             Command::Migrate => {
                 let url = config.database.url.expose_secret();
-                let applied = SqliteStore::migrate(url).await?;
+                let applied = SqliteStore::migrate(url, &lifecycle::code_key()?).await?;
                 eprintln!("shortlink: the schema is up to date (migrations applied: {applied})");
                 Ok(())
             }

@@ -16,7 +16,10 @@ use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
 
-use crate::domain::issuer::ReservedWords;
+use crate::domain::codes::pool::Watermarks;
+use crate::domain::codes::reserved::ReservedWords;
+use crate::domain::codes::strategy::StrategyName;
+use crate::domain::service::issue::CodePolicy;
 use crate::domain::target::TargetPolicy;
 use crate::publisher::Topology;
 
@@ -77,6 +80,12 @@ pub struct Redis {
 pub struct Codes {
     /// The rules that nginx shares.
     pub rules: CodeRules,
+    /// How codes are come up with when nobody says otherwise.
+    pub policy: CodePolicy,
+    /// Of how many codes of a length at most one leads somewhere.
+    pub one_in: u64,
+    /// How many codes the pool holds.
+    pub pool: Watermarks,
     /// Words that are no codes.
     pub reserved: ReservedWords,
 }
@@ -138,6 +147,9 @@ impl Config {
             },
             codes: Codes {
                 rules: settings.rules()?,
+                policy: settings.code_policy()?,
+                one_in: settings.number("codes.one_in", 1, 1 << 40)?,
+                pool: settings.watermarks()?,
                 reserved: ReservedWords::new(settings.texts("codes.reserved")),
             },
             links: LinkDefaults {
@@ -375,6 +387,26 @@ impl Settings {
             check,
             bodies,
         })
+    }
+
+    fn code_policy(&self) -> Result<CodePolicy, ConfigError> {
+        let allowed = format!("one of {}", StrategyName::NAMES);
+        let strategy = self.parsed("codes.strategy", &allowed, |text| {
+            text.parse::<StrategyName>().ok()
+        })?;
+        let (least, most) = strategy.lengths();
+        let shortest = self.number("codes.body_length", least, most)?;
+        let longest = self.number("codes.longest_body_length", shortest, most)?;
+        Ok(CodePolicy {
+            strategy,
+            lengths: (shortest, longest),
+        })
+    }
+
+    fn watermarks(&self) -> Result<Watermarks, ConfigError> {
+        let high = self.number("codes.pool_high", 1, 10_000_000)?;
+        let low = self.number("codes.pool_low", 0, high)?;
+        Ok(Watermarks { low, high })
     }
 
     fn check_keys(&self, key: &'static str) -> Result<CheckKeys, ConfigError> {

@@ -5,7 +5,6 @@
 
 pub mod api_key;
 pub mod codes;
-pub mod issuer;
 pub mod link;
 pub mod ports;
 pub mod service;

@@ -23,6 +23,7 @@ use vocabulary::RedirectStatus;
 
 use crate::clock::Clock;
 use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::domain::target::TargetPolicy;
@@ -45,6 +46,8 @@ pub struct App {
     pub policy: TargetPolicy,
     /// How a link redirects when nobody says otherwise.
     pub default_redirect_status: RedirectStatus,
+    /// How codes are come up with when nobody says otherwise.
+    pub default_policy: CodePolicy,
     /// The most bytes in the body of a request.
     pub body_limit_bytes: usize,
 }

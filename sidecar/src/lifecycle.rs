@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::{StdRng, SysRng};
-use rand::{SeedableRng, TryRng};
+use rand::{Rng, SeedableRng, TryRng};
 use secrecy::ExposeSecret;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,8 +14,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::domain::issuer::RandomCodes;
-use crate::domain::ports::{Publisher, Store};
+use crate::domain::codes::hash::HashedCodes;
+use crate::domain::codes::lengths::Lengths;
+use crate::domain::codes::numbering::CodeKey;
+use crate::domain::codes::permuted::PermutedCodes;
+use crate::domain::codes::pool::PooledCodes;
+use crate::domain::codes::sequence::SequenceCodes;
+use crate::domain::codes::strategy::Strategies;
+use crate::domain::ports::{Delivery, Publisher, Store};
+use crate::domain::service::issue::{Issuer, Parts};
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::http::{self, App};
@@ -59,12 +66,38 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         Arc::clone(&publisher),
         Arc::clone(&clock),
     );
+    let delivery: Arc<dyn Delivery> = Arc::new(outbox);
+    let rules = config.codes.rules.clone();
+    let pool = Arc::new(PooledCodes::new(
+        Arc::clone(&store),
+        rules.clone(),
+        config.codes.pool,
+        random()?,
+    ));
+    let strategies = Strategies {
+        permuted: Arc::new(PermutedCodes::new(Arc::clone(&store), rules.clone())),
+        pool: Arc::clone(&pool) as _,
+        sequence: Arc::new(SequenceCodes::new(
+            Arc::clone(&store),
+            Arc::clone(&publisher),
+            rules.clone(),
+            random()?,
+        )),
+        hash: Arc::new(HashedCodes::new(&store.code_key(), rules.clone())),
+    };
     let app = App {
         links: Links {
             store: Arc::clone(&store),
-            delivery: Arc::new(outbox),
-            strategy: Arc::new(RandomCodes::new(config.codes.rules.clone(), random()?)),
-            rules: config.codes.rules.clone(),
+            delivery: Arc::clone(&delivery),
+            issuer: Issuer::start(Parts {
+                store: Arc::clone(&store),
+                delivery,
+                strategies,
+                lengths: Lengths::new(Arc::clone(&store), rules.clone(), config.codes.one_in),
+                reserved: config.codes.reserved.clone(),
+                clock: Arc::clone(&clock),
+            }),
+            rules,
             reserved: config.codes.reserved,
             clock: Arc::clone(&clock),
         },
@@ -80,11 +113,13 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         clock,
         policy: config.links.policy,
         default_redirect_status: config.links.redirect_status,
+        default_policy: config.codes.policy,
         body_limit_bytes: config.http.body_limit_bytes,
     };
 
     let stop_worker = CancellationToken::new();
     let worker = tokio::spawn(worker.run(stop_worker.clone()));
+    tasks.spawn(pool.keep_filled(stop_worker.clone()));
     tracing::info!(%address, "serving");
 
     let server = http::serve(listener, app, shutdown.clone());
@@ -112,6 +147,16 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A secret for the codes of a new database.
+///
+/// # Errors
+/// When the operating system has no random numbers to give.
+pub fn code_key() -> Result<CodeKey, ServeError> {
+    let mut key = [0; 32];
+    random()?.fill_bytes(&mut key);
+    Ok(CodeKey::new(key))
 }
 
 /// A generator of secret random numbers, seeded by the operating system.

@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::domain::link::Link;
-use crate::domain::ports::{Delivery, PublishError, Published, Publisher, Store, StoreError};
+use crate::domain::ports::{
+    Delivery, MAX_TOGETHER, PublishError, Publisher, Receipt, Store, StoreError, Waiting,
+};
 
 /// How long changes stay in the outbox after they were applied. A Redis that writes its log once
 /// a second can lose about the last two seconds; a replica that takes over can be further behind.
@@ -43,8 +45,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How often rows that have lingered for long enough are deleted.
 const FORGET_EVERY: Duration = Duration::from_secs(10);
 
-/// The most links that are published together.
-const BATCH: u32 = 256;
+/// The most confirmations that are noted together.
+const BATCH: usize = 256;
 
 /// The most confirmations that wait to be noted. When there are more the rest is left out, and
 /// the worker publishes those links once more.
@@ -53,7 +55,7 @@ const MAX_CONFIRMATIONS: usize = 16_384;
 /// Publishes links when they are changed and tells the worker how it went.
 pub struct Outbox {
     publisher: Arc<dyn Publisher>,
-    confirmations: mpsc::Sender<Published>,
+    confirmations: mpsc::Sender<Receipt>,
     failed: Arc<Notify>,
 }
 
@@ -62,7 +64,7 @@ pub struct Worker {
     store: Arc<dyn Store>,
     publisher: Arc<dyn Publisher>,
     clock: Arc<dyn Clock>,
-    confirmations: mpsc::Receiver<Published>,
+    confirmations: mpsc::Receiver<Receipt>,
     failed: Arc<Notify>,
     /// Which Redis has confirmed what is noted as applied; `None` before the first was asked.
     incarnation: Option<String>,
@@ -100,22 +102,25 @@ pub fn overdue(clock: &dyn Clock) -> jiff::Timestamp {
 
 #[async_trait]
 impl Delivery for Outbox {
-    async fn deliver(&self, link: &Link) -> bool {
-        match self.publisher.publish(std::slice::from_ref(link)).await {
+    async fn deliver(&self, links: &[Link], receipt: Receipt) -> bool {
+        let are_new = links.iter().all(|link| link.revision == 1);
+        let published = if are_new {
+            self.publisher.publish_new(links).await
+        } else {
+            self.publisher.publish(links).await
+        };
+        match published {
             Ok(()) => {
-                // With no room left, the worker finds the link in the outbox.
-                let _ = self.confirmations.try_send(Published {
-                    code: link.code,
-                    revision: link.revision,
-                });
+                // With no room left, the worker finds the links in the outbox.
+                let _ = self.confirmations.try_send(receipt);
                 true
             }
             Err(error) => {
                 tracing::debug!(
                     error = &error as &dyn Error,
-                    code = link.code.as_str(),
-                    revision = link.revision,
-                    "a link was not published and waits in the outbox"
+                    links = links.len(),
+                    first = links.first().map(|link| link.code.as_str()),
+                    "links were not published and wait in the outbox"
                 );
                 self.failed.notify_one();
                 false
@@ -219,31 +224,32 @@ impl Worker {
             overdue(&*self.clock)
         };
         while !shutdown.is_cancelled() {
-            let links = self.store.waiting(since, BATCH).await?;
-            if links.is_empty() {
+            let Waiting { links, receipt } = self.store.waiting(since).await?;
+            if receipt.0.is_empty() {
                 break;
             }
-            self.publisher.publish(&links).await?;
+            for some in links.chunks(MAX_TOGETHER) {
+                self.publisher.publish(some).await?;
+            }
             total += links.len();
-            let published = links.iter().map(|link| Published {
-                code: link.code,
-                revision: link.revision,
-            });
-            let published = published.collect();
-            self.store.settle(published, self.clock.now()).await?;
+            self.store.settle(vec![receipt], self.clock.now()).await?;
         }
         Ok(total)
     }
 
     async fn note_confirmations(&mut self) -> Result<(), StoreError> {
-        let mut published = Vec::new();
-        while let Ok(confirmation) = self.confirmations.try_recv() {
-            published.push(confirmation);
+        loop {
+            let mut receipts = Vec::new();
+            while receipts.len() < BATCH
+                && let Ok(receipt) = self.confirmations.try_recv()
+            {
+                receipts.push(receipt);
+            }
+            if receipts.is_empty() {
+                return Ok(());
+            }
+            self.store.settle(receipts, self.clock.now()).await?;
         }
-        for batch in published.chunks(BATCH as usize) {
-            self.store.settle(batch.to_vec(), self.clock.now()).await?;
-        }
-        Ok(())
     }
 
     async fn forget(&self) {

@@ -4,6 +4,7 @@
 //!
 //! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by [`PUBLISH`], which
 //!   never puts an older revision in place of a newer one.
+//! - `<prefix>n:<name>`: a counter that all sidecars share.
 //! - the same key with the negative record `1 404 0` and a short expiry, for a code that nobody
 //!   knows; written only where nothing stands.
 
@@ -45,6 +46,17 @@ if type(present) == 'string' then
 end
 redis.call('SET', KEYS[1], ARGV[1])
 return 1
+";
+
+/// Moves a counter forward, to a floor first.
+const ADVANCE: &str = r"
+local standing = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
+if standing < tonumber(ARGV[1]) then
+    standing = tonumber(ARGV[1])
+end
+standing = standing + tonumber(ARGV[2])
+redis.call('SET', KEYS[1], string.format('%.0f', standing))
+return standing
 ";
 
 /// The servers that link records are written to.
@@ -120,10 +132,59 @@ impl RedisPublisher {
         });
         futures_util::future::try_join_all(each).await.map(|_| ())
     }
+
+    /// Stores the records of new links where nothing stands; answers which links were left out.
+    async fn publish_where_nothing_stands<'a>(
+        &self,
+        links: &'a [Link],
+        redis: &mut Handle,
+    ) -> Result<Vec<&'a Link>, RedisError> {
+        let set = |link: &Link| {
+            let mut command = redis::cmd("SET");
+            command
+                .arg(self.prefix.link_key(&link.code))
+                .arg(link.record().to_vec())
+                .arg("NX");
+            command
+        };
+        let answers: Vec<Value> = if redis.takes_pipelines() {
+            let mut pipeline = redis::Pipeline::with_capacity(links.len());
+            for link in links {
+                pipeline.add_command(set(link));
+            }
+            pipeline.query_async(redis).await?
+        } else {
+            let each = links.iter().map(|link| {
+                let (command, mut redis) = (set(link), redis.clone());
+                async move { command.query_async(&mut redis).await }
+            });
+            futures_util::future::try_join_all(each).await?
+        };
+        let left_out = links.iter().zip(answers);
+        let left_out = left_out.filter(|(_, answer)| *answer != Value::Okay);
+        Ok(left_out.map(|(link, _)| link).collect())
+    }
 }
 
 #[async_trait]
 impl Publisher for RedisPublisher {
+    async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
+        let left_out = self
+            .connection
+            .run(async |mut connection| {
+                self.publish_where_nothing_stands(links, &mut connection.redis)
+                    .await
+            })
+            .await
+            .map_err(|failure| self.error("store link records", failure))?;
+        if left_out.is_empty() {
+            return Ok(());
+        }
+        // Somebody has asked for the code before there was a link, or has changed the link since.
+        let left_out: Vec<Link> = left_out.into_iter().cloned().collect();
+        self.publish(&left_out).await
+    }
+
     async fn publish(&self, links: &[Link]) -> Result<(), PublishError> {
         self.connection
             .run(async |mut connection| {
@@ -154,6 +215,22 @@ impl Publisher for RedisPublisher {
             })
             .await
             .map_err(|failure| self.error("store a negative record", failure))
+    }
+
+    async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError> {
+        self.connection
+            .run(async |mut connection| {
+                redis::cmd("EVAL")
+                    .arg(ADVANCE)
+                    .arg(1)
+                    .arg(self.prefix.counter_key(counter))
+                    .arg(floor)
+                    .arg(by)
+                    .query_async(&mut connection.redis)
+                    .await
+            })
+            .await
+            .map_err(|failure| self.error("count", failure))
     }
 
     async fn incarnation(&self) -> Result<String, PublishError> {

@@ -6,10 +6,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use vocabulary::{Code, Record};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use vocabulary::{Code, CodeRules, Record};
 
+use crate::clock::Clock;
+
+use crate::domain::codes::hash::HashedCodes;
+use crate::domain::codes::lengths::Lengths;
+use crate::domain::codes::numbering::CodeKey;
+use crate::domain::codes::permuted::PermutedCodes;
+use crate::domain::codes::pool::{PooledCodes, Watermarks};
+use crate::domain::codes::reserved::ReservedWords;
+use crate::domain::codes::sequence::SequenceCodes;
+use crate::domain::codes::strategy::{Strategies, StrategyName};
 use crate::domain::link::Link;
-use crate::domain::ports::{PublishError, Publisher, Store};
+use crate::domain::ports::{Delivery, PublishError, Publisher, Store};
+use crate::domain::service::issue::{CodePolicy, Issuer, Parts};
 use crate::store::sqlite::SqliteStore;
 
 /// A migrated store; its files go with the value.
@@ -22,7 +35,10 @@ impl TemporaryStore {
     pub(crate) async fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let url = format!("sqlite:{}/links.db", directory.path().display());
-        SqliteStore::migrate(&url).await.expect("an empty place");
+        let key = CodeKey::new([9; 32]);
+        SqliteStore::migrate(&url, &key)
+            .await
+            .expect("an empty place");
         let store = SqliteStore::open(&url, 2).await.expect("a good database");
         Self {
             store: Arc::new(store),
@@ -35,6 +51,7 @@ impl TemporaryStore {
 #[derive(Default)]
 pub(crate) struct MemoryPublisher {
     records: Mutex<HashMap<Code, Vec<u8>>>,
+    counters: Mutex<HashMap<String, u64>>,
     is_away: AtomicBool,
     incarnation: AtomicU32,
 }
@@ -49,6 +66,7 @@ impl MemoryPublisher {
     pub(crate) fn restart(&self) {
         self.incarnation.fetch_add(1, Ordering::SeqCst);
         self.records.lock().expect("no holder panics").clear();
+        self.counters.lock().expect("no holder panics").clear();
     }
 
     /// The record of a code.
@@ -84,6 +102,18 @@ impl Publisher for MemoryPublisher {
         Ok(())
     }
 
+    async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
+        self.publish(links).await
+    }
+
+    async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError> {
+        self.check("count")?;
+        let mut counters = self.counters.lock().expect("no holder panics");
+        let counter = counters.entry(counter.to_owned()).or_default();
+        *counter = (*counter).max(floor) + by;
+        Ok(*counter)
+    }
+
     async fn note_unknown(&self, code: &Code) -> Result<(), PublishError> {
         self.check("store a negative record")?;
         let mut records = self.records.lock().expect("no holder panics");
@@ -97,6 +127,59 @@ impl Publisher for MemoryPublisher {
         self.check("say which server it is")?;
         Ok(self.incarnation.load(Ordering::SeqCst).to_string())
     }
+}
+
+/// Eight characters, counted up and permuted.
+pub(crate) const POLICY: CodePolicy = CodePolicy {
+    strategy: StrategyName::Permuted,
+    lengths: (7, 7),
+};
+
+/// Everything that issuing needs, with small numbers.
+pub(crate) fn parts(
+    store: &Arc<dyn Store>,
+    publisher: &Arc<dyn Publisher>,
+    delivery: &Arc<dyn Delivery>,
+    clock: &Arc<dyn Clock>,
+    rules: &CodeRules,
+) -> Parts {
+    let rng = || StdRng::seed_from_u64(7);
+    let watermarks = Watermarks { low: 10, high: 50 };
+    let strategies = Strategies {
+        permuted: Arc::new(PermutedCodes::new(Arc::clone(store), rules.clone())),
+        pool: Arc::new(PooledCodes::new(
+            Arc::clone(store),
+            rules.clone(),
+            watermarks,
+            rng(),
+        )),
+        sequence: Arc::new(SequenceCodes::new(
+            Arc::clone(store),
+            Arc::clone(publisher),
+            rules.clone(),
+            rng(),
+        )),
+        hash: Arc::new(HashedCodes::new(&store.code_key(), rules.clone())),
+    };
+    Parts {
+        store: Arc::clone(store),
+        delivery: Arc::clone(delivery),
+        strategies,
+        lengths: Lengths::new(Arc::clone(store), rules.clone(), 2),
+        reserved: ReservedWords::new(["api".to_owned()]),
+        clock: Arc::clone(clock),
+    }
+}
+
+/// An issuer of all of these.
+pub(crate) fn issuer(
+    store: &Arc<dyn Store>,
+    publisher: &Arc<dyn Publisher>,
+    delivery: &Arc<dyn Delivery>,
+    clock: &Arc<dyn Clock>,
+    rules: &CodeRules,
+) -> Issuer {
+    Issuer::start(parts(store, publisher, delivery, clock, rules))
 }
 
 /// Waits for something to come true.

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `<prefix>l:<code>` | string | the link's [record](crate::record) |
 //! | `<prefix>c:<id>` | string | a campaign's record (reserved) |
+//! | `<prefix>n:<name>` | string | a counter that all sidecars share |
 //! | `<prefix>v:{<shard>}` | stream | batches of [visit events](crate::visit) |
 //!
 //! Every command names one key, so that the same names work on Redis Cluster. The braces of the
@@ -86,6 +87,11 @@ impl KeyPrefix {
     /// The key of a campaign's record.
     pub fn campaign_key(&self, campaign: u64) -> String {
         alloc::format!("{}c:{campaign}", self.as_str())
+    }
+
+    /// The key of a counter.
+    pub fn counter_key(&self, name: &str) -> String {
+        alloc::format!("{}n:{name}", self.as_str())
     }
 
     /// The key of a shard's stream of visits.

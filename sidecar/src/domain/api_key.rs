@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use vocabulary::Alphabet;
 
-use crate::domain::issuer::random_characters;
+use crate::domain::codes::random::random_characters;
 
 /// What every key's text begins with, so that a leaked one is recognised.
 const PREFIX: &str = "slk";

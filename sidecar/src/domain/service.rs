@@ -1,4 +1,5 @@
 //! What can be asked of the service.
 
+pub mod issue;
 pub mod links;
 pub mod resolve;

@@ -64,6 +64,7 @@ pub(super) async fn create(
         .create(NewLink {
             target,
             slug,
+            policy: app.default_policy,
             redirect_status: redirect_status.unwrap_or(app.default_redirect_status),
             expires_at,
             created_by: key_id,

@@ -11,7 +11,9 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use serde::Serialize;
 
+use crate::domain::codes::strategy::DrawError;
 use crate::domain::ports::StoreError;
+use crate::domain::service::issue::NoCode;
 use crate::domain::service::links::LinkError;
 
 /// What the identifiers of problems begin with.
@@ -208,14 +210,23 @@ impl From<LinkError> for Problem {
             LinkError::Exhausted { .. } => {
                 tracing::error!(
                     error = &error as &dyn Error,
-                    "codes are running out; codes.body_length must grow"
+                    "codes are running out; codes.longest_body_length must grow"
                 );
                 Self::unavailable("No free code was found.")
             }
-            LinkError::Draw(_) => {
-                tracing::error!(error = &error as &dyn Error, "a request failed");
-                Self::internal()
-            }
+            LinkError::NoCode(ref reason) => match &**reason {
+                NoCode::Full => {
+                    tracing::error!("codes are running out; codes.longest_body_length must grow");
+                    Self::unavailable("No free code is left of the lengths that are allowed.")
+                }
+                NoCode::Store(error) => error.clone().into(),
+                NoCode::Draw(DrawError::Store(error)) => error.clone().into(),
+                NoCode::Draw(_) => {
+                    tracing::error!(error = &error as &dyn Error, "a request failed");
+                    Self::internal()
+                }
+            },
+            LinkError::Stopped => Self::unavailable("The service is about to stop."),
         }
     }
 }

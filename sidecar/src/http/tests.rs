@@ -16,9 +16,10 @@ use vocabulary::CodeRules;
 use super::*;
 use crate::clock::ManualClock;
 use crate::domain::api_key::{ApiKey, Scope};
-use crate::domain::issuer::{RandomCodes, ReservedWords};
+use crate::domain::codes::reserved::ReservedWords;
+use crate::domain::ports::Delivery;
 use crate::outbox::outbox;
-use crate::testing::{MemoryPublisher, TemporaryStore};
+use crate::testing::{MemoryPublisher, POLICY, TemporaryStore, issuer};
 
 const BODY_LIMIT: usize = 1024;
 
@@ -84,11 +85,12 @@ impl Service {
         }
         let reader = keys.pop().expect("two keys");
         let writer = keys.pop().expect("two keys");
+        let delivery: Arc<dyn Delivery> = Arc::new(outbox);
         let app = App {
             links: Links {
                 store: Arc::clone(&kept.store),
-                delivery: Arc::new(outbox),
-                strategy: Arc::new(RandomCodes::new(rules.clone(), rng)),
+                issuer: issuer(&kept.store, &publisher, &delivery, &shared_clock, &rules),
+                delivery,
                 rules: rules.clone(),
                 reserved: ReservedWords::new(["api".to_owned()]),
                 clock: Arc::clone(&shared_clock),
@@ -104,6 +106,7 @@ impl Service {
             publisher,
             clock: shared_clock,
             policy: TargetPolicy::default(),
+            default_policy: POLICY,
             default_redirect_status: RedirectStatus::Found,
             body_limit_bytes: BODY_LIMIT,
         };

@@ -42,8 +42,20 @@ impl Fixture {
     }
 
     async fn create(&self, code: &str) {
-        let is_new = self.kept.store.create_link(&link(code)).await;
-        assert!(is_new.expect("a working store"));
+        self.create_undelivered(code).await;
+    }
+
+    async fn create_undelivered(&self, code: &str) -> Receipt {
+        let created = self.kept.store.create_links(vec![link(code)]).await;
+        let created = created.expect("a working store");
+        assert!(created.taken.is_empty());
+        created.receipt
+    }
+
+    /// Makes a link and delivers it.
+    async fn create_and_deliver(&self, code: &str) {
+        let receipt = self.create_undelivered(code).await;
+        assert!(self.outbox.deliver(&[link(code)], receipt).await);
     }
 
     /// Revokes a link and delivers that.
@@ -52,11 +64,11 @@ impl Fixture {
         let editor: Editor = Box::new(move |link| link.revoke(now));
         let code = code.parse().expect("a code");
         let edit = self.kept.store.edit_link(&code, editor).await;
-        let edit = edit.expect("a working store").expect("a known link");
-        let crate::domain::link::Edit::Changed(link) = edit else {
+        let edited = edit.expect("a working store").expect("a known link");
+        let crate::domain::link::Edit::Changed(link) = edited.edit else {
             panic!("{code} was revoked before");
         };
-        self.outbox.deliver(&link).await
+        self.outbox.deliver(&[link], edited.receipt).await
     }
 
     async fn until_published(&self, code: &str, record: &str) {
@@ -75,6 +87,9 @@ impl Fixture {
     }
 }
 
+/// More than are read at once.
+const MANY: usize = 1100;
+
 const LIVE: &str = "1 302 1 0 https://example.com/a";
 const REVOKED: &str = "1 410 2";
 
@@ -82,12 +97,12 @@ const REVOKED: &str = "1 410 2";
 async fn what_another_process_left_behind_is_published_at_the_start() {
     let mut fixture = Fixture::new().await;
     // More than one batch.
-    for number in 0..=BATCH {
+    for number in 0..=MANY {
         fixture.create(&format!("left{number}")).await;
     }
     fixture.start();
     fixture.until_nothing_waits().await;
-    for code in ["left0", &*format!("left{BATCH}")] {
+    for code in ["left0", &*format!("left{MANY}")] {
         fixture.until_published(code, LIVE).await;
     }
 }
@@ -95,8 +110,7 @@ async fn what_another_process_left_behind_is_published_at_the_start() {
 #[tokio::test]
 async fn what_could_not_be_published_is_once_redis_is_back() {
     let mut fixture = Fixture::new().await;
-    fixture.create("abc").await;
-    assert!(fixture.outbox.deliver(&link("abc")).await);
+    fixture.create_and_deliver("abc").await;
     fixture.start();
     fixture.until_nothing_waits().await;
     fixture.redis.set_away(true);
@@ -133,8 +147,7 @@ async fn stopping_notes_what_was_published_last() {
     let worker = fixture.start();
     // The worker finds nothing and goes to rest.
     fixture.until_nothing_waits().await;
-    fixture.create("abc").await;
-    assert!(fixture.outbox.deliver(&link("abc")).await);
+    fixture.create_and_deliver("abc").await;
     fixture.shutdown.cancel();
     worker.await.expect("no panic");
     let waiting = fixture.kept.store.count_waiting(Timestamp::MAX, 1).await;

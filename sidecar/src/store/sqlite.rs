@@ -5,6 +5,9 @@
 //! the next one ([`writer`]): one `fsync` for all of them. Reads have connections of their own,
 //! which the write-ahead log lets run beside the writer.
 
+mod adoption;
+mod codes;
+mod creation;
 mod keys;
 mod links;
 mod outbox;
@@ -23,6 +26,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection};
 
+use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::ports::{Store, StoreError};
 use writer::Writer;
 
@@ -38,6 +42,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct SqliteStore {
     readers: SqlitePool,
     writer: Writer,
+    code_key: CodeKey,
+    numbering: Arc<Numbering>,
 }
 
 impl SqliteStore {
@@ -57,6 +63,10 @@ impl SqliteStore {
         }
         let mut connection = options.clone().connect().await.map_err(cannot_open)?;
         schema::check(&mut connection).await?;
+        let code_key = adoption::code_key(&mut connection)
+            .await
+            .map_err(cannot_open)?;
+        let code_key = code_key.ok_or_else(|| OpenError::CodeKey { path: path.clone() })?;
         let readers = SqlitePoolOptions::new()
             .max_connections(max_readers)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -66,15 +76,18 @@ impl SqliteStore {
         Ok(Self {
             readers,
             writer: Writer::start(options, connection),
+            numbering: Arc::new(Numbering::new(&code_key)),
+            code_key,
         })
     }
 
     /// Brings the file's schema up to date, making the file and its directory where there are
-    /// none. Answers how many migrations were applied.
+    /// none; a new database keeps `new_key` for the numbers of its codes. Answers how many
+    /// migrations were applied.
     ///
     /// # Errors
     /// When the file can't be made or opened, or a migration fails.
-    pub async fn migrate(url: &str) -> Result<usize, OpenError> {
+    pub async fn migrate(url: &str, new_key: &CodeKey) -> Result<usize, OpenError> {
         let options = options(url)?.create_if_missing(true);
         let path = options.get_filename().to_owned();
         if let Some(directory) = path.parent() {
@@ -83,11 +96,14 @@ impl SqliteStore {
                 source,
             })?;
         }
-        let mut connection = options
-            .connect()
+        let mut connection = options.connect().await.map_err(|source| OpenError::Open {
+            path: path.clone(),
+            source,
+        })?;
+        let applied = schema::migrate(&mut connection).await?;
+        adoption::finish(&mut connection, new_key)
             .await
             .map_err(|source| OpenError::Open { path, source })?;
-        let applied = schema::migrate(&mut connection).await?;
         connection
             .close()
             .await
@@ -137,6 +153,14 @@ pub enum OpenError {
         /// Why not.
         #[source]
         source: sqlx::Error,
+    },
+    /// The secret that codes are numbered by is not there.
+    #[error(
+        "the database {path:?} has lost its code key (settings.code_key): restore it from a backup"
+    )]
+    CodeKey {
+        /// The file.
+        path: PathBuf,
     },
     /// The schema is not the one that this program needs, or can't be made so.
     #[error(transparent)]

@@ -39,8 +39,13 @@ pub struct CodeKey([u8; 32]);
 
 impl CodeKey {
     /// Takes the key's bytes.
-    pub fn new(bytes: [u8; 32]) -> Self {
+    pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// The key's bytes, to be kept.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     /// A key for another purpose that tells nothing of this one.
@@ -60,7 +65,7 @@ impl std::fmt::Debug for CodeKey {
     }
 }
 
-/// The number that a link is kept under: positive.
+/// The number that a link is kept under, never negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkNumber(i64);
 

@@ -6,17 +6,15 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use vocabulary::{Code, CodeError, CodeRules, RedirectStatus, Verdict};
 
+use super::issue::{CodePolicy, Issuer, NoCode};
 use crate::clock::Clock;
-use crate::domain::issuer::{CodeStrategy, Draw, DrawError, ReservedWords};
+use crate::domain::codes::reserved::ReservedWords;
 use crate::domain::link::{Change, Edit, Expiry, Link};
-use crate::domain::ports::{Delivery, Listing, Store, StoreError};
+use crate::domain::ports::{Delivery, Edited, Listing, Store, StoreError};
 use crate::domain::target::Target;
-
-/// How many codes are drawn for one link before it is given up. With half of all codes taken, one
-/// link in four billion would need more.
-const MAX_DRAWS: u32 = 32;
 
 /// What a new link is to be.
 #[derive(Clone, Debug)]
@@ -25,12 +23,31 @@ pub struct NewLink {
     pub target: Target,
     /// The code that it must have; `None` to have one drawn.
     pub slug: Option<Code>,
+    /// How a code is drawn.
+    pub policy: CodePolicy,
     /// How it redirects.
     pub redirect_status: RedirectStatus,
     /// From when on it answers 410.
     pub expires_at: Option<Expiry>,
     /// The id of the API key that asks for it.
     pub created_by: String,
+}
+
+impl NewLink {
+    /// The link with a code.
+    pub(super) fn link(&self, code: Code, now: Timestamp) -> Link {
+        Link {
+            code,
+            target: self.target.clone(),
+            redirect_status: self.redirect_status,
+            revision: 1,
+            expires_at: self.expires_at,
+            revoked_at: None,
+            created_at: now,
+            updated_at: now,
+            created_by: self.created_by.clone(),
+        }
+    }
 }
 
 /// A link that is stored, and whether Redis knows.
@@ -48,8 +65,8 @@ pub struct Links {
     pub store: Arc<dyn Store>,
     /// How Redis is told.
     pub delivery: Arc<dyn Delivery>,
-    /// Where codes come from.
-    pub strategy: Arc<dyn CodeStrategy>,
+    /// Makes new ones.
+    pub issuer: Issuer,
     /// What codes look like.
     pub rules: CodeRules,
     /// Which words are no codes.
@@ -81,37 +98,7 @@ impl Links {
     /// # Errors
     /// When the code that it must have is taken, no code can be drawn, or the store fails.
     pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
-        let now = self.clock.now();
-        let link_with = |code| Link {
-            code,
-            target: new.target.clone(),
-            redirect_status: new.redirect_status,
-            revision: 1,
-            expires_at: new.expires_at,
-            revoked_at: None,
-            created_at: now,
-            updated_at: now,
-            created_by: new.created_by.clone(),
-        };
-        if let Some(code) = new.slug {
-            let link = link_with(code);
-            if !self.store.create_link(&link).await? {
-                return Err(LinkError::Taken { code });
-            }
-            return Ok(self.deliver(link).await);
-        }
-        for attempt in 0..MAX_DRAWS {
-            let target = &new.target;
-            let code = self.strategy.draw(&Draw { target, attempt }).await?;
-            if self.reserved.contain(&code) {
-                continue;
-            }
-            let link = link_with(code);
-            if self.store.create_link(&link).await? {
-                return Ok(self.deliver(link).await);
-            }
-        }
-        Err(LinkError::Exhausted { draws: MAX_DRAWS })
+        self.issuer.create(new).await
     }
 
     /// Finds a link.
@@ -137,8 +124,8 @@ impl Links {
     pub async fn change(&self, code: &Code, change: Change) -> Result<Option<Stored>, LinkError> {
         let now = self.clock.now();
         let editor = Box::new(move |link: Link| link.change(&change, now));
-        let edit = self.store.edit_link(code, editor).await?;
-        self.delivered(*code, edit).await
+        let edited = self.store.edit_link(code, editor).await?;
+        self.delivered(*code, edited).await
     }
 
     /// Revokes a link. A revoked one stays as it is, which is no error.
@@ -148,21 +135,26 @@ impl Links {
     pub async fn revoke(&self, code: &Code) -> Result<Option<Stored>, LinkError> {
         let now = self.clock.now();
         let editor = Box::new(move |link: Link| link.revoke(now));
-        let edit = self.store.edit_link(code, editor).await?;
-        self.delivered(*code, edit).await
+        let edited = self.store.edit_link(code, editor).await?;
+        self.delivered(*code, edited).await
     }
 
-    async fn delivered(&self, code: Code, edit: Option<Edit>) -> Result<Option<Stored>, LinkError> {
+    async fn delivered(
+        &self,
+        code: Code,
+        edited: Option<Edited>,
+    ) -> Result<Option<Stored>, LinkError> {
+        let Some(Edited { edit, receipt }) = edited else {
+            return Ok(None);
+        };
         match edit {
-            Some(Edit::Changed(link) | Edit::Unchanged(link)) => Ok(Some(self.deliver(link).await)),
-            Some(Edit::Refused) => Err(LinkError::Revoked { code }),
-            None => Ok(None),
+            Edit::Changed(link) | Edit::Unchanged(link) => {
+                let links = std::slice::from_ref(&link);
+                let published = self.delivery.deliver(links, receipt).await;
+                Ok(Some(Stored { link, published }))
+            }
+            Edit::Refused => Err(LinkError::Revoked { code }),
         }
-    }
-
-    async fn deliver(&self, link: Link) -> Stored {
-        let published = self.delivery.deliver(&link).await;
-        Stored { link, published }
     }
 }
 
@@ -209,8 +201,11 @@ pub enum LinkError {
     },
     /// No code can be drawn.
     #[error("no code can be drawn")]
-    Draw(#[from] DrawError),
+    NoCode(#[source] Arc<NoCode>),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The process is about to end.
+    #[error("no links are made any more: the process is about to end")]
+    Stopped,
 }

@@ -7,39 +7,18 @@ use sqlx::sqlite::SqliteConnection;
 use super::links::{columns, read};
 use super::writer::Write;
 use super::{SqliteStore, failed};
-use crate::domain::link::Link;
-use crate::domain::ports::{OutboxStore, Published, StoreError};
+use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
+
+/// The most rows of the outbox that are read at once; most hold a change of one link or many new
+/// links.
+const MAX_ROWS: u32 = 256;
 
 #[async_trait]
 impl OutboxStore for SqliteStore {
-    async fn waiting(&self, since: Timestamp, limit: u32) -> Result<Vec<Link>, StoreError> {
-        // Two statements, so that each reads no further than its limit.
-        let changes = sqlx::query(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM outbox INDEXED BY outbox_changes CROSS JOIN links USING (code) \
-             WHERE outbox.revision > 1 AND enqueued_at <= ?1 AND applied_at IS NULL LIMIT ?2"
-        ));
-        let creations = sqlx::query(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM outbox NOT INDEXED CROSS JOIN links USING (code) \
-             WHERE outbox.revision = 1 AND enqueued_at <= ?1 AND applied_at IS NULL LIMIT ?2"
-        ));
-        let mut links = Vec::new();
-        for query in [changes, creations] {
-            let missing = limit.saturating_sub(u32::try_from(links.len()).unwrap_or(u32::MAX));
-            let rows = query
-                .bind(since.as_millisecond())
-                .bind(missing)
-                .fetch_all(&self.readers)
-                .await
-                .map_err(failed("read the outbox"))?;
-            for row in &rows {
-                links.push(read(row).map_err(failed("read the outbox"))?);
-            }
-        }
-        Ok(links)
+    async fn waiting(&self, since: Timestamp) -> Result<Waiting, StoreError> {
+        self.read_waiting(since)
+            .await
+            .map_err(failed("read the outbox"))
     }
 
     async fn count_waiting(&self, since: Timestamp, most: u32) -> Result<u32, StoreError> {
@@ -54,8 +33,8 @@ impl OutboxStore for SqliteStore {
         .map_err(failed("count the outbox"))
     }
 
-    async fn settle(&self, published: Vec<Published>, now: Timestamp) -> Result<(), StoreError> {
-        self.writer.write(Settle { published, now }).await
+    async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError> {
+        self.writer.write(Settle { receipts, now }).await
     }
 
     async fn reopen_applied(&self) -> Result<u64, StoreError> {
@@ -67,19 +46,73 @@ impl OutboxStore for SqliteStore {
     }
 }
 
-/// Has a link's present revision wait to be published, in the transaction that has stored it.
+impl SqliteStore {
+    async fn read_waiting(&self, since: Timestamp) -> Result<Waiting, sqlx::Error> {
+        // Two statements, so that each reads no further than its limit.
+        let changes = sqlx::query_as(
+            "SELECT first_id, last_id, revision FROM outbox INDEXED BY outbox_changes \
+             WHERE revision > 1 AND enqueued_at <= ?1 AND applied_at IS NULL LIMIT ?2",
+        );
+        let creations = sqlx::query_as(
+            "SELECT first_id, last_id, revision FROM outbox NOT INDEXED \
+             WHERE revision = 1 AND enqueued_at <= ?1 AND applied_at IS NULL LIMIT ?2",
+        );
+        let mut waiting = Waiting::default();
+        for query in [changes, creations] {
+            let spans: Vec<(i64, i64, i64)> = query
+                .bind(since.as_millisecond())
+                .bind(MAX_ROWS)
+                .fetch_all(&self.readers)
+                .await?;
+            for (first, last, revision) in spans {
+                if waiting.links.len() >= MAX_TOGETHER {
+                    return Ok(waiting);
+                }
+                let rows = sqlx::query(concat!(
+                    "SELECT ",
+                    columns!(),
+                    " FROM links WHERE id BETWEEN ?1 AND ?2"
+                ))
+                .bind(first)
+                .bind(last)
+                .fetch_all(&self.readers)
+                .await?;
+                // A single link may have changed since its row was read. What is published is
+                // what was read last, and a row of new links waits for their first revision.
+                let mut revision = revision.unsigned_abs();
+                for row in &rows {
+                    let link = read(row)?;
+                    if first == last {
+                        revision = revision.max(link.revision);
+                    }
+                    waiting.links.push(link);
+                }
+                waiting.receipt.0.push(OutboxSpan {
+                    first,
+                    last,
+                    revision,
+                });
+            }
+        }
+        Ok(waiting)
+    }
+}
+
+/// Has links wait to be published, in the transaction that has stored them.
 pub(super) async fn enqueue(
     connection: &mut SqliteConnection,
-    link: &Link,
+    span: OutboxSpan,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "INSERT INTO outbox (code, revision, enqueued_at) VALUES (?1, ?2, ?3) \
-         ON CONFLICT (code) DO UPDATE SET revision = max(revision, excluded.revision), \
+        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (first_id, last_id) DO UPDATE SET \
+         revision = max(revision, excluded.revision), \
          enqueued_at = excluded.enqueued_at, applied_at = NULL",
     )
-    .bind(link.code.as_str())
-    .bind(link.revision as i64)
+    .bind(span.first)
+    .bind(span.last)
+    .bind(span.revision as i64)
     .bind(now.as_millisecond())
     .execute(connection)
     .await?;
@@ -87,7 +120,7 @@ pub(super) async fn enqueue(
 }
 
 struct Settle {
-    published: Vec<Published>,
+    receipts: Vec<Receipt>,
     now: Timestamp,
 }
 
@@ -97,17 +130,22 @@ impl Write for Settle {
     const OPERATION: &'static str = "settle the outbox";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        for Published { code, revision } in &self.published {
-            let statement = if *revision == 1 {
-                sqlx::query("DELETE FROM outbox WHERE code = ?1 AND revision = ?2")
+        for span in self.receipts.iter().flat_map(|receipt| &receipt.0) {
+            let statement = if span.revision == 1 {
+                sqlx::query(
+                    "DELETE FROM outbox WHERE first_id = ?1 AND last_id = ?2 AND revision = ?3",
+                )
             } else {
                 sqlx::query(
-                    "UPDATE outbox SET applied_at = ?3 WHERE code = ?1 AND revision <= ?2 \
-                     AND applied_at IS NULL",
+                    "UPDATE outbox SET applied_at = ?4 WHERE first_id = ?1 AND last_id = ?2 \
+                     AND revision <= ?3 AND applied_at IS NULL",
                 )
             };
-            let statement = statement.bind(code.as_str()).bind(*revision as i64);
-            let statement = if *revision == 1 {
+            let statement = statement
+                .bind(span.first)
+                .bind(span.last)
+                .bind(span.revision as i64);
+            let statement = if span.revision == 1 {
                 statement
             } else {
                 statement.bind(self.now.as_millisecond())

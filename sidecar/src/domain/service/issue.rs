@@ -1,0 +1,301 @@
+//! Issuing: from what links are to be to links that are stored and published.
+//!
+//! Links are made many at a time: codes are drawn for all of them, all are stored in one
+//! transaction and published together. Those whose codes turn out to be taken are drawn for
+//! again. Single links that are asked for at the same time are gathered ([`Issuer::create`]), so
+//! that they share a transaction; a lone one waits for nobody.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use vocabulary::{BodyLengths, Code};
+
+use super::links::{LinkError, NewLink, Stored};
+use crate::clock::Clock;
+use crate::domain::codes::lengths::Lengths;
+use crate::domain::codes::reserved::ReservedWords;
+use crate::domain::codes::strategy::{DrawRequest, Strategies, StrategyName};
+use crate::domain::link::Link;
+use crate::domain::ports::{Delivery, MAX_TOGETHER, Receipt, Store};
+
+/// How often codes are drawn for a link before it is given up. With half of all codes taken, one
+/// link in four billion would need more.
+const MAX_DRAWS: u32 = 32;
+
+/// The most single links that share a transaction.
+const MAX_GATHERED: usize = 256;
+
+/// The most single links that may wait to be gathered. More callers wait before that.
+const MAX_QUEUE: usize = 1024;
+
+/// How a link's code is come up with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodePolicy {
+    /// The way.
+    pub strategy: StrategyName,
+    /// How many characters it may have before the check character.
+    pub lengths: (u8, u8),
+}
+
+/// What issuing needs.
+pub struct Parts {
+    /// Where links are kept.
+    pub store: Arc<dyn Store>,
+    /// How Redis is told.
+    pub delivery: Arc<dyn Delivery>,
+    /// Where codes come from.
+    pub strategies: Strategies,
+    /// How long codes are.
+    pub lengths: Lengths,
+    /// Which words are no codes.
+    pub reserved: ReservedWords,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Issues links.
+pub struct Issuer {
+    parts: Arc<Parts>,
+    gatherer: mpsc::Sender<Waiter>,
+}
+
+/// A single link that waits, and whoever waits for it.
+struct Waiter {
+    new: NewLink,
+    reply: oneshot::Sender<Result<Stored, LinkError>>,
+}
+
+/// Links that are stored and not yet published.
+struct Kept {
+    /// In the order in which they were asked for.
+    outcomes: Vec<Result<Link, LinkError>>,
+    receipt: Receipt,
+}
+
+impl Issuer {
+    /// Starts gathering single links.
+    pub fn start(parts: Parts) -> Self {
+        let parts = Arc::new(parts);
+        let (gatherer, waiters) = mpsc::channel(MAX_QUEUE);
+        tokio::spawn(gather(Arc::clone(&parts), waiters));
+        Self { parts, gatherer }
+    }
+
+    /// Makes a link.
+    ///
+    /// # Errors
+    /// When the code that it must have is taken, no code can be drawn, or the store fails.
+    pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
+        let (reply, answer) = oneshot::channel();
+        let waiter = Waiter { new, reply };
+        self.gatherer
+            .send(waiter)
+            .await
+            .map_err(|_closed| LinkError::Stopped)?;
+        answer.await.map_err(|_closed| LinkError::Stopped)?
+    }
+
+    /// Makes links; answers in their order what became of each.
+    pub async fn create_all(&self, new: Vec<NewLink>) -> Vec<Result<Stored, LinkError>> {
+        let kept = self.parts.keep(new).await;
+        self.parts.announce(kept).await
+    }
+}
+
+/// Makes single links, all that wait at a time. While some are being published the next are
+/// stored.
+async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
+    let mut gathered = Vec::with_capacity(MAX_GATHERED);
+    while waiters.recv_many(&mut gathered, MAX_GATHERED).await > 0 {
+        let (new, replies): (Vec<_>, Vec<_>) = gathered
+            .drain(..)
+            .map(|Waiter { new, reply }| (new, reply))
+            .unzip();
+        let kept = parts.keep(new).await;
+        let parts = Arc::clone(&parts);
+        tokio::spawn(async move {
+            for (reply, outcome) in replies.into_iter().zip(parts.announce(kept).await) {
+                // A caller who has left does not want to know.
+                let _ = reply.send(outcome);
+            }
+        });
+    }
+}
+
+impl Parts {
+    /// Stores links.
+    async fn keep(&self, new: Vec<NewLink>) -> Kept {
+        let mut outcomes: Vec<Option<Result<Link, LinkError>>> = Vec::new();
+        outcomes.resize_with(new.len(), || None);
+        let mut receipt = Receipt::default();
+        let mut full = HashMap::new();
+        for attempt in 0..MAX_DRAWS {
+            let missing = outcomes.iter().enumerate();
+            let missing: Vec<usize> = missing
+                .filter(|(_, outcome)| outcome.is_none())
+                .map(|(place, _)| place)
+                .collect();
+            if missing.is_empty() {
+                break;
+            }
+            let links = self
+                .with_codes(&new, &missing, attempt, &mut full, &mut outcomes)
+                .await;
+            for some in links.chunks(MAX_TOGETHER) {
+                self.store_some(some, &new, &mut outcomes, &mut receipt)
+                    .await;
+            }
+        }
+        let outcomes = outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or(Err(LinkError::Exhausted { draws: MAX_DRAWS })));
+        Kept {
+            outcomes: outcomes.collect(),
+            receipt,
+        }
+    }
+
+    /// Gives codes to the links at some places. A link that gets none is left for the next
+    /// attempt, or its outcome is an error.
+    async fn with_codes(
+        &self,
+        new: &[NewLink],
+        places: &[usize],
+        attempt: u32,
+        full: &mut HashMap<CodePolicy, u8>,
+        outcomes: &mut [Option<Result<Link, LinkError>>],
+    ) -> Vec<(usize, Link)> {
+        let now = self.clock.now();
+        let link = |place: usize, code| (place, new[place].link(code, now));
+        let mut links = Vec::with_capacity(places.len());
+        let mut by_policy: HashMap<CodePolicy, Vec<usize>> = HashMap::new();
+        for &place in places {
+            match new[place].slug {
+                Some(code) => links.push(link(place, code)),
+                None => by_policy.entry(new[place].policy).or_default().push(place),
+            }
+        }
+        for (policy, places) in by_policy {
+            let drawn = self.draw(new, &places, policy, attempt, full).await;
+            match drawn {
+                Ok(codes) => {
+                    let drawn = places.iter().zip(codes);
+                    let usable = drawn.filter(|(_, code)| !self.reserved.contain(code));
+                    links.extend(usable.map(|(&place, code)| link(place, code)));
+                }
+                Err(error) => {
+                    let error = Arc::new(error);
+                    for place in places {
+                        outcomes[place] = Some(Err(LinkError::NoCode(Arc::clone(&error))));
+                    }
+                }
+            }
+        }
+        // In the order in which they were asked for, which is the order of the codes too.
+        links.sort_by_key(|(place, _)| *place);
+        links
+    }
+
+    /// Draws codes of one policy.
+    async fn draw(
+        &self,
+        new: &[NewLink],
+        places: &[usize],
+        policy: CodePolicy,
+        attempt: u32,
+        full: &mut HashMap<CodePolicy, u8>,
+    ) -> Result<Vec<Code>, NoCode> {
+        let (shortest, longest) = policy.lengths;
+        // A length that had nothing more to offer is not asked again.
+        let shortest = full.get(&policy).map_or(shortest, |length| length + 1);
+        let bounds = BodyLengths::new(shortest, longest).ok_or(NoCode::Full)?;
+        let length = self.lengths.choose(bounds).await?.ok_or(NoCode::Full)?;
+        let targets: Vec<&str> = places
+            .iter()
+            .map(|&place| new[place].target.as_str())
+            .collect();
+        let request = DrawRequest {
+            length,
+            targets: &targets,
+            attempt,
+        };
+        let codes = self.strategies.get(policy.strategy).draw(&request).await?;
+        if codes.len() < places.len() {
+            full.insert(policy, length as u8);
+        }
+        Ok(codes)
+    }
+
+    /// Stores links in one transaction and notes what became of each.
+    async fn store_some(
+        &self,
+        links: &[(usize, Link)],
+        new: &[NewLink],
+        outcomes: &mut [Option<Result<Link, LinkError>>],
+        receipt: &mut Receipt,
+    ) {
+        let to_store = links.iter().map(|(_, link)| link.clone()).collect();
+        let created = match self.store.create_links(to_store).await {
+            Ok(created) => created,
+            Err(error) => {
+                for (place, _) in links {
+                    outcomes[*place] = Some(Err(LinkError::Store(error.clone())));
+                }
+                return;
+            }
+        };
+        let mut taken = created.taken.iter().peekable();
+        let mut void = Vec::new();
+        for (index, (place, link)) in links.iter().enumerate() {
+            if taken.next_if(|&&taken| taken == index).is_none() {
+                outcomes[*place] = Some(Ok(link.clone()));
+                continue;
+            }
+            let new = &new[*place];
+            if new.slug.is_some() {
+                outcomes[*place] = Some(Err(LinkError::Taken { code: link.code }));
+            } else if new.policy.strategy == StrategyName::Pool {
+                void.push(link.code);
+            }
+        }
+        receipt.0.extend(created.receipt.0);
+        if !void.is_empty()
+            && let Err(error) = self.store.void_pooled(void).await
+        {
+            // The pool then counts them as used, which is as good as void.
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "pooled codes that are taken were not noted as void"
+            );
+        }
+    }
+
+    /// Publishes links and says what became of each.
+    async fn announce(&self, kept: Kept) -> Vec<Result<Stored, LinkError>> {
+        let links: Vec<Link> = kept
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.as_ref().ok().cloned())
+            .collect();
+        let published = links.is_empty() || self.delivery.deliver(&links, kept.receipt).await;
+        let outcomes = kept.outcomes.into_iter();
+        outcomes
+            .map(|outcome| outcome.map(|link| Stored { link, published }))
+            .collect()
+    }
+}
+
+/// Why no code can be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCode {
+    /// Too many codes of every length that the policy allows are in use.
+    #[error("all lengths that the policy allows are full")]
+    Full,
+    /// The strategy has none.
+    #[error(transparent)]
+    Draw(#[from] crate::domain::codes::strategy::DrawError),
+    /// The store does not say how many codes are in use.
+    #[error(transparent)]
+    Store(#[from] crate::domain::ports::StoreError),
+}
