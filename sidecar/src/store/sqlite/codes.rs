@@ -172,22 +172,27 @@ impl Write for FillPool {
     const OPERATION: &'static str = "fill the pool of codes";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
-        let mut new = 0;
+        let mut rows = Vec::with_capacity(self.codes.len());
         for code in &self.codes {
-            let id = id_of(&mut *connection, &self.numbering, code).await?;
-            let done = sqlx::query(
-                "INSERT INTO code_pool (code, length, status) SELECT ?1, ?2, 'unused' \
-                 WHERE NOT EXISTS (SELECT 1 FROM links WHERE id = ?3) \
-                 ON CONFLICT (code) DO NOTHING",
-            )
-            .bind(code.as_str())
-            .bind(code.as_bytes().len() as i64)
-            .bind(id)
-            .execute(&mut *connection)
-            .await?;
-            new += done.rows_affected();
+            rows.push((
+                id_of(&mut *connection, &self.numbering, code).await?,
+                code,
+            ));
         }
-        Ok(new)
+        // Neighbours in the index are looked for one after the other.
+        rows.sort_unstable();
+        let rows = rows.iter().map(|(id, code)| format!("[{id},\"{code}\"]"));
+        let rows: Vec<String> = rows.collect();
+        let done = sqlx::query(
+            "INSERT INTO code_pool (code, length, status) \
+             SELECT value ->> 1, length(value ->> 1), 'unused' FROM json_each(?1) \
+             WHERE NOT EXISTS (SELECT 1 FROM links WHERE id = value ->> 0) \
+             ON CONFLICT (code) DO NOTHING",
+        )
+        .bind(format!("[{}]", rows.join(",")))
+        .execute(connection)
+        .await?;
+        Ok(done.rows_affected())
     }
 }
 

@@ -101,22 +101,38 @@ impl SqliteStore {
 /// Has links wait to be published, in the transaction that has stored them.
 pub(super) async fn enqueue(
     connection: &mut SqliteConnection,
-    span: OutboxSpan,
+    spans: &[OutboxSpan],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    // `WHERE true` tells SQLite that `ON` begins no join.
     sqlx::query(
-        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) VALUES (?1, ?2, ?3, ?4) \
+        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, ?2 FROM json_each(?1) WHERE true \
          ON CONFLICT (first_id, last_id) DO UPDATE SET \
          revision = max(revision, excluded.revision), \
          enqueued_at = excluded.enqueued_at, applied_at = NULL",
     )
-    .bind(span.first)
-    .bind(span.last)
-    .bind(span.revision as i64)
+    .bind(json(spans))
     .bind(now.as_millisecond())
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Rows of the outbox as a list of lists, which one statement takes however many they are.
+fn json<'a>(spans: impl IntoIterator<Item = &'a OutboxSpan>) -> String {
+    let mut text = String::from("[");
+    for span in spans {
+        let separator = if text.len() > 1 { "," } else { "" };
+        let OutboxSpan {
+            first,
+            last,
+            revision,
+        } = span;
+        text.push_str(&format!("{separator}[{first},{last},{revision}]"));
+    }
+    text.push(']');
+    text
 }
 
 struct Settle {
@@ -130,27 +146,28 @@ impl Write for Settle {
     const OPERATION: &'static str = "settle the outbox";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        for span in self.receipts.iter().flat_map(|receipt| &receipt.0) {
-            let statement = if span.revision == 1 {
-                sqlx::query(
-                    "DELETE FROM outbox WHERE first_id = ?1 AND last_id = ?2 AND revision = ?3",
-                )
-            } else {
-                sqlx::query(
-                    "UPDATE outbox SET applied_at = ?4 WHERE first_id = ?1 AND last_id = ?2 \
-                     AND revision <= ?3 AND applied_at IS NULL",
-                )
-            };
-            let statement = statement
-                .bind(span.first)
-                .bind(span.last)
-                .bind(span.revision as i64);
-            let statement = if span.revision == 1 {
-                statement
-            } else {
-                statement.bind(self.now.as_millisecond())
-            };
-            statement.execute(&mut *connection).await?;
+        let spans = self.receipts.iter().flat_map(|receipt| &receipt.0);
+        let (new, changed): (Vec<_>, Vec<_>) = spans.partition(|span| span.revision == 1);
+        if !new.is_empty() {
+            sqlx::query(
+                "DELETE FROM outbox WHERE revision = 1 AND (first_id, last_id) IN \
+                 (SELECT value ->> 0, value ->> 1 FROM json_each(?1))",
+            )
+            .bind(json(new))
+            .execute(&mut *connection)
+            .await?;
+        }
+        if !changed.is_empty() {
+            sqlx::query(
+                "UPDATE outbox SET applied_at = ?2 FROM (SELECT value ->> 0 AS first, \
+                 value ->> 1 AS last, value ->> 2 AS published FROM json_each(?1)) \
+                 WHERE first_id = first AND last_id = last AND revision <= published \
+                 AND applied_at IS NULL",
+            )
+            .bind(json(changed))
+            .bind(self.now.as_millisecond())
+            .execute(&mut *connection)
+            .await?;
         }
         Ok(())
     }
