@@ -142,7 +142,7 @@ CREATE TABLE idempotent_chunks (
     chunk INTEGER NOT NULL,
     -- The SHA-256 of what was asked for.
     digest BLOB NOT NULL CHECK (length(digest) = 32),
-    -- JSON: for each row its code, or its problem, or null while it has neither.
+    -- JSON: for each row its code, or its problem in a list, or null while it has neither.
     rows TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     PRIMARY KEY (key_id, idempotency_key, chunk)

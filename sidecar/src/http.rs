@@ -1,11 +1,13 @@
 //! The service over HTTP. Nothing outside of this module knows axum.
 
 mod auth;
+mod batch;
 mod cursor;
 mod extract;
 mod fields;
 mod health;
 mod links;
+mod new_link;
 mod observe;
 mod problem;
 mod resolve;
@@ -58,6 +60,7 @@ type SharedApp = Arc<App>;
 fn router(app: App) -> Router {
     let api = Router::new()
         .route("/v1/links", get(links::list).post(links::create))
+        .route("/v1/links/batch", axum::routing::post(batch::create))
         .route(
             "/v1/links/{code}",
             get(links::find).patch(links::change).delete(links::revoke),

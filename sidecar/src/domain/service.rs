@@ -2,4 +2,5 @@
 
 pub mod issue;
 pub mod links;
+pub mod repeat;
 pub mod resolve;

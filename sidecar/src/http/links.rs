@@ -12,12 +12,12 @@ use super::auth::{MayRead, MayWrite};
 use super::cursor;
 use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
 use super::fields::{Fields, Member};
+use super::new_link::{read_expiry, read_new_link, read_target};
 use super::problem::Problem;
 use super::wire::{LinkBody, PageBody, state_by_name};
-use crate::domain::link::{Change, Expiry};
+use crate::domain::link::Change;
 use crate::domain::ports::{Listing, Position};
-use crate::domain::service::links::{NewLink, Stored};
-use crate::domain::target::{OwnHosts, Target};
+use crate::domain::service::links::Stored;
 
 /// How many links a page of a listing has, unless the client says otherwise, and at most.
 const DEFAULT_LIMIT: u32 = 50;
@@ -30,46 +30,8 @@ pub(super) async fn create(
     domains: Domains,
     JsonObject(members): JsonObject,
 ) -> Result<impl IntoResponse, Problem> {
-    let mut fields = Fields::new(members);
-    let target = match fields.text("longUrl") {
-        Member::Value(text) => read_target(&app, &mut fields, &text, &domains.own),
-        Member::Null => {
-            fields.refuse("longUrl", "must be a string");
-            None
-        }
-        Member::Absent => {
-            // A member of another type has been refused already and is told once.
-            fields.require("longUrl");
-            None
-        }
-    };
-    let slug = fields.text("customSlug").value();
-    let slug = slug.and_then(|text| match app.links.parse_slug(&text) {
-        Ok(code) => Some(code),
-        Err(error) => {
-            fields.refuse("customSlug", error.to_string());
-            None
-        }
-    });
-    let redirect_status = fields.redirect_status("redirectStatus").value();
-    let expires_at = match fields.moment("validUntil") {
-        Member::Value(moment) => read_expiry(&app, &mut fields, moment),
-        Member::Absent | Member::Null => None,
-    };
-    fields.finish()?;
-    let target = target.ok_or_else(Problem::internal)?;
-
-    let stored = app
-        .links
-        .create(NewLink {
-            target,
-            slug,
-            policy: app.default_policy,
-            redirect_status: redirect_status.unwrap_or(app.default_redirect_status),
-            expires_at,
-            created_by: key_id,
-        })
-        .await?;
+    let new = read_new_link(&app, members, &domains, &key_id)?;
+    let stored = app.links.create(new).await?;
     let location = format!("/v1/links/{}", stored.link.code);
     let body = body_of(&stored, &app, &domains);
     Ok((StatusCode::CREATED, [(LOCATION, location)], Json(body)))
@@ -162,21 +124,6 @@ pub(super) async fn list(
         .map(|link| LinkBody::new(link, now, base))
         .collect();
     Ok(Json(PageBody { links, next_cursor }))
-}
-
-fn read_target(app: &SharedApp, fields: &mut Fields, text: &str, own: &OwnHosts) -> Option<Target> {
-    Target::parse(text, app.policy, own)
-        .map_err(|error| fields.refuse("longUrl", error.to_string()))
-        .ok()
-}
-
-fn read_expiry(app: &SharedApp, fields: &mut Fields, moment: Timestamp) -> Option<Expiry> {
-    let now = app.clock.now();
-    let expiry = Expiry::at(moment).filter(|expiry| expiry.moment() > now);
-    if expiry.is_none() {
-        fields.refuse("validUntil", "must be in the future");
-    }
-    expiry
 }
 
 fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {

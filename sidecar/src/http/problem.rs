@@ -127,6 +127,16 @@ impl Problem {
         problem
     }
 
+    /// 410: the link that the request has made before does not exist any more.
+    pub(super) fn forgotten() -> Self {
+        Self::new(
+            StatusCode::GONE,
+            "forgotten",
+            "The link does not exist any more",
+            "This request has made a link before, which was deleted since.",
+        )
+    }
+
     /// 409: the link is revoked.
     pub(super) fn revoked() -> Self {
         Self::new(
@@ -169,6 +179,32 @@ impl Problem {
         problem
     }
 
+    /// 415: a batch is sent in another form.
+    pub(super) fn not_rows() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not-rows",
+            "The body is in no form that rows can be read from",
+            "Send application/json (an array), application/x-ndjson or text/csv.",
+        )
+    }
+
+    /// 422: the key of a request that was sent again belongs to another request.
+    pub(super) fn other_request() -> Self {
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "idempotency-key-reused",
+            "The Idempotency-Key was used for another request",
+            "Send the very request again that it was used for, or use another key.",
+        )
+    }
+
+    /// The problem as the bytes of a JSON object, and its status.
+    pub(super) fn to_json(&self) -> (StatusCode, String) {
+        let body = serde_json::to_string(&self.body());
+        (self.0.status, body.unwrap_or_default())
+    }
+
     /// 500, for what should not happen.
     pub(super) fn internal() -> Self {
         Self::new(
@@ -206,6 +242,7 @@ impl From<LinkError> for Problem {
         match error {
             LinkError::Taken { .. } => Self::taken(),
             LinkError::Revoked { .. } => Self::revoked(),
+            LinkError::Forgotten { .. } => Self::forgotten(),
             LinkError::Store(error) => error.into(),
             LinkError::Exhausted { .. } => {
                 tracing::error!(
@@ -231,26 +268,33 @@ impl From<LinkError> for Problem {
     }
 }
 
+/// A problem as JSON.
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [FieldError],
+}
+
+impl Problem {
+    fn body(&self) -> Body<'_> {
+        Body {
+            r#type: format!("{TYPE_PREFIX}{}", self.0.name),
+            title: self.0.title,
+            status: self.0.status.as_u16(),
+            detail: &self.0.detail,
+            errors: &self.0.errors,
+        }
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> axum::response::Response {
-        #[derive(Serialize)]
-        struct Body<'a> {
-            r#type: String,
-            title: &'a str,
-            status: u16,
-            detail: &'a str,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            errors: &'a [FieldError],
-        }
+        let mut response = (self.0.status, axum::Json(self.body())).into_response();
         let content = *self.0;
-        let body = Body {
-            r#type: format!("{TYPE_PREFIX}{}", content.name),
-            title: content.title,
-            status: content.status.as_u16(),
-            detail: &content.detail,
-            errors: &content.errors,
-        };
-        let mut response = (content.status, axum::Json(body)).into_response();
         let headers = response.headers_mut();
         let media_type = HeaderValue::from_static("application/problem+json");
         headers.insert(CONTENT_TYPE, media_type);

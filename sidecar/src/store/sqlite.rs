@@ -8,6 +8,7 @@
 mod adoption;
 mod codes;
 mod creation;
+mod idempotency;
 mod keys;
 mod links;
 mod outbox;

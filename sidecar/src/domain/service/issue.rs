@@ -96,6 +96,10 @@ impl Issuer {
         answer.await.map_err(|_closed| LinkError::Stopped)?
     }
 
+    pub(super) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
     /// Makes links; answers in their order what became of each.
     pub async fn create_all(&self, new: Vec<NewLink>) -> Vec<Result<Stored, LinkError>> {
         let kept = self.parts.keep(new).await;
@@ -129,19 +133,19 @@ impl Parts {
         let mut outcomes: Vec<Option<Result<Link, LinkError>>> = Vec::new();
         outcomes.resize_with(new.len(), || None);
         let mut receipt = Receipt::default();
-        let mut full = HashMap::new();
         for attempt in 0..MAX_DRAWS {
-            let missing = outcomes.iter().enumerate();
-            let missing: Vec<usize> = missing
-                .filter(|(_, outcome)| outcome.is_none())
-                .map(|(place, _)| place)
+            let places = outcomes.iter().zip(&new).enumerate();
+            let missing: Vec<(usize, &NewLink)> = places
+                .filter(|(_, (outcome, _))| outcome.is_none())
+                .map(|(place, (_, new))| (place, new))
                 .collect();
             if missing.is_empty() {
                 break;
             }
-            let links = self
-                .with_codes(&new, &missing, attempt, &mut full, &mut outcomes)
-                .await;
+            let (links, failed) = self.draw_for(&missing, attempt).await;
+            for (place, error) in failed {
+                outcomes[place] = Some(Err(error));
+            }
             for some in links.chunks(MAX_TOGETHER) {
                 self.store_some(some, &new, &mut outcomes, &mut receipt)
                     .await;
@@ -156,73 +160,76 @@ impl Parts {
         }
     }
 
-    /// Gives codes to the links at some places. A link that gets none is left for the next
-    /// attempt, or its outcome is an error.
-    async fn with_codes(
+    /// Makes links with codes of what they are to be, in the same order, and says why some get
+    /// none. A link whose code is a reserved word is neither here nor there: it is drawn for
+    /// again.
+    pub(super) async fn draw_for(
         &self,
-        new: &[NewLink],
-        places: &[usize],
+        new: &[(usize, &NewLink)],
         attempt: u32,
-        full: &mut HashMap<CodePolicy, u8>,
-        outcomes: &mut [Option<Result<Link, LinkError>>],
-    ) -> Vec<(usize, Link)> {
+    ) -> (Vec<(usize, Link)>, HashMap<usize, LinkError>) {
         let now = self.clock.now();
-        let link = |place: usize, code| (place, new[place].link(code, now));
-        let mut links = Vec::with_capacity(places.len());
-        let mut by_policy: HashMap<CodePolicy, Vec<usize>> = HashMap::new();
-        for &place in places {
-            match new[place].slug {
-                Some(code) => links.push(link(place, code)),
-                None => by_policy.entry(new[place].policy).or_default().push(place),
+        let mut links = Vec::with_capacity(new.len());
+        let mut failed = HashMap::new();
+        let mut by_policy: HashMap<CodePolicy, Vec<(usize, &NewLink)>> = HashMap::new();
+        for &(place, new) in new {
+            match new.slug {
+                Some(code) => links.push((place, new.link(code, now))),
+                None => by_policy.entry(new.policy).or_default().push((place, new)),
             }
         }
-        for (policy, places) in by_policy {
-            let drawn = self.draw(new, &places, policy, attempt, full).await;
-            match drawn {
+        for (policy, new) in by_policy {
+            match self.draw(&new, policy, attempt).await {
                 Ok(codes) => {
-                    let drawn = places.iter().zip(codes);
+                    let drawn = new.into_iter().zip(codes);
                     let usable = drawn.filter(|(_, code)| !self.reserved.contain(code));
-                    links.extend(usable.map(|(&place, code)| link(place, code)));
+                    links.extend(usable.map(|((place, new), code)| (place, new.link(code, now))));
                 }
                 Err(error) => {
                     let error = Arc::new(error);
-                    for place in places {
-                        outcomes[place] = Some(Err(LinkError::NoCode(Arc::clone(&error))));
+                    for (place, _) in new {
+                        failed.insert(place, LinkError::NoCode(Arc::clone(&error)));
                     }
                 }
             }
         }
         // In the order in which they were asked for, which is the order of the codes too.
         links.sort_by_key(|(place, _)| *place);
-        links
+        (links, failed)
     }
 
-    /// Draws codes of one policy.
+    /// Draws codes of one policy, of the shortest length that has enough of them.
     async fn draw(
         &self,
-        new: &[NewLink],
-        places: &[usize],
+        new: &[(usize, &NewLink)],
         policy: CodePolicy,
         attempt: u32,
-        full: &mut HashMap<CodePolicy, u8>,
     ) -> Result<Vec<Code>, NoCode> {
-        let (shortest, longest) = policy.lengths;
-        // A length that had nothing more to offer is not asked again.
-        let shortest = full.get(&policy).map_or(shortest, |length| length + 1);
-        let bounds = BodyLengths::new(shortest, longest).ok_or(NoCode::Full)?;
-        let length = self.lengths.choose(bounds).await?.ok_or(NoCode::Full)?;
-        let targets: Vec<&str> = places
-            .iter()
-            .map(|&place| new[place].target.as_str())
-            .collect();
-        let request = DrawRequest {
-            length,
-            targets: &targets,
-            attempt,
-        };
-        let codes = self.strategies.get(policy.strategy).draw(&request).await?;
-        if codes.len() < places.len() {
-            full.insert(policy, length as u8);
+        let (mut shortest, longest) = policy.lengths;
+        let targets: Vec<&str> = new.iter().map(|(_, new)| new.target.as_str()).collect();
+        let strategy = self.strategies.get(policy.strategy);
+        let mut codes = Vec::with_capacity(targets.len());
+        while codes.len() < targets.len() {
+            let length = match BodyLengths::new(shortest, longest) {
+                Some(bounds) => self.lengths.choose(bounds).await?,
+                None => None,
+            };
+            let Some(length) = length else {
+                // Those that get a code are not to suffer for the others.
+                return if codes.is_empty() {
+                    Err(NoCode::Full)
+                } else {
+                    Ok(codes)
+                };
+            };
+            let request = DrawRequest {
+                length,
+                targets: &targets[codes.len()..],
+                attempt,
+            };
+            codes.extend(strategy.draw(&request).await?);
+            // This length had nothing more to offer.
+            shortest = length as u8 + 1;
         }
         Ok(codes)
     }

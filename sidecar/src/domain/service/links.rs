@@ -193,6 +193,12 @@ pub enum LinkError {
         /// The link's code.
         code: Code,
     },
+    /// The link was made when the request came before, and deleted since.
+    #[error("the link {code} was made before, and deleted since")]
+    Forgotten {
+        /// The link's code.
+        code: Code,
+    },
     /// Every code that was drawn is taken.
     #[error("{draws} codes were drawn and all of them are taken or reserved")]
     Exhausted {

@@ -174,10 +174,7 @@ impl Write for FillPool {
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
         let mut rows = Vec::with_capacity(self.codes.len());
         for code in &self.codes {
-            rows.push((
-                id_of(&mut *connection, &self.numbering, code).await?,
-                code,
-            ));
+            rows.push((id_of(&mut *connection, &self.numbering, code).await?, code));
         }
         // Neighbours in the index are looked for one after the other.
         rows.sort_unstable();

@@ -1,0 +1,463 @@
+//! Cuts a body into rows while it arrives, and reads each as the members of an object.
+//!
+//! Memory is bounded by the longest row that is allowed; a longer one is passed over and told.
+
+use csv_core::ReadRecordResult;
+use serde_json::{Map, Value};
+
+/// In which form rows are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A JSON array of objects.
+    Json,
+    /// An object a line.
+    Ndjson,
+    /// Lines of values, with a first line that names them.
+    Csv,
+}
+
+/// A row as it was sent.
+#[derive(Debug, PartialEq)]
+pub(super) enum RawRow {
+    /// The text of a JSON value.
+    Json(Vec<u8>),
+    /// The values of a line, in the order of the names.
+    Csv(Vec<Vec<u8>>),
+    /// It is longer than allowed.
+    TooLong,
+}
+
+/// The body is not of the form that it claims to be, so that nothing behind this can be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct BrokenBody(pub(super) &'static str);
+
+/// Cuts a body into rows.
+pub(super) struct Rows {
+    cutter: Cutter,
+    most_bytes: usize,
+}
+
+enum Cutter {
+    Json(JsonCutter),
+    Lines(Vec<u8>, bool),
+    Csv(Box<CsvCutter>),
+}
+
+impl Rows {
+    /// Reads rows of at most `most_bytes`.
+    pub(super) fn new(format: Format, most_bytes: usize) -> Self {
+        let cutter = match format {
+            Format::Json => Cutter::Json(JsonCutter::default()),
+            Format::Ndjson => Cutter::Lines(Vec::new(), false),
+            Format::Csv => Cutter::Csv(Box::default()),
+        };
+        Self { cutter, most_bytes }
+    }
+
+    /// Takes a part of the body and appends the rows that end in it.
+    pub(super) fn push(&mut self, part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        match &mut self.cutter {
+            Cutter::Json(cutter) => cutter.push(part, self.most_bytes, rows),
+            Cutter::Lines(line, is_too_long) => {
+                for piece in part.split_inclusive(|&byte| byte == b'\n') {
+                    let (text, ends) = match piece.split_last() {
+                        Some((b'\n', text)) => (text, true),
+                        _ => (piece, false),
+                    };
+                    if line.len() + text.len() > self.most_bytes {
+                        *is_too_long = true;
+                        line.clear();
+                    }
+                    if !*is_too_long {
+                        line.extend_from_slice(text);
+                    }
+                    if ends {
+                        end_line(line, is_too_long, rows);
+                    }
+                }
+                Ok(())
+            }
+            // To the reader no bytes are the end.
+            Cutter::Csv(_) if part.is_empty() => Ok(()),
+            Cutter::Csv(cutter) => cutter.push(part, self.most_bytes, rows),
+        }
+    }
+
+    /// Takes the end of the body.
+    pub(super) fn finish(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        match &mut self.cutter {
+            Cutter::Json(cutter) => cutter.finish(),
+            Cutter::Lines(line, is_too_long) => {
+                end_line(line, is_too_long, rows);
+                Ok(())
+            }
+            Cutter::Csv(cutter) => cutter.push(&[], self.most_bytes, rows),
+        }
+    }
+
+    /// The names of the values of CSV rows, once they were read.
+    pub(super) fn names(&self) -> &[String] {
+        match &self.cutter {
+            Cutter::Csv(cutter) => cutter.names.as_deref().unwrap_or_default(),
+            Cutter::Json(_) | Cutter::Lines(..) => &[],
+        }
+    }
+}
+
+/// Empty lines are no rows.
+fn end_line(line: &mut Vec<u8>, is_too_long: &mut bool, rows: &mut Vec<RawRow>) {
+    let text = std::mem::take(line);
+    if std::mem::take(is_too_long) {
+        rows.push(RawRow::TooLong);
+    } else if !text.trim_ascii().is_empty() {
+        rows.push(RawRow::Json(text));
+    }
+}
+
+/// Finds where the elements of an array begin and end.
+#[derive(Default)]
+struct JsonCutter {
+    place: Place,
+    /// The element so far.
+    element: Vec<u8>,
+    is_too_long: bool,
+    /// How many brackets are open within the element.
+    depth: u32,
+    is_in_string: bool,
+    is_escaped: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the array.
+    #[default]
+    Start,
+    /// Behind its `[`.
+    First,
+    /// Behind a comma.
+    Next,
+    /// Within an element.
+    Element,
+    /// Behind the array.
+    End,
+}
+
+impl JsonCutter {
+    fn push(
+        &mut self,
+        part: &[u8],
+        most_bytes: usize,
+        rows: &mut Vec<RawRow>,
+    ) -> Result<(), BrokenBody> {
+        for &byte in part {
+            match self.place {
+                Place::Element => self.push_element(byte, most_bytes, rows)?,
+                _ if byte.is_ascii_whitespace() => {}
+                Place::Start if byte == b'[' => self.place = Place::First,
+                Place::Start => return Err(BrokenBody("must be a JSON array")),
+                Place::First if byte == b']' => self.place = Place::End,
+                Place::First | Place::Next if byte == b',' || byte == b']' => {
+                    return Err(BrokenBody("has a comma with nothing behind or before it"));
+                }
+                Place::First | Place::Next => {
+                    self.place = Place::Element;
+                    self.push_element(byte, most_bytes, rows)?;
+                }
+                Place::End => return Err(BrokenBody("goes on behind the end of the array")),
+            }
+        }
+        Ok(())
+    }
+
+    fn push_element(
+        &mut self,
+        byte: u8,
+        most_bytes: usize,
+        rows: &mut Vec<RawRow>,
+    ) -> Result<(), BrokenBody> {
+        if self.is_in_string {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.is_in_string = false,
+                _ => {}
+            }
+        } else {
+            match byte {
+                b'"' => self.is_in_string = true,
+                b'[' | b'{' => self.depth += 1,
+                b',' | b']' if self.depth == 0 => {
+                    let text = std::mem::take(&mut self.element);
+                    rows.push(if std::mem::take(&mut self.is_too_long) {
+                        RawRow::TooLong
+                    } else {
+                        RawRow::Json(text)
+                    });
+                    self.place = if byte == b',' {
+                        Place::Next
+                    } else {
+                        Place::End
+                    };
+                    return Ok(());
+                }
+                b'}' if self.depth == 0 => return Err(BrokenBody("has a } without a {")),
+                b']' | b'}' => self.depth -= 1,
+                _ => {}
+            }
+        }
+        if self.element.len() >= most_bytes {
+            self.is_too_long = true;
+            self.element = Vec::new();
+        }
+        if !self.is_too_long {
+            self.element.push(byte);
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), BrokenBody> {
+        match self.place {
+            Place::End => Ok(()),
+            Place::Start => Err(BrokenBody("is empty; send a JSON array")),
+            _ => Err(BrokenBody("ends within the array")),
+        }
+    }
+}
+
+/// Reads lines of values.
+struct CsvCutter {
+    reader: csv_core::Reader,
+    /// The values of the line so far, one behind the other, and where each ends.
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    written: usize,
+    ended: usize,
+    names: Option<Vec<String>>,
+    is_too_long: bool,
+}
+
+impl Default for CsvCutter {
+    fn default() -> Self {
+        Self {
+            reader: csv_core::Reader::new(),
+            text: vec![0; 1024],
+            ends: vec![0; 32],
+            written: 0,
+            ended: 0,
+            names: None,
+            is_too_long: false,
+        }
+    }
+}
+
+/// The most values that a line has.
+const MOST_VALUES: usize = 256;
+
+impl CsvCutter {
+    /// Takes a part of the body; an empty one is its end.
+    fn push(
+        &mut self,
+        mut part: &[u8],
+        most_bytes: usize,
+        rows: &mut Vec<RawRow>,
+    ) -> Result<(), BrokenBody> {
+        loop {
+            let (result, read, written, ended) = self.reader.read_record(
+                part,
+                &mut self.text[self.written..],
+                &mut self.ends[self.ended..],
+            );
+            part = &part[read..];
+            self.written += written;
+            self.ended += ended;
+            match result {
+                ReadRecordResult::InputEmpty => return Ok(()),
+                ReadRecordResult::OutputFull if self.text.len() >= most_bytes => {
+                    // What does not fit is read all the same, into the same place.
+                    self.is_too_long = true;
+                    self.written = 0;
+                }
+                ReadRecordResult::OutputFull => {
+                    let length = (self.text.len() * 2).min(most_bytes.max(1024));
+                    self.text.resize(length, 0);
+                }
+                ReadRecordResult::OutputEndsFull if self.ends.len() >= MOST_VALUES => {
+                    return Err(BrokenBody("has a line of more than 256 values"));
+                }
+                ReadRecordResult::OutputEndsFull => {
+                    let length = self.ends.len() * 2;
+                    self.ends.resize(length, 0);
+                }
+                ReadRecordResult::Record => self.end_line(rows)?,
+                ReadRecordResult::End => return Ok(()),
+            }
+        }
+    }
+
+    fn end_line(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        let (written, ended) = (self.written, self.ended);
+        (self.written, self.ended) = (0, 0);
+        if std::mem::take(&mut self.is_too_long) {
+            if self.names.is_none() {
+                return Err(BrokenBody("has a first line that is too long"));
+            }
+            rows.push(RawRow::TooLong);
+            return Ok(());
+        }
+        let mut begin = 0;
+        let values: Vec<Vec<u8>> = self.ends[..ended]
+            .iter()
+            .map(|&end| {
+                let value = self.text[begin..end.min(written)].to_vec();
+                begin = end;
+                value
+            })
+            .collect();
+        if self.names.is_some() {
+            rows.push(RawRow::Csv(values));
+            return Ok(());
+        }
+        let names = values.into_iter().enumerate().map(|(place, name)| {
+            // Spreadsheets put a byte order mark before the first name.
+            let name = match name.strip_prefix(b"\xef\xbb\xbf") {
+                Some(name) if place == 0 => name.to_vec(),
+                _ => name,
+            };
+            String::from_utf8(name)
+                .map(|name| name.trim().to_owned())
+                .map_err(|_error| BrokenBody("has a first line that is not UTF-8"))
+        });
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        self.names = Some(names);
+        Ok(())
+    }
+}
+
+/// Why the text of a row is not one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BadRow {
+    /// It is not JSON.
+    Json {
+        /// Where not, from 1.
+        line: usize,
+        /// Where not, from 1.
+        column: usize,
+    },
+    /// It is JSON but no object.
+    NotAnObject,
+    /// A line has more or fewer values than there are names.
+    Values {
+        /// How many it has.
+        values: usize,
+        /// How many there are to be.
+        names: usize,
+    },
+    /// A value is not UTF-8, or not what its name asks for.
+    Value {
+        /// The value's name.
+        name: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// It has more bytes than allowed.
+    TooLong,
+}
+
+/// Members that are numbers, true or false, or lists of texts in CSV too.
+const NUMBERS: [&str; 3] = ["redirectStatus", "maxVisits", "codeLength"];
+const TRUTHS: [&str; 2] = ["forwardQuery", "dedupe"];
+const LISTS: [&str; 1] = ["tags"];
+
+impl RawRow {
+    /// The bytes that were sent, for a digest.
+    pub(super) fn for_each_part(&self, mut part: impl FnMut(&[u8])) {
+        match self {
+            Self::Json(text) => part(text),
+            Self::Csv(values) => values.iter().for_each(|value| part(value)),
+            Self::TooLong => part(b"too long"),
+        }
+    }
+
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Json(text) => text.len(),
+            Self::Csv(values) => values.iter().map(Vec::len).sum(),
+            Self::TooLong => 0,
+        }
+    }
+
+    /// Reads the row as an object. `names` are those of CSV rows; an empty value there is as if
+    /// it were not given, lists are parted by `|`, and a name with a dot is a member of an object.
+    pub(super) fn members(&self, names: &[String]) -> Result<Map<String, Value>, BadRow> {
+        match self {
+            Self::Json(text) => match serde_json::from_slice(text) {
+                Ok(Value::Object(members)) => Ok(members),
+                Ok(_) => Err(BadRow::NotAnObject),
+                Err(error) => Err(BadRow::Json {
+                    line: error.line(),
+                    column: error.column(),
+                }),
+            },
+            Self::Csv(values) if values.len() != names.len() => Err(BadRow::Values {
+                values: values.len(),
+                names: names.len(),
+            }),
+            Self::Csv(values) => {
+                let mut members = Map::new();
+                for (name, value) in names.iter().zip(values) {
+                    if value.is_empty() {
+                        continue;
+                    }
+                    let bad = |expected| BadRow::Value {
+                        name: name.clone(),
+                        expected,
+                    };
+                    let text = std::str::from_utf8(value).map_err(|_error| bad("UTF-8"))?;
+                    let value = csv_value(name, text).map_err(bad)?;
+                    match name.split_once('.') {
+                        Some((outer, inner)) => {
+                            let object = members
+                                .entry(outer)
+                                .or_insert_with(|| Value::Object(Map::new()));
+                            if let Value::Object(object) = object {
+                                object.insert(inner.to_owned(), value);
+                            }
+                        }
+                        None => {
+                            members.insert(name.clone(), value);
+                        }
+                    }
+                }
+                Ok(members)
+            }
+            Self::TooLong => Err(BadRow::TooLong),
+        }
+    }
+}
+
+fn csv_value(name: &str, text: &str) -> Result<Value, &'static str> {
+    if NUMBERS.contains(&name) {
+        let number: Result<u64, _> = text.trim().parse();
+        return number.map(Value::from).map_err(|_error| "a whole number");
+    }
+    if TRUTHS.contains(&name) {
+        return match text.trim() {
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            _ => Err("true or false"),
+        };
+    }
+    if LISTS.contains(&name) {
+        let items = text
+            .split('|')
+            .map(str::trim)
+            .filter(|item| !item.is_empty());
+        return Ok(items.map(Value::from).collect());
+    }
+    Ok(Value::from(text))
+}
+
+#[cfg(test)]
+mod tests;
