@@ -1,5 +1,6 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
+mod batch;
 mod links;
 mod requests;
 mod visitors;
