@@ -1,9 +1,6 @@
 //! What a reply from Redis means for the visitor.
 
-use std::num::NonZeroU64;
-
-use vocabulary::record::{Record, RedirectStatus};
-use vocabulary::target;
+use vocabulary::{Phase, Record, RedirectStatus, target};
 
 use crate::resp::Reply;
 
@@ -82,17 +79,26 @@ pub fn answer_and_expiry<'a>(reply: &Reply<'a>, now: u64) -> (Answer<'a>, u64) {
 #[inline]
 fn answer_of_record(value: &[u8], now: u64) -> (Answer<'_>, u64) {
     let answer = match Record::parse(value) {
-        Ok(Record::Link(link)) if link.is_expired(now) => Answer::Gone,
+        // This version does not pass queries on, nor wait for a link's beginning.
+        Ok(Record::Link(link)) if link.forwards_query || link.validity.since().is_some() => {
+            Answer::Miss(MissReason::Unreadable)
+        }
+        Ok(Record::Link(link)) if link.validity.at(now) == Phase::Over => Answer::Gone,
         Ok(Record::Link(link)) if target::is_servable(link.target) => {
             let redirect = Answer::Redirect {
                 status: link.status,
                 target: link.target,
             };
-            return (redirect, link.expiry.map_or(0, NonZeroU64::get));
+            return (
+                redirect,
+                link.validity.until().map_or(0, std::num::NonZeroU64::get),
+            );
         }
         Ok(Record::Revoked { .. }) => Answer::Gone,
         Ok(Record::Unknown) => Answer::Unknown,
-        Ok(Record::Link(_)) | Err(_) => Answer::Miss(MissReason::Unreadable),
+        Ok(Record::Link(_) | Record::CampaignLink(_)) | Err(_) => {
+            Answer::Miss(MissReason::Unreadable)
+        }
     };
     (answer, 0)
 }

@@ -28,14 +28,18 @@ pub use servers::Topology;
 /// Puts a record in place unless a newer one stands there.
 ///
 /// Whatever the version of the record that stands there, its second field is its kind and its
-/// third its revision. A negative record (404) is not newer than anything, and neither is a value
-/// that has no such fields, or is no string at all.
+/// third its revision; the compact record of a campaign's link stands for revision 1. A negative
+/// record (404) is not newer than anything, and neither is a value that has no such fields, or is
+/// no string at all.
 const PUBLISH: &str = r"
 local present = redis.pcall('GET', KEYS[1])
 if type(present) == 'string' then
     local kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+)$')
     if not kind then
         kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+) ')
+    end
+    if string.match(present, '^c%w+ ') then
+        kind, revision = 'C', '1'
     end
     if kind and kind ~= '404' then
         local standing = tonumber(revision)

@@ -92,6 +92,7 @@ impl Publisher for MemoryPublisher {
         for link in links {
             let standing = match records.get(&link.code).map(|record| Record::parse(record)) {
                 Some(Ok(Record::Link(standing))) => standing.revision,
+                Some(Ok(Record::CampaignLink(standing))) => standing.revision,
                 Some(Ok(Record::Revoked { revision })) => revision,
                 _ => 0,
             };

@@ -3,7 +3,7 @@
 //! | key | type | what |
 //! |---|---|---|
 //! | `<prefix>l:<code>` | string | the link's [record](crate::record) |
-//! | `<prefix>c:<id>` | string | a campaign's record (reserved) |
+//! | `<prefix>c:<id>` | string | a campaign's record, of the same grammar |
 //! | `<prefix>n:<name>` | string | a counter that all sidecars share |
 //! | `<prefix>v:{<shard>}` | stream | batches of [visit events](crate::visit) |
 //!
@@ -14,6 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::campaign::CampaignId;
 use crate::code::{Code, MAX_CODE_LENGTH};
 
 /// What every key begins with, so that several services can share one Redis.
@@ -85,13 +86,19 @@ impl KeyPrefix {
     }
 
     /// The key of a campaign's record.
-    pub fn campaign_key(&self, campaign: u64) -> String {
+    pub fn campaign_key(&self, campaign: CampaignId) -> String {
         alloc::format!("{}c:{campaign}", self.as_str())
     }
 
     /// The key of a counter.
     pub fn counter_key(&self, name: &str) -> String {
         alloc::format!("{}n:{name}", self.as_str())
+    }
+
+    /// The campaign whose record stands under `key`, or `None` for a key of another kind.
+    pub fn campaign_of_key(&self, key: &[u8]) -> Option<CampaignId> {
+        let id = key.strip_prefix(self.as_bytes())?.strip_prefix(b"c:")?;
+        CampaignId::parse(id)
     }
 
     /// The key of a shard's stream of visits.

@@ -3,8 +3,10 @@
 //! - [`alphabet`] and [`code`]: which characters a code is made of, how long it may be, and
 //!   what makes its check character right.
 //! - [`keys`]: the names of everything kept in Redis.
-//! - [`record`]: what stands under a link's key.
+//! - [`record`]: what stands under a link's or a campaign's key; its parts are [`validity`],
+//!   [`campaign`] and [`parameters`].
 //! - [`target`]: what a target must look like to be put into a `Location` header.
+//! - [`template`]: the target of a campaign, and how it becomes that of a link.
 //! - [`visit`]: one followed link, as the edge reports it.
 //! - [`siphash`]: the keyed function behind check characters, for whoever needs one.
 //!
@@ -17,17 +19,25 @@
 extern crate alloc;
 
 pub mod alphabet;
+pub mod campaign;
 pub mod check;
 pub mod code;
 pub mod keys;
 pub mod number;
+pub mod parameters;
 pub mod record;
 pub mod siphash;
 pub mod target;
+pub mod template;
+pub mod validity;
 pub mod visit;
 
 pub use alphabet::Alphabet;
+pub use campaign::{CampaignId, CampaignIdError};
 pub use check::{Check, CheckKey, CheckKeys, CheckKeysError};
 pub use code::{BodyLengths, Code, CodeError, CodeRules, MAX_CODE_LENGTH, Verdict};
 pub use keys::{KeyPrefix, KeyPrefixError};
-pub use record::{LinkRecord, Record, RecordError, RedirectStatus};
+pub use parameters::{Parameters, ParametersError, ValueError, encode_parameters, encode_value};
+pub use record::{CampaignLinkRecord, LinkRecord, Record, RecordError, RedirectStatus};
+pub use template::{ExpandError, Template, TemplateError};
+pub use validity::{Phase, Validity};

@@ -1,32 +1,50 @@
-//! The record that stands under a link's key in Redis.
+//! The record that stands under a link's or a campaign's key in Redis.
 //!
 //! A record is text, so that an operator can read it in `redis-cli`: fields parted by single
 //! spaces, numbers in decimal without leading zeros.
 //!
 //! ```text
-//! 1 302 7 0 https://example.com/a?b=c     a link: version, status, revision, expiry, target
-//! 1 410 8                                 a revoked link
+//! 1 302 7 0 https://example.com/a?b=c     a link: version, kind, revision, validity, target
+//! 1 302q 7 0 https://example.com/         the same, and the visitor's query is passed on
+//! 1 302 7 1760000000-1767225600 https://… the same, live in this time only
+//! 1 410 8                                 a link that was revoked, or is paused
 //! 1 404 0                                 nobody knows this code (negative; expires in Redis)
-//! 1 C 7 0 <campaign> <parameters…>        reserved: a link of a campaign
+//! 1 C4f 7 0 Wien&b%20c                    a link of the campaign 4f: its parameters
+//! c4f Wien&b%20c                          the same with revision 1 and no bounds in time
 //! ```
 //!
 //! - **version**: `1`. A record of another version is a miss for its reader, never a guess.
-//! - **kind**: the redirect status of a live link (301, 302, 307, 308), or 410, or 404. A kind
-//!   that a reader does not know is a miss too; that is the room left for campaign links.
+//! - **kind**: the redirect status of a live link (301, 302, 307, 308), with a `q` when the
+//!   visitor's query is appended to the target; or 410, or 404; or `C` with the
+//!   [id](crate::campaign) of the campaign that the link belongs to. A kind that a reader does not
+//!   know is a miss too.
 //! - **revision**: grows with every change of the link in SQL. Version, kind and revision stay
 //!   the first three fields in every version to come, so that a writer can always tell whether
-//!   what stands in Redis is newer than what it brings.
-//! - **expiry**: the second since 1970 from which the link answers 410; 0 for never. The key
-//!   itself does not expire with the link: an expired link must stay distinct from an unknown
-//!   one.
+//!   what stands in Redis is newer than what it brings. The one exception is the compact form of a
+//!   campaign's link, whose revision is 1.
+//! - **validity**: from when and until when the link redirects ([`crate::validity`]). Before, it is
+//!   answered like an unknown code, afterwards with 410. The key itself does not expire with the
+//!   link: an expired link must stay distinct from an unknown one.
 //! - **target**: the rest, as it goes into the `Location` header ([`crate::target`]).
+//! - **parameters**: the rest, what the campaign's template is filled with
+//!   ([`crate::parameters`]); it may be empty.
+//!
+//! A link of a campaign is compact whenever it can be: there are millions of them, and a value of
+//! at most 12 bytes lets Redis keep a link in 88 bytes instead of 104. Where it is not compact
+//! although it could be, it is read all the same.
+//!
+//! The record under a campaign's key has the grammar of a link's, but its target is a
+//! [template](crate::template), and it is of no campaign itself. What it says is true for all its
+//! links: its status, its query, its validity besides each link's own, and its 410.
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::num::NonZeroU64;
 
+use crate::campaign::CampaignId;
 use crate::number::{parse_decimal, push_decimal};
+use crate::parameters::Parameters;
 use crate::target;
+use crate::validity::Validity;
 
 /// The version that this crate writes.
 pub const RECORD_VERSION: u8 = 1;
@@ -34,12 +52,12 @@ pub const RECORD_VERSION: u8 = 1;
 /// The largest revision: 2^53 - 1, the largest whole number that Redis' scripts compare exactly.
 pub const MAX_REVISION: u64 = (1 << 53) - 1;
 
-/// The last second that an expiry may name: the end of the year 9999.
-pub const MAX_EXPIRY: u64 = 253_402_300_799;
+/// The revision of a campaign's link whose record is compact.
+pub const COMPACT_REVISION: u64 = 1;
 
 /// The most bytes that a record of this version has.
 pub const MAX_RECORD_LENGTH: usize =
-    "1 302 9007199254740991 253402300799 ".len() + target::MAX_TARGET_LENGTH;
+    "1 302q 9007199254740991  ".len() + Validity::LONGEST + target::MAX_TARGET_LENGTH;
 
 /// How a redirect is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,9 +107,11 @@ impl RedirectStatus {
 /// A record, read in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A link that redirects until it expires.
+    /// A link that redirects to a target of its own; or a campaign, whose target is a template.
     Link(LinkRecord<'a>),
-    /// A link that was revoked.
+    /// A link of a campaign.
+    CampaignLink(CampaignLinkRecord<'a>),
+    /// A link or campaign that was revoked or is paused.
     Revoked {
         /// The link's revision, at most [`MAX_REVISION`].
         revision: u64,
@@ -100,25 +120,33 @@ pub enum Record<'a> {
     Unknown,
 }
 
-/// A link that redirects until it expires.
+/// A link that redirects to a target of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRecord<'a> {
     /// How the redirect is answered.
     pub status: RedirectStatus,
+    /// Whether the visitor's query is appended to the target.
+    pub forwards_query: bool,
     /// The link's revision, at most [`MAX_REVISION`].
     pub revision: u64,
-    /// The second since 1970 from which the link answers 410, at most [`MAX_EXPIRY`].
-    pub expiry: Option<NonZeroU64>,
-    /// Where the redirect leads. Reading a record does not check it: [`target::is_servable`].
+    /// When it redirects.
+    pub validity: Validity,
+    /// Where the redirect leads. Reading a record does not check it: [`target::is_servable`], or
+    /// [`Template::parse`](crate::template::Template::parse) for a campaign.
     pub target: &'a [u8],
 }
 
-impl LinkRecord<'_> {
-    /// Whether the link answers 410 at a moment, in seconds since 1970.
-    #[inline]
-    pub fn is_expired(&self, now: u64) -> bool {
-        self.expiry.is_some_and(|expiry| now >= expiry.get())
-    }
+/// A link of a campaign, which says where it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CampaignLinkRecord<'a> {
+    /// The campaign.
+    pub campaign: CampaignId,
+    /// The link's revision, at most [`MAX_REVISION`].
+    pub revision: u64,
+    /// When it redirects, if its campaign does.
+    pub validity: Validity,
+    /// What the campaign's template is filled with.
+    pub parameters: Parameters<'a>,
 }
 
 impl<'a> Record<'a> {
@@ -131,38 +159,62 @@ impl<'a> Record<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let (version, rest) = field(bytes).ok_or(RecordError::Malformed)?;
         if version != b"1" {
-            return Err(match parse_decimal(version) {
-                Some(_) => RecordError::Version,
-                None => RecordError::Malformed,
-            });
+            return Self::parse_other_version(version, rest);
         }
         let (kind, rest) = field(rest).ok_or(RecordError::Malformed)?;
-        let status = match kind {
-            b"302" => RedirectStatus::Found,
-            b"301" => RedirectStatus::MovedPermanently,
-            b"307" => RedirectStatus::TemporaryRedirect,
-            b"308" => RedirectStatus::PermanentRedirect,
+        let (status, forwards_query) = match kind {
+            b"302" => (RedirectStatus::Found, false),
+            b"301" => (RedirectStatus::MovedPermanently, false),
+            b"307" => (RedirectStatus::TemporaryRedirect, false),
+            b"308" => (RedirectStatus::PermanentRedirect, false),
+            b"302q" => (RedirectStatus::Found, true),
+            b"301q" => (RedirectStatus::MovedPermanently, true),
+            b"307q" => (RedirectStatus::TemporaryRedirect, true),
+            b"308q" => (RedirectStatus::PermanentRedirect, true),
             b"410" => {
                 let revision = revision(rest).ok_or(RecordError::Malformed)?;
                 return Ok(Self::Revoked { revision });
             }
             b"404" if rest == b"0" => return Ok(Self::Unknown),
             b"404" | b"" => return Err(RecordError::Malformed),
+            [b'C', id @ ..] => {
+                let campaign = CampaignId::parse(id).ok_or(RecordError::Kind)?;
+                let (revision, validity, rest) = times(rest).ok_or(RecordError::Malformed)?;
+                return Ok(Self::CampaignLink(CampaignLinkRecord {
+                    campaign,
+                    revision,
+                    validity,
+                    parameters: Parameters::parse(rest).ok_or(RecordError::Malformed)?,
+                }));
+            }
             _ => return Err(RecordError::Kind),
         };
-        let (revision_text, rest) = field(rest).ok_or(RecordError::Malformed)?;
-        let (expiry, target) = field(rest).ok_or(RecordError::Malformed)?;
-        let expiry = parse_decimal(expiry)
-            .filter(|&second| second <= MAX_EXPIRY)
-            .ok_or(RecordError::Malformed)?;
+        let (revision, validity, target) = times(rest).ok_or(RecordError::Malformed)?;
         if target.is_empty() {
             return Err(RecordError::Malformed);
         }
         Ok(Self::Link(LinkRecord {
             status,
-            revision: revision(revision_text).ok_or(RecordError::Malformed)?,
-            expiry: NonZeroU64::new(expiry),
+            forwards_query,
+            revision,
+            validity,
             target,
+        }))
+    }
+
+    /// Reads what does not begin with this version's number.
+    fn parse_other_version(version: &[u8], rest: &'a [u8]) -> Result<Self, RecordError> {
+        let [b'c', id @ ..] = version else {
+            return Err(match parse_decimal(version) {
+                Some(_) => RecordError::Version,
+                None => RecordError::Malformed,
+            });
+        };
+        Ok(Self::CampaignLink(CampaignLinkRecord {
+            campaign: CampaignId::parse(id).ok_or(RecordError::Malformed)?,
+            revision: COMPACT_REVISION,
+            validity: Validity::ALWAYS,
+            parameters: Parameters::parse(rest).ok_or(RecordError::Malformed)?,
         }))
     }
 
@@ -173,12 +225,23 @@ impl<'a> Record<'a> {
             Self::Link(link) => {
                 out.extend_from_slice(b"1 ");
                 push_decimal(out, link.status.code().into());
-                out.push(b' ');
-                push_decimal(out, link.revision);
-                out.push(b' ');
-                push_decimal(out, link.expiry.map_or(0, NonZeroU64::get));
-                out.push(b' ');
+                if link.forwards_query {
+                    out.push(b'q');
+                }
+                push_times(out, link.revision, link.validity);
                 out.extend_from_slice(link.target);
+            }
+            Self::CampaignLink(link) => {
+                let is_compact =
+                    link.revision == COMPACT_REVISION && link.validity == Validity::ALWAYS;
+                out.extend_from_slice(if is_compact { b"c" } else { b"1 C" });
+                link.campaign.with_text(|id| out.extend_from_slice(id));
+                if is_compact {
+                    out.push(b' ');
+                } else {
+                    push_times(out, link.revision, link.validity);
+                }
+                out.extend_from_slice(link.parameters.as_bytes());
             }
             Self::Revoked { revision } => {
                 out.extend_from_slice(b"1 410 ");
@@ -203,11 +266,27 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..space], &bytes[space + 1..]))
 }
 
+/// Reads the revision and the validity that begin `bytes`, and tells what is behind them.
+#[inline]
+fn times(bytes: &[u8]) -> Option<(u64, Validity, &[u8])> {
+    let (revision_text, rest) = field(bytes)?;
+    let (validity, rest) = field(rest)?;
+    Some((revision(revision_text)?, Validity::parse(validity)?, rest))
+}
+
+fn push_times(out: &mut Vec<u8>, revision: u64, validity: Validity) {
+    out.push(b' ');
+    push_decimal(out, revision);
+    out.push(b' ');
+    validity.write(out);
+    out.push(b' ');
+}
+
 fn revision(text: &[u8]) -> Option<u64> {
     parse_decimal(text).filter(|&revision| revision <= MAX_REVISION)
 }
 
-/// Why a value under a link's key can't be read.
+/// Why a value under a link's or a campaign's key can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// It is of another version.

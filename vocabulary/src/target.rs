@@ -23,3 +23,60 @@ pub fn is_servable(target: &[u8]) -> bool {
         && !matches!(rest.first(), None | Some(b'/' | b'\\' | b'?' | b'#'))
         && rest.iter().all(|byte| matches!(byte, 0x21..=0x7e))
 }
+
+/// Appends a visitor's query to a target: behind the target's own, and before its fragment. What
+/// is returned are the pieces that make the new target, in their order; `None` when that could not
+/// be served.
+pub fn with_query<'a>(target: &'a [u8], query: &'a [u8]) -> Option<[&'a [u8]; 4]> {
+    let fragment = target.iter().position(|&byte| byte == b'#');
+    let (head, fragment) = target.split_at(fragment.unwrap_or(target.len()));
+    let separator: &[u8] = match (head.contains(&b'?'), head.last()) {
+        (false, _) => b"?",
+        (true, Some(b'?' | b'&')) => b"",
+        (true, _) => b"&",
+    };
+    let length = target.len() + separator.len() + query.len();
+    // A number sign would end the query and begin another fragment.
+    let is_clean = |byte: &u8| matches!(byte, 0x21..=0x7e) && *byte != b'#';
+    (length <= MAX_TARGET_LENGTH && query.iter().all(is_clean))
+        .then_some([head, separator, query, fragment])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(target: &str, query: &str) -> Option<String> {
+        let pieces = with_query(target.as_bytes(), query.as_bytes())?;
+        Some(String::from_utf8(pieces.concat()).expect("ASCII"))
+    }
+
+    #[test]
+    fn a_query_stands_behind_the_target_s_own_and_before_the_fragment() {
+        for (target, with) in [
+            ("https://e.com", "https://e.com?a=b"),
+            ("https://e.com/p", "https://e.com/p?a=b"),
+            ("https://e.com/p?", "https://e.com/p?a=b"),
+            ("https://e.com/p?x", "https://e.com/p?x&a=b"),
+            ("https://e.com/p?x&", "https://e.com/p?x&a=b"),
+            ("https://e.com/p#f", "https://e.com/p?a=b#f"),
+            ("https://e.com/p?x#f", "https://e.com/p?x&a=b#f"),
+            ("https://e.com/p#f?x", "https://e.com/p?a=b#f?x"),
+            ("https://e.com/p#", "https://e.com/p?a=b#"),
+        ] {
+            assert_eq!(joined(target, "a=b").as_deref(), Some(with));
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_served_is_not_appended() {
+        for query in ["a b", "a\n", "ü", "a#b", "\u{7f}"] {
+            assert_eq!(joined("https://e.com/", query), None, "{query}");
+        }
+        let target = "https://e.com/";
+        let room = MAX_TARGET_LENGTH - target.len() - 1;
+        let longest = joined(target, &"a".repeat(room)).expect("a target");
+        assert_eq!(longest.len(), MAX_TARGET_LENGTH);
+        assert_eq!(joined(target, &"a".repeat(room + 1)), None);
+    }
+}

@@ -4,14 +4,17 @@ use std::num::NonZeroU64;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use shortlink_vocabulary::record::{MAX_EXPIRY, MAX_RECORD_LENGTH, MAX_REVISION};
-use shortlink_vocabulary::target::is_servable;
+use shortlink_vocabulary::parameters::{MAX_PARAMETERS, MAX_PARAMETERS_LENGTH};
+use shortlink_vocabulary::record::{MAX_RECORD_LENGTH, MAX_REVISION};
+use shortlink_vocabulary::target::{MAX_TARGET_LENGTH, is_servable, with_query};
+use shortlink_vocabulary::validity::MAX_MOMENT;
 use shortlink_vocabulary::visit::{
     MAX_FRAME_LENGTH, TEXT_LIMITS, VisitError, VisitEvent, VisitFrames, VisitId, VisitMethod,
 };
 use shortlink_vocabulary::{
-    Alphabet, BodyLengths, Check, CheckKey, CheckKeys, Code, CodeRules, LinkRecord, Record,
-    RedirectStatus, Verdict,
+    Alphabet, BodyLengths, CampaignId, CampaignLinkRecord, Check, CheckKey, CheckKeys, Code,
+    CodeRules, LinkRecord, Parameters, Phase, Record, RedirectStatus, Template, Validity, Verdict,
+    encode_parameters,
 };
 
 fn alphabets() -> impl Strategy<Value = Alphabet> {
@@ -45,6 +48,23 @@ fn body(alphabet: Alphabet, digits: &[u8]) -> Vec<u8> {
         .iter()
         .map(|&digit| alphabet.character(digit))
         .collect()
+}
+
+fn validities() -> impl Strategy<Value = Validity> {
+    (0..=MAX_MOMENT, 0..=MAX_MOMENT).prop_filter_map("no span", |(since, until)| {
+        Validity::new(NonZeroU64::new(since), NonZeroU64::new(until))
+    })
+}
+
+/// A template's text with the places that it has.
+fn templates() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        "[ -~]{0,8}".prop_map(|text| text.replace(['{', '}', ' '], "")),
+        (0..MAX_PARAMETERS).prop_map(|place| format!("{{{place}}}")),
+        Just("{code}".to_owned()),
+    ];
+    (prop_oneof![Just("http"), Just("https")], vec(piece, 0..8))
+        .prop_map(|(scheme, pieces)| format!("{scheme}://e.com/{}", pieces.concat()))
 }
 
 proptest! {
@@ -113,13 +133,15 @@ proptest! {
     #[test]
     fn a_link_record_is_read_as_written(
         status in prop::sample::select(vec![301u16, 302, 307, 308]),
-        revision in 0..=MAX_REVISION, expiry in 0..=MAX_EXPIRY,
+        forwards_query in any::<bool>(),
+        revision in 0..=MAX_REVISION, validity in validities(),
         target in vec(any::<u8>(), 1..200)
     ) {
         let record = Record::Link(LinkRecord {
             status: RedirectStatus::from_code(status).unwrap(),
+            forwards_query,
             revision,
-            expiry: NonZeroU64::new(expiry),
+            validity,
             target: &target,
         });
         let text = record.to_vec();
@@ -127,13 +149,113 @@ proptest! {
         prop_assert_eq!(Record::parse(&text), Ok(record));
     }
 
-    /// There is one way to write a record: what can be read is written back to the same bytes.
+    #[test]
+    fn a_campaign_s_link_is_read_as_written(
+        id in 1..=CampaignId::LARGEST, revision in prop_oneof![Just(1), 0..=MAX_REVISION],
+        validity in prop_oneof![Just(Validity::ALWAYS), validities()],
+        values in vec("[ -~äß中]{0,9}", 0..=MAX_PARAMETERS)
+    ) {
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let mut parameters = Vec::new();
+        prop_assume!(encode_parameters(&values, &mut parameters).is_ok());
+        let parameters = Parameters::parse(&parameters).expect("parameters");
+        prop_assert_eq!(parameters.count(), values.len());
+        let campaign = CampaignId::new(id).expect("an id");
+        let record = Record::CampaignLink(CampaignLinkRecord {
+            campaign, revision, validity, parameters,
+        });
+        let text = record.to_vec();
+        prop_assert!(text.len() <= MAX_RECORD_LENGTH);
+        prop_assert_eq!(Record::parse(&text), Ok(record));
+        let is_compact = revision == 1 && validity == Validity::ALWAYS;
+        prop_assert_eq!(text[0] == b'c', is_compact);
+    }
+
+    /// There is one way to write a record: what can be read is written back to the same bytes,
+    /// unless it is a campaign's link that could be compact.
     #[test]
     fn what_is_read_is_written_back_the_same(
-        text in "[01 ]{0,3}(301|302|410|404|C|[ -~]{0,4}) ?[0-9 ]{0,6}[ -~]{0,20}"
+        text in "(1 |[01 ]{0,3})(30[1278]q?|410|404|C[0-9A-Za-z]{0,8}|c[0-9A-Za-z]{0,8}|[ -~]{0,4})\
+                 ( [0-9]{1,2}| [0-9 ]{0,6})( [0-9]{0,3}-?[0-9]{0,3} )?[ -~]{0,20}"
     ) {
         if let Ok(record) = Record::parse(text.as_bytes()) {
-            prop_assert_eq!(record.to_vec(), text.as_bytes());
+            let written = record.to_vec();
+            prop_assert_eq!(Record::parse(&written), Ok(record));
+            if !(text.starts_with("1 C") && written[0] == b'c') {
+                prop_assert_eq!(written, text.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn a_validity_has_three_phases_at_most(validity in validities(), now in 0..=MAX_MOMENT + 2) {
+        let since = validity.since().map_or(0, NonZeroU64::get);
+        let until = validity.until().map_or(u64::MAX, NonZeroU64::get);
+        prop_assert_eq!(validity.at(now), match now {
+            _ if now < since => Phase::Early,
+            _ if now >= until => Phase::Over,
+            _ => Phase::Live,
+        });
+    }
+
+    /// Whatever a recipient's values are, the target is that of the template, on its host.
+    #[test]
+    fn what_a_template_becomes_is_what_replacing_its_places_gives(
+        template in templates(), values in vec("\\PC{0,12}", 0..=MAX_PARAMETERS)
+    ) {
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let mut parameters = Vec::new();
+        prop_assume!(encode_parameters(&values, &mut parameters).is_ok());
+        prop_assert!(parameters.len() <= MAX_PARAMETERS_LENGTH);
+        let parameters = Parameters::parse(&parameters).expect("parameters");
+        let read = Template::parse(template.as_bytes()).expect("a template");
+        let code: Code = "Ab3xK9q2".parse().expect("a code");
+        let mut out = Vec::new();
+        let done = read.expand(&code, parameters, &mut out);
+        let mut expected = template.replace("{code}", code.as_str());
+        for place in 0..values.len() {
+            let value = std::str::from_utf8(parameters.get(place).unwrap()).unwrap();
+            expected = expected.replace(&format!("{{{place}}}"), value);
+        }
+        prop_assert_eq!(done.is_ok(), read.least_parameters() <= values.len());
+        if done.is_ok() {
+            prop_assert!(is_servable(&out));
+            prop_assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    /// A template from anywhere: it is refused, or makes targets that may be served.
+    #[test]
+    fn any_template_makes_targets_that_may_be_served(
+        text in "https?://[ -~]{0,4}(/|[?]|#)?([ -~]{0,5}|[{][0-9]{0,2}[}]|[{]code[}]|[{]|[}]){0,4}",
+        parameters in "[ -~]{0,30}"
+    ) {
+        let mut out = Vec::new();
+        if let (Ok(template), Some(parameters)) =
+            (Template::parse(text.as_bytes()), Parameters::parse(parameters.as_bytes()))
+            && template.expand(&"abc".parse().unwrap(), parameters, &mut out).is_ok()
+        {
+            prop_assert!(is_servable(&out));
+            let authority = |url: &[u8]| {
+                let rest = url.splitn(3, |&b| b == b'/').nth(2).unwrap_or_default().to_vec();
+                rest.split(|b| b"/?#".contains(b)).next().unwrap_or_default().to_vec()
+            };
+            prop_assert_eq!(authority(&out), authority(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_query_never_makes_a_target_unservable(
+        target in "https://e.com[ -~]{0,20}", query in vec(any::<u8>(), 0..20)
+    ) {
+        if is_servable(target.as_bytes())
+            && let Some(pieces) = with_query(target.as_bytes(), &query)
+        {
+            let with = pieces.concat();
+            prop_assert!(is_servable(&with));
+            prop_assert!(with.len() <= MAX_TARGET_LENGTH);
+            let fragment = |url: &[u8]| url.splitn(2, |&b| b == b'#').nth(1).map(<[u8]>::to_vec);
+            prop_assert_eq!(fragment(&with), fragment(target.as_bytes()));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
-use vocabulary::{Code, LinkRecord, Record, RedirectStatus};
+use vocabulary::{Code, LinkRecord, Record, RedirectStatus, Validity};
 
 use crate::domain::target::Target;
 
@@ -134,8 +134,11 @@ impl Link {
         }
         Record::Link(LinkRecord {
             status: self.redirect_status,
+            forwards_query: false,
             revision: self.revision,
-            expiry: self.expires_at.map(|expiry| expiry.0),
+            // No moment lies beyond the year 9999, the only bound there is.
+            validity: Validity::new(None, self.expires_at.map(|expiry| expiry.0))
+                .unwrap_or_default(),
             target: self.target.as_str().as_bytes(),
         })
     }

@@ -115,6 +115,16 @@ async fn a_record_is_replaced_unless_it_is_newer() {
         ("1 302 7 0 https://example.com/other", true),
         ("1 302 8 0 https://example.com/", false),
         ("1 302 10 0 https://example.com/", false),
+        ("1 302 6 5-9 https://example.com/", true),
+        ("1 302q 6 0 https://example.com/", true),
+        ("1 302q 8 5- https://example.com/", false),
+        ("1 C4f 6 0 a&b", true),
+        ("1 C4f 7 0 ", true),
+        ("1 C4f 8 0 ", false),
+        ("1 C4f 8 5-9 a&b", false),
+        ("c4f a&b", true),
+        // What looks like a revision is a parameter.
+        ("c4f 8", true),
         ("1 410 6", true),
         ("1 410 8", false),
         // Of versions and kinds to come.
@@ -152,6 +162,30 @@ async fn a_record_is_replaced_unless_it_is_newer() {
             .expect("a working Redis");
         let expected = if is_replaced { &*new } else { present };
         assert_eq!(stands, expected, "after {present:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_compact_record_is_of_the_first_revision() {
+    let server = Server::start();
+    let mut redis = server.redis().await;
+    let publisher = server.publisher(Duration::from_secs(5));
+    for (brought, is_replaced) in [(0, false), (1, true), (2, true)] {
+        let key = "sl:l:abc";
+        let () = redis::cmd("SET")
+            .arg(key)
+            .arg("c4f 9")
+            .query_async(&mut redis)
+            .await
+            .expect("a working Redis");
+        publish(&publisher, &revision(brought)).await;
+        let stands: Vec<u8> = redis::cmd("GET")
+            .arg(key)
+            .query_async(&mut redis)
+            .await
+            .expect("a working Redis");
+        let is_new = stands == revision(brought).record().to_vec();
+        assert_eq!(is_new, is_replaced, "revision {brought}");
     }
 }
 
