@@ -4,6 +4,7 @@
 //! [`ports`]; the time and random numbers are handed in.
 
 pub mod api_key;
+pub mod campaign;
 pub mod codes;
 pub mod link;
 pub mod ports;

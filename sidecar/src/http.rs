@@ -2,6 +2,7 @@
 
 mod auth;
 mod batch;
+mod campaigns;
 mod cursor;
 mod extract;
 mod fields;
@@ -19,12 +20,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn;
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use vocabulary::RedirectStatus;
 
 use crate::clock::Clock;
 use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
@@ -36,6 +38,8 @@ pub use serve::serve;
 pub struct App {
     /// Makes, changes, revokes and finds links.
     pub links: Links,
+    /// Makes, changes, revokes and finds campaigns.
+    pub campaigns: Campaigns,
     /// Follows links.
     pub resolver: Resolver,
     /// Where API keys are kept.
@@ -60,11 +64,23 @@ type SharedApp = Arc<App>;
 fn router(app: App) -> Router {
     let api = Router::new()
         .route("/v1/links", get(links::list).post(links::create))
-        .route("/v1/links/batch", axum::routing::post(batch::create))
+        .route("/v1/links/batch", post(batch::create))
         .route(
             "/v1/links/{code}",
             get(links::find).patch(links::change).delete(links::revoke),
         )
+        .route(
+            "/v1/campaigns",
+            get(campaigns::list).post(campaigns::create),
+        )
+        .route(
+            "/v1/campaigns/{id}",
+            get(campaigns::find)
+                .patch(campaigns::change)
+                .delete(campaigns::revoke),
+        )
+        .route("/v1/campaigns/{id}/pause", post(campaigns::pause))
+        .route("/v1/campaigns/{id}/resume", post(campaigns::resume))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

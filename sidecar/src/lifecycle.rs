@@ -22,6 +22,7 @@ use crate::domain::codes::pool::PooledCodes;
 use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::Strategies;
 use crate::domain::ports::{Delivery, Publisher, Store};
+use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::issue::{Issuer, Parts};
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
@@ -91,7 +92,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             delivery: Arc::clone(&delivery),
             issuer: Issuer::start(Parts {
                 store: Arc::clone(&store),
-                delivery,
+                delivery: Arc::clone(&delivery),
                 strategies,
                 lengths: Lengths::new(Arc::clone(&store), rules.clone(), config.codes.one_in),
                 reserved: config.codes.reserved.clone(),
@@ -99,6 +100,11 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             }),
             rules,
             reserved: config.codes.reserved,
+            clock: Arc::clone(&clock),
+        },
+        campaigns: Campaigns {
+            store: Arc::clone(&store),
+            delivery,
             clock: Arc::clone(&clock),
         },
         resolver: Resolver::new(

@@ -22,9 +22,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::domain::campaign::Campaign;
 use crate::domain::link::Link;
 use crate::domain::ports::{
-    Delivery, MAX_TOGETHER, PublishError, Publisher, Receipt, Store, StoreError, Waiting,
+    Delivery, MAX_TOGETHER, PublishError, PublishedCampaign, Publisher, Receipt, Store, StoreError,
+    Waiting,
 };
 
 /// How long changes stay in the outbox after they were applied. A Redis that writes its log once
@@ -52,10 +54,16 @@ const BATCH: usize = 256;
 /// the worker publishes those links once more.
 const MAX_CONFIRMATIONS: usize = 16_384;
 
+/// What Redis has confirmed.
+enum Confirmed {
+    Links(Receipt),
+    Campaign(PublishedCampaign),
+}
+
 /// Publishes links when they are changed and tells the worker how it went.
 pub struct Outbox {
     publisher: Arc<dyn Publisher>,
-    confirmations: mpsc::Sender<Receipt>,
+    confirmations: mpsc::Sender<Confirmed>,
     failed: Arc<Notify>,
 }
 
@@ -64,7 +72,7 @@ pub struct Worker {
     store: Arc<dyn Store>,
     publisher: Arc<dyn Publisher>,
     clock: Arc<dyn Clock>,
-    confirmations: mpsc::Receiver<Receipt>,
+    confirmations: mpsc::Receiver<Confirmed>,
     failed: Arc<Notify>,
     /// Which Redis has confirmed what is noted as applied; `None` before the first was asked.
     incarnation: Option<String>,
@@ -112,7 +120,7 @@ impl Delivery for Outbox {
         match published {
             Ok(()) => {
                 // With no room left, the worker finds the links in the outbox.
-                let _ = self.confirmations.try_send(receipt);
+                let _ = self.confirmations.try_send(Confirmed::Links(receipt));
                 true
             }
             Err(error) => {
@@ -126,6 +134,35 @@ impl Delivery for Outbox {
                 false
             }
         }
+    }
+
+    async fn deliver_campaign(&self, campaign: &Campaign) -> bool {
+        let campaigns = std::slice::from_ref(campaign);
+        match self.publisher.publish_campaigns(campaigns).await {
+            Ok(()) => {
+                let confirmed = Confirmed::Campaign(published(campaign));
+                let _ = self.confirmations.try_send(confirmed);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(
+                    error = &error as &dyn Error,
+                    campaign = %campaign.id,
+                    revision = campaign.revision,
+                    "a campaign was not published and waits in the outbox"
+                );
+                self.failed.notify_one();
+                false
+            }
+        }
+    }
+}
+
+/// The revision of a campaign that was published.
+fn published(campaign: &Campaign) -> PublishedCampaign {
+    PublishedCampaign {
+        id: campaign.id,
+        revision: campaign.revision,
     }
 }
 
@@ -223,6 +260,19 @@ impl Worker {
         } else {
             overdue(&*self.clock)
         };
+        // A campaign's change is one of all its links.
+        let campaigns = self.store.waiting_campaigns(since).await?;
+        if !campaigns.is_empty() {
+            self.publisher.publish_campaigns(&campaigns).await?;
+            let settled = campaigns.iter().map(published).collect();
+            self.store
+                .settle_campaigns(settled, self.clock.now())
+                .await?;
+            tracing::info!(
+                campaigns = campaigns.len(),
+                "campaigns from the outbox were published"
+            );
+        }
         while !shutdown.is_cancelled() {
             let Waiting { links, receipt } = self.store.waiting(since).await?;
             if receipt.0.is_empty() {
@@ -239,16 +289,25 @@ impl Worker {
 
     async fn note_confirmations(&mut self) -> Result<(), StoreError> {
         loop {
-            let mut receipts = Vec::new();
-            while receipts.len() < BATCH
-                && let Ok(receipt) = self.confirmations.try_recv()
+            let (mut receipts, mut campaigns) = (Vec::new(), Vec::new());
+            while receipts.len() + campaigns.len() < BATCH
+                && let Ok(confirmed) = self.confirmations.try_recv()
             {
-                receipts.push(receipt);
+                match confirmed {
+                    Confirmed::Links(receipt) => receipts.push(receipt),
+                    Confirmed::Campaign(campaign) => campaigns.push(campaign),
+                }
             }
-            if receipts.is_empty() {
+            if receipts.is_empty() && campaigns.is_empty() {
                 return Ok(());
             }
-            self.store.settle(receipts, self.clock.now()).await?;
+            let now = self.clock.now();
+            if !receipts.is_empty() {
+                self.store.settle(receipts, now).await?;
+            }
+            if !campaigns.is_empty() {
+                self.store.settle_campaigns(campaigns, now).await?;
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //!
 //! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by [`PUBLISH`], which
 //!   never puts an older revision in place of a newer one.
+//! - `<prefix>c:<id>`: a campaign's record, written in the same way.
 //! - `<prefix>n:<name>`: a counter that all sidecars share.
 //! - the same key with the negative record `1 404 0` and a short expiry, for a code that nobody
 //!   knows; written only where nothing stands.
@@ -18,6 +19,7 @@ use async_trait::async_trait;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use vocabulary::{Code, KeyPrefix, Record};
 
+use crate::domain::campaign::Campaign;
 use crate::domain::link::Link;
 use crate::domain::ports::{PublishError, Publisher};
 use connection::{Connection, Failure};
@@ -102,39 +104,21 @@ impl RedisPublisher {
         }
     }
 
-    /// What stores a link's record.
-    fn publish_command(&self, link: &Link, sha: &str) -> redis::Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command
-            .arg(sha)
-            .arg(1)
-            .arg(self.prefix.link_key(&link.code))
-            .arg(link.record().to_vec())
-            .arg(link.revision);
-        command
-    }
-
-    /// Stores links' records: together, or where they belong to several servers at once.
-    async fn publish_all(
-        &self,
-        links: &[Link],
-        sha: &str,
-        redis: &mut Handle,
-    ) -> Result<(), RedisError> {
-        if redis.takes_pipelines() {
-            let mut pipeline = redis::Pipeline::with_capacity(links.len());
-            for link in links {
-                pipeline
-                    .add_command(self.publish_command(link, sha))
-                    .ignore();
-            }
-            return pipeline.exec_async(redis).await;
-        }
-        let each = links.iter().map(|link| {
-            let (command, mut redis) = (self.publish_command(link, sha), redis.clone());
-            async move { command.exec_async(&mut redis).await }
-        });
-        futures_util::future::try_join_all(each).await.map(|_| ())
+    /// Stores records unless newer ones stand there.
+    async fn publish_records(&self, records: &[KeyedRecord]) -> Result<(), PublishError> {
+        self.connection
+            .run(async |mut connection| {
+                let sha = connection.publish_sha;
+                let done = publish_all(records, &sha, &mut connection.redis).await;
+                if !done.as_ref().is_err_and(is_noscript) {
+                    return done;
+                }
+                // Somebody has flushed a server's scripts, or a server has come.
+                load_publish(&mut connection.redis).await?;
+                publish_all(records, &sha, &mut connection.redis).await
+            })
+            .await
+            .map_err(|failure| self.error("store records", failure))
     }
 
     /// Stores the records of new links where nothing stands; answers which links were left out.
@@ -170,6 +154,43 @@ impl RedisPublisher {
     }
 }
 
+/// A record and where it goes.
+struct KeyedRecord {
+    key: String,
+    record: Vec<u8>,
+    revision: u64,
+}
+
+/// Runs the script for records: together, or where they belong to several servers at once.
+async fn publish_all(
+    records: &[KeyedRecord],
+    sha: &str,
+    redis: &mut Handle,
+) -> Result<(), RedisError> {
+    let publish = |record: &KeyedRecord| {
+        let mut command = redis::cmd("EVALSHA");
+        command
+            .arg(sha)
+            .arg(1)
+            .arg(&record.key)
+            .arg(&record.record)
+            .arg(record.revision);
+        command
+    };
+    if redis.takes_pipelines() {
+        let mut pipeline = redis::Pipeline::with_capacity(records.len());
+        for record in records {
+            pipeline.add_command(publish(record)).ignore();
+        }
+        return pipeline.exec_async(redis).await;
+    }
+    let each = records.iter().map(|record| {
+        let (command, mut redis) = (publish(record), redis.clone());
+        async move { command.exec_async(&mut redis).await }
+    });
+    futures_util::future::try_join_all(each).await.map(|_| ())
+}
+
 #[async_trait]
 impl Publisher for RedisPublisher {
     async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
@@ -190,19 +211,21 @@ impl Publisher for RedisPublisher {
     }
 
     async fn publish(&self, links: &[Link]) -> Result<(), PublishError> {
-        self.connection
-            .run(async |mut connection| {
-                let sha = connection.publish_sha;
-                let done = self.publish_all(links, &sha, &mut connection.redis).await;
-                if !done.as_ref().is_err_and(is_noscript) {
-                    return done;
-                }
-                // Somebody has flushed a server's scripts, or a server has come.
-                load_publish(&mut connection.redis).await?;
-                self.publish_all(links, &sha, &mut connection.redis).await
-            })
-            .await
-            .map_err(|failure| self.error("store link records", failure))
+        let records = links.iter().map(|link| KeyedRecord {
+            key: self.prefix.link_key(&link.code),
+            record: link.record().to_vec(),
+            revision: link.revision,
+        });
+        self.publish_records(&records.collect::<Vec<_>>()).await
+    }
+
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
+        let records = campaigns.iter().map(|campaign| KeyedRecord {
+            key: self.prefix.campaign_key(campaign.id),
+            record: campaign.record().to_vec(),
+            revision: campaign.revision,
+        });
+        self.publish_records(&records.collect::<Vec<_>>()).await
     }
 
     async fn note_unknown(&self, code: &Code) -> Result<(), PublishError> {

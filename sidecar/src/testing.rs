@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use vocabulary::{Code, CodeRules, Record};
+use vocabulary::{CampaignId, Code, CodeRules, Record};
 
 use crate::clock::Clock;
 
+use crate::domain::campaign::Campaign;
 use crate::domain::codes::hash::HashedCodes;
 use crate::domain::codes::lengths::Lengths;
 use crate::domain::codes::numbering::CodeKey;
@@ -52,6 +53,8 @@ impl TemporaryStore {
 pub(crate) struct MemoryPublisher {
     records: Mutex<HashMap<Code, Vec<u8>>>,
     counters: Mutex<HashMap<String, u64>>,
+    /// Revisions and records.
+    campaigns: Mutex<HashMap<CampaignId, (u64, Vec<u8>)>>,
     is_away: AtomicBool,
     incarnation: AtomicU32,
 }
@@ -67,12 +70,20 @@ impl MemoryPublisher {
         self.incarnation.fetch_add(1, Ordering::SeqCst);
         self.records.lock().expect("no holder panics").clear();
         self.counters.lock().expect("no holder panics").clear();
+        self.campaigns.lock().expect("no holder panics").clear();
     }
 
     /// The record of a code.
     pub(crate) fn record(&self, code: &str) -> Option<String> {
         let records = self.records.lock().expect("no holder panics");
         let record = records.get(&code.parse().expect("a code"))?;
+        Some(String::from_utf8(record.clone()).expect("a readable record"))
+    }
+
+    /// The record of a campaign.
+    pub(crate) fn campaign_record(&self, id: &str) -> Option<String> {
+        let campaigns = self.campaigns.lock().expect("no holder panics");
+        let (_, record) = campaigns.get(&CampaignId::parse(id.as_bytes())?)?;
         Some(String::from_utf8(record.clone()).expect("a readable record"))
     }
 
@@ -105,6 +116,18 @@ impl Publisher for MemoryPublisher {
 
     async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
         self.publish(links).await
+    }
+
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
+        self.check("store campaigns' records")?;
+        let mut kept = self.campaigns.lock().expect("no holder panics");
+        for campaign in campaigns {
+            let standing = kept.get(&campaign.id).map_or(0, |(revision, _)| *revision);
+            if standing <= campaign.revision {
+                kept.insert(campaign.id, (campaign.revision, campaign.record().to_vec()));
+            }
+        }
+        Ok(())
     }
 
     async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError> {

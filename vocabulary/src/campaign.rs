@@ -13,6 +13,9 @@ use crate::alphabet::Alphabet;
 pub struct CampaignId(NonZeroU64);
 
 impl CampaignId {
+    /// The smallest.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
+
     /// The largest number: 2^40 - 1.
     pub const LARGEST: u64 = (1 << 40) - 1;
 

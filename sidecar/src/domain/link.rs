@@ -18,6 +18,11 @@ impl Expiry {
         NonZeroU64::new(second).map(Self)
     }
 
+    /// The second, counted from 1970.
+    pub fn get(self) -> NonZeroU64 {
+        self.0
+    }
+
     /// The expiry's moment.
     pub fn moment(self) -> Timestamp {
         // Only moments make expiries, so that the way back is always open.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use vocabulary::Code;
+use vocabulary::{CampaignId, Code};
 
 use crate::domain::api_key::ApiKey;
+use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::{Edit, Link, State};
 
@@ -118,7 +119,7 @@ pub trait OutboxStore: Send + Sync {
     /// goes on waiting.
     async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError>;
 
-    /// Has everything that was applied wait again; answers how many that are.
+    /// Has everything that was applied, campaigns included, wait again; answers how many that are.
     async fn reopen_applied(&self) -> Result<u64, StoreError>;
 
     /// Deletes what was applied before a moment.
@@ -200,6 +201,55 @@ pub trait IdempotencyStore: Send + Sync {
     async fn forget_chunks(&self, before: Timestamp) -> Result<u64, StoreError>;
 }
 
+/// Decides, inside a store's transaction, what becomes of the campaign that is there.
+pub type CampaignEditor = Box<dyn FnOnce(Campaign) -> CampaignEdit + Send>;
+
+/// A revision of a campaign that Redis has confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedCampaign {
+    /// The campaign.
+    pub id: CampaignId,
+    /// The revision.
+    pub revision: u64,
+}
+
+/// Keeps campaigns. Every method that changes one also puts it into the outbox, in the same
+/// transaction, and has made both durable when it returns.
+#[async_trait]
+pub trait CampaignStore: Send + Sync {
+    /// Keeps a new campaign under an id that the store chooses, which is answered.
+    async fn create_campaign(&self, campaign: &Campaign) -> Result<CampaignId, StoreError>;
+
+    /// Finds a campaign, whatever its state.
+    async fn find_campaign(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError>;
+
+    /// Has `editor` decide what becomes of a campaign and keeps that; nobody else changes it
+    /// meanwhile. One that is left unchanged goes into the outbox too.
+    async fn edit_campaign(
+        &self,
+        id: CampaignId,
+        editor: CampaignEditor,
+    ) -> Result<Option<CampaignEdit>, StoreError>;
+
+    /// Lists campaigns, the latest first, those behind `after`.
+    async fn list_campaigns(
+        &self,
+        after: Option<CampaignId>,
+        limit: u32,
+    ) -> Result<Vec<Campaign>, StoreError>;
+
+    /// Campaigns that wait to be published since a moment or longer, in their present state.
+    async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError>;
+
+    /// Notes what Redis has confirmed at `now`; it stays, as applied, until
+    /// [`OutboxStore::forget_applied`].
+    async fn settle_campaigns(
+        &self,
+        published: Vec<PublishedCampaign>,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+}
+
 /// Keeps what the strategies for codes have to remember.
 #[async_trait]
 pub trait CodeStore: Send + Sync {
@@ -271,7 +321,9 @@ pub trait KeyStore: Send + Sync {
 
 /// Everything that is kept.
 #[async_trait]
-pub trait Store: LinkStore + OutboxStore + IdempotencyStore + CodeStore + KeyStore {
+pub trait Store:
+    LinkStore + CampaignStore + OutboxStore + IdempotencyStore + CodeStore + KeyStore
+{
     /// Ends every connection, after what has been begun.
     async fn close(&self);
 }
@@ -298,6 +350,9 @@ pub trait Publisher: Send + Sync {
     /// As [`Publisher::publish`] for links that were just made, of which nothing is expected to
     /// stand there: that is cheaper.
     async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError>;
+
+    /// As [`Publisher::publish`] for campaigns.
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError>;
 
     /// Notes for a short while that a code is unknown, unless something stands there.
     async fn note_unknown(&self, code: &Code) -> Result<(), PublishError>;
@@ -344,4 +399,7 @@ pub enum PublishError {
 pub trait Delivery: Send + Sync {
     /// Whether Redis has confirmed all of them by now.
     async fn deliver(&self, links: &[Link], receipt: Receipt) -> bool;
+
+    /// As [`Delivery::deliver`] for a campaign.
+    async fn deliver_campaign(&self, campaign: &Campaign) -> bool;
 }

@@ -1,5 +1,6 @@
 //! What can be asked of the service.
 
+pub mod campaigns;
 pub mod issue;
 pub mod links;
 pub mod repeat;

@@ -74,6 +74,57 @@ impl Fields {
         }
     }
 
+    /// Reads a text of at most so many characters, none of them a control character.
+    pub(super) fn short_text(&mut self, name: &str, most: usize) -> Member<String> {
+        match self.text(name) {
+            Member::Value(text) if text.chars().count() > most => {
+                self.refuse(name, format!("must have at most {most} characters"));
+                Member::Absent
+            }
+            Member::Value(text) if text.chars().any(|c| c.is_control() && c != '\n') => {
+                self.refuse(name, "must not contain control characters");
+                Member::Absent
+            }
+            member => member,
+        }
+    }
+
+    /// Reads true or false.
+    pub(super) fn truth(&mut self, name: &str) -> Member<bool> {
+        match self.members.remove(name) {
+            None => Member::Absent,
+            Some(Value::Null) => Member::Null,
+            Some(Value::Bool(truth)) => Member::Value(truth),
+            Some(_) => {
+                self.refuse(name, "must be true or false");
+                Member::Absent
+            }
+        }
+    }
+
+    /// Reads a list of texts.
+    pub(super) fn texts(&mut self, name: &str) -> Member<Vec<String>> {
+        let items = match self.members.remove(name) {
+            None => return Member::Absent,
+            Some(Value::Null) => return Member::Null,
+            Some(Value::Array(items)) => items.into_iter().map(|item| match item {
+                Value::String(text) => Some(text),
+                _ => None,
+            }),
+            Some(_) => {
+                self.refuse(name, "must be a list of strings");
+                return Member::Absent;
+            }
+        };
+        match items.collect() {
+            Some(texts) => Member::Value(texts),
+            None => {
+                self.refuse(name, "must be a list of strings");
+                Member::Absent
+            }
+        }
+    }
+
     /// Reads the status of a redirect.
     pub(super) fn redirect_status(&mut self, name: &str) -> Member<RedirectStatus> {
         let status = match self.members.remove(name) {

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::domain::codes::strategy::DrawError;
 use crate::domain::ports::StoreError;
+use crate::domain::service::campaigns::CampaignError;
 use crate::domain::service::issue::NoCode;
 use crate::domain::service::links::LinkError;
 
@@ -234,6 +235,20 @@ impl From<StoreError> for Problem {
         Self::unavailable(
             "The database does not answer. Whether the request had an effect is not known.",
         )
+    }
+}
+
+impl From<CampaignError> for Problem {
+    fn from(error: CampaignError) -> Self {
+        match error {
+            CampaignError::Revoked => Self::new(
+                StatusCode::CONFLICT,
+                "revoked",
+                "The campaign is revoked",
+                "A revoked campaign can't be changed.",
+            ),
+            CampaignError::Store(error) => error.into(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
 mod batch;
+mod campaigns;
 mod links;
 mod requests;
 mod visitors;
@@ -91,9 +92,14 @@ impl Service {
             links: Links {
                 store: Arc::clone(&kept.store),
                 issuer: issuer(&kept.store, &publisher, &delivery, &shared_clock, &rules),
-                delivery,
+                delivery: Arc::clone(&delivery),
                 rules: rules.clone(),
                 reserved: ReservedWords::new(["api".to_owned()]),
+                clock: Arc::clone(&shared_clock),
+            },
+            campaigns: Campaigns {
+                store: Arc::clone(&kept.store),
+                delivery: Arc::clone(&delivery),
                 clock: Arc::clone(&shared_clock),
             },
             resolver: Resolver::new(

@@ -6,6 +6,7 @@
 //! which the write-ahead log lets run beside the writer.
 
 mod adoption;
+mod campaigns;
 mod codes;
 mod creation;
 mod idempotency;

@@ -23,7 +23,9 @@ impl OutboxStore for SqliteStore {
 
     async fn count_waiting(&self, since: Timestamp, most: u32) -> Result<u32, StoreError> {
         sqlx::query_scalar(
-            "SELECT count(*) FROM (SELECT 1 FROM outbox \
+            "SELECT count(*) FROM (SELECT 1 FROM campaign_outbox \
+             WHERE enqueued_at <= ?1 AND applied_at IS NULL \
+             UNION ALL SELECT 1 FROM outbox \
              WHERE enqueued_at <= ?1 AND applied_at IS NULL LIMIT ?2)",
         )
         .bind(since.as_millisecond())
@@ -184,9 +186,14 @@ impl Write for ReopenApplied {
         let done = sqlx::query(
             "UPDATE outbox SET applied_at = NULL WHERE revision > 1 AND applied_at IS NOT NULL",
         )
+        .execute(&mut *connection)
+        .await?;
+        let campaigns = sqlx::query(
+            "UPDATE campaign_outbox SET applied_at = NULL WHERE applied_at IS NOT NULL",
+        )
         .execute(connection)
         .await?;
-        Ok(done.rows_affected())
+        Ok(done.rows_affected() + campaigns.rows_affected())
     }
 }
 
@@ -201,6 +208,10 @@ impl Write for ForgetApplied {
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         sqlx::query("DELETE FROM outbox WHERE revision > 1 AND applied_at < ?1")
+            .bind(self.before.as_millisecond())
+            .execute(&mut *connection)
+            .await?;
+        sqlx::query("DELETE FROM campaign_outbox WHERE applied_at < ?1")
             .bind(self.before.as_millisecond())
             .execute(connection)
             .await?;

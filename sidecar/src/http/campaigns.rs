@@ -1,0 +1,371 @@
+//! `/v1/campaigns`
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use jiff::Timestamp;
+use serde::Serialize;
+use vocabulary::{CampaignId, Validity};
+
+use super::SharedApp;
+use super::auth::{MayRead, MayWrite};
+use super::extract::{Domains, JsonObject};
+use super::fields::{Fields, Member};
+use super::problem::Problem;
+use crate::domain::campaign::{Campaign, CampaignChange, CampaignTarget};
+use crate::domain::link::Expiry;
+use crate::domain::service::campaigns::{NewCampaign, StoredCampaign};
+use crate::domain::target::OwnHosts;
+
+/// How many campaigns a page of a listing has, unless the client says otherwise, and at most.
+const DEFAULT_LIMIT: u32 = 50;
+const MAX_LIMIT: u32 = 1000;
+
+/// The most characters of texts.
+const LONGEST_NAME: usize = 200;
+const LONGEST_EXTERNAL_ID: usize = 128;
+const LONGEST_NOTE: usize = 1000;
+
+/// `POST /v1/campaigns`
+pub(super) async fn create(
+    State(app): State<SharedApp>,
+    MayWrite { key_id }: MayWrite,
+    domains: Domains,
+    JsonObject(members): JsonObject,
+) -> Result<impl IntoResponse, Problem> {
+    let mut fields = Fields::new(members);
+    let name = read_name(&mut fields);
+    if name.is_none() {
+        fields.require("name");
+    }
+    let declared = fields.texts("parameters").value().unwrap_or_default();
+    let target = read_target(&app, &mut fields, &declared, &domains.own);
+    if target.is_none() {
+        fields.require("longUrl");
+    }
+    let redirect_status = fields.redirect_status("redirectStatus").value();
+    let forward_query = fields.truth("forwardQuery").value();
+    let validity = read_validity(&mut fields, Validity::ALWAYS, app.clock.now());
+    let external_id = fields.short_text("externalId", LONGEST_EXTERNAL_ID).value();
+    let note = fields.short_text("note", LONGEST_NOTE).value();
+    fields.finish()?;
+    let new = NewCampaign {
+        name: name.ok_or_else(Problem::internal)?,
+        target: target.ok_or_else(Problem::internal)?,
+        redirect_status: redirect_status.unwrap_or(app.default_redirect_status),
+        forward_query: forward_query.unwrap_or(false),
+        validity: validity.unwrap_or_default(),
+        created_by: key_id,
+        external_id,
+        note,
+    };
+    let stored = app.campaigns.create(new).await?;
+    let location = format!("/v1/campaigns/{}", stored.campaign.id);
+    let body = Json(body_of(&stored, &app));
+    Ok((StatusCode::CREATED, [(LOCATION, location)], body))
+}
+
+/// `GET /v1/campaigns/{id}`
+pub(super) async fn find(
+    State(app): State<SharedApp>,
+    _: MayRead,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    let campaign = app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
+    Ok(Json(CampaignBody::new(&campaign, app.clock.now())))
+}
+
+/// `PATCH /v1/campaigns/{id}`
+pub(super) async fn change(
+    State(app): State<SharedApp>,
+    _: MayWrite,
+    CampaignInPath(id): CampaignInPath,
+    domains: Domains,
+    JsonObject(members): JsonObject,
+) -> Result<Json<CampaignBody>, Problem> {
+    let present = app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
+    let mut fields = Fields::new(members);
+    let mut change = CampaignChange {
+        name: read_name(&mut fields),
+        ..CampaignChange::default()
+    };
+    let names = present.target.names();
+    if let Some(target) = read_target(&app, &mut fields, names, &domains.own) {
+        // Its links have no values for others.
+        match target.names().get(names.len()) {
+            Some(name) => fields.refuse(
+                "longUrl",
+                format!("names the parameter {name}, which the links of this campaign have not"),
+            ),
+            None => change.target = Some(target),
+        }
+    }
+    match fields.redirect_status("redirectStatus") {
+        Member::Value(status) => change.redirect_status = Some(status),
+        Member::Null => fields.refuse("redirectStatus", "must be a number"),
+        Member::Absent => {}
+    }
+    match fields.truth("forwardQuery") {
+        Member::Value(truth) => change.forward_query = Some(truth),
+        Member::Null => fields.refuse("forwardQuery", "must be true or false"),
+        Member::Absent => {}
+    }
+    change.validity = read_validity(&mut fields, present.validity, app.clock.now());
+    match fields.short_text("note", LONGEST_NOTE) {
+        Member::Value(note) => change.note = Some(Some(note)),
+        Member::Null => change.note = Some(None),
+        Member::Absent => {}
+    }
+    fields.finish()?;
+    changed(&app, id, change).await
+}
+
+/// `POST /v1/campaigns/{id}/pause`
+pub(super) async fn pause(
+    State(app): State<SharedApp>,
+    _: MayWrite,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    set_paused(&app, id, true).await
+}
+
+/// `POST /v1/campaigns/{id}/resume`
+pub(super) async fn resume(
+    State(app): State<SharedApp>,
+    _: MayWrite,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    set_paused(&app, id, false).await
+}
+
+/// `DELETE /v1/campaigns/{id}`
+pub(super) async fn revoke(
+    State(app): State<SharedApp>,
+    _: MayWrite,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    let stored = app.campaigns.revoke(id).await?;
+    let stored = stored.ok_or_else(no_such_campaign)?;
+    Ok(Json(body_of(&stored, &app)))
+}
+
+/// `GET /v1/campaigns`
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    _: MayRead,
+    RawQuery(query): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let (mut after, mut limit) = (None, DEFAULT_LIMIT);
+    let query = query.unwrap_or_default();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "limit" => {
+                limit = value
+                    .parse()
+                    .ok()
+                    .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+                    .ok_or_else(|| {
+                        Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}."))
+                    })?;
+            }
+            "cursor" => {
+                let id = CampaignId::parse(value.as_bytes()).ok_or_else(|| {
+                    Problem::query("cursor must be the nextCursor of an earlier answer.")
+                })?;
+                after = Some(id);
+            }
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters limit and cursor.",
+                ));
+            }
+        }
+    }
+    // One more tells whether there is another page.
+    let mut campaigns = app.campaigns.list(after, limit + 1).await?;
+    let has_more = campaigns.len() > limit as usize;
+    campaigns.truncate(limit as usize);
+    let last = campaigns.last().filter(|_| has_more);
+    let next_cursor = last.map(|campaign| campaign.id.to_string());
+    let now = app.clock.now();
+    let campaigns = campaigns.iter();
+    Ok(Json(PageBody {
+        campaigns: campaigns
+            .map(|campaign| CampaignBody::new(campaign, now))
+            .collect(),
+        next_cursor,
+    }))
+}
+
+async fn set_paused(
+    app: &SharedApp,
+    id: CampaignId,
+    paused: bool,
+) -> Result<Json<CampaignBody>, Problem> {
+    let change = CampaignChange {
+        paused: Some(paused),
+        ..CampaignChange::default()
+    };
+    changed(app, id, change).await
+}
+
+async fn changed(
+    app: &SharedApp,
+    id: CampaignId,
+    change: CampaignChange,
+) -> Result<Json<CampaignBody>, Problem> {
+    let stored = app.campaigns.change(id, change).await?;
+    let stored = stored.ok_or_else(no_such_campaign)?;
+    Ok(Json(body_of(&stored, app)))
+}
+
+fn read_name(fields: &mut Fields) -> Option<String> {
+    match fields.short_text("name", LONGEST_NAME) {
+        Member::Value(name) if name.trim().is_empty() => {
+            fields.refuse("name", "must not be empty");
+            None
+        }
+        Member::Value(name) => Some(name),
+        Member::Null => {
+            fields.refuse("name", "must be a string");
+            None
+        }
+        Member::Absent => None,
+    }
+}
+
+fn read_target(
+    app: &SharedApp,
+    fields: &mut Fields,
+    declared: &[String],
+    own: &OwnHosts,
+) -> Option<CampaignTarget> {
+    match fields.text("longUrl") {
+        Member::Value(text) => CampaignTarget::parse(&text, declared, app.policy, own)
+            .map_err(|error| fields.refuse("longUrl", error.to_string()))
+            .ok(),
+        Member::Null => {
+            fields.refuse("longUrl", "must be a string");
+            None
+        }
+        Member::Absent => None,
+    }
+}
+
+/// Reads when links redirect; what is not given stays as it is.
+fn read_validity(fields: &mut Fields, present: Validity, now: Timestamp) -> Option<Validity> {
+    let mut bounds = [present.since(), present.until()];
+    let mut is_given = false;
+    for (bound, name) in bounds.iter_mut().zip(["validSince", "validUntil"]) {
+        match fields.moment(name) {
+            Member::Absent => {}
+            Member::Null => {
+                *bound = None;
+                is_given = true;
+            }
+            Member::Value(moment) => {
+                is_given = true;
+                let second = Expiry::at(moment);
+                if second.is_none() || (name == "validUntil" && moment <= now) {
+                    fields.refuse(name, "must be in the future");
+                }
+                *bound = second.map(Expiry::get);
+            }
+        }
+    }
+    if !is_given {
+        return None;
+    }
+    let validity = Validity::new(bounds[0], bounds[1]);
+    if validity.is_none() {
+        fields.refuse("validUntil", "must be later than validSince");
+    }
+    validity
+}
+
+/// A campaign as clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CampaignBody {
+    id: String,
+    name: String,
+    long_url: String,
+    parameters: Vec<String>,
+    redirect_status: u16,
+    forward_query: bool,
+    state: &'static str,
+    valid_since: Option<Timestamp>,
+    valid_until: Option<Timestamp>,
+    external_id: Option<String>,
+    note: Option<String>,
+    revision: u64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    /// Whether Redis has confirmed this revision; only where it was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<bool>,
+}
+
+impl CampaignBody {
+    fn new(campaign: &Campaign, now: Timestamp) -> Self {
+        let moment = |second: std::num::NonZeroU64| {
+            Timestamp::from_second(second.get() as i64).unwrap_or(Timestamp::MAX)
+        };
+        Self {
+            id: campaign.id.to_string(),
+            name: campaign.name.clone(),
+            long_url: campaign.target.with_names(),
+            parameters: campaign.target.names().to_vec(),
+            redirect_status: campaign.redirect_status.code(),
+            forward_query: campaign.forward_query,
+            state: campaign.state(now).name(),
+            valid_since: campaign.validity.since().map(moment),
+            valid_until: campaign.validity.until().map(moment),
+            external_id: campaign.external_id.clone(),
+            note: campaign.note.clone(),
+            revision: campaign.revision,
+            created_at: campaign.created_at,
+            updated_at: campaign.updated_at,
+            published: None,
+        }
+    }
+}
+
+/// A page of a listing.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageBody {
+    campaigns: Vec<CampaignBody>,
+    /// Where the listing goes on; `None` at its end.
+    next_cursor: Option<String>,
+}
+
+fn body_of(stored: &StoredCampaign, app: &SharedApp) -> CampaignBody {
+    CampaignBody {
+        published: Some(stored.published),
+        ..CampaignBody::new(&stored.campaign, app.clock.now())
+    }
+}
+
+/// The id of a campaign in the path.
+pub(super) struct CampaignInPath(CampaignId);
+
+impl FromRequestParts<SharedApp> for CampaignInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        Path::<String>::from_request_parts(parts, app)
+            .await
+            .ok()
+            .and_then(|Path(id)| CampaignId::parse(id.as_bytes()))
+            .map(Self)
+            .ok_or_else(no_such_campaign)
+    }
+}
+
+fn no_such_campaign() -> Problem {
+    Problem::not_found("There is no campaign with this id.")
+}
