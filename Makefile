@@ -62,6 +62,7 @@ bench: build
 	@bench/run --all
 	@bench/tracking
 	@bench/revocation
+	@bench/issue --all
 
 fuzz: setup
 	@scripts/fuzz
