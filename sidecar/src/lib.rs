@@ -15,6 +15,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod housekeeping;
 pub mod http;
 pub mod lifecycle;
 pub mod outbox;

@@ -26,6 +26,7 @@ use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::issue::{Issuer, Parts};
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
+use crate::housekeeping;
 use crate::http::{self, App};
 use crate::outbox::outbox;
 use crate::publisher::{RedisPublisher, UrlError};
@@ -61,6 +62,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(listen_failed)?;
 
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let housekeeping_clock = Arc::clone(&clock);
     let tasks = TaskTracker::new();
     let (outbox, worker) = outbox(
         Arc::clone(&store),
@@ -126,6 +128,11 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     let stop_worker = CancellationToken::new();
     let worker = tokio::spawn(worker.run(stop_worker.clone()));
     tasks.spawn(pool.keep_filled(stop_worker.clone()));
+    tasks.spawn(housekeeping::run(
+        Arc::clone(&store),
+        housekeeping_clock,
+        stop_worker.clone(),
+    ));
     tracing::info!(%address, "serving");
 
     let server = http::serve(listener, app, shutdown.clone());
