@@ -16,6 +16,7 @@ use ngx::http::{HttpModuleLocationConf, HttpModuleMainConf, Request};
 use resolver::counters::Counter;
 use resolver::path::{code_of_path, code_of_text};
 use resolver::vocabulary::RedirectStatus;
+use resolver::vocabulary::target::with_query;
 use resolver::{Answer, MissReason, Outcome, PathCode, Refusal, Source};
 
 use crate::state::RequestState;
@@ -47,26 +48,52 @@ impl OwnedAnswer {
             Answer::Gone => Self::Gone,
             Answer::Unknown => Self::Unknown,
             Answer::Miss(reason) => Self::Miss(reason),
-            Answer::Redirect { status, target } => {
-                // SAFETY: the request is alive, so its pool is; the allocation has the target's
-                // length. Allocating does not call back into this module.
+            Answer::Redirect {
+                status,
+                forwards_query,
+                target,
+            } => {
+                // SAFETY: as this function's own; what stands in the request is only read.
                 unsafe {
-                    let pool = (*state.as_ref().request).pool;
-                    let data = ngx_pnalloc(pool, target.len()).cast::<u8>();
-                    if data.is_null() {
-                        return Self::NoMemory;
-                    }
-                    data.copy_from_nonoverlapping(target.as_ptr(), target.len());
-                    Self::Redirect {
-                        status,
-                        target: ngx_str_t {
-                            len: target.len(),
-                            data,
-                        },
+                    let request = state.as_ref().request;
+                    let copied = if forwards_query && (*request).args.len > 0 {
+                        let query = (*request).args.as_bytes();
+                        // What can't be served with the query is served without it.
+                        let pieces = with_query(target, query).unwrap_or([target, b"", b"", b""]);
+                        copy_pieces(request, &pieces)
+                    } else {
+                        copy_pieces(request, &[target])
+                    };
+                    match copied {
+                        Some(target) => Self::Redirect { status, target },
+                        None => Self::NoMemory,
                     }
                 }
             }
         }
+    }
+}
+
+/// Copies a text that comes in pieces into a request's pool; `None` when there is no memory.
+///
+/// # Safety
+/// The request must be alive.
+#[inline]
+unsafe fn copy_pieces(request: *mut ngx_http_request_t, pieces: &[&[u8]]) -> Option<ngx_str_t> {
+    let length = pieces.iter().map(|piece| piece.len()).sum();
+    // SAFETY: the request is alive, so its pool is; the allocation has the length of all pieces
+    // together. Allocating does not call back into this module.
+    unsafe {
+        let data = ngx_pnalloc((*request).pool, length).cast::<u8>();
+        if data.is_null() {
+            return None;
+        }
+        let mut end = data;
+        for piece in pieces {
+            end.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+            end = end.add(piece.len());
+        }
+        Some(ngx_str_t { len: length, data })
     }
 }
 

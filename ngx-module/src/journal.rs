@@ -3,7 +3,7 @@
 
 use ngx::ffi::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_log_t, ngx_uint_t};
 use ngx::ngx_log_error;
-use resolver::{NodeId, Notice, Purpose};
+use resolver::{Key, NodeId, Notice, Purpose};
 
 use crate::worker::WorkerEdge;
 
@@ -11,7 +11,7 @@ use crate::worker::WorkerEdge;
 const NOTICE_EVERY: u64 = 10_000;
 
 /// The kinds of notices that are held back.
-const KINDS: usize = 4;
+const KINDS: usize = 6;
 
 /// What was said.
 pub(crate) struct Journal {
@@ -120,12 +120,28 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
                 shown(node)
             ),
         ),
-        Notice::Unreadable(code) => (
+        Notice::Unreadable(Key::Link(code)) => (
             Some(1),
             NGX_LOG_WARN,
             format!(
                 "what Redis holds for the code {code} is no record that may be served; it goes to \
                  the fallback"
+            ),
+        ),
+        Notice::Unreadable(Key::Campaign(id)) => (
+            Some(4),
+            NGX_LOG_WARN,
+            format!(
+                "what Redis holds for the campaign {id} is no record whose template may be served; \
+                 its links go to the fallback"
+            ),
+        ),
+        Notice::Unexpandable(code) => (
+            Some(5),
+            NGX_LOG_WARN,
+            format!(
+                "the link {code} has not all parameters that its campaign's template names, or they \
+                 make its target too long; it goes to the fallback"
             ),
         ),
         Notice::BreakerOpened(node, text) => {

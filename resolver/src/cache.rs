@@ -1,6 +1,9 @@
 //! What a worker keeps of what Redis has answered, bounded in bytes.
 //!
-//! - An answer is kept when its code is asked for a second time ([`Cache::was_asked_before`]).
+//! - An answer is kept when its code is asked for a second time ([`Cache::was_asked_before`]); a
+//!   campaign at once, since what is asked for a second time are its links.
+//! - Of a campaign's link its campaign and its parameters are kept, and of the campaign its template:
+//!   a link has its target when it is answered.
 //! - When there is no room, the oldest goes; one that was read since it came is moved to the front
 //!   once more instead. This keeps what is read often, costs nothing when something is read but a
 //!   mark, and needs no lists. (Known as second chance, CLOCK, or FIFO with reinsertion.)
@@ -11,11 +14,14 @@ mod doorkeeper;
 mod index;
 mod ring;
 
-use vocabulary::{Code, RedirectStatus};
+use std::hash::BuildHasher;
 
-use crate::answer::{Answer, MissReason};
+use vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
+
+use crate::answer::{Answer, MissReason, Reading, Said};
 use crate::edge::Now;
 use crate::hash::CodeHashing;
+use crate::key::Key;
 
 use doorkeeper::Doorkeeper;
 use index::Index;
@@ -43,9 +49,33 @@ pub enum Freshness {
     Stale,
 }
 
-/// Names an entry until the cache is changed.
+/// An entry, until the cache is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry(u32);
+pub struct Entry {
+    number: u32,
+    kind: u8,
+    until: u64,
+}
+
+impl Entry {
+    /// Whether it is that of a link which leads where its campaign says: [`Cache::answer`] does not
+    /// tell where, and [`Cache::campaign_link`] does.
+    #[inline]
+    pub fn is_campaign_link(self) -> bool {
+        self.kind == CAMPAIGN_LINK
+    }
+}
+
+/// What is kept of a link that leads where its campaign says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CampaignLink<'a> {
+    /// The campaign.
+    pub campaign: CampaignId,
+    /// The second since 1970 from which the link answers 410; 0 for never.
+    pub until: u64,
+    /// What the campaign's template is filled with.
+    pub parameters: Parameters<'a>,
+}
 
 /// What happened, counted since the cache was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +106,7 @@ pub struct Cache {
     ends: [u64; REMEMBERED_EPOCHS as usize],
     counts: CacheCounts,
     /// For an entry that is moved.
-    moved_target: Vec<u8>,
+    moved_body: Vec<u8>,
 }
 
 /// Entries of older epochs are not served.
@@ -85,11 +115,16 @@ const REMEMBERED_EPOCHS: u32 = 8;
 /// The most entries that are moved to the front for the sake of a new one: some 20 microseconds.
 const MOST_MOVES: u32 = 256;
 
-/// The answers that are kept, as numbers.
-const GONE: u8 = 4;
-const UNKNOWN: u8 = 5;
-const ABSENT: u8 = 6;
-const UNREADABLE: u8 = 7;
+/// What is kept, as numbers: a redirect's is its place among those below, and four more when the
+/// visitor's query is passed on.
+const FORWARDS_QUERY: u8 = 4;
+const GONE: u8 = 8;
+const UNKNOWN: u8 = 9;
+const ABSENT: u8 = 10;
+const UNREADABLE: u8 = 11;
+const CAMPAIGN_LINK: u8 = 12;
+/// Unknown until a time, and of no use from then on.
+const EARLY: u8 = 13;
 const REDIRECTS: [RedirectStatus; 4] = [
     RedirectStatus::MovedPermanently,
     RedirectStatus::Found,
@@ -121,7 +156,7 @@ impl Cache {
             is_epoch_used: false,
             ends: [0; REMEMBERED_EPOCHS as usize],
             counts: CacheCounts::default(),
-            moved_target: Vec::new(),
+            moved_body: Vec::new(),
         }
     }
 
@@ -137,16 +172,37 @@ impl Cache {
         self.doorkeeper.knows(hash)
     }
 
-    /// Finds an entry that may be served, and whether it may be relied on.
+    /// Finds a link's entry that may be served, and whether it may be relied on.
     #[inline]
     pub fn find(&mut self, code: &Code, hash: u64, now: Now) -> Option<(Entry, Freshness)> {
         let number = self.index.find(high(hash), |n| self.ring.is_of(n, code))?;
-        let freshness = self.freshness(&self.ring.facts(number)?, now)?;
-        self.ring.mark(number);
-        Some((Entry(number), freshness))
+        self.found(number, now)
     }
 
-    /// Finds an entry that may be served where Redis can't be asked.
+    /// Finds a campaign's entry that may be served, and whether it may be relied on.
+    pub fn find_campaign(&mut self, id: CampaignId, now: Now) -> Option<(Entry, Freshness)> {
+        let hash = high(self.hashing.hash_campaign(id));
+        let number = self.index.find(hash, |n| self.ring.is_of_campaign(n, id))?;
+        self.found(number, now)
+    }
+
+    #[inline]
+    fn found(&mut self, number: u32, now: Now) -> Option<(Entry, Freshness)> {
+        let facts = self.ring.facts(number)?;
+        let freshness = self.freshness(&facts, now)?;
+        if facts.kind == EARLY && now.unix >= facts.until {
+            return None;
+        }
+        self.ring.mark(number);
+        let entry = Entry {
+            number,
+            kind: facts.kind,
+            until: facts.until,
+        };
+        Some((entry, freshness))
+    }
+
+    /// Finds a link's entry that may be served where Redis can't be asked.
     pub fn find_stale(&mut self, code: &Code, now: Now) -> Option<Entry> {
         let hash = self.hash(code);
         self.find(code, hash, now).map(|(entry, _)| entry)
@@ -154,43 +210,65 @@ impl Cache {
 
     /// What an entry says.
     #[inline]
-    pub fn answer(&self, Entry(number): Entry, now: Now) -> Answer<'_> {
-        let unreadable = Answer::Miss(MissReason::Unreadable);
-        let Some(facts) = self.ring.facts(number) else {
-            return unreadable;
-        };
-        match facts.kind {
+    pub fn answer(&self, entry: Entry, now: Now) -> Answer<'_> {
+        match entry.kind {
             GONE => Answer::Gone,
-            UNKNOWN => Answer::Unknown,
+            UNKNOWN | EARLY => Answer::Unknown,
             ABSENT => Answer::Miss(MissReason::Absent),
-            kind => match REDIRECTS.get(usize::from(kind)) {
-                Some(_) if facts.expiry != 0 && now.unix >= facts.expiry => Answer::Gone,
-                Some(&status) => Answer::Redirect {
-                    status,
-                    target: self.ring.target(number),
-                },
-                None => unreadable,
+            UNREADABLE.. => Answer::Miss(MissReason::Unreadable),
+            _ if entry.until != 0 && now.unix >= entry.until => Answer::Gone,
+            kind => Answer::Redirect {
+                status: REDIRECTS[usize::from(kind % FORWARDS_QUERY)],
+                forwards_query: kind >= FORWARDS_QUERY,
+                target: self.ring.body(entry.number),
             },
         }
     }
 
-    /// Keeps an answer. `expiry` is in seconds since 1970, 0 for never. What is no answer of
-    /// Redis, or is too large for this cache, is not kept.
-    pub fn insert(&mut self, code: &Code, answer: Answer<'_>, expiry: u64, now: Now) {
-        let hash = self.hash(code);
-        self.take_out(code, hash);
-        let (kind, target): (u8, &[u8]) = match answer {
-            Answer::Redirect { status, target } => {
-                let kind = REDIRECTS.iter().position(|known| *known == status);
-                (kind.unwrap_or_default() as u8, target)
+    /// What is kept of a campaign's link; `None` when the entry is none of one.
+    pub fn campaign_link(&self, entry: Entry) -> Option<CampaignLink<'_>> {
+        if !entry.is_campaign_link() {
+            return None;
+        }
+        let (id, parameters) = self.ring.body(entry.number).split_first_chunk()?;
+        Some(CampaignLink {
+            campaign: CampaignId::new(u64::from_le_bytes(*id))?,
+            until: entry.until,
+            parameters: Parameters::from_checked(parameters),
+        })
+    }
+
+    /// Keeps what was read. What is no answer of Redis, or is too large for this cache, is not
+    /// kept.
+    pub fn insert(&mut self, key: &Key, reading: &Reading<'_>, now: Now) {
+        let hash = self.hashing.hash_one(key);
+        self.take_out(key, hash);
+        let id;
+        let (kind, body): (u8, [&[u8]; 2]) = match reading.said {
+            Said::CampaignLink {
+                campaign,
+                parameters,
+            } => {
+                id = campaign.get().to_le_bytes();
+                (CAMPAIGN_LINK, [&id, parameters.as_bytes()])
             }
-            Answer::Gone => (GONE, &[]),
-            Answer::Unknown => (UNKNOWN, &[]),
-            Answer::Miss(MissReason::Absent) => (ABSENT, &[]),
-            Answer::Miss(MissReason::Unreadable) => (UNREADABLE, &[]),
-            Answer::Miss(_) => return,
+            Said::Answer(Answer::Redirect {
+                status,
+                forwards_query,
+                target,
+            }) => {
+                let kind = REDIRECTS.iter().position(|known| *known == status);
+                let query = if forwards_query { FORWARDS_QUERY } else { 0 };
+                (kind.unwrap_or_default() as u8 + query, [target, &[]])
+            }
+            Said::Answer(Answer::Gone) => (GONE, [&[]; 2]),
+            Said::Answer(Answer::Unknown) if reading.until != 0 => (EARLY, [&[]; 2]),
+            Said::Answer(Answer::Unknown) => (UNKNOWN, [&[]; 2]),
+            Said::Answer(Answer::Miss(MissReason::Absent)) => (ABSENT, [&[]; 2]),
+            Said::Answer(Answer::Miss(MissReason::Unreadable)) => (UNREADABLE, [&[]; 2]),
+            Said::Answer(Answer::Miss(_)) => return,
         };
-        let size = Ring::size_of(target.len());
+        let size = Ring::size_of(body[0].len() + body[1].len());
         if size > self.ring.bytes() / 4 {
             return;
         }
@@ -205,17 +283,17 @@ impl Cache {
             kind,
             epoch: self.epoch,
             born: seconds(now),
-            expiry,
+            until: reading.until,
         };
-        let number = self.ring.append(code, facts, target);
+        let number = self.ring.append(key, facts, body);
         self.index.insert(high(hash), number);
         self.counts.insertions += 1;
     }
 
-    /// Drops what is kept of a code: it has changed.
-    pub fn remove(&mut self, code: &Code) {
-        let hash = self.hash(code);
-        if self.take_out(code, hash) {
+    /// Drops what is kept of a link or campaign: it has changed.
+    pub fn remove(&mut self, key: &Key) {
+        let hash = self.hashing.hash_one(key);
+        if self.take_out(key, hash) {
             self.counts.invalidations += 1;
         }
     }
@@ -307,8 +385,11 @@ impl Cache {
     }
 
     /// Takes an entry out; says whether there was one.
-    fn take_out(&mut self, code: &Code, hash: u64) -> bool {
-        let taken = self.index.remove(high(hash), |n| self.ring.is_of(n, code));
+    fn take_out(&mut self, key: &Key, hash: u64) -> bool {
+        let taken = self.index.remove(high(hash), |n| match key {
+            Key::Link(code) => self.ring.is_of(n, code),
+            Key::Campaign(id) => self.ring.is_of_campaign(n, *id),
+        });
         if let Some(number) = taken {
             self.ring.bury(number);
         }
@@ -322,26 +403,25 @@ impl Cache {
             Some(Oldest::Nothing) => return true,
             Some(Oldest::Entry(number)) => number,
         };
-        let (Some(code), Some(facts)) = (self.ring.code(number), self.ring.facts(number)) else {
+        let (Some(key), Some(facts)) = (self.ring.key(number), self.ring.facts(number)) else {
             self.ring.bury(number);
             self.ring.pass();
             return true;
         };
-        let hash = high(self.hash(&code));
+        let hash = high(self.hashing.hash_one(key));
         self.index.remove(hash, |other| other == number);
         let stays =
             *moves > 0 && self.ring.is_marked(number) && self.freshness(&facts, now).is_some();
-        self.moved_target.clear();
+        self.moved_body.clear();
         if stays {
-            self.moved_target
-                .extend_from_slice(self.ring.target(number));
+            self.moved_body.extend_from_slice(self.ring.body(number));
         }
         self.ring.bury(number);
         self.ring.pass();
         // At the end of the memory the room that it has left may not be enough.
-        if stays && self.ring.has_room(Ring::size_of(self.moved_target.len())) {
+        if stays && self.ring.has_room(Ring::size_of(self.moved_body.len())) {
             *moves -= 1;
-            let number = self.ring.append(&code, facts, &self.moved_target);
+            let number = self.ring.append(&key, facts, [&self.moved_body, &[]]);
             self.index.insert(hash, number);
         } else {
             self.counts.evictions += 1;

@@ -20,6 +20,7 @@
 //! follows it on the wire. When a connection is lost, or codes move to other servers, nobody will
 //! tell of changes any more, and everything that is kept counts as old from that moment.
 
+mod campaigns;
 mod replies;
 mod transport;
 
@@ -27,15 +28,17 @@ use std::collections::VecDeque;
 
 use vocabulary::Code;
 
-use crate::answer::{Answer, MissReason, answer_of_reply};
+use crate::answer::{Answer, MissReason, Said, WRONG_TYPE, read_link};
 use crate::cache::{Cache, CacheCounts, CacheSettings, Entry, Freshness};
+use crate::campaign::{Campaign, Verdict};
 use crate::connection::{Due, LinkError, Owed, Span};
 use crate::counters::{Counter, Gauge, Source, WorkerCounters};
 use crate::handshake::Tracking;
 use crate::hash::CodeHashing;
+use crate::key::Key;
 use crate::lookups::{LookupId, Lookups, Ticket};
 use crate::nodes::{Address, NodeId, Nodes};
-use crate::resp::GetEncoder;
+use crate::resp::{GetEncoder, Reply};
 use crate::topology::{NodeSettings, Route, Topology, TopologySettings};
 
 /// What makes Redis tell of changes of the key that the next command reads.
@@ -102,8 +105,12 @@ pub enum Tick {
 pub enum Notice {
     /// Redis does not tell this client of changes, so nothing is kept.
     TrackingRefused(NodeId, String),
-    /// There is something under the code's key that is no record, or one that may not be served.
-    Unreadable(Code),
+    /// There is something under a link's or a campaign's key that is no record, or one that may not
+    /// be served.
+    Unreadable(Key),
+    /// A link and its campaign do not go together: the template names a parameter that the link
+    /// has not, or the target grows too long.
+    Unexpandable(Code),
     /// Redis answers too late or with errors, and is left alone for a while: the last error, if
     /// it was one.
     BreakerOpened(NodeId, Option<String>),
@@ -115,8 +122,26 @@ pub enum Notice {
 #[derive(Debug)]
 struct Delivery {
     lookup: LookupId,
-    /// Where the reply is; `None` when there is none.
-    reply: Option<(NodeId, Span)>,
+    brought: Brought,
+}
+
+/// What a look-up has brought.
+#[derive(Debug)]
+enum Brought {
+    /// A reply, which is there.
+    Reply(NodeId, Span),
+    /// That the link leads where its campaign says, and what that is.
+    Campaign,
+    /// Nothing.
+    Nothing,
+}
+
+/// What is kept of a link, whole.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Entry(Entry),
+    /// Made of the entries of the link and its campaign; the target is in the edge's buffer.
+    Expanded(Verdict),
 }
 
 /// What a worker knows.
@@ -133,6 +158,11 @@ pub struct Edge<T> {
     /// Look-ups that were lost with their connection.
     lost: VecDeque<LookupId>,
     delivery: Option<Delivery>,
+    /// The look-up of a campaign whose links are answered one after the other, and what it says.
+    answered_campaign: Option<LookupId>,
+    campaign: Campaign,
+    /// The target that was made last of a template.
+    expanded: Vec<u8>,
     notices: VecDeque<Notice>,
     /// How often coherence was lost: what was asked for before it was lost is not kept after.
     age: u32,
@@ -140,6 +170,7 @@ pub struct Edge<T> {
     counters: Option<WorkerCounters<'static>>,
     /// Hits that are not passed on yet: they are what is paid for most often.
     hits: u64,
+    campaign_hits: u64,
     /// What the cache had counted when that was last passed on.
     passed_on: CacheCounts,
 }
@@ -174,10 +205,14 @@ impl<T> Edge<T> {
             unrouted: Vec::new(),
             lost: VecDeque::new(),
             delivery: None,
+            answered_campaign: None,
+            campaign: Campaign::new(),
+            expanded: Vec::new(),
             notices: VecDeque::new(),
             age: 0,
             counters: None,
             hits: 0,
+            campaign_hits: 0,
             passed_on: CacheCounts::default(),
         }
     }
@@ -216,6 +251,10 @@ impl<T> Edge<T> {
             let (now, before) = (cache.counts(), self.passed_on);
             for (counter, more) in [
                 (Counter::CacheHit, std::mem::take(&mut self.hits)),
+                (
+                    Counter::CampaignHit,
+                    std::mem::take(&mut self.campaign_hits),
+                ),
                 (Counter::CacheInsertion, now.insertions - before.insertions),
                 (Counter::CacheEviction, now.evictions - before.evictions),
                 (
@@ -245,7 +284,10 @@ impl<T> Edge<T> {
         }
         if let Some((entry, Freshness::Fresh)) = found {
             self.hits += 1;
-            return LookUp::Answered(self.kept(entry, now), Source::Cache);
+            if entry.is_campaign_link() {
+                return self.look_up_campaign_link(code, entry, token, now);
+            }
+            return LookUp::Answered(self.entry_answer(entry, now), Source::Cache);
         }
         if self.cache.is_some() {
             self.count(match found {
@@ -253,17 +295,20 @@ impl<T> Edge<T> {
                 None => Counter::CacheMiss,
             });
         }
-        let lookup = match self.lookups.find(code) {
+        let key = Key::Link(*code);
+        let lookup = match self.lookups.find(&key) {
             Some(lookup) => {
                 self.count(Counter::Coalesced);
                 Some(lookup)
             }
-            None => self.begin(code, keep, now),
+            None => self.begin(&key, keep, now),
         };
-        match (lookup, found) {
-            (Some(lookup), _) => LookUp::Waiting(self.lookups.join(lookup, token, now.ms)),
-            (None, Some((entry, _))) => LookUp::Answered(self.kept(entry, now), Source::Stale),
-            (None, None) => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
+        if let Some(lookup) = lookup {
+            return LookUp::Waiting(self.lookups.join(lookup, token, now.ms));
+        }
+        match found.and_then(|(entry, _)| self.whole(code, entry, now)) {
+            Some(kept) => LookUp::Answered(self.kept_answer(kept, now), Source::Stale),
+            None => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
         }
     }
 
@@ -273,14 +318,17 @@ impl<T> Edge<T> {
         let cache = self.cache.as_mut()?;
         let hash = cache.hash(code);
         match cache.find(code, hash, now)? {
-            (entry, Freshness::Fresh) => Some((self.kept(entry, now), Source::Cache)),
+            (entry, Freshness::Fresh) if entry.is_campaign_link() => {
+                self.look_up_kept_campaign_link(code, entry, now)
+            }
+            (entry, Freshness::Fresh) => Some((self.entry_answer(entry, now), Source::Cache)),
             (_, Freshness::Stale) => None,
         }
     }
 
     /// What an entry says.
     #[inline]
-    fn kept(&self, entry: Entry, now: Now) -> Answer<'_> {
+    fn entry_answer(&self, entry: Entry, now: Now) -> Answer<'_> {
         match &self.cache {
             Some(cache) => cache.answer(entry, now),
             None => Answer::Miss(MissReason::Unavailable),
@@ -288,11 +336,11 @@ impl<T> Edge<T> {
     }
 
     /// Begins a look-up; `None` when nobody can be asked.
-    fn begin(&mut self, code: &Code, keep: bool, now: Now) -> Option<LookupId> {
-        match self.topology.route(code, &self.nodes) {
+    fn begin(&mut self, key: &Key, keep: bool, now: Now) -> Option<LookupId> {
+        match self.topology.route(key, &self.nodes) {
             Route::Nowhere => None,
             Route::Soon => {
-                let lookup = self.lookups.begin(code, None, keep);
+                let lookup = self.lookups.begin(key, None, keep);
                 self.unrouted.push(lookup);
                 Some(lookup)
             }
@@ -301,7 +349,7 @@ impl<T> Edge<T> {
                 if !node.admits(now.ms) {
                     return None;
                 }
-                let lookup = self.lookups.begin(code, Some(id), keep);
+                let lookup = self.lookups.begin(key, Some(id), keep);
                 self.send(lookup, id, keep, now);
                 Some(lookup)
             }
@@ -319,7 +367,7 @@ impl<T> Edge<T> {
             output.extend_from_slice(CACHING);
         }
         let output = node.connection.ask(Owed::Lookup(lookup), now.ms);
-        self.encoder.push_get(self.lookups.code(lookup), output);
+        self.encoder.push_get(self.lookups.key(lookup), output);
         self.lookups.send(lookup, id, keep.then_some(self.age));
     }
 
@@ -345,8 +393,20 @@ impl<T> Edge<T> {
                 }
                 continue;
             }
+            if let Some(campaign) = self.answered_campaign {
+                match self.lookups.next_link(campaign) {
+                    Some(link) => self.deliver(link, Brought::Campaign),
+                    None => self.answered_campaign = None,
+                }
+                continue;
+            }
             if let Some(lookup) = self.lost.pop_front() {
-                self.deliver(lookup, None);
+                match self.lookups.key(lookup) {
+                    Key::Link(_) => self.deliver(lookup, Brought::Nothing),
+                    Key::Campaign(_) => {
+                        self.deliver_campaign(lookup, MissReason::Unavailable, now);
+                    }
+                }
                 continue;
             }
             let Some(node) = self.nodes.get_mut(id) else {
@@ -361,27 +421,25 @@ impl<T> Edge<T> {
                 None => self.announced(id, &received.span, now),
             }
         };
-        let code = *self.lookups.code(delivery.lookup);
-        let answer = match &delivery.reply {
-            None => Answer::Miss(MissReason::Unavailable),
-            Some((id, span)) => match self.nodes.get(*id) {
-                Some(node) => answer_of_reply(&node.connection.reply(span), now.unix),
-                None => Answer::Miss(MissReason::Unavailable),
-            },
+        let lookup = delivery.lookup;
+        let (is_about_redis, source) = match &delivery.brought {
+            Brought::Campaign => return Ok(Some(self.campaign_completion(token, lookup, now))),
+            Brought::Nothing => (true, Source::None),
+            Brought::Reply(id, span) => (is_error(&self.nodes, *id, span), Source::Redis),
         };
-        if answer.is_about_redis()
-            && let Some(entry) = stale(&mut self.cache, &code, now)
-        {
+        if is_about_redis && let Some(kept) = self.stale(lookup, now) {
             return Ok(Some(Completion {
                 token,
-                answer: self.kept(entry, now),
+                answer: self.kept_answer(kept, now),
                 source: Source::Stale,
             }));
         }
-        let source = if delivery.reply.is_some() {
-            Source::Redis
-        } else {
-            Source::None
+        let answer = match &self.delivery {
+            Some(Delivery {
+                brought: Brought::Reply(id, span),
+                ..
+            }) => answer_at(&self.nodes, *id, span, now),
+            _ => Answer::Miss(MissReason::Unavailable),
         };
         Ok(Some(Completion {
             token,
@@ -405,10 +463,10 @@ impl<T> Edge<T> {
             }
         }
         let token = expired.token;
-        if let Some(entry) = stale(&mut self.cache, &expired.code, now) {
+        if let Some(kept) = self.stale(expired.lookup, now) {
             return Some(Completion {
                 token,
-                answer: self.kept(entry, now),
+                answer: self.kept_answer(kept, now),
                 source: Source::Stale,
             });
         }
@@ -508,7 +566,7 @@ impl<T> Edge<T> {
     fn unroute(&mut self) {
         let (topology, nodes, lookups) = (&self.topology, &self.nodes, &self.lookups);
         let is_lost =
-            |lookup: &LookupId| topology.route(lookups.code(*lookup), nodes) != Route::Soon;
+            |lookup: &LookupId| topology.route(lookups.key(*lookup), nodes) != Route::Soon;
         let lost: Vec<LookupId> = self.unrouted.iter().copied().filter(is_lost).collect();
         self.unrouted.retain(|lookup| !lost.contains(lookup));
         self.lost.extend(lost);
@@ -525,9 +583,25 @@ impl<T> Edge<T> {
     }
 }
 
-/// Finds what may be served where Redis can't be asked.
-fn stale(cache: &mut Option<Cache>, code: &Code, now: Now) -> Option<Entry> {
-    cache.as_mut()?.find_stale(code, now)
+/// Whether a reply that has arrived tells of Redis' state rather than of the link's.
+#[inline]
+fn is_error(nodes: &Nodes, id: NodeId, span: &Span) -> bool {
+    nodes.get(id).is_none_or(|node| {
+        matches!(node.connection.reply(span), Reply::Error(text) if !text.starts_with(WRONG_TYPE))
+    })
+}
+
+/// What a reply that has arrived says of a link.
+#[inline]
+fn answer_at<'a>(nodes: &'a Nodes, id: NodeId, span: &Span, now: Now) -> Answer<'a> {
+    let Some(node) = nodes.get(id) else {
+        return Answer::Miss(MissReason::Unavailable);
+    };
+    match read_link(&node.connection.reply(span), now.unix).said {
+        Said::Answer(answer) => answer,
+        // Such a link is never answered by its own record alone.
+        Said::CampaignLink { .. } => Answer::Miss(MissReason::Unreadable),
+    }
 }
 
 fn note(notices: &mut VecDeque<Notice>, notice: Notice) {

@@ -105,10 +105,13 @@ impl Handshake {
     /// Asks to be told of changes.
     pub(crate) fn track(mut self, tracking: Tracking, prefix: &KeyPrefix) -> Self {
         let mut command: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
-        let prefix = [prefix.as_bytes(), b"l:"].concat();
+        let links = [prefix.as_bytes(), b"l:"].concat();
+        let campaigns = [prefix.as_bytes(), b"c:"].concat();
         match tracking {
             Tracking::OptIn => command.push(b"OPTIN"),
-            Tracking::Broadcast => command.extend([&b"BCAST"[..], b"PREFIX", &prefix]),
+            Tracking::Broadcast => {
+                command.extend([&b"BCAST"[..], b"PREFIX", &links, b"PREFIX", &campaigns]);
+            }
         }
         self.push(Step::Tracking, &command);
         self

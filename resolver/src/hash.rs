@@ -6,7 +6,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use vocabulary::Code;
+use vocabulary::{CampaignId, Code};
 
 /// The fractional part of the golden ratio, and another odd number without pattern.
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -30,6 +30,12 @@ impl CodeHashing {
     #[inline]
     pub fn hash(self, code: &Code) -> u64 {
         self.hash_one(code)
+    }
+
+    /// Hashes a campaign's id.
+    #[inline]
+    pub fn hash_campaign(self, id: CampaignId) -> u64 {
+        self.hash_one(id.get())
     }
 }
 

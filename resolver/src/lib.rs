@@ -9,7 +9,7 @@
 //!   for each server a [connection](LinkError) with its [`breaker`].
 //! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
 //!   each other.
-//! - [`answer`]: what a reply means for the visitor.
+//! - [`answer`]: what a reply means for the visitor; a link of a campaign needs two.
 //! - [`limit`] and [`counters`]: who asks for too much that does not exist, and what is counted;
 //!   both in memory that worker processes share.
 //! - [`domains`]: the short domains and their states.
@@ -18,6 +18,7 @@
 pub mod answer;
 mod breaker;
 pub mod cache;
+mod campaign;
 mod connection;
 pub mod counters;
 pub mod domains;
@@ -25,6 +26,7 @@ pub mod edge;
 pub mod endpoint;
 mod handshake;
 pub mod hash;
+mod key;
 pub mod limit;
 pub mod lookups;
 mod nodes;
@@ -34,13 +36,14 @@ pub mod sentinel;
 pub mod slots;
 mod topology;
 
-pub use answer::{Answer, MissReason};
+pub use answer::{Answer, MissReason, Reading, Said};
 pub use cache::CacheSettings;
 pub use connection::LinkError;
 pub use counters::{Outcome, Source};
 pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Now, Tick};
 pub use endpoint::Endpoint;
 pub use handshake::{Credentials, Tracking};
+pub use key::Key;
 pub use lookups::Ticket;
 pub use nodes::{Address, NodeId, Purpose};
 pub use path::{PathCode, Refusal};

@@ -3,12 +3,18 @@
 //! However many requests ask for a code at once, one look-up of it is on its way: the others join
 //! it. A request that gives up (its client went away, its time budget is used up) leaves the
 //! look-up on its way, since its reply still comes and may be worth keeping.
+//!
+//! A link of a campaign has a second part: when its record is known, its look-up waits for that of
+//! the campaign, with those who wait for it and what its record has said. Nobody joins it then: the
+//! record may have changed since, and who asks later must be told so.
 
 use std::collections::{HashMap, VecDeque};
 
-use vocabulary::Code;
+use vocabulary::{CampaignId, Code, Parameters};
 
+use crate::cache::CampaignLink;
 use crate::hash::CodeHashing;
+use crate::key::Key;
 use crate::nodes::NodeId;
 
 /// The end of a list of slots.
@@ -31,7 +37,7 @@ struct Waiter<T> {
     token: Option<T>,
     /// When the request came, in milliseconds.
     since: u64,
-    code: Code,
+    lookup: LookupId,
     generation: u32,
     /// The next that waits for the same look-up, or the next free slot.
     next: u32,
@@ -40,7 +46,9 @@ struct Waiter<T> {
 /// A look-up that is on its way.
 #[derive(Debug)]
 struct Lookup {
-    code: Code,
+    key: Key,
+    /// Whether those who ask for the same join it.
+    is_open: bool,
     /// Who was asked; `None` while it is not known yet who is to be.
     node: Option<NodeId>,
     /// The waiting requests.
@@ -55,8 +63,23 @@ struct Lookup {
     redirections: u8,
     /// Whether somebody's time budget was used up while waiting for it.
     is_late: bool,
-    /// The next free slot.
+    /// What a link's record has said, once it is known that it is a campaign's.
+    link: Option<Link>,
+    parameters: Vec<u8>,
+    /// The look-ups of links that wait for this one, which is a campaign's.
+    first_link: u32,
+    last_link: u32,
+    /// The next free slot, or the next look-up that waits for the same campaign.
     next: u32,
+}
+
+/// What a campaign's link's record has said, but for the parameters.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    campaign: CampaignId,
+    until: u64,
+    /// The look-up of the campaign, while it is waited for.
+    awaits: Option<LookupId>,
 }
 
 /// A request whose time budget is used up.
@@ -64,8 +87,8 @@ struct Lookup {
 pub struct Expired<T> {
     /// The request.
     pub token: T,
-    /// What it asked for.
-    pub code: Code,
+    /// What it waited for.
+    pub lookup: LookupId,
     /// The node that is late with its answer, told once a look-up.
     pub late_node: Option<NodeId>,
 }
@@ -73,7 +96,7 @@ pub struct Expired<T> {
 /// The look-ups that are on their way. `T` is what the owner knows a request by.
 #[derive(Debug)]
 pub struct Lookups<T> {
-    by_code: HashMap<Code, LookupId, CodeHashing>,
+    by_key: HashMap<Key, LookupId, CodeHashing>,
     lookups: Vec<Lookup>,
     free_lookup: u32,
     waiters: Vec<Waiter<T>>,
@@ -87,7 +110,7 @@ impl<T> Lookups<T> {
     /// Makes it empty.
     pub fn new(hashing: CodeHashing) -> Self {
         Self {
-            by_code: HashMap::with_hasher(hashing),
+            by_key: HashMap::with_hasher(hashing),
             lookups: Vec::new(),
             free_lookup: NONE,
             waiters: Vec::new(),
@@ -102,16 +125,31 @@ impl<T> Lookups<T> {
         self.waiting
     }
 
-    /// Whether a look-up of the code is on its way.
-    pub fn find(&self, code: &Code) -> Option<LookupId> {
-        self.by_code.get(code).copied()
+    /// Whether a look-up is on its way that can be joined.
+    pub fn find(&self, key: &Key) -> Option<LookupId> {
+        self.by_key.get(key).copied()
     }
 
     /// Begins a look-up at a node, if it is known which; `is_wanted` says whether its answer is
-    /// worth keeping. There may be no other look-up of this code.
-    pub fn begin(&mut self, code: &Code, node: Option<NodeId>, is_wanted: bool) -> LookupId {
+    /// worth keeping. There may be no other look-up of this key that can be joined.
+    pub fn begin(&mut self, key: &Key, node: Option<NodeId>, is_wanted: bool) -> LookupId {
+        let id = self.make(key, node, is_wanted);
+        self.lookups[id.0 as usize].is_open = true;
+        self.by_key.insert(*key, id);
+        id
+    }
+
+    /// Begins the look-up of a link whose record is known: what is missing is its campaign's.
+    pub fn begin_known(&mut self, code: &Code, link: &CampaignLink<'_>) -> LookupId {
+        let id = self.make(&Key::Link(*code), None, false);
+        self.know(id, link);
+        id
+    }
+
+    fn make(&mut self, key: &Key, node: Option<NodeId>, is_wanted: bool) -> LookupId {
         let lookup = Lookup {
-            code: *code,
+            key: *key,
+            is_open: false,
             node,
             first: NONE,
             last: NONE,
@@ -119,22 +157,88 @@ impl<T> Lookups<T> {
             age: None,
             redirections: 0,
             is_late: false,
+            link: None,
+            parameters: Vec::new(),
+            first_link: NONE,
+            last_link: NONE,
             next: NONE,
         };
         let slot = self.free_lookup;
-        let id = match self.lookups.get_mut(slot as usize) {
+        match self.lookups.get_mut(slot as usize) {
             Some(free) => {
                 self.free_lookup = free.next;
-                *free = lookup;
+                // Its memory is used again as well.
+                let parameters = std::mem::take(&mut free.parameters);
+                *free = Lookup {
+                    parameters,
+                    ..lookup
+                };
                 LookupId(slot)
             }
             None => {
                 self.lookups.push(lookup);
                 LookupId(self.lookups.len() as u32 - 1)
             }
-        };
-        self.by_code.insert(*code, id);
-        id
+        }
+    }
+
+    /// Notes what a link's record has said that leads where its campaign says. Nobody joins the
+    /// look-up any more.
+    pub fn know(&mut self, id: LookupId, link: &CampaignLink<'_>) {
+        self.finish(id);
+        let lookup = &mut self.lookups[id.0 as usize];
+        lookup.link = Some(Link {
+            campaign: link.campaign,
+            until: link.until,
+            awaits: None,
+        });
+        lookup.parameters.clear();
+        lookup
+            .parameters
+            .extend_from_slice(link.parameters.as_bytes());
+    }
+
+    /// What a link's record has said, if it is known and leads where its campaign says.
+    pub fn known(&self, id: LookupId) -> Option<CampaignLink<'_>> {
+        let lookup = &self.lookups[id.0 as usize];
+        let link = lookup.link?;
+        Some(CampaignLink {
+            campaign: link.campaign,
+            until: link.until,
+            parameters: Parameters::from_checked(&lookup.parameters),
+        })
+    }
+
+    /// Makes a link's look-up, whose record is known, wait for that of its campaign.
+    pub fn await_campaign(&mut self, id: LookupId, campaign: LookupId) {
+        let lookup = &mut self.lookups[id.0 as usize];
+        lookup.next = NONE;
+        if let Some(link) = &mut lookup.link {
+            link.awaits = Some(campaign);
+        }
+        let last = std::mem::replace(&mut self.lookups[campaign.0 as usize].last_link, id.0);
+        match last {
+            NONE => self.lookups[campaign.0 as usize].first_link = id.0,
+            last => self.lookups[last as usize].next = id.0,
+        }
+    }
+
+    /// Hands out the next link's look-up that waits for a campaign's, which is finished; with the
+    /// last one the campaign's look-up ends and its id is used again.
+    pub fn next_link(&mut self, campaign: LookupId) -> Option<LookupId> {
+        let lookup = &mut self.lookups[campaign.0 as usize];
+        let slot = lookup.first_link;
+        if slot == NONE {
+            lookup.next = self.free_lookup;
+            self.free_lookup = campaign.0;
+            return None;
+        }
+        let next = self.lookups[slot as usize].next;
+        self.lookups[campaign.0 as usize].first_link = next;
+        if let Some(link) = &mut self.lookups[slot as usize].link {
+            link.awaits = None;
+        }
+        Some(LookupId(slot))
     }
 
     /// Makes a request wait for a look-up; `now` may not be before that of earlier calls.
@@ -147,7 +251,7 @@ impl<T> Lookups<T> {
                 free.generation = free.generation.wrapping_add(1);
                 free.token = Some(token);
                 free.since = now;
-                free.code = lookup.code;
+                free.lookup = id;
                 free.next = NONE;
                 (slot, free.generation)
             }
@@ -155,7 +259,7 @@ impl<T> Lookups<T> {
                 self.waiters.push(Waiter {
                     token: Some(token),
                     since: now,
-                    code: lookup.code,
+                    lookup: id,
                     generation: 0,
                     next: NONE,
                 });
@@ -183,9 +287,9 @@ impl<T> Lookups<T> {
         }
     }
 
-    /// The code that is looked up.
-    pub fn code(&self, id: LookupId) -> &Code {
-        &self.lookups[id.0 as usize].code
+    /// What is looked up.
+    pub fn key(&self, id: LookupId) -> &Key {
+        &self.lookups[id.0 as usize].key
     }
 
     /// Whether the answer is worth keeping.
@@ -217,10 +321,13 @@ impl<T> Lookups<T> {
         lookup.age = age;
     }
 
-    /// Says that a look-up has its answer: who asks for the code from now on begins another one.
-    /// Those who wait are then handed out by [`Lookups::next_waiter`].
+    /// Says that a look-up has its answer: who asks from now on begins another one. Those who wait
+    /// are then handed out by [`Lookups::next_waiter`], or [`Lookups::next_link`] for a campaign.
     pub fn finish(&mut self, id: LookupId) {
-        self.by_code.remove(&self.lookups[id.0 as usize].code);
+        let lookup = &mut self.lookups[id.0 as usize];
+        if std::mem::take(&mut lookup.is_open) {
+            self.by_key.remove(&lookup.key);
+        }
     }
 
     /// Hands out the next request that waits for a finished look-up; with the last one the
@@ -250,19 +357,26 @@ impl<T> Lookups<T> {
         }
         let ticket = self.by_time.pop_front()?;
         let waiter = self.waiter(ticket)?;
-        let code = waiter.code;
+        let id = waiter.lookup;
         let token = waiter.token.take()?;
         self.waiting -= 1;
-        let late_node = self.find(&code).and_then(|LookupId(slot)| {
-            let lookup = &mut self.lookups[slot as usize];
-            let is_first = !std::mem::replace(&mut lookup.is_late, true);
-            lookup.node.filter(|_| is_first)
-        });
         Some(Expired {
             token,
-            code,
-            late_node,
+            lookup: id,
+            late_node: self.late_node(id),
         })
+    }
+
+    /// The node that is late with what a look-up waits for; told once.
+    fn late_node(&mut self, id: LookupId) -> Option<NodeId> {
+        let awaited = match self.lookups[id.0 as usize].link {
+            Some(link) => link.awaits?,
+            None => id,
+        };
+        let lookup = &mut self.lookups[awaited.0 as usize];
+        // What has its answer is not late, though its answer may still be handed out.
+        let is_first = lookup.is_open && !std::mem::replace(&mut lookup.is_late, true);
+        lookup.node.filter(|_| is_first)
     }
 
     /// When the longest waiting request came.
@@ -288,8 +402,8 @@ impl<T> Lookups<T> {
 mod tests {
     use super::*;
 
-    fn code(text: &str) -> Code {
-        text.parse().expect("a code")
+    fn code(text: &str) -> Key {
+        Key::Link(text.parse().expect("a code"))
     }
 
     fn lookups() -> Lookups<char> {
@@ -350,7 +464,7 @@ mod tests {
         let expired = |token, late_node| {
             Some(Expired {
                 token,
-                code: code("one"),
+                lookup: one,
                 late_node,
             })
         };
@@ -360,6 +474,67 @@ mod tests {
         assert!(lookups.is_late(one));
         assert_eq!(lookups.oldest(), Some(20));
         assert_eq!(finish(&mut lookups, one), "d");
+    }
+
+    fn link(parameters: &str) -> CampaignLink<'_> {
+        CampaignLink {
+            campaign: "7".parse().expect("an id"),
+            until: 9,
+            parameters: Parameters::parse(parameters.as_bytes()).expect("parameters"),
+        }
+    }
+
+    #[test]
+    fn links_wait_for_their_campaign_with_all_who_wait_for_them() {
+        let mut lookups = lookups();
+        let (one, _) = begin(&mut lookups, "one", 'a', 1);
+        let (two, cancelled) = begin(&mut lookups, "two", 'b', 2);
+        lookups.join(one, 'c', 3);
+        lookups.know(one, &link("x&y"));
+        assert_eq!(lookups.find(&code("one")), None, "nobody joins it now");
+        let campaign = Key::Campaign("7".parse().expect("an id"));
+        let awaited = lookups.begin(&campaign, Some(NodeId::new(5)), true);
+        assert_eq!(lookups.find(&campaign), Some(awaited));
+        lookups.await_campaign(one, awaited);
+        // Somebody asks for the first again, and its record is kept.
+        let Key::Link(first) = code("one") else {
+            panic!("a code")
+        };
+        let known = lookups.begin_known(&first, &link("z"));
+        lookups.join(known, 'd', 4);
+        lookups.await_campaign(known, awaited);
+        let (again, _) = begin(&mut lookups, "one", 'e', 5);
+        lookups.know(two, &link(""));
+        lookups.await_campaign(two, awaited);
+        // The campaign's node is the one that is late.
+        let late = |token, lookup, late_node| {
+            Some(Expired {
+                token,
+                lookup,
+                late_node,
+            })
+        };
+        let node = Some(NodeId::new(5));
+        assert_eq!(lookups.next_expired(2), late('a', one, node));
+        assert_eq!(lookups.next_expired(2), late('b', two, None));
+        lookups.cancel(cancelled);
+        assert!(lookups.is_late(awaited));
+        lookups.finish(awaited);
+        let mut done = Vec::new();
+        while let Some(next) = lookups.next_link(awaited) {
+            let parameters = lookups.known(next).expect("known").parameters;
+            let parameters = String::from_utf8_lossy(parameters.as_bytes()).into_owned();
+            done.push((parameters, finish(&mut lookups, next)));
+        }
+        let expected = [("x&y", "c"), ("z", "d"), ("", "")];
+        assert_eq!(done, expected.map(|(p, t)| (p.to_owned(), t.to_owned())));
+        assert_eq!(lookups.find(&code("one")), Some(again));
+        assert_eq!(finish(&mut lookups, again), "e");
+        assert_eq!(lookups.waiting(), 0);
+        for _ in 0..4 {
+            lookups.begin_known(&first, &link(""));
+        }
+        assert_eq!(lookups.lookups.len(), 5, "slots are used again");
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub mod value;
 use vocabulary::record::MAX_RECORD_LENGTH;
 use vocabulary::{Code, KeyPrefix, MAX_CODE_LENGTH};
 
+use crate::key::Key;
+
 /// Room for the largest single reply that is not skipped: a bulk of the longest record with its
 /// header and end, with much to spare for many smaller ones in one read.
 pub const INPUT_LENGTH: usize = 64 * 1024;
@@ -23,11 +25,12 @@ const MAX_LINE: usize = 1024;
 /// How deep aggregates may be nested. Redis itself nests to 3 at most.
 const MAX_DEPTH: u8 = 8;
 
-/// Writes the commands that ask for link records.
+/// Writes the commands that ask for records.
 #[derive(Clone, Debug)]
 pub struct GetEncoder {
     /// The command up to the code, by the code's length: only the key's length differs.
     heads: [Vec<u8>; MAX_CODE_LENGTH + 1],
+    prefix: KeyPrefix,
 }
 
 impl GetEncoder {
@@ -40,12 +43,26 @@ impl GetEncoder {
             head.extend_from_slice(b"l:");
             head
         });
-        Self { heads }
+        Self {
+            heads,
+            prefix: prefix.clone(),
+        }
     }
 
-    /// Appends the command that asks for a link's record.
+    /// Appends the command that asks for a record.
     #[inline]
-    pub fn push_get(&self, code: &Code, out: &mut Vec<u8>) {
+    pub fn push_get(&self, key: &Key, out: &mut Vec<u8>) {
+        match key {
+            Key::Link(code) => self.push_get_link(code, out),
+            // Asked for once and kept: there is nothing to be gained by preparing it.
+            Key::Campaign(id) => {
+                push_command(&[b"GET", self.prefix.campaign_key(*id).as_bytes()], out);
+            }
+        }
+    }
+
+    #[inline]
+    fn push_get_link(&self, code: &Code, out: &mut Vec<u8>) {
         let code = code.as_bytes();
         out.extend_from_slice(&self.heads[code.len()]);
         out.extend_from_slice(code);

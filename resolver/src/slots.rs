@@ -3,9 +3,10 @@
 //!
 //! Source: the Redis Cluster specification.
 
-use vocabulary::{Code, KeyPrefix};
+use vocabulary::KeyPrefix;
 
 use crate::endpoint::Endpoint;
+use crate::key::Key;
 use crate::resp::value::{Elements, Value};
 
 /// How many slots there are.
@@ -34,25 +35,32 @@ fn crc16(start: u16, bytes: &[u8]) -> u16 {
     })
 }
 
-/// Tells the slots of link keys. Neither a prefix nor a code has braces, so that a key is hashed
-/// whole, and what is before the code is hashed once.
+/// Tells the slots of keys. Neither a prefix nor a code nor an id has braces, so that a key is
+/// hashed whole, and what is before the code or id is hashed once.
 #[derive(Clone, Copy, Debug)]
-pub struct LinkSlots {
-    of_prefix: u16,
+pub struct KeySlots {
+    of_links: u16,
+    of_campaigns: u16,
 }
 
-impl LinkSlots {
+impl KeySlots {
     /// Prepares for keys with a prefix.
     pub fn new(prefix: &KeyPrefix) -> Self {
+        let of_prefix = crc16(0, prefix.as_bytes());
         Self {
-            of_prefix: crc16(crc16(0, prefix.as_bytes()), b"l:"),
+            of_links: crc16(of_prefix, b"l:"),
+            of_campaigns: crc16(of_prefix, b"c:"),
         }
     }
 
-    /// The slot of a link's key.
+    /// The slot of a link's or a campaign's key.
     #[inline]
-    pub fn slot(self, code: &Code) -> u16 {
-        crc16(self.of_prefix, code.as_bytes()) % SLOTS
+    pub fn slot(self, key: &Key) -> u16 {
+        let crc = match key {
+            Key::Link(code) => crc16(self.of_links, code.as_bytes()),
+            Key::Campaign(id) => id.with_text(|text| crc16(self.of_campaigns, text)),
+        };
+        crc % SLOTS
     }
 }
 
@@ -178,6 +186,8 @@ impl Redirection {
 
 #[cfg(test)]
 mod tests {
+    use vocabulary::{CampaignId, Code};
+
     use super::*;
 
     #[test]
@@ -186,8 +196,11 @@ mod tests {
         assert_eq!(crc16(0, b"foo") % SLOTS, 12182);
         let prefix = KeyPrefix::new(b"sl:").expect("a prefix");
         let code: Code = "Ab3xK9q2".parse().expect("a code");
-        let slot = LinkSlots::new(&prefix).slot(&code);
+        let slot = KeySlots::new(&prefix).slot(&Key::Link(code));
         assert_eq!(slot, crc16(0, b"sl:l:Ab3xK9q2") % SLOTS);
+        let id: CampaignId = "4f".parse().expect("an id");
+        let slot = KeySlots::new(&prefix).slot(&Key::Campaign(id));
+        assert_eq!(slot, crc16(0, b"sl:c:4f") % SLOTS);
     }
 
     /// As Redis 7.0 sends it over RESP3: masters with a replica and metadata.

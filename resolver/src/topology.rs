@@ -16,10 +16,11 @@ mod cluster;
 mod sentinel;
 mod server;
 
-use vocabulary::{Code, KeyPrefix};
+use vocabulary::KeyPrefix;
 
 use crate::connection::{LinkError, Owed, Patience};
 use crate::handshake::{Credentials, Handshake, RequiredRole, Tracking};
+use crate::key::Key;
 use crate::nodes::{Address, NodeId, Nodes, Purpose};
 use crate::resp::{INPUT_LENGTH, push_command};
 
@@ -136,7 +137,7 @@ impl Default for NodeSettings {
     }
 }
 
-/// Whom to ask for a code.
+/// Whom to ask for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     To(NodeId),
@@ -187,13 +188,13 @@ impl Topology {
         }
     }
 
-    /// Whom to ask for a code.
+    /// Whom to ask for a record.
     #[inline]
-    pub(crate) fn route(&self, code: &Code, nodes: &Nodes) -> Route {
+    pub(crate) fn route(&self, key: &Key, nodes: &Nodes) -> Route {
         match self {
             Self::Server(server) => server.route(nodes),
             Self::Sentinel(sentinel) => sentinel.route(nodes),
-            Self::Cluster(cluster) => cluster.route(code, nodes),
+            Self::Cluster(cluster) => cluster.route(key, nodes),
         }
     }
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use shortlink_resolver::cache::{Cache, Freshness};
 use shortlink_resolver::hash::CodeHashing;
-use shortlink_resolver::vocabulary::{Code, RedirectStatus};
-use shortlink_resolver::{Answer, CacheSettings, MissReason, Now};
+use shortlink_resolver::vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
+use shortlink_resolver::{Answer, CacheSettings, Key, MissReason, Now, Reading, Said};
 
 const STALE_FOR: u64 = 5_000;
 const LONGEST_AGE: u64 = 20_000;
@@ -34,24 +34,44 @@ fn cache(bytes: usize) -> Cache {
 fn redirect(target: &str) -> Answer<'_> {
     Answer::Redirect {
         status: RedirectStatus::Found,
+        forwards_query: false,
         target: target.as_bytes(),
     }
 }
 
-/// What the cache says of a code.
-fn find(cache: &mut Cache, code: &Code, ms: u64) -> Option<(String, Freshness)> {
-    let hash = cache.hash(code);
-    let (entry, freshness) = cache.find(code, hash, at(ms))?;
-    Some((format!("{:?}", cache.answer(entry, at(ms))), freshness))
+/// Links, and every fourth a campaign.
+fn key(number: usize) -> Key {
+    match number % 4 {
+        3 => Key::Campaign(CampaignId::new(number as u64).expect("an id")),
+        _ => Key::Link(code(number)),
+    }
+}
+
+fn insert(cache: &mut Cache, number: usize, answer: Answer<'_>) {
+    cache.insert(&Key::Link(code(number)), &Reading::for_ever(answer), at(0));
+}
+
+/// What the cache says of a key.
+fn find(cache: &mut Cache, key: &Key, ms: u64) -> Option<(String, Freshness)> {
+    let (entry, freshness) = match key {
+        Key::Link(code) => cache.find(code, cache.hash(code), at(ms))?,
+        Key::Campaign(id) => cache.find_campaign(*id, at(ms))?,
+    };
+    let shown = match cache.campaign_link(entry) {
+        Some(link) => format!("{} {:?}", link.campaign, link.parameters),
+        None => format!("{:?}", cache.answer(entry, at(ms))),
+    };
+    Some((shown, freshness))
 }
 
 /// What the model knows of an entry.
 struct Kept {
-    /// The answer, and what it is once it has expired.
+    /// The answer, and what it is once it does not hold any more; `None` when nothing is known
+    /// then.
     answer: String,
-    expired: String,
-    /// When it expires, in seconds since 1970; 0 for never.
-    expiry: u64,
+    afterwards: Option<String>,
+    /// Until when it holds, in seconds since 1970; 0 for ever.
+    until: u64,
     /// When it was read, in which epoch, and when that ended, in milliseconds.
     read: u64,
     epoch: u32,
@@ -75,7 +95,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        12 => (0..400usize, 0..6u8, 10..2000usize, 0..30u64).prop_map(
+        12 => (0..400usize, 0..9u8, 10..1000usize, 0..30u64).prop_map(
             |(number, kind, length, lives)| Step::Insert { number, kind, length, lives }
         ),
         12 => (0..400usize).prop_map(Step::Find),
@@ -98,21 +118,48 @@ proptest! {
             match step {
                 Step::Insert { number, kind, length, lives } => {
                     let target = format!("https://e/{}", "x".repeat(length));
-                    let answer = match kind {
-                        0 => Answer::Gone,
-                        1 => Answer::Unknown,
-                        2 => Answer::Miss(MissReason::Absent),
-                        3 => Answer::Miss(MissReason::Unreadable),
-                        _ => redirect(&target),
+                    let said = match kind {
+                        0 => Said::Answer(Answer::Gone),
+                        1 => Said::Answer(Answer::Unknown),
+                        2 => Said::Answer(Answer::Miss(MissReason::Absent)),
+                        3 => Said::Answer(Answer::Miss(MissReason::Unreadable)),
+                        4 if number % 4 != 3 => Said::CampaignLink {
+                            campaign: CampaignId::new(length as u64).expect("an id"),
+                            parameters: Parameters::from_checked(&target.as_bytes()[10..]),
+                        },
+                        _ => Said::Answer(Answer::Redirect {
+                            status: [
+                                RedirectStatus::MovedPermanently,
+                                RedirectStatus::Found,
+                                RedirectStatus::TemporaryRedirect,
+                                RedirectStatus::PermanentRedirect,
+                            ][usize::from(kind % 4)],
+                            forwards_query: length % 2 == 0,
+                            target: target.as_bytes(),
+                        }),
                     };
-                    let is_redirect = matches!(answer, Answer::Redirect { .. });
-                    let expiry = if lives == 0 { 0 } else { at(ms).unix + lives };
-                    cache.insert(&code(number), answer, expiry, at(ms));
-                    let expired = if is_redirect && expiry != 0 { Answer::Gone } else { answer };
+                    let holds_for_a_time = kind == 1 || kind >= 4;
+                    let until = if lives == 0 || !holds_for_a_time {
+                        0
+                    } else {
+                        at(ms).unix + lives
+                    };
+                    cache.insert(&key(number), &Reading { said, until }, at(ms));
+                    let (answer, afterwards) = match said {
+                        // The link's time is for the edge to look at.
+                        Said::CampaignLink { campaign, parameters } => {
+                            let shown = format!("{campaign} {parameters:?}");
+                            (shown.clone(), Some(shown))
+                        }
+                        Said::Answer(Answer::Unknown) => (format!("{:?}", Answer::Unknown), None),
+                        Said::Answer(answer) => {
+                            (format!("{answer:?}"), Some(format!("{:?}", Answer::Gone)))
+                        }
+                    };
                     let entry = Kept {
-                        answer: format!("{answer:?}"),
-                        expired: format!("{expired:?}"),
-                        expiry,
+                        answer,
+                        afterwards,
+                        until,
                         read: ms,
                         ended: None,
                         epoch: epochs,
@@ -120,12 +167,14 @@ proptest! {
                     model.insert(number, entry);
                 }
                 Step::Find(number) => {
-                    let found = find(&mut cache, &code(number), ms);
+                    let found = find(&mut cache, &key(number), ms);
                     match (found, model.get(&number)) {
                         (None, None) => {}
                         (Some(_), None) => prop_assert!(false, "{number} was dropped"),
-                        (found, Some(Kept { answer, expired, expiry, read, ended, epoch })) => {
-                            let is_usable = match ended {
+                        (found, Some(Kept { answer, afterwards, until, read, ended, epoch })) => {
+                            let is_over = *until != 0 && at(ms).unix >= *until;
+                            let expected = if is_over { afterwards.as_ref() } else { Some(answer) };
+                            let is_usable = expected.is_some() && match ended {
                                 None => true,
                                 Some(ended) => ms < ended + STALE_FOR && epochs - epoch <= 8,
                             };
@@ -134,8 +183,7 @@ proptest! {
                                 continue;
                             };
                             prop_assert!(is_usable);
-                            let is_over = *expiry != 0 && at(ms).unix >= *expiry;
-                            prop_assert_eq!(&shown, if is_over { expired } else { answer });
+                            prop_assert_eq!(Some(&shown), expected);
                             let is_young = ms / 1000 - read / 1000 < LONGEST_AGE / 1000;
                             let is_fresh = ended.is_none() && is_young;
                             prop_assert_eq!(freshness == Freshness::Fresh, is_fresh);
@@ -143,7 +191,7 @@ proptest! {
                     }
                 }
                 Step::Remove(number) => {
-                    cache.remove(&code(number));
+                    cache.remove(&key(number));
                     model.remove(&number);
                 }
                 Step::Clear => {
@@ -175,7 +223,7 @@ fn memory_for_a_link_is_bounded() {
     let target = format!("https://www.example.com/{}", "x".repeat(46));
     assert_eq!(target.len(), 70);
     for number in 0..300_000 {
-        cache.insert(&code(number), redirect(&target), 0, at(0));
+        insert(&mut cache, number, redirect(&target));
     }
     assert!(cache.counts().evictions > 0, "it is full");
     let overhead = (bytes - cache.len() * target.len()) / cache.len();
@@ -183,18 +231,57 @@ fn memory_for_a_link_is_bounded() {
 }
 
 #[test]
+fn a_campaign_s_link_takes_little_memory() {
+    let bytes = 16 << 20;
+    let mut cache = cache(bytes);
+    let reading = Reading {
+        said: Said::CampaignLink {
+            campaign: "4f".parse().expect("an id"),
+            parameters: Parameters::parse(b"abc12345").expect("parameters"),
+        },
+        until: 0,
+    };
+    for number in 0..300_000 {
+        cache.insert(&Key::Link(code(number)), &reading, at(0));
+    }
+    assert!(cache.counts().evictions > 0, "it is full");
+    let each = bytes / cache.len();
+    assert!(each <= 80, "{each} bytes a link");
+}
+
+#[test]
+fn a_campaign_stays_while_its_links_pass() {
+    let mut cache = cache(Cache::LEAST_BYTES);
+    let campaign: CampaignId = "4f".parse().expect("an id");
+    let reading = Reading::for_ever(redirect("https://www.example.com/{0}"));
+    cache.insert(&Key::Campaign(campaign), &reading, at(0));
+    let link = Reading {
+        said: Said::CampaignLink {
+            campaign,
+            parameters: Parameters::parse(b"abc").expect("parameters"),
+        },
+        until: 0,
+    };
+    for number in 0..50_000 {
+        cache.insert(&Key::Link(code(number)), &link, at(0));
+        assert!(cache.find_campaign(campaign, at(0)).is_some(), "{number}");
+    }
+    assert!(cache.counts().evictions > 40_000);
+}
+
+#[test]
 fn what_is_read_stays_while_others_pass() {
     let mut cache = cache(1 << 18);
     let target = "https://www.example.com/a-target-of-some-length";
     for number in 0..100 {
-        cache.insert(&code(number), redirect(target), 0, at(0));
+        insert(&mut cache, number, redirect(target));
     }
     let mut missed = 0;
     for number in 100..50_000 {
-        cache.insert(&code(number), redirect(target), 0, at(0));
+        insert(&mut cache, number, redirect(target));
         // One at the end of the memory may find no room in one piece.
-        if find(&mut cache, &code(number % 100), 0).is_none() {
-            cache.insert(&code(number % 100), redirect(target), 0, at(0));
+        if find(&mut cache, &Key::Link(code(number % 100)), 0).is_none() {
+            insert(&mut cache, number % 100, redirect(target));
             missed += 1;
         }
     }
@@ -205,17 +292,17 @@ fn what_is_read_stays_while_others_pass() {
 #[test]
 fn what_is_too_large_is_not_kept_and_replaces_what_was() {
     let mut cache = cache(Cache::LEAST_BYTES);
-    cache.insert(&code(1), redirect("https://e/"), 0, at(0));
+    insert(&mut cache, 1, redirect("https://e/"));
     let long = format!("https://e/{}", "x".repeat(8192 - 10));
-    cache.insert(&code(1), redirect(&long), 0, at(0));
+    insert(&mut cache, 1, redirect(&long));
     // The least cache just takes the longest target.
     let expected = format!("{:?}", redirect(&long));
     assert_eq!(
-        find(&mut cache, &code(1), 0),
+        find(&mut cache, &Key::Link(code(1)), 0),
         Some((expected, Freshness::Fresh))
     );
-    cache.insert(&code(1), Answer::Miss(MissReason::TimedOut), 0, at(0));
-    assert_eq!(find(&mut cache, &code(1), 0), None);
+    insert(&mut cache, 1, Answer::Miss(MissReason::TimedOut));
+    assert_eq!(find(&mut cache, &Key::Link(code(1)), 0), None);
 }
 
 #[test]
@@ -229,7 +316,7 @@ fn what_is_fetched_before_it_is_needed_lies_where_it_will_be_looked_for() {
     for number in 0..1000 {
         let hash = cache.hash(&code(number));
         assert_eq!(cache.entry_address(hash), None);
-        cache.insert(&code(number), redirect("https://e/"), 0, at(0));
+        insert(&mut cache, number, redirect("https://e/"));
         assert!(lies_in(cache.search_address(hash), index));
         if let Some(address) = cache.entry_address(hash) {
             assert!(lies_in(address, ring));

@@ -166,6 +166,7 @@ fn show(answer: Answer<'_>) -> String {
     match answer {
         Answer::Redirect {
             status: RedirectStatus::Found,
+            forwards_query: false,
             target,
         } => String::from_utf8_lossy(target).into_owned(),
         other => format!("{other:?}"),
@@ -507,8 +508,9 @@ proptest! {
         let mut tickets = Vec::new();
         let mut cancelled = Vec::new();
         let mut handed_out: Vec<usize> = Vec::new();
-        // What Redis was asked and has not answered; what it sent and has not arrived.
-        let mut asked: VecDeque<usize> = VecDeque::new();
+        // What Redis was asked and has not answered, a campaign as `None`; what it sent and has not
+        // arrived.
+        let mut asked: VecDeque<Option<usize>> = VecDeque::new();
         let mut wire: VecDeque<u8> = VecDeque::new();
         let mut connected = true;
 
@@ -529,8 +531,12 @@ proptest! {
                     }
                 }
                 Step::Reply(count) => for _ in 0..count {
-                    if let Some(number) = asked.pop_front() {
-                        wire.extend(bulk(&format!("1 302 1 0 https://e/{number}")).bytes());
+                    if let Some(asked) = asked.pop_front() {
+                        wire.extend(bulk(&match asked {
+                            None => "1 302 1 0 https://e/{0}".to_owned(),
+                            Some(number) if number % 3 > 0 => format!("c{} {number}", number % 3),
+                            Some(number) => format!("1 302 1 0 https://e/{number}"),
+                        }).bytes());
                     }
                 },
                 Step::Deliver(count) if connected => {
@@ -556,8 +562,12 @@ proptest! {
             }
             if connected {
                 let sent = take_output(&mut client);
-                for line in sent.split("\r\n").filter_map(|line| line.strip_prefix("sl:l:c")) {
-                    asked.push_back(line.parse().expect("a number"));
+                for line in sent.split("\r\n") {
+                    if let Some(number) = line.strip_prefix("sl:l:c") {
+                        asked.push_back(Some(number.parse().expect("a number")));
+                    } else if line.starts_with("sl:c:") {
+                        asked.push_back(None);
+                    }
                 }
             }
             while let Some(number) = client.next_expired(now) {

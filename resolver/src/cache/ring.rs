@@ -4,15 +4,21 @@
 //! the bound in bytes is exact. An entry lies in one piece: when the rest of the memory is too
 //! short for one, it is padding and the entry begins at the front.
 
-use vocabulary::{Code, MAX_CODE_LENGTH};
+use vocabulary::{CampaignId, Code, MAX_CODE_LENGTH};
+
+use crate::key::Key;
 
 /// Entries begin at multiples of it, so that their numbers are small.
 pub(super) const UNIT: usize = 8;
 
-/// What stands before an entry's target.
+/// What stands before an entry's body.
 const HEADER: usize = 40;
 
-/// What an entry says besides its code and its target.
+/// Stands in the place of a code's length for an entry that is a campaign's: the id stands in the
+/// place of the code.
+const OF_CAMPAIGN: u8 = 0xff;
+
+/// What an entry says besides its key and its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// What the answer is, as a number of the caller's.
@@ -21,8 +27,8 @@ pub(super) struct Facts {
     pub(super) epoch: u32,
     /// When it was read, in seconds of the worker's clock.
     pub(super) born: u32,
-    /// When the link expires, in seconds since 1970; 0 for never.
-    pub(super) expiry: u64,
+    /// Until when the answer holds, in seconds since 1970; 0 for ever.
+    pub(super) until: u64,
 }
 
 /// What becomes of the oldest entry.
@@ -64,9 +70,9 @@ impl Ring {
         }
     }
 
-    /// How many bytes an entry with such a target takes.
-    pub(super) fn size_of(target_length: usize) -> usize {
-        (HEADER + target_length).next_multiple_of(UNIT)
+    /// How many bytes an entry with such a body takes.
+    pub(super) fn size_of(body_length: usize) -> usize {
+        (HEADER + body_length).next_multiple_of(UNIT)
     }
 
     /// Where the memory lies: its address and how many bytes it takes.
@@ -101,23 +107,34 @@ impl Ring {
         self.memory.len() - self.used >= size
     }
 
-    /// Appends an entry and tells its number. There must be room.
-    pub(super) fn append(&mut self, code: &Code, facts: Facts, target: &[u8]) -> u32 {
+    /// Appends an entry, whose body comes in two parts, and tells its number. There must be room.
+    pub(super) fn append(&mut self, key: &Key, facts: Facts, body: [&[u8]; 2]) -> u32 {
         let at = self.head;
-        let size = Self::size_of(target.len());
+        let [first, second] = body;
+        let length = first.len() + second.len();
+        let size = Self::size_of(length);
         if let Some(entry) = self.memory.get_mut(at..at + size) {
             let (header, body) = entry.split_at_mut(HEADER);
             header.fill(0);
-            header[..code.as_bytes().len()].copy_from_slice(code.as_bytes());
-            header[16] = code.as_bytes().len() as u8;
+            match key {
+                Key::Link(code) => {
+                    header[..code.as_bytes().len()].copy_from_slice(code.as_bytes());
+                    header[16] = code.as_bytes().len() as u8;
+                }
+                Key::Campaign(id) => {
+                    header[..8].copy_from_slice(&id.get().to_le_bytes());
+                    header[16] = OF_CAMPAIGN;
+                }
+            }
             header[17] = facts.kind;
             header[19] = ALIVE;
-            header[20..22].copy_from_slice(&(target.len() as u16).to_le_bytes());
+            header[20..22].copy_from_slice(&(length as u16).to_le_bytes());
             header[22..24].copy_from_slice(&((size / UNIT) as u16).to_le_bytes());
             header[24..28].copy_from_slice(&facts.epoch.to_le_bytes());
             header[28..32].copy_from_slice(&facts.born.to_le_bytes());
-            header[32..40].copy_from_slice(&facts.expiry.to_le_bytes());
-            body[..target.len()].copy_from_slice(target);
+            header[32..40].copy_from_slice(&facts.until.to_le_bytes());
+            body[..first.len()].copy_from_slice(first);
+            body[first.len()..length].copy_from_slice(second);
         }
         self.live += size;
         self.used += size;
@@ -134,11 +151,22 @@ impl Ring {
         })
     }
 
-    /// The code of an entry.
-    pub(super) fn code(&self, number: u32) -> Option<Code> {
+    /// Whether an entry is that of a campaign.
+    pub(super) fn is_of_campaign(&self, number: u32, id: CampaignId) -> bool {
+        self.header(number).is_some_and(|header| {
+            header[16] == OF_CAMPAIGN && header[..8] == id.get().to_le_bytes()
+        })
+    }
+
+    /// Whose entry it is.
+    pub(super) fn key(&self, number: u32) -> Option<Key> {
         let header = self.header(number)?;
+        if header[16] == OF_CAMPAIGN {
+            let id = u64::from_le_bytes(*header.first_chunk()?);
+            return CampaignId::new(id).map(Key::Campaign);
+        }
         let length = usize::from(header[16]).min(MAX_CODE_LENGTH);
-        Code::parse(&header[..length]).ok()
+        Code::parse(&header[..length]).ok().map(Key::Link)
     }
 
     #[inline]
@@ -148,12 +176,13 @@ impl Ring {
             kind: header[17],
             epoch: u32::from_le_bytes(*header[24..].first_chunk()?),
             born: u32::from_le_bytes(*header[28..].first_chunk()?),
-            expiry: u64::from_le_bytes(*header[32..].first_chunk()?),
+            until: u64::from_le_bytes(*header[32..].first_chunk()?),
         })
     }
 
+    /// What stands behind what an entry says of itself.
     #[inline]
-    pub(super) fn target(&self, number: u32) -> &[u8] {
+    pub(super) fn body(&self, number: u32) -> &[u8] {
         let at = number as usize * UNIT;
         let length = self.header(number).and_then(|header| {
             let length = u16::from_le_bytes(*header[20..].first_chunk()?);

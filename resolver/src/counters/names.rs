@@ -57,6 +57,11 @@ metrics! {
         CacheHit r#"{result="hit"}"#,
         CacheMiss r#"{result="miss"}"#,
         CacheStale r#"{result="stale"}"#;
+    "shortlink_campaign_lookups_total",
+    "Lookups of campaigns in the cache for their links, by what was found.":
+        CampaignHit r#"{result="hit"}"#,
+        CampaignMiss r#"{result="miss"}"#,
+        CampaignStale r#"{result="stale"}"#;
     "shortlink_cache_insertions_total",
     "Records that were put into the cache.":
         CacheInsertion "";

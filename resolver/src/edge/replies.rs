@@ -1,16 +1,18 @@
 //! What the edge does about what it receives.
 
-use crate::answer::{Answer, MissReason, answer_and_expiry};
+use crate::answer::{Answer, MissReason, Said, read_campaign, read_link};
+use crate::cache::CampaignLink;
 use crate::connection::{LinkError, Owed, Span};
-use crate::counters::Counter;
+use crate::counters::{Counter, Source};
 use crate::handshake::Step;
+use crate::key::Key;
 use crate::lookups::LookupId;
 use crate::nodes::{NodeId, Purpose};
 use crate::resp::Reply;
 use crate::slots::{Redirection, RedirectionKind};
 use crate::topology::{Route, Shift, Told};
 
-use super::{Delivery, Edge, Notice, Now, note};
+use super::{Brought, Delivery, Edge, Notice, Now, note};
 
 /// How often a look-up may be sent on from node to node of a cluster.
 const MAX_REDIRECTIONS: u8 = 5;
@@ -19,9 +21,9 @@ const MAX_REDIRECTIONS: u8 = 5;
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 impl<T> Edge<T> {
-    pub(super) fn deliver(&mut self, lookup: LookupId, reply: Option<(NodeId, Span)>) {
+    pub(super) fn deliver(&mut self, lookup: LookupId, brought: Brought) {
         self.lookups.finish(lookup);
-        self.delivery = Some(Delivery { lookup, reply });
+        self.delivery = Some(Delivery { lookup, brought });
     }
 
     /// A look-up's record, or what stands for it, has come.
@@ -35,31 +37,43 @@ impl<T> Edge<T> {
             && let Some(redirection) = Redirection::parse(text)
         {
             if !self.redirect(lookup, id, &redirection, now) {
-                self.deliver(lookup, Some((id, span)));
+                match self.lookups.key(lookup) {
+                    Key::Link(_) => self.deliver(lookup, Brought::Reply(id, span)),
+                    Key::Campaign(_) => {
+                        self.deliver_campaign(lookup, MissReason::Error, now);
+                    }
+                }
             }
             return;
         }
-        let (answer, expiry) = answer_and_expiry(&reply, now.unix);
+        let key = *self.lookups.key(lookup);
+        let reading = match key {
+            Key::Link(_) => read_link(&reply, now.unix),
+            Key::Campaign(_) => read_campaign(&reply, now.unix),
+        };
+        let miss = match reading.said {
+            Said::Answer(Answer::Miss(reason)) => Some(reason),
+            Said::Answer(_) | Said::CampaignLink { .. } => None,
+        };
         if let Some(counters) = &self.counters {
-            counters.count(match answer {
-                Answer::Miss(MissReason::Absent) => Counter::ReplyAbsent,
-                Answer::Miss(MissReason::Unreadable) => Counter::ReplyUnreadable,
-                Answer::Miss(_) => Counter::ReplyError,
-                Answer::Redirect { .. } | Answer::Gone | Answer::Unknown => Counter::ReplyRecord,
+            counters.count(match miss {
+                Some(MissReason::Absent) => Counter::ReplyAbsent,
+                Some(MissReason::Unreadable) => Counter::ReplyUnreadable,
+                Some(_) => Counter::ReplyError,
+                None => Counter::ReplyRecord,
             });
             counters.observe(round_trip, 1);
         }
-        let code = *self.lookups.code(lookup);
-        if answer == Answer::Miss(MissReason::Unreadable) {
-            note(&mut self.notices, Notice::Unreadable(code));
+        if miss == Some(MissReason::Unreadable) {
+            note(&mut self.notices, Notice::Unreadable(key));
         }
         if self.lookups.age(lookup) == Some(self.age)
-            && !answer.is_about_redis()
+            && miss != Some(MissReason::Error)
             && let Some(cache) = &mut self.cache
         {
-            cache.insert(&code, answer, expiry, now);
+            cache.insert(&key, &reading, now);
         }
-        if answer == Answer::Miss(MissReason::Error) {
+        if miss == Some(MissReason::Error) {
             if node.breaker.failed(now.ms) {
                 if let Some(counters) = &self.counters {
                     counters.count(Counter::BreakerOpened);
@@ -73,7 +87,32 @@ impl<T> Edge<T> {
         } else if !self.lookups.is_late(lookup) {
             node.breaker.succeeded();
         }
-        self.deliver(lookup, Some((id, span)));
+        match (key, reading.said) {
+            (Key::Link(_), Said::Answer(_)) => self.deliver(lookup, Brought::Reply(id, span)),
+            (
+                Key::Link(_),
+                Said::CampaignLink {
+                    campaign,
+                    parameters,
+                },
+            ) => {
+                let link = CampaignLink {
+                    campaign,
+                    until: reading.until,
+                    parameters,
+                };
+                self.lookups.know(lookup, &link);
+                self.ask_campaign(lookup, campaign, now);
+            }
+            (Key::Campaign(_), Said::Answer(Answer::Miss(MissReason::Error)))
+            | (Key::Campaign(_), Said::CampaignLink { .. }) => {
+                self.deliver_campaign(lookup, MissReason::Error, now);
+            }
+            (Key::Campaign(_), Said::Answer(answer)) => {
+                self.campaign.set(answer, Source::Redis);
+                self.answer_links(lookup);
+            }
+        }
     }
 
     /// Sends a look-up on to where a node of a cluster says; `false` when it is not.
@@ -172,8 +211,11 @@ impl<T> Edge<T> {
         };
         match (node.connection.reply(span), &mut self.cache) {
             (Reply::Invalidated(key), Some(cache)) => {
-                if let Some(code) = self.settings.nodes.prefix.code_of_link_key(key) {
-                    cache.remove(&code);
+                let prefix = &self.settings.nodes.prefix;
+                if let Some(code) = prefix.code_of_link_key(key) {
+                    cache.remove(&Key::Link(code));
+                } else if let Some(id) = prefix.campaign_of_key(key) {
+                    cache.remove(&Key::Campaign(id));
                 }
             }
             (Reply::InvalidatedAll, Some(cache)) => cache.clear(),
@@ -200,8 +242,7 @@ impl<T> Edge<T> {
             }
         }
         for lookup in std::mem::take(&mut self.unrouted) {
-            let code = *self.lookups.code(lookup);
-            match self.topology.route(&code, &self.nodes) {
+            match self.topology.route(self.lookups.key(lookup), &self.nodes) {
                 Route::To(id) if self.nodes.get_mut(id).is_some_and(|n| n.admits(now.ms)) => {
                     let keep = self.lookups.is_wanted(lookup);
                     self.send(lookup, id, keep, now);

@@ -172,10 +172,13 @@ fn commands_are_arrays_of_bulks() {
     for code in ["a", "Ab3xK9q2", "ABCDEFGHIJKLMNOP"] {
         let code: Code = code.parse().expect("a code");
         let (mut fast, mut plain) = (Vec::new(), Vec::new());
-        encoder.push_get(&code, &mut fast);
+        encoder.push_get(&Key::Link(code), &mut fast);
         push_command(&[b"GET", prefix.link_key(&code).as_bytes()], &mut plain);
         assert_eq!(fast, plain);
     }
+    let mut campaign = Vec::new();
+    encoder.push_get(&Key::Campaign("4f".parse().expect("an id")), &mut campaign);
+    assert_eq!(campaign, b"*2\r\n$3\r\nGET\r\n$6\r\np:c:4f\r\n");
 }
 
 proptest! {

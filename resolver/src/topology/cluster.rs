@@ -7,14 +7,13 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 
-use vocabulary::Code;
-
 use crate::connection::{LinkError, Owed};
 use crate::endpoint::Endpoint;
 use crate::handshake::{Handshake, RequiredRole};
+use crate::key::Key;
 use crate::nodes::{Address, NodeId, Nodes, Purpose};
 use crate::resp::push_command;
-use crate::slots::{LinkSlots, SLOTS, SlotMap};
+use crate::slots::{KeySlots, SLOTS, SlotMap};
 
 use super::{NodeSettings, Route, Shift, Told};
 
@@ -27,7 +26,7 @@ pub(crate) struct Cluster {
     /// Who is asked for the map next when the watch is lost: a number that only grows.
     attempt: usize,
     watch: NodeId,
-    slots_of: LinkSlots,
+    slots_of: KeySlots,
     /// The node of each slot; empty while nothing is known.
     nodes_of_slots: Vec<Option<NodeId>>,
     /// The map as it was told last, hashed.
@@ -53,7 +52,7 @@ impl Cluster {
                 how.watch_patience(),
                 now,
             ),
-            slots_of: LinkSlots::new(&how.prefix),
+            slots_of: KeySlots::new(&how.prefix),
             nodes_of_slots: Vec::new(),
             map_hash: 0,
             is_asking: false,
@@ -62,8 +61,8 @@ impl Cluster {
     }
 
     #[inline]
-    pub(super) fn route(&self, code: &Code, _nodes: &Nodes) -> Route {
-        let slot = usize::from(self.slots_of.slot(code));
+    pub(super) fn route(&self, key: &Key, _nodes: &Nodes) -> Route {
+        let slot = usize::from(self.slots_of.slot(key));
         match self.nodes_of_slots.get(slot) {
             Some(Some(node)) => Route::To(*node),
             // No node has the slot: the cluster is broken.

@@ -1,0 +1,248 @@
+//! Links that lead where their campaign says.
+//!
+//! A campaign is looked up as a link is, and kept as one is; only its links ask for it, and all that
+//! ask at once share one look-up. An answer is made when it is given, from the campaign as it then
+//! is, and is as good as the worse of the two records.
+
+use vocabulary::{CampaignId, Code};
+
+use crate::answer::{Answer, MissReason};
+use crate::cache::{CampaignLink, Entry, Freshness};
+use crate::campaign::{Verdict, expand};
+use crate::counters::{Counter, Source};
+use crate::key::Key;
+use crate::lookups::LookupId;
+
+use super::{Brought, Completion, Edge, Kept, LookUp, Notice, Now, note};
+
+impl<T> Edge<T> {
+    /// Answers a request for a link that is kept, and can be relied on, from what is kept of its
+    /// campaign; or asks for the campaign alone and makes the request wait.
+    pub(super) fn look_up_campaign_link(
+        &mut self,
+        code: &Code,
+        entry: Entry,
+        token: T,
+        now: Now,
+    ) -> LookUp<'_> {
+        let link = self.cache.as_ref().map(|cache| cache.campaign_link(entry));
+        let Some(Some(link)) = link else {
+            return LookUp::Answered(Answer::Miss(MissReason::Unreadable), Source::Cache);
+        };
+        if is_over(link.until, now) {
+            return LookUp::Answered(Answer::Gone, Source::Cache);
+        }
+        let campaign = link.campaign;
+        let found = self.find_campaign(campaign, now);
+        if let Some((of_campaign, Freshness::Fresh)) = found {
+            let verdict = self.expand_kept(code, entry, of_campaign, now);
+            return LookUp::Answered(verdict.answer(&self.expanded), Source::Cache);
+        }
+        if let Some(awaited) = self.begin_campaign(campaign, now)
+            && let Some(link) = self.cache.as_ref().and_then(|c| c.campaign_link(entry))
+        {
+            let lookup = self.lookups.begin_known(code, &link);
+            self.lookups.await_campaign(lookup, awaited);
+            return LookUp::Waiting(self.lookups.join(lookup, token, now.ms));
+        }
+        match found {
+            Some((of_campaign, _)) => {
+                let verdict = self.expand_kept(code, entry, of_campaign, now);
+                LookUp::Answered(verdict.answer(&self.expanded), Source::Stale)
+            }
+            None => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
+        }
+    }
+
+    /// Answers such a request without asking anybody; `None` when the campaign is not kept, or what
+    /// is kept can't be relied on.
+    pub(super) fn look_up_kept_campaign_link(
+        &mut self,
+        code: &Code,
+        entry: Entry,
+        now: Now,
+    ) -> Option<(Answer<'_>, Source)> {
+        let link = self.cache.as_ref()?.campaign_link(entry)?;
+        if is_over(link.until, now) {
+            return Some((Answer::Gone, Source::Cache));
+        }
+        let campaign = link.campaign;
+        match self.find_campaign(campaign, now)? {
+            (of_campaign, Freshness::Fresh) => {
+                let verdict = self.expand_kept(code, entry, of_campaign, now);
+                Some((verdict.answer(&self.expanded), Source::Cache))
+            }
+            (_, Freshness::Stale) => None,
+        }
+    }
+
+    /// A link's record has come, and it is known which campaign it belongs to: its look-up is
+    /// answered, or waits for the campaign's.
+    pub(super) fn ask_campaign(&mut self, link: LookupId, campaign: CampaignId, now: Now) {
+        let found = self.find_campaign(campaign, now);
+        if let (Some((entry, Freshness::Fresh)), Some(cache)) = (found, &self.cache) {
+            let answer = cache.answer(entry, now);
+            self.campaign.set(answer, Source::Redis);
+            self.deliver(link, Brought::Campaign);
+            return;
+        }
+        match self.begin_campaign(campaign, now) {
+            Some(awaited) => self.lookups.await_campaign(link, awaited),
+            None => {
+                self.set_campaign_kept(campaign, MissReason::Unavailable, now);
+                self.deliver(link, Brought::Campaign);
+            }
+        }
+    }
+
+    /// A campaign's look-up has brought nothing: its links are answered with what is kept of it, if
+    /// that may be served.
+    pub(super) fn deliver_campaign(&mut self, lookup: LookupId, reason: MissReason, now: Now) {
+        if let Key::Campaign(campaign) = *self.lookups.key(lookup) {
+            self.set_campaign_kept(campaign, reason, now);
+        }
+        self.answer_links(lookup);
+    }
+
+    /// Has the links answered, one after the other, that wait for a campaign.
+    pub(super) fn answer_links(&mut self, lookup: LookupId) {
+        self.lookups.finish(lookup);
+        self.answered_campaign = Some(lookup);
+    }
+
+    /// The answer to a request for a link whose campaign's answer is there.
+    pub(super) fn campaign_completion(
+        &mut self,
+        token: T,
+        lookup: LookupId,
+        now: Now,
+    ) -> Completion<'_, T> {
+        let (verdict, source) = match (self.lookups.key(lookup), self.lookups.known(lookup)) {
+            (Key::Link(_), Some(link)) if is_over(link.until, now) => {
+                (Verdict::Gone, Source::Redis)
+            }
+            (Key::Link(code), Some(link)) => {
+                let campaign = self.campaign.answer();
+                let verdict = expand(code, link.parameters, campaign, &mut self.expanded);
+                if matches!(campaign, Answer::Redirect { .. })
+                    && verdict == Verdict::Miss(MissReason::Unreadable)
+                {
+                    note(&mut self.notices, Notice::Unexpandable(*code));
+                }
+                (verdict, self.campaign.source())
+            }
+            _ => (Verdict::Miss(MissReason::Unavailable), Source::None),
+        };
+        Completion {
+            token,
+            answer: verdict.answer(&self.expanded),
+            source,
+        }
+    }
+
+    /// What may be served to those who wait for a look-up while Redis can't be asked.
+    pub(super) fn stale(&mut self, lookup: LookupId, now: Now) -> Option<Kept> {
+        let Key::Link(code) = *self.lookups.key(lookup) else {
+            return None;
+        };
+        let Some(link) = self.lookups.known(lookup) else {
+            let entry = self.cache.as_mut()?.find_stale(&code, now)?;
+            return self.whole(&code, entry, now);
+        };
+        if is_over(link.until, now) {
+            return Some(Kept::Expanded(Verdict::Gone));
+        }
+        let cache = self.cache.as_mut()?;
+        let (entry, _) = cache.find_campaign(link.campaign, now)?;
+        let campaign = cache.answer(entry, now);
+        let verdict = expand(&code, link.parameters, campaign, &mut self.expanded);
+        Some(Kept::Expanded(verdict))
+    }
+
+    /// What is kept of a link, fresh or stale; `None` when its campaign is not kept.
+    pub(super) fn whole(&mut self, code: &Code, entry: Entry, now: Now) -> Option<Kept> {
+        if !entry.is_campaign_link() {
+            return Some(Kept::Entry(entry));
+        }
+        let cache = self.cache.as_mut()?;
+        let link = cache.campaign_link(entry)?;
+        if is_over(link.until, now) {
+            return Some(Kept::Expanded(Verdict::Gone));
+        }
+        let campaign = link.campaign;
+        let (of_campaign, _) = cache.find_campaign(campaign, now)?;
+        let verdict = self.expand_kept(code, entry, of_campaign, now);
+        Some(Kept::Expanded(verdict))
+    }
+
+    /// The answer that is kept.
+    pub(super) fn kept_answer(&self, kept: Kept, now: Now) -> Answer<'_> {
+        match kept {
+            Kept::Entry(entry) => self.entry_answer(entry, now),
+            Kept::Expanded(verdict) => verdict.answer(&self.expanded),
+        }
+    }
+
+    /// Finds what is kept of a campaign, and counts.
+    fn find_campaign(&mut self, campaign: CampaignId, now: Now) -> Option<(Entry, Freshness)> {
+        let found = self.cache.as_mut()?.find_campaign(campaign, now);
+        match found {
+            Some((_, Freshness::Fresh)) => self.campaign_hits += 1,
+            Some((_, Freshness::Stale)) => self.count(Counter::CampaignStale),
+            None => self.count(Counter::CampaignMiss),
+        }
+        found
+    }
+
+    /// The look-up of a campaign, which is begun unless it is on its way; `None` when nobody can be
+    /// asked.
+    fn begin_campaign(&mut self, campaign: CampaignId, now: Now) -> Option<LookupId> {
+        let key = Key::Campaign(campaign);
+        if let Some(lookup) = self.lookups.find(&key) {
+            self.count(Counter::Coalesced);
+            return Some(lookup);
+        }
+        // Kept at once: whoever asks for a campaign has asked for one of its many links.
+        self.begin(&key, true, now)
+    }
+
+    /// Makes what is kept of a campaign the answer of its links, if it may be served.
+    fn set_campaign_kept(&mut self, campaign: CampaignId, reason: MissReason, now: Now) {
+        let found = self.cache.as_mut().and_then(|cache| {
+            let (entry, _) = cache.find_campaign(campaign, now)?;
+            Some(entry)
+        });
+        match (found, &self.cache) {
+            (Some(entry), Some(cache)) => {
+                let answer = cache.answer(entry, now);
+                self.campaign.set(answer, Source::Stale);
+            }
+            _ => {
+                let source = match reason {
+                    MissReason::Error => Source::Redis,
+                    _ => Source::None,
+                };
+                self.campaign.set(Answer::Miss(reason), source);
+            }
+        }
+    }
+
+    /// Makes a link's answer of what is kept of it and of its campaign.
+    fn expand_kept(&mut self, code: &Code, link: Entry, campaign: Entry, now: Now) -> Verdict {
+        let Some(cache) = &self.cache else {
+            return Verdict::Miss(MissReason::Unavailable);
+        };
+        match cache.campaign_link(link) {
+            Some(CampaignLink { parameters, .. }) => {
+                let campaign = cache.answer(campaign, now);
+                expand(code, parameters, campaign, &mut self.expanded)
+            }
+            None => Verdict::Miss(MissReason::Unreadable),
+        }
+    }
+}
+
+/// Whether a link is over.
+fn is_over(until: u64, now: Now) -> bool {
+    until != 0 && now.unix >= until
+}
