@@ -18,6 +18,7 @@ use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, 
 
 use crate::domain::issuer::ReservedWords;
 use crate::domain::target::TargetPolicy;
+use crate::domain::target::domains::{DomainRule, DomainRules, TargetDomains};
 use crate::publisher::Topology;
 
 pub use layers::LayerError;
@@ -88,6 +89,8 @@ pub struct LinkDefaults {
     pub redirect_status: RedirectStatus,
     /// Which targets are good.
     pub policy: TargetPolicy,
+    /// Which domains they may lead to.
+    pub domains: TargetDomains,
     /// How long Redis remembers that a code is unknown, in seconds.
     pub negative_ttl_s: u64,
 }
@@ -145,6 +148,10 @@ impl Config {
                 policy: TargetPolicy {
                     allow_private: settings.truth("links.allow_private_targets"),
                     max_bytes: settings.number("links.max_target_bytes", 16, MAX_TARGET_LENGTH)?,
+                },
+                domains: TargetDomains {
+                    allowed: settings.domains("links.allowed_domains")?,
+                    denied: settings.domains("links.denied_domains")?,
                 },
                 negative_ttl_s: settings.number("links.negative_ttl_s", 1, 3600)?,
             },
@@ -329,6 +336,20 @@ impl Settings {
                 value: code.to_string(),
                 allowed: format!("one of {}", RedirectStatus::CODES),
             })
+    }
+
+    fn domains(&self, key: &'static str) -> Result<DomainRules, ConfigError> {
+        let rules = self.texts(key).into_iter().map(|text| {
+            text.parse::<DomainRule>()
+                .map_err(|_error| ConfigError::Value {
+                    key,
+                    value: text,
+                    allowed: "a list of domains: example.com for it and all below, =example.com \
+                              for just it, or an IP address"
+                        .to_owned(),
+                })
+        });
+        rules.collect()
     }
 
     fn log_format(&self, key: &'static str) -> Result<LogFormat, ConfigError> {

@@ -1,13 +1,16 @@
 //! The service over HTTP. Nothing outside of this module knows axum.
 
+mod audit;
 mod auth;
 mod cursor;
 mod extract;
 mod fields;
 mod health;
+mod keys;
 mod links;
 mod observe;
 mod problem;
+mod query;
 mod resolve;
 mod serve;
 mod wire;
@@ -17,15 +20,18 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn;
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use vocabulary::RedirectStatus;
 
 use crate::clock::Clock;
 use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::access::Access;
+use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::domain::target::TargetPolicy;
+use crate::domain::target::domains::TargetDomains;
 use problem::Problem;
 pub use serve::serve;
 
@@ -35,7 +41,11 @@ pub struct App {
     pub links: Links,
     /// Follows links.
     pub resolver: Resolver,
-    /// Where API keys are kept.
+    /// Recognises API keys.
+    pub access: Arc<Access>,
+    /// Makes, changes, rotates and revokes API keys.
+    pub keys: Keys,
+    /// Where the audit log is read, and asked how the database is.
     pub store: Arc<dyn Store>,
     /// Asked how Redis is.
     pub publisher: Arc<dyn Publisher>,
@@ -43,6 +53,8 @@ pub struct App {
     pub clock: Arc<dyn Clock>,
     /// Which targets are good.
     pub policy: TargetPolicy,
+    /// Which domains they may lead to.
+    pub target_domains: TargetDomains,
     /// How a link redirects when nobody says otherwise.
     pub default_redirect_status: RedirectStatus,
     /// The most bytes in the body of a request.
@@ -59,6 +71,13 @@ fn router(app: App) -> Router {
             "/v1/links/{code}",
             get(links::find).patch(links::change).delete(links::revoke),
         )
+        .route("/v1/keys", get(keys::list).post(keys::create))
+        .route(
+            "/v1/keys/{id}",
+            get(keys::find).patch(keys::change).delete(keys::revoke),
+        )
+        .route("/v1/keys/{id}/rotate", post(keys::rotate))
+        .route("/v1/audit", get(audit::list))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

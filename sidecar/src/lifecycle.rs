@@ -16,6 +16,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::domain::issuer::RandomCodes;
 use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::access::Access;
+use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::http::{self, App};
@@ -59,6 +61,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         Arc::clone(&publisher),
         Arc::clone(&clock),
     );
+    let access = Arc::new(Access::new(Arc::clone(&store), Arc::clone(&clock)));
     let app = App {
         links: Links {
             store: Arc::clone(&store),
@@ -75,10 +78,18 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             Arc::clone(&clock),
             tasks.clone(),
         ),
+        keys: Keys::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            random()?,
+            Some(Arc::clone(&access)),
+        ),
+        access,
         store: Arc::clone(&store),
         publisher,
         clock,
         policy: config.links.policy,
+        target_domains: config.links.domains,
         default_redirect_status: config.links.redirect_status,
         body_limit_bytes: config.http.body_limit_bytes,
     };

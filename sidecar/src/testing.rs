@@ -6,10 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use vocabulary::{Code, Record};
 
+use crate::clock::Clock;
+use crate::domain::api_key::{ApiKey, KeyPolicy, Scope};
 use crate::domain::link::Link;
 use crate::domain::ports::{PublishError, Publisher, Store};
+use crate::domain::service::keys::{Actor, Keys, NewKey};
 use crate::store::sqlite::SqliteStore;
 
 /// A migrated store; its files go with the value.
@@ -28,6 +33,30 @@ impl TemporaryStore {
             store: Arc::new(store),
             _directory: directory,
         }
+    }
+}
+
+/// Keeps a key with these scopes, and returns it with the text that it is presented with.
+pub(crate) async fn keep_key(
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    seed: u64,
+    key: NewKey,
+) -> (ApiKey, String) {
+    let rng = StdRng::seed_from_u64(seed);
+    let keys = Keys::new(Arc::clone(store), Arc::clone(clock), rng, None);
+    let made = keys.create(&Actor::Operator, key).await;
+    made.expect("a working store")
+}
+
+/// A new key with these scopes and nothing else.
+pub(crate) fn new_key(scopes: &[Scope]) -> NewKey {
+    NewKey {
+        name: "test".to_owned(),
+        scopes: scopes.to_vec(),
+        expires_at: None,
+        rate_limit: None,
+        policy: KeyPolicy::default(),
     }
 }
 

@@ -16,6 +16,7 @@ use super::problem::Problem;
 use super::wire::{LinkBody, PageBody, state_by_name};
 use crate::domain::link::{Change, Expiry};
 use crate::domain::ports::{Listing, Position};
+use crate::domain::service::access::Caller;
 use crate::domain::service::links::{NewLink, Stored};
 use crate::domain::target::{OwnHosts, Target};
 
@@ -26,13 +27,13 @@ const MAX_LIMIT: u32 = 1000;
 /// `POST /v1/links`
 pub(super) async fn create(
     State(app): State<SharedApp>,
-    MayWrite { key_id }: MayWrite,
+    MayWrite(caller): MayWrite,
     domains: Domains,
     JsonObject(members): JsonObject,
 ) -> Result<impl IntoResponse, Problem> {
     let mut fields = Fields::new(members);
     let target = match fields.text("longUrl") {
-        Member::Value(text) => read_target(&app, &mut fields, &text, &domains.own),
+        Member::Value(text) => read_target(&app, &mut fields, &text, &domains.own, &caller),
         Member::Null => {
             fields.refuse("longUrl", "must be a string");
             None
@@ -58,6 +59,10 @@ pub(super) async fn create(
     };
     fields.finish()?;
     let target = target.ok_or_else(Problem::internal)?;
+    if slug.is_none() {
+        let length = app.links.rules.bodies.shortest();
+        caller.key().policy.check_body_length(length)?;
+    }
 
     let stored = app
         .links
@@ -66,7 +71,7 @@ pub(super) async fn create(
             slug,
             redirect_status: redirect_status.unwrap_or(app.default_redirect_status),
             expires_at,
-            created_by: key_id,
+            created_by: caller.key().id.clone(),
         })
         .await?;
     let location = format!("/v1/links/{}", stored.link.code);
@@ -89,7 +94,7 @@ pub(super) async fn find(
 /// `PATCH /v1/links/{code}`
 pub(super) async fn change(
     State(app): State<SharedApp>,
-    _: MayWrite,
+    MayWrite(caller): MayWrite,
     CodeInPath(code): CodeInPath,
     domains: Domains,
     JsonObject(members): JsonObject,
@@ -98,7 +103,7 @@ pub(super) async fn change(
     let mut change = Change::default();
     match fields.text("longUrl") {
         Member::Value(text) => {
-            change.target = read_target(&app, &mut fields, &text, &domains.own);
+            change.target = read_target(&app, &mut fields, &text, &domains.own, &caller);
         }
         Member::Null => fields.refuse("longUrl", "must be a string"),
         Member::Absent => {}
@@ -163,10 +168,22 @@ pub(super) async fn list(
     Ok(Json(PageBody { links, next_cursor }))
 }
 
-fn read_target(app: &SharedApp, fields: &mut Fields, text: &str, own: &OwnHosts) -> Option<Target> {
-    Target::parse(text, app.policy, own)
-        .map_err(|error| fields.refuse("longUrl", error.to_string()))
-        .ok()
+fn read_target(
+    app: &SharedApp,
+    fields: &mut Fields,
+    text: &str,
+    own: &OwnHosts,
+    caller: &Caller,
+) -> Option<Target> {
+    let refusal = match Target::parse(text, app.policy, own) {
+        Ok(target) => match app.target_domains.check(&target, &caller.key().policy) {
+            Ok(()) => return Some(target),
+            Err(error) => error.to_string(),
+        },
+        Err(error) => error.to_string(),
+    };
+    fields.refuse("longUrl", refusal);
+    None
 }
 
 fn read_expiry(app: &SharedApp, fields: &mut Fields, moment: Timestamp) -> Option<Expiry> {

@@ -1,5 +1,7 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
+mod access;
+mod keys;
 mod links;
 mod requests;
 mod visitors;
@@ -15,10 +17,12 @@ use vocabulary::CodeRules;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::api_key::{ApiKey, Scope};
+use crate::domain::api_key::Scope;
 use crate::domain::issuer::{RandomCodes, ReservedWords};
+use crate::domain::service::keys::NewKey;
+use crate::domain::target::domains::DomainRules;
 use crate::outbox::outbox;
-use crate::testing::{MemoryPublisher, TemporaryStore};
+use crate::testing::{MemoryPublisher, TemporaryStore, keep_key, new_key};
 
 const BODY_LIMIT: usize = 1024;
 
@@ -74,17 +78,27 @@ impl Service {
             Arc::clone(&shared_clock),
         );
         let rules = CodeRules::default();
-        let mut rng = StdRng::seed_from_u64(1);
+        let rng = StdRng::seed_from_u64(1);
         let mut keys = Vec::new();
         for scope in [Scope::LinksWrite, Scope::LinksRead] {
-            let name = scope.to_string();
-            let (key, text) = ApiKey::generate(name, vec![scope], clock.now(), &mut rng);
-            kept.store.create_key(&key).await.expect("room");
+            let seed = 100 + keys.len() as u64;
+            let (_, text) = keep_key(&kept.store, &shared_clock, seed, new_key(&[scope])).await;
             keys.push(text);
         }
         let reader = keys.pop().expect("two keys");
         let writer = keys.pop().expect("two keys");
+        let access = Arc::new(Access::new(
+            Arc::clone(&kept.store),
+            Arc::clone(&shared_clock),
+        ));
         let app = App {
+            keys: Keys::new(
+                Arc::clone(&kept.store),
+                Arc::clone(&shared_clock),
+                StdRng::seed_from_u64(1000),
+                Some(Arc::clone(&access)),
+            ),
+            access,
             links: Links {
                 store: Arc::clone(&kept.store),
                 delivery: Arc::new(outbox),
@@ -104,6 +118,10 @@ impl Service {
             publisher,
             clock: shared_clock,
             policy: TargetPolicy::default(),
+            target_domains: TargetDomains {
+                denied: DomainRules::from_iter(["denied.example".parse().expect("a rule")]),
+                ..TargetDomains::default()
+            },
             default_redirect_status: RedirectStatus::Found,
             body_limit_bytes: BODY_LIMIT,
         };
@@ -153,6 +171,13 @@ impl Service {
             None => request.body(Body::empty()),
         };
         self.send(request.expect("a good request")).await
+    }
+
+    /// Makes a key as the command line does; answers with its id and text.
+    async fn key(&self, seed: u64, key: NewKey) -> (String, String) {
+        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
+        let (key, text) = keep_key(&self.kept.store, &clock, seed, key).await;
+        (key.id, text)
     }
 
     async fn create(&self, body: Value) -> Answer {

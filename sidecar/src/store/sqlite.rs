@@ -5,6 +5,7 @@
 //! the next one ([`writer`]): one `fsync` for all of them. Reads have connections of their own,
 //! which the write-ahead log lets run beside the writer.
 
+mod audit;
 mod keys;
 mod links;
 mod outbox;
