@@ -1,18 +1,20 @@
 //! The command line.
 
+mod keys;
+
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use secrecy::ExposeSecret;
 
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::domain::api_key::{ApiKey, Scope};
-use crate::domain::ports::{KeyStore, Store};
+use crate::domain::ports::Store;
 use crate::store::sqlite::SqliteStore;
 use crate::{lifecycle, telemetry};
+use keys::KeysCommand;
 
 /// Short links for companies that send SMS: issues codes, keeps links, publishes them to Redis.
 #[derive(Debug, Parser)]
@@ -31,29 +33,9 @@ enum Command {
     Serve,
     /// Brings the database's schema up to date, making the database where there is none.
     Migrate,
-    /// Makes, lists and revokes API keys.
+    /// Makes, lists, rotates and revokes API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
-}
-
-#[derive(Debug, Subcommand)]
-enum KeysCommand {
-    /// Makes a key and prints it: the one time that it can be seen.
-    Create {
-        /// What the key is for.
-        #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
-        name: String,
-        /// What the key allows: links:write, links:read or admin. May be repeated.
-        #[arg(long = "scope", required = true, value_name = "SCOPE")]
-        scopes: Vec<Scope>,
-    },
-    /// Lists all keys.
-    List,
-    /// Revokes a key; it counts no more from the next request on.
-    Revoke {
-        /// The key's id, as `keys list` shows it.
-        id: String,
-    },
 }
 
 impl Cli {
@@ -76,38 +58,10 @@ impl Cli {
             }
             Command::Keys(command) => {
                 let url = config.database.url.expose_secret();
-                let store = SqliteStore::open(url, 1).await?;
+                let store: Arc<dyn Store> = Arc::new(SqliteStore::open(url, 1).await?);
                 let done = command.run(&store).await;
                 store.close().await;
                 done
-            }
-        }
-    }
-}
-
-impl KeysCommand {
-    async fn run(self, store: &dyn KeyStore) -> anyhow::Result<()> {
-        let now = SystemClock.now();
-        match self {
-            Self::Create { name, scopes } => {
-                let mut rng = lifecycle::random()?;
-                let (key, text) = ApiKey::generate(name, unique(&scopes), now, &mut rng);
-                store.create_key(&key).await?;
-                eprintln!(
-                    "shortlink: key {} for {:?} with {}; it is not shown again",
-                    key.id,
-                    key.name,
-                    scope_names(&key)
-                );
-                print(&format!("{text}\n"))
-            }
-            Self::List => print(&table(&store.list_keys().await?)),
-            Self::Revoke { id } => {
-                if !store.revoke_key(&id, now).await? {
-                    anyhow::bail!("there is no key {id:?}; `shortlink keys list` shows all");
-                }
-                eprintln!("shortlink: key {id} is revoked");
-                Ok(())
             }
         }
     }
@@ -124,43 +78,4 @@ fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .context("cannot write to standard output")
-}
-
-fn unique(scopes: &[Scope]) -> Vec<Scope> {
-    Scope::ALL
-        .into_iter()
-        .filter(|scope| scopes.contains(scope))
-        .collect()
-}
-
-fn scope_names(key: &ApiKey) -> String {
-    let names: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
-    names.join(",")
-}
-
-/// A table with columns as wide as what stands in them.
-fn table(keys: &[ApiKey]) -> String {
-    let header = ["ID", "NAME", "SCOPES", "CREATED", "REVOKED"].map(str::to_owned);
-    let rows = keys.iter().map(|key| {
-        [
-            key.id.clone(),
-            key.name.escape_debug().to_string(),
-            scope_names(key),
-            key.created_at.to_string(),
-            key.revoked_at
-                .map_or_else(|| "-".to_owned(), |moment| moment.to_string()),
-        ]
-    });
-    let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = rows.iter().map(|row| row[column].chars().count()).max();
-            line.push_str(&format!("{cell:<width$}  ", width = width.unwrap_or(0)));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }

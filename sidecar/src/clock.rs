@@ -1,11 +1,18 @@
 //! What time it is: a parameter, so that tests can choose it.
 
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
 use jiff::Timestamp;
 
 /// Tells the time of day.
 pub trait Clock: Send + Sync {
     /// The present moment, in whole milliseconds, which is as exact as moments are stored.
     fn now(&self) -> Timestamp;
+
+    /// How long ago something began that stays the same while the process lives. It never goes
+    /// back, whatever happens to the time of day: what is kept for a while is measured with it.
+    fn elapsed(&self) -> Duration;
 }
 
 /// The operating system's clock.
@@ -19,6 +26,11 @@ impl Clock for SystemClock {
     )]
     fn now(&self) -> Timestamp {
         whole_milliseconds(Timestamp::now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+        BEGINNING.elapsed()
     }
 }
 
@@ -48,5 +60,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().expect("no holder panics")
+    }
+
+    fn elapsed(&self) -> Duration {
+        let since_1970 = self.now().duration_since(Timestamp::UNIX_EPOCH);
+        since_1970.try_into().expect("a moment after 1970")
     }
 }

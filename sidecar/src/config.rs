@@ -21,6 +21,7 @@ use crate::domain::codes::reserved::ReservedWords;
 use crate::domain::codes::strategy::StrategyName;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::target::TargetPolicy;
+use crate::domain::target::domains::{DomainRule, DomainRules, TargetDomains};
 use crate::publisher::Topology;
 
 pub use layers::LayerError;
@@ -97,6 +98,8 @@ pub struct LinkDefaults {
     pub redirect_status: RedirectStatus,
     /// Which targets are good.
     pub policy: TargetPolicy,
+    /// Which domains they may lead to.
+    pub domains: TargetDomains,
     /// How long Redis remembers that a code is unknown, in seconds.
     pub negative_ttl_s: u64,
 }
@@ -157,6 +160,10 @@ impl Config {
                 policy: TargetPolicy {
                     allow_private: settings.truth("links.allow_private_targets"),
                     max_bytes: settings.number("links.max_target_bytes", 16, MAX_TARGET_LENGTH)?,
+                },
+                domains: TargetDomains {
+                    allowed: settings.domains("links.allowed_domains")?,
+                    denied: settings.domains("links.denied_domains")?,
                 },
                 negative_ttl_s: settings.number("links.negative_ttl_s", 1, 3600)?,
             },
@@ -341,6 +348,20 @@ impl Settings {
                 value: code.to_string(),
                 allowed: format!("one of {}", RedirectStatus::CODES),
             })
+    }
+
+    fn domains(&self, key: &'static str) -> Result<DomainRules, ConfigError> {
+        let rules = self.texts(key).into_iter().map(|text| {
+            text.parse::<DomainRule>()
+                .map_err(|_error| ConfigError::Value {
+                    key,
+                    value: text,
+                    allowed: "a list of domains: example.com for it and all below, =example.com \
+                              for just it, or an IP address"
+                        .to_owned(),
+                })
+        });
+        rules.collect()
     }
 
     fn log_format(&self, key: &'static str) -> Result<LogFormat, ConfigError> {

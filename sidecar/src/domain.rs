@@ -1,9 +1,10 @@
-//! What the service is about: links, their codes and targets, and who may touch them.
+//! What the service is about: links, their codes and targets, and who may touch them and has.
 //!
 //! Nothing here knows HTTP, SQL or Redis. Storage and delivery are reached through the traits of
 //! [`ports`]; the time and random numbers are handed in.
 
 pub mod api_key;
+pub mod audit;
 pub mod campaign;
 pub mod codes;
 pub mod link;

@@ -1,5 +1,6 @@
 //! The service over HTTP. Nothing outside of this module knows axum.
 
+mod audit;
 mod auth;
 mod batch;
 mod campaigns;
@@ -7,10 +8,12 @@ mod cursor;
 mod extract;
 mod fields;
 mod health;
+mod keys;
 mod links;
 mod new_link;
 mod observe;
 mod problem;
+mod query;
 mod resolve;
 mod serve;
 mod wire;
@@ -26,11 +29,14 @@ use vocabulary::RedirectStatus;
 
 use crate::clock::Clock;
 use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::access::Access;
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::issue::CodePolicy;
+use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::domain::target::TargetPolicy;
+use crate::domain::target::domains::TargetDomains;
 use problem::Problem;
 pub use serve::serve;
 
@@ -42,7 +48,11 @@ pub struct App {
     pub campaigns: Campaigns,
     /// Follows links.
     pub resolver: Resolver,
-    /// Where API keys are kept.
+    /// Recognises API keys.
+    pub access: Arc<Access>,
+    /// Makes, changes, rotates and revokes API keys.
+    pub keys: Keys,
+    /// Where the audit log is read, and asked how the database is.
     pub store: Arc<dyn Store>,
     /// Asked how Redis is.
     pub publisher: Arc<dyn Publisher>,
@@ -50,6 +60,8 @@ pub struct App {
     pub clock: Arc<dyn Clock>,
     /// Which targets are good.
     pub policy: TargetPolicy,
+    /// Which domains they may lead to.
+    pub target_domains: TargetDomains,
     /// How a link redirects when nobody says otherwise.
     pub default_redirect_status: RedirectStatus,
     /// How codes are come up with when nobody says otherwise.
@@ -81,6 +93,13 @@ fn router(app: App) -> Router {
         )
         .route("/v1/campaigns/{id}/pause", post(campaigns::pause))
         .route("/v1/campaigns/{id}/resume", post(campaigns::resume))
+        .route("/v1/keys", get(keys::list).post(keys::create))
+        .route(
+            "/v1/keys/{id}",
+            get(keys::find).patch(keys::change).delete(keys::revoke),
+        )
+        .route("/v1/keys/{id}/rotate", post(keys::rotate))
+        .route("/v1/audit", get(audit::list))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

@@ -22,8 +22,10 @@ use crate::domain::codes::pool::PooledCodes;
 use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::Strategies;
 use crate::domain::ports::{Delivery, Publisher, Store};
+use crate::domain::service::access::Access;
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::issue::{Issuer, Parts};
+use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::housekeeping;
@@ -88,6 +90,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         )),
         hash: Arc::new(HashedCodes::new(&store.code_key(), rules.clone())),
     };
+    let access = Arc::new(Access::new(Arc::clone(&store), Arc::clone(&clock)));
     let app = App {
         links: Links {
             store: Arc::clone(&store),
@@ -116,10 +119,18 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             Arc::clone(&clock),
             tasks.clone(),
         ),
+        keys: Keys::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            random()?,
+            Some(Arc::clone(&access)),
+        ),
+        access,
         store: Arc::clone(&store),
         publisher,
         clock,
         policy: config.links.policy,
+        target_domains: config.links.domains,
         default_redirect_status: config.links.redirect_status,
         default_policy: config.codes.policy,
         body_limit_bytes: config.http.body_limit_bytes,

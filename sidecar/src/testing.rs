@@ -12,6 +12,7 @@ use vocabulary::{CampaignId, Code, CodeRules, Record};
 
 use crate::clock::Clock;
 
+use crate::domain::api_key::{ApiKey, KeyPolicy, Scope};
 use crate::domain::campaign::Campaign;
 use crate::domain::codes::hash::HashedCodes;
 use crate::domain::codes::lengths::Lengths;
@@ -24,6 +25,7 @@ use crate::domain::codes::strategy::{Strategies, StrategyName};
 use crate::domain::link::Link;
 use crate::domain::ports::{Delivery, PublishError, Publisher, Store};
 use crate::domain::service::issue::{CodePolicy, Issuer, Parts};
+use crate::domain::service::keys::{Actor, Keys, NewKey};
 use crate::store::sqlite::SqliteStore;
 
 /// A migrated store; its files go with the value.
@@ -45,6 +47,30 @@ impl TemporaryStore {
             store: Arc::new(store),
             _directory: directory,
         }
+    }
+}
+
+/// Keeps a key with these scopes, and returns it with the text that it is presented with.
+pub(crate) async fn keep_key(
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    seed: u64,
+    key: NewKey,
+) -> (ApiKey, String) {
+    let rng = StdRng::seed_from_u64(seed);
+    let keys = Keys::new(Arc::clone(store), Arc::clone(clock), rng, None);
+    let made = keys.create(&Actor::Operator, key).await;
+    made.expect("a working store")
+}
+
+/// A new key with these scopes and nothing else.
+pub(crate) fn new_key(scopes: &[Scope]) -> NewKey {
+    NewKey {
+        name: "test".to_owned(),
+        scopes: scopes.to_vec(),
+        expires_at: None,
+        rate_limit: None,
+        policy: KeyPolicy::default(),
     }
 }
 

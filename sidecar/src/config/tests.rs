@@ -34,6 +34,7 @@ fn the_defaults_are_what_the_documentation_promises() {
     );
     assert_eq!(config.links.redirect_status, RedirectStatus::Found);
     assert_eq!(config.links.policy, TargetPolicy::default());
+    assert_eq!(config.links.domains, TargetDomains::default());
     assert_eq!(config.links.negative_ttl_s, 30);
     assert_eq!(config.log.format, LogFormat::Text);
     assert_eq!(config.log.level, LevelFilter::INFO);
@@ -48,6 +49,10 @@ fn the_environment_outranks_the_file_and_the_file_the_defaults() {
             ("SHORTLINK_HTTP__LISTEN", "127.0.0.1:2"),
             ("SHORTLINK_CODES__RESERVED", "one, two,"),
             ("SHORTLINK_LINKS__ALLOW_PRIVATE_TARGETS", "true"),
+            (
+                "SHORTLINK_LINKS__DENIED_DOMAINS",
+                "Bad.example, =b\u{fc}cher.example",
+            ),
             // Not settings: no two underscores, or another program's.
             ("SHORTLINK_CONFIG", "whatever"),
             ("PATH", "/bin"),
@@ -58,6 +63,14 @@ fn the_environment_outranks_the_file_and_the_file_the_defaults() {
     assert_eq!(config.http.body_limit_bytes, 2048);
     assert_eq!(config.log.level, LevelFilter::WARN);
     assert!(config.links.policy.allow_private);
+    let denied: Vec<String> = config
+        .links
+        .domains
+        .denied
+        .iter()
+        .map(|rule| rule.to_string())
+        .collect();
+    assert_eq!(denied, ["bad.example", "=xn--bcher-kva.example"]);
     for (word, reserved) in [("one", true), ("two", true), ("api", false)] {
         let code = word.parse().expect("a code");
         assert_eq!(config.codes.reserved.contain(&code), reserved, "{word}");
@@ -170,6 +183,16 @@ fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
             "[links]\ndefault_redirect_status = 303",
             None,
             &["links.default_redirect_status", "301, 302, 307, 308"],
+        ),
+        (
+            "[links]\nallowed_domains = [\"example.com\", \"*.example.org\"]",
+            None,
+            &["links.allowed_domains", "*.example.org", "=example.com"],
+        ),
+        (
+            "[links]\ndenied_domains = [\"https://example.com/\"]",
+            None,
+            &["links.denied_domains", "https://example.com/"],
         ),
         (
             "[links]\nmax_target_bytes = 8193",

@@ -3,9 +3,14 @@
 //! A key's text is `slk_<id>_<secret>`. The id finds the key and may be shown; the secret is a
 //! random text of more than 256 bits, of which only the SHA-256 is kept. A slow hash as for
 //! passwords would add nothing: nobody guesses such a secret.
+//!
+//! A key is rotated to a successor of the same name and rights; both open the same for as long as
+//! whoever uses it needs to change over.
+
+mod policy;
+mod scope;
 
 use std::fmt;
-use std::str::FromStr;
 
 use jiff::Timestamp;
 use rand::CryptoRng;
@@ -14,6 +19,8 @@ use subtle::ConstantTimeEq;
 use vocabulary::Alphabet;
 
 use crate::domain::codes::random::random_characters;
+pub use policy::{InvalidPolicy, KeyPolicy, PolicyError, RateLimit};
+pub use scope::{Scope, UnknownScope};
 
 /// What every key's text begins with, so that a leaked one is recognised.
 const PREFIX: &str = "slk";
@@ -22,56 +29,26 @@ const ID_LENGTH: usize = 10;
 /// How many base62 characters a secret has: 62^43 > 2^256.
 const SECRET_LENGTH: usize = 43;
 
-/// What a key allows.
+/// What a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// To make, change and revoke links.
-    LinksWrite,
-    /// To look at links.
-    LinksRead,
-    /// Everything.
-    Admin,
+pub enum KeyState {
+    /// What its scopes name.
+    Live,
+    /// Nothing any more: its expiry has passed.
+    Expired,
+    /// Nothing any more, for good.
+    Revoked,
 }
 
-impl Scope {
-    /// Every scope.
-    pub const ALL: [Self; 3] = [Self::LinksWrite, Self::LinksRead, Self::Admin];
-
-    /// The scope's name.
+impl KeyState {
+    /// The state's name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::LinksWrite => "links:write",
-            Self::LinksRead => "links:read",
-            Self::Admin => "admin",
+            Self::Live => "live",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
         }
     }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Scope {
-    type Err = UnknownScope;
-
-    fn from_str(name: &str) -> Result<Self, UnknownScope> {
-        Self::ALL
-            .into_iter()
-            .find(|scope| scope.name() == name)
-            .ok_or_else(|| UnknownScope {
-                name: name.to_owned(),
-            })
-    }
-}
-
-/// There is no such scope.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scope {name:?}; allowed are links:write, links:read, admin")]
-pub struct UnknownScope {
-    /// What was asked for.
-    pub name: String,
 }
 
 /// A key as it is kept.
@@ -85,10 +62,18 @@ pub struct ApiKey {
     pub secret_sha256: [u8; 32],
     /// What it allows.
     pub scopes: Vec<Scope>,
+    /// How many requests may be made with it; `None` for as many as come.
+    pub rate_limit: Option<RateLimit>,
+    /// What may be made with it.
+    pub policy: KeyPolicy,
     /// When it was made.
     pub created_at: Timestamp,
+    /// From when on it opens nothing.
+    pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// The id of the key that it was rotated to.
+    pub successor_id: Option<String>,
 }
 
 impl ApiKey {
@@ -107,16 +92,32 @@ impl ApiKey {
             name,
             secret_sha256: Sha256::digest(&secret).into(),
             scopes,
+            rate_limit: None,
+            policy: KeyPolicy::default(),
             created_at: now,
+            expires_at: None,
             revoked_at: None,
+            successor_id: None,
         };
         (key, text)
     }
 
-    /// Whether whoever presents this may use the key. Takes the same time for every wrong secret.
-    pub fn admits(&self, presented: &PresentedKey) -> bool {
+    /// What the key opens at a moment.
+    pub fn state(&self, now: Timestamp) -> KeyState {
+        if self.revoked_at.is_some() {
+            KeyState::Revoked
+        } else if self.expires_at.is_some_and(|expiry| now >= expiry) {
+            KeyState::Expired
+        } else {
+            KeyState::Live
+        }
+    }
+
+    /// Whether whoever presents this may use the key now. Takes the same time for every wrong
+    /// secret.
+    pub fn admits(&self, presented: &PresentedKey, now: Timestamp) -> bool {
         let same: bool = self.secret_sha256.ct_eq(&presented.secret_sha256).into();
-        same && self.revoked_at.is_none()
+        same && self.state(now) == KeyState::Live
     }
 
     /// Whether the key allows something.
@@ -132,8 +133,12 @@ impl fmt::Debug for ApiKey {
             .field("id", &self.id)
             .field("name", &self.name)
             .field("scopes", &self.scopes)
+            .field("rate_limit", &self.rate_limit)
+            .field("policy", &self.policy)
             .field("created_at", &self.created_at)
+            .field("expires_at", &self.expires_at)
             .field("revoked_at", &self.revoked_at)
+            .field("successor_id", &self.successor_id)
             .finish_non_exhaustive()
     }
 }
@@ -169,6 +174,7 @@ fn random_text(length: usize, rng: &mut (impl CryptoRng + ?Sized)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
@@ -180,15 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_text_opens_a_key_and_only_until_it_is_revoked() {
+    fn only_its_own_text_opens_a_key_and_only_until_it_expires_or_is_revoked() {
         let (mut key, text) = generate(1);
         let (other, _) = generate(2);
+        let now: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a moment");
         let presented = PresentedKey::parse(&text).expect("a key's own text");
         assert_eq!(presented.id, key.id);
-        assert!(key.admits(&presented));
-        assert!(!other.admits(&presented));
-        key.revoked_at = Some(Timestamp::UNIX_EPOCH);
-        assert!(!key.admits(&presented));
+        assert!(key.admits(&presented, now));
+        assert!(!other.admits(&presented, now));
+        key.expires_at = Some(now);
+        let before = now - SignedDuration::from_millis(1);
+        assert!(key.admits(&presented, before));
+        assert!(!key.admits(&presented, now));
+        assert_eq!(key.state(now), KeyState::Expired);
+        key.revoked_at = Some(before);
+        assert!(!key.admits(&presented, before));
+        assert_eq!(key.state(now), KeyState::Revoked);
     }
 
     #[test]
@@ -221,19 +234,13 @@ mod tests {
             (vec![Scope::LinksRead], Scope::LinksWrite, false),
             (vec![Scope::LinksWrite], Scope::LinksRead, false),
             (vec![Scope::LinksWrite], Scope::Admin, false),
+            (vec![Scope::KeysAdmin], Scope::Admin, false),
+            (vec![Scope::KeysAdmin], Scope::LinksRead, false),
             (vec![Scope::Admin], Scope::LinksWrite, true),
         ] {
             key.scopes = scopes;
             assert_eq!(key.allows(wanted), allowed, "{:?} {wanted}", key.scopes);
         }
-    }
-
-    #[test]
-    fn names_of_scopes_are_read_as_they_are_written() {
-        for scope in Scope::ALL {
-            assert_eq!(scope.name().parse(), Ok(scope));
-        }
-        assert!("links".parse::<Scope>().is_err());
     }
 
     #[test]

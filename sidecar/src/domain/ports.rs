@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
-use crate::domain::api_key::ApiKey;
+use crate::domain::api_key::{ApiKey, Scope};
+use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::{Edit, Link, State};
@@ -304,25 +305,125 @@ pub struct CodeUsage {
 }
 
 /// Keeps API keys.
+/// A place in the listing of keys: just behind the key that was made then and has this id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPosition {
+    /// When the key was made.
+    pub created_at: Timestamp,
+    /// The key's id.
+    pub id: String,
+}
+
+/// Which keys to list.
+#[derive(Clone, Debug)]
+pub struct KeyListing {
+    /// Only keys behind this position.
+    pub after: Option<KeyPosition>,
+    /// The most keys to answer with.
+    pub limit: u32,
+}
+
+/// A key that is about to be changed.
+#[derive(Clone, Debug)]
+pub struct KeyToEdit {
+    /// The key as it is.
+    pub key: ApiKey,
+    /// Whether another key with the scope `admin` lives at the moment of the change. Keys that
+    /// have a successor don't count: they are on their way out.
+    pub has_other_admin: bool,
+}
+
+/// What is to become of a key.
+#[derive(Clone, Debug)]
+pub enum KeyEdit {
+    /// The key is changed.
+    Changed {
+        /// The key as it is to be stored.
+        key: Box<ApiKey>,
+        /// A new key to be stored with it.
+        successor: Option<Box<ApiKey>>,
+        /// What the audit log is told.
+        audit: Vec<AuditEntry>,
+    },
+    /// The key was as it should be already.
+    Unchanged(Box<ApiKey>),
+    /// The change is refused.
+    Refused(KeyRefusal),
+}
+
+/// Why a key is not made or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRefusal {
+    /// Whoever asks lacks a scope that the key has or would get.
+    #[error("the scope {0} is needed")]
+    Scope(Scope),
+    /// The key is revoked, which is final.
+    #[error("the API key is revoked")]
+    Revoked,
+    /// The key has expired.
+    #[error("the API key has expired")]
+    Expired,
+    /// The key has a successor already.
+    #[error("the API key has been rotated already")]
+    Rotated,
+    /// Nobody would be left who may do everything.
+    #[error("this is the last live API key with the scope admin")]
+    LastAdmin,
+}
+
+/// Decides, inside a store's transaction, what becomes of the key that is there.
+pub type KeyEditor = Box<dyn FnOnce(KeyToEdit) -> KeyEdit + Send>;
+
+/// Keeps API keys. Every method that changes something also writes to the audit log, in the same
+/// transaction, and has made both durable when it returns.
 #[async_trait]
 pub trait KeyStore: Send + Sync {
     /// Keeps a new key.
-    async fn create_key(&self, key: &ApiKey) -> Result<(), StoreError>;
+    async fn create_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError>;
 
-    /// Finds a key by its id, revoked or not.
+    /// Finds a key by its id, whatever its state.
     async fn find_key(&self, id: &str) -> Result<Option<ApiKey>, StoreError>;
 
-    /// Every key, the oldest first.
-    async fn list_keys(&self) -> Result<Vec<ApiKey>, StoreError>;
+    /// Lists keys, the latest first, those of one millisecond by id downwards.
+    async fn list_keys(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, StoreError>;
 
-    /// Revokes a key, which a revoked one stays; `false` when there is none of this id.
-    async fn revoke_key(&self, id: &str, now: Timestamp) -> Result<bool, StoreError>;
+    /// Has `editor` decide what becomes of a key and keeps that. Nobody else changes any key
+    /// meanwhile, or two who each remove one of the last two administrators would both be let.
+    async fn edit_key(
+        &self,
+        id: &str,
+        now: Timestamp,
+        editor: KeyEditor,
+    ) -> Result<Option<KeyEdit>, StoreError>;
+}
+
+/// Which entries of the audit log to list. What is `None` is not asked for.
+#[derive(Clone, Debug, Default)]
+pub struct AuditListing {
+    /// Only entries about this subject.
+    pub subject: Option<String>,
+    /// Only entries of what was done with this key.
+    pub key_id: Option<String>,
+    /// Only entries of this action.
+    pub action: Option<String>,
+    /// Only entries with a lesser number.
+    pub before: Option<i64>,
+    /// The most entries to answer with.
+    pub limit: u32,
+}
+
+/// Reads the audit log. It is written by what makes the changes that it tells of.
+#[async_trait]
+pub trait AuditStore: Send + Sync {
+    /// Lists entries, the latest first.
+    async fn list_audit(&self, listing: &AuditListing)
+    -> Result<Vec<StoredAuditEntry>, StoreError>;
 }
 
 /// Everything that is kept.
 #[async_trait]
 pub trait Store:
-    LinkStore + CampaignStore + OutboxStore + IdempotencyStore + CodeStore + KeyStore
+    LinkStore + CampaignStore + OutboxStore + IdempotencyStore + CodeStore + KeyStore + AuditStore
 {
     /// Ends every connection, after what has been begun.
     async fn close(&self);

@@ -5,6 +5,8 @@
 //! standard), must be one that a stranger can follow, and is kept in its serialised form: what
 //! was checked is what is served.
 
+pub mod domains;
+
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -7,47 +7,78 @@ use axum::http::request::Parts;
 
 use super::SharedApp;
 use super::problem::Problem;
-use crate::domain::api_key::{ApiKey, PresentedKey, Scope};
+use crate::domain::api_key::{PresentedKey, Scope};
+use crate::domain::service::access::Caller;
 
-/// Whoever asks may make, change and revoke links.
-pub(super) struct MayWrite {
-    /// The key's id.
-    pub(super) key_id: String,
+/// Makes an extractor that lets in whoever has a scope; with `(Caller)` it also says who that is.
+macro_rules! permission {
+    ($(#[$text:meta])* $name:ident(Caller): $scope:ident) => {
+        $(#[$text])*
+        pub(super) struct $name(pub(super) Caller);
+        permission!(@extract $name, $scope, Self);
+    };
+    ($(#[$text:meta])* $name:ident: $scope:ident) => {
+        $(#[$text])*
+        pub(super) struct $name;
+        permission!(@extract $name, $scope, |_caller| Self);
+    };
+    (@extract $name:ident, $scope:ident, $with:expr) => {
+        impl FromRequestParts<SharedApp> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(
+                parts: &mut Parts,
+                app: &SharedApp,
+            ) -> Result<Self, Problem> {
+                let caller = authorize(&parts.headers, app, Scope::$scope).await;
+                caller.map($with)
+            }
+        }
+    };
 }
 
-impl FromRequestParts<SharedApp> for MayWrite {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        let key = authorize(&parts.headers, app, Scope::LinksWrite).await?;
-        Ok(Self { key_id: key.id })
-    }
+permission! {
+    /// Whoever asks may make, change and revoke links.
+    MayWrite(Caller): LinksWrite
 }
 
-/// Whoever asks may look at links.
-pub(super) struct MayRead;
-
-impl FromRequestParts<SharedApp> for MayRead {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        authorize(&parts.headers, app, Scope::LinksRead).await?;
-        Ok(Self)
-    }
+permission! {
+    /// Whoever asks may look at links.
+    MayRead: LinksRead
 }
 
-/// Finds the key that a request brings. It is looked up every time, so that a revocation counts
-/// from the next request on.
-async fn authorize(headers: &HeaderMap, app: &SharedApp, scope: Scope) -> Result<ApiKey, Problem> {
+permission! {
+    /// Whoever asks may make, change and revoke campaigns.
+    MayWriteCampaigns(Caller): CampaignsWrite
+}
+
+permission! {
+    /// Whoever asks may look at campaigns.
+    MayReadCampaigns: CampaignsRead
+}
+
+permission! {
+    /// Whoever asks may manage API keys.
+    MayManageKeys(Caller): KeysAdmin
+}
+
+permission! {
+    /// Whoever asks may read the audit log.
+    MayAudit: Admin
+}
+
+/// Finds the key that a request brings, takes a unit from its rate limit, and lets it in if it
+/// has a scope. What is refused for its scope has been paid for too: asking in vain costs as much
+/// as asking.
+async fn authorize(headers: &HeaderMap, app: &SharedApp, scope: Scope) -> Result<Caller, Problem> {
     let presented = presented(headers).ok_or_else(Problem::unauthorized)?;
-    let key = app.store.find_key(&presented.id).await?;
-    let key = key
-        .filter(|key| key.admits(&presented))
-        .ok_or_else(Problem::unauthorized)?;
-    if !key.allows(scope) {
+    let caller = app.access.recognise(&presented).await?;
+    let caller = caller.ok_or_else(Problem::unauthorized)?;
+    caller.charge(1)?;
+    if !caller.key().allows(scope) {
         return Err(Problem::forbidden(scope.name()));
     }
-    Ok(key)
+    Ok(caller)
 }
 
 fn presented(headers: &HeaderMap) -> Option<PresentedKey> {

@@ -32,6 +32,7 @@ use super::new_link::read_new_link;
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
 use crate::domain::ports::{ChunkKey, MAX_TOGETHER};
+use crate::domain::service::access::{Caller, ChargeError};
 use crate::domain::service::links::{LinkError, NewLink};
 use crate::domain::service::repeat::{RepeatError, RowResult, RowsDigest};
 use rows::{BadRow, BrokenBody, Format, RawRow, Rows};
@@ -52,7 +53,7 @@ const LONGEST_KEY: usize = 255;
 /// `POST /v1/links/batch`
 pub(super) async fn create(
     State(app): State<SharedApp>,
-    MayWrite { key_id }: MayWrite,
+    MayWrite(caller): MayWrite,
     domains: Domains,
     headers: HeaderMap,
     body: Body,
@@ -63,7 +64,7 @@ pub(super) async fn create(
     let context = Arc::new(Context {
         app: Arc::clone(&app),
         domains,
-        key_id,
+        caller,
         idempotency_key,
     });
     let reader = Reader {
@@ -96,7 +97,7 @@ pub(super) async fn create(
 struct Context {
     app: SharedApp,
     domains: Domains,
-    key_id: String,
+    caller: Caller,
     idempotency_key: Option<String>,
 }
 
@@ -220,6 +221,7 @@ struct Read {
 impl Context {
     /// Makes the links of a chunk and says what became of each.
     async fn answer(&self, chunk: RawChunk) -> Answer {
+        self.pay(&chunk).await;
         let mut external_ids = Vec::with_capacity(chunk.rows.len());
         let mut links = Vec::with_capacity(chunk.rows.len());
         let mut digest = RowsDigest::default();
@@ -235,7 +237,7 @@ impl Context {
             None => self.create(links).await,
             Some(key) => {
                 let key = ChunkKey {
-                    key_id: self.key_id.clone(),
+                    key_id: self.caller.key().id.clone(),
                     idempotency_key: key.clone(),
                     chunk: chunk.number,
                 };
@@ -277,6 +279,27 @@ impl Context {
         Answer(answers)
     }
 
+    /// Takes a unit of the key's rate limit for each row but the first of all, which the request
+    /// has paid for, and waits until they are there: a batch is made slow and not refused.
+    async fn pay(&self, chunk: &RawChunk) {
+        let first = usize::from(chunk.first_index == 0);
+        let rows = chunk.rows.len().saturating_sub(first);
+        let mut due = u32::try_from(rows).unwrap_or(u32::MAX);
+        let mut at_once = due;
+        while due > 0 {
+            match self.caller.charge(at_once) {
+                Ok(()) => {
+                    due -= at_once;
+                    at_once = at_once.min(due);
+                }
+                Err(ChargeError::TooMany { most }) => at_once = most.clamp(1, due),
+                Err(ChargeError::Exceeded { retry_after }) => {
+                    tokio::time::sleep(retry_after).await;
+                }
+            }
+        }
+    }
+
     fn read(&self, row: &RawRow, names: &[String]) -> Read {
         let members = match row.members(names) {
             Ok(members) => members,
@@ -295,7 +318,7 @@ impl Context {
     }
 
     fn read_link(&self, members: Map<String, Value>) -> Result<NewLink, Problem> {
-        read_new_link(&self.app, members, &self.domains, &self.key_id)
+        read_new_link(&self.app, members, &self.domains, &self.caller)
     }
 
     fn problem_of(&self, bad: BadRow) -> Problem {

@@ -11,14 +11,15 @@ use serde::Serialize;
 use vocabulary::{CampaignId, Validity};
 
 use super::SharedApp;
-use super::auth::{MayRead, MayWrite};
+use super::auth::{MayReadCampaigns, MayWriteCampaigns};
 use super::extract::{Domains, JsonObject};
 use super::fields::{Fields, Member};
 use super::problem::Problem;
 use crate::domain::campaign::{Campaign, CampaignChange, CampaignTarget};
 use crate::domain::link::Expiry;
+use crate::domain::service::access::Caller;
 use crate::domain::service::campaigns::{NewCampaign, StoredCampaign};
-use crate::domain::target::OwnHosts;
+use crate::domain::target::{OwnHosts, Target};
 
 /// How many campaigns a page of a listing has, unless the client says otherwise, and at most.
 const DEFAULT_LIMIT: u32 = 50;
@@ -32,7 +33,7 @@ const LONGEST_NOTE: usize = 1000;
 /// `POST /v1/campaigns`
 pub(super) async fn create(
     State(app): State<SharedApp>,
-    MayWrite { key_id }: MayWrite,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
     domains: Domains,
     JsonObject(members): JsonObject,
 ) -> Result<impl IntoResponse, Problem> {
@@ -42,7 +43,7 @@ pub(super) async fn create(
         fields.require("name");
     }
     let declared = fields.texts("parameters").value().unwrap_or_default();
-    let target = read_target(&app, &mut fields, &declared, &domains.own);
+    let target = read_target(&app, &mut fields, &declared, &domains.own, &caller);
     if target.is_none() {
         fields.require("longUrl");
     }
@@ -58,7 +59,7 @@ pub(super) async fn create(
         redirect_status: redirect_status.unwrap_or(app.default_redirect_status),
         forward_query: forward_query.unwrap_or(false),
         validity: validity.unwrap_or_default(),
-        created_by: key_id,
+        created_by: caller.key().id.clone(),
         external_id,
         note,
     };
@@ -71,7 +72,7 @@ pub(super) async fn create(
 /// `GET /v1/campaigns/{id}`
 pub(super) async fn find(
     State(app): State<SharedApp>,
-    _: MayRead,
+    _: MayReadCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
     let campaign = app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
@@ -81,7 +82,7 @@ pub(super) async fn find(
 /// `PATCH /v1/campaigns/{id}`
 pub(super) async fn change(
     State(app): State<SharedApp>,
-    _: MayWrite,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
     domains: Domains,
     JsonObject(members): JsonObject,
@@ -93,7 +94,7 @@ pub(super) async fn change(
         ..CampaignChange::default()
     };
     let names = present.target.names();
-    if let Some(target) = read_target(&app, &mut fields, names, &domains.own) {
+    if let Some(target) = read_target(&app, &mut fields, names, &domains.own, &caller) {
         // Its links have no values for others.
         match target.names().get(names.len()) {
             Some(name) => fields.refuse(
@@ -126,7 +127,7 @@ pub(super) async fn change(
 /// `POST /v1/campaigns/{id}/pause`
 pub(super) async fn pause(
     State(app): State<SharedApp>,
-    _: MayWrite,
+    _: MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
     set_paused(&app, id, true).await
@@ -135,7 +136,7 @@ pub(super) async fn pause(
 /// `POST /v1/campaigns/{id}/resume`
 pub(super) async fn resume(
     State(app): State<SharedApp>,
-    _: MayWrite,
+    _: MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
     set_paused(&app, id, false).await
@@ -144,7 +145,7 @@ pub(super) async fn resume(
 /// `DELETE /v1/campaigns/{id}`
 pub(super) async fn revoke(
     State(app): State<SharedApp>,
-    _: MayWrite,
+    _: MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
     let stored = app.campaigns.revoke(id).await?;
@@ -155,7 +156,7 @@ pub(super) async fn revoke(
 /// `GET /v1/campaigns`
 pub(super) async fn list(
     State(app): State<SharedApp>,
-    _: MayRead,
+    _: MayReadCampaigns,
     RawQuery(query): RawQuery,
 ) -> Result<Json<PageBody>, Problem> {
     let (mut after, mut limit) = (None, DEFAULT_LIMIT);
@@ -242,11 +243,24 @@ fn read_target(
     fields: &mut Fields,
     declared: &[String],
     own: &OwnHosts,
+    caller: &Caller,
 ) -> Option<CampaignTarget> {
     match fields.text("longUrl") {
-        Member::Value(text) => CampaignTarget::parse(&text, declared, app.policy, own)
-            .map_err(|error| fields.refuse("longUrl", error.to_string()))
-            .ok(),
+        Member::Value(text) => {
+            let refusal = match CampaignTarget::parse(&text, declared, app.policy, own) {
+                Ok(target) => {
+                    // The host has no places, so that it is that of every link.
+                    let of_all = Target::from_stored(target.template().to_owned());
+                    match app.target_domains.check(&of_all, &caller.key().policy) {
+                        Ok(()) => return Some(target),
+                        Err(error) => error.to_string(),
+                    }
+                }
+                Err(error) => error.to_string(),
+            };
+            fields.refuse("longUrl", refusal);
+            None
+        }
         Member::Null => {
             fields.refuse("longUrl", "must be a string");
             None

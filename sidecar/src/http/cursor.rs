@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use vocabulary::Code;
 
-use crate::domain::ports::Position;
+use crate::domain::ports::{KeyPosition, Position};
 
 /// What a cursor begins with before it is encoded, so that another form can come later.
 const VERSION: &str = "1";
@@ -31,9 +31,71 @@ pub(super) fn decode(cursor: &str) -> Option<Position> {
     })
 }
 
+/// What cursors of other listings begin with: none of them is a cursor of another listing.
+const KEYS_VERSION: &str = "k1";
+const AUDIT_VERSION: &str = "a1";
+
+/// Writes a cursor of keys.
+pub(super) fn encode_key(position: &KeyPosition) -> String {
+    let KeyPosition { created_at, id } = position;
+    let millisecond = created_at.as_millisecond();
+    URL_SAFE_NO_PAD.encode(format!("{KEYS_VERSION}.{millisecond}.{id}"))
+}
+
+/// Reads a cursor; `None` when [`encode_key`] has not made it.
+pub(super) fn decode_key(cursor: &str) -> Option<KeyPosition> {
+    let rest = versioned(cursor, KEYS_VERSION)?;
+    let (millisecond, id) = rest.split_once('.')?;
+    Some(KeyPosition {
+        created_at: Timestamp::from_millisecond(millisecond.parse().ok()?).ok()?,
+        id: id.to_owned(),
+    })
+}
+
+/// Writes a cursor of the audit log: behind the entry with this number.
+pub(super) fn encode_audit(id: i64) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{AUDIT_VERSION}.{id}"))
+}
+
+/// Reads a cursor; `None` when [`encode_audit`] has not made it.
+pub(super) fn decode_audit(cursor: &str) -> Option<i64> {
+    versioned(cursor, AUDIT_VERSION)?.parse().ok()
+}
+
+/// What follows the version that a cursor must begin with.
+fn versioned(cursor: &str, version: &str) -> Option<String> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (found, rest) = text.split_once('.')?;
+    (found == version).then(|| rest.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_listing_has_cursors_of_its_own() {
+        let created_at = Timestamp::from_millisecond(1_767_225_600_123).expect("a moment");
+        let of_links = encode(&Position {
+            created_at,
+            code: "abc".parse().expect("a code"),
+        });
+        let position = KeyPosition {
+            created_at,
+            id: "abc".to_owned(),
+        };
+        let of_keys = encode_key(&position);
+        let of_audit = encode_audit(7);
+        assert_eq!(decode_key(&of_keys), Some(position));
+        assert_eq!(decode_audit(&of_audit), Some(7));
+        assert_eq!((decode(&of_keys), decode(&of_audit)), (None, None));
+        assert_eq!((decode_key(&of_links), decode_key(&of_audit)), (None, None));
+        assert_eq!(
+            (decode_audit(&of_links), decode_audit(&of_keys)),
+            (None, None)
+        );
+    }
 
     #[test]
     fn a_cursor_is_read_as_it_was_written() {

@@ -3,6 +3,8 @@
 //! A client that sends a form with three mistakes is told of three, and of every member that
 //! there is no such thing as: a misspelt optional member must not be ignored.
 
+mod nested;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use vocabulary::RedirectStatus;
@@ -53,9 +55,9 @@ impl Fields {
         });
     }
 
-    /// Notes that a member is missing, unless something else is wrong with it already.
+    /// Notes that a member is missing, unless something else is wrong with it or within it already.
     pub(super) fn require(&mut self, name: &str) {
-        let is_noted = |error: &FieldError| error.pointer.strip_prefix('/') == Some(name);
+        let is_noted = |error: &FieldError| error.pointer.split('/').nth(1) == Some(name);
         if !self.errors.iter().any(is_noted) {
             self.refuse(name, "is required");
         }
@@ -161,10 +163,7 @@ impl Fields {
 
     /// Says what was wrong, members that nobody has asked for included.
     pub(super) fn finish(mut self) -> Result<(), Problem> {
-        let unknown: Vec<String> = self.members.keys().cloned().collect();
-        for name in unknown {
-            self.refuse(&name, "is not known");
-        }
+        self.refuse_unknown();
         if self.errors.is_empty() {
             Ok(())
         } else {

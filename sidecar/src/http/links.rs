@@ -26,11 +26,11 @@ const MAX_LIMIT: u32 = 1000;
 /// `POST /v1/links`
 pub(super) async fn create(
     State(app): State<SharedApp>,
-    MayWrite { key_id }: MayWrite,
+    MayWrite(caller): MayWrite,
     domains: Domains,
     JsonObject(members): JsonObject,
 ) -> Result<impl IntoResponse, Problem> {
-    let new = read_new_link(&app, members, &domains, &key_id)?;
+    let new = read_new_link(&app, members, &domains, &caller)?;
     let stored = app.links.create(new).await?;
     let location = format!("/v1/links/{}", stored.link.code);
     let body = body_of(&stored, &app, &domains);
@@ -52,7 +52,7 @@ pub(super) async fn find(
 /// `PATCH /v1/links/{code}`
 pub(super) async fn change(
     State(app): State<SharedApp>,
-    _: MayWrite,
+    MayWrite(caller): MayWrite,
     CodeInPath(code): CodeInPath,
     domains: Domains,
     JsonObject(members): JsonObject,
@@ -61,7 +61,7 @@ pub(super) async fn change(
     let mut change = Change::default();
     match fields.text("longUrl") {
         Member::Value(text) => {
-            change.target = read_target(&app, &mut fields, &text, &domains.own);
+            change.target = read_target(&app, &mut fields, &text, &domains.own, &caller);
         }
         Member::Null => fields.refuse("longUrl", "must be a string"),
         Member::Absent => {}

@@ -8,6 +8,7 @@ use super::extract::Domains;
 use super::fields::{Fields, Member};
 use super::problem::Problem;
 use crate::domain::link::Expiry;
+use crate::domain::service::access::Caller;
 use crate::domain::service::links::NewLink;
 use crate::domain::target::{OwnHosts, Target};
 
@@ -16,11 +17,11 @@ pub(super) fn read_new_link(
     app: &App,
     members: Map<String, Value>,
     domains: &Domains,
-    key_id: &str,
+    caller: &Caller,
 ) -> Result<NewLink, Problem> {
     let mut fields = Fields::new(members);
     let target = match fields.text("longUrl") {
-        Member::Value(text) => read_target(app, &mut fields, &text, &domains.own),
+        Member::Value(text) => read_target(app, &mut fields, &text, &domains.own, caller),
         Member::Null => {
             fields.refuse("longUrl", "must be a string");
             None
@@ -48,10 +49,10 @@ pub(super) fn read_new_link(
     Ok(NewLink {
         target: target.ok_or_else(Problem::internal)?,
         slug,
-        policy: app.default_policy,
+        policy: caller.key().policy.narrow(app.default_policy),
         redirect_status: redirect_status.unwrap_or(app.default_redirect_status),
         expires_at,
-        created_by: key_id.to_owned(),
+        created_by: caller.key().id.clone(),
     })
 }
 
@@ -61,10 +62,17 @@ pub(super) fn read_target(
     fields: &mut Fields,
     text: &str,
     own: &OwnHosts,
+    caller: &Caller,
 ) -> Option<Target> {
-    Target::parse(text, app.policy, own)
-        .map_err(|error| fields.refuse("longUrl", error.to_string()))
-        .ok()
+    let refusal = match Target::parse(text, app.policy, own) {
+        Ok(target) => match app.target_domains.check(&target, &caller.key().policy) {
+            Ok(()) => return Some(target),
+            Err(error) => error.to_string(),
+        },
+        Err(error) => error.to_string(),
+    };
+    fields.refuse("longUrl", refusal);
+    None
 }
 
 /// Reads an expiry, or refuses it.

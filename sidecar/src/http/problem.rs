@@ -3,6 +3,8 @@
 //! A problem tells a client what it can do about it. What went wrong inside is logged where the
 //! problem is made and not told.
 
+mod access;
+
 use std::any::Any;
 use std::error::Error;
 
@@ -44,7 +46,7 @@ struct Content {
     title: &'static str,
     detail: String,
     errors: Vec<FieldError>,
-    header: Option<(HeaderName, &'static str)>,
+    header: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Problem {
@@ -84,7 +86,8 @@ impl Problem {
             "An API key is needed",
             "Send a valid API key as X-Api-Key or as a Bearer token.",
         );
-        problem.0.header = Some((WWW_AUTHENTICATE, "Bearer realm=\"shortlink\""));
+        let challenge = HeaderValue::from_static("Bearer realm=\"shortlink\"");
+        problem.0.header = Some((WWW_AUTHENTICATE, challenge));
         problem
     }
 
@@ -224,7 +227,8 @@ impl Problem {
             "The service is not available for the moment",
             detail,
         );
-        problem.0.header = Some((RETRY_AFTER, RETRY_AFTER_SECONDS));
+        let seconds = HeaderValue::from_static(RETRY_AFTER_SECONDS);
+        problem.0.header = Some((RETRY_AFTER, seconds));
         problem
     }
 }
@@ -314,7 +318,7 @@ impl IntoResponse for Problem {
         let media_type = HeaderValue::from_static("application/problem+json");
         headers.insert(CONTENT_TYPE, media_type);
         if let Some((name, value)) = content.header {
-            headers.insert(name, HeaderValue::from_static(value));
+            headers.insert(name, value);
         }
         response
     }

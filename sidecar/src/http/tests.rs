@@ -1,7 +1,9 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
+mod access;
 mod batch;
 mod campaigns;
+mod keys;
 mod links;
 mod requests;
 mod visitors;
@@ -17,11 +19,13 @@ use vocabulary::CodeRules;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::api_key::{ApiKey, Scope};
+use crate::domain::api_key::Scope;
 use crate::domain::codes::reserved::ReservedWords;
 use crate::domain::ports::Delivery;
+use crate::domain::service::keys::NewKey;
+use crate::domain::target::domains::DomainRules;
 use crate::outbox::outbox;
-use crate::testing::{MemoryPublisher, POLICY, TemporaryStore, issuer};
+use crate::testing::{MemoryPublisher, POLICY, TemporaryStore, issuer, keep_key, new_key};
 
 const BODY_LIMIT: usize = 1024;
 
@@ -33,6 +37,7 @@ struct Service {
     clock: Arc<ManualClock>,
     writer: String,
     reader: String,
+    campaigner: String,
 }
 
 /// An answer.
@@ -77,18 +82,30 @@ impl Service {
             Arc::clone(&shared_clock),
         );
         let rules = CodeRules::default();
-        let mut rng = StdRng::seed_from_u64(1);
         let mut keys = Vec::new();
-        for scope in [Scope::LinksWrite, Scope::LinksRead] {
-            let name = scope.to_string();
-            let (key, text) = ApiKey::generate(name, vec![scope], clock.now(), &mut rng);
-            kept.store.create_key(&key).await.expect("room");
+        for scopes in [
+            &[Scope::LinksWrite][..],
+            &[Scope::LinksRead],
+            &[Scope::CampaignsWrite, Scope::CampaignsRead],
+        ] {
+            let seed = 100 + keys.len() as u64;
+            let (_, text) = keep_key(&kept.store, &shared_clock, seed, new_key(scopes)).await;
             keys.push(text);
         }
-        let reader = keys.pop().expect("two keys");
-        let writer = keys.pop().expect("two keys");
+        let [writer, reader, campaigner] = keys.try_into().expect("three keys");
         let delivery: Arc<dyn Delivery> = Arc::new(outbox);
+        let access = Arc::new(Access::new(
+            Arc::clone(&kept.store),
+            Arc::clone(&shared_clock),
+        ));
         let app = App {
+            keys: Keys::new(
+                Arc::clone(&kept.store),
+                Arc::clone(&shared_clock),
+                StdRng::seed_from_u64(1000),
+                Some(Arc::clone(&access)),
+            ),
+            access,
             links: Links {
                 store: Arc::clone(&kept.store),
                 issuer: issuer(&kept.store, &publisher, &delivery, &shared_clock, &rules),
@@ -114,6 +131,10 @@ impl Service {
             clock: shared_clock,
             policy: TargetPolicy::default(),
             default_policy: POLICY,
+            target_domains: TargetDomains {
+                denied: DomainRules::from_iter(["denied.example".parse().expect("a rule")]),
+                ..TargetDomains::default()
+            },
             default_redirect_status: RedirectStatus::Found,
             body_limit_bytes: BODY_LIMIT,
         };
@@ -124,6 +145,7 @@ impl Service {
             clock,
             writer,
             reader,
+            campaigner,
         }
     }
 
@@ -165,9 +187,21 @@ impl Service {
         self.send(request.expect("a good request")).await
     }
 
+    /// Makes a key as the command line does; answers with its id and text.
+    async fn key(&self, seed: u64, key: NewKey) -> (String, String) {
+        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
+        let (key, text) = keep_key(&self.kept.store, &clock, seed, key).await;
+        (key.id, text)
+    }
+
     async fn create(&self, body: Value) -> Answer {
         self.call(&self.writer, "POST", "/v1/links", Some(body))
             .await
+    }
+
+    /// Gets something of campaigns.
+    async fn look(&self, path: &str) -> Answer {
+        self.call(&self.campaigner, "GET", path, None).await
     }
 
     async fn get(&self, path: &str) -> Answer {

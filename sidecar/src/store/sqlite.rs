@@ -6,6 +6,7 @@
 //! which the write-ahead log lets run beside the writer.
 
 mod adoption;
+mod audit;
 mod campaigns;
 mod codes;
 mod creation;

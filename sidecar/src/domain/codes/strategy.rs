@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Serialize, Serializer};
 use vocabulary::{Code, CodeError};
 
 use crate::domain::ports::{PublishError, StoreError};
@@ -93,6 +94,21 @@ impl FromStr for StrategyName {
             name: name.to_owned(),
         })
     }
+}
+
+impl Serialize for StrategyName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// How a link's code is come up with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodePolicy {
+    /// The way.
+    pub strategy: StrategyName,
+    /// How many characters it may have before the check character.
+    pub lengths: (u8, u8),
 }
 
 /// There is no such strategy.

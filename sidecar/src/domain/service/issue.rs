@@ -15,6 +15,7 @@ use super::links::{LinkError, NewLink, Stored};
 use crate::clock::Clock;
 use crate::domain::codes::lengths::Lengths;
 use crate::domain::codes::reserved::ReservedWords;
+pub use crate::domain::codes::strategy::CodePolicy;
 use crate::domain::codes::strategy::{DrawRequest, Strategies, StrategyName};
 use crate::domain::link::Link;
 use crate::domain::ports::{Delivery, MAX_TOGETHER, Receipt, Store};
@@ -28,15 +29,6 @@ const MAX_GATHERED: usize = 256;
 
 /// The most single links that may wait to be gathered. More callers wait before that.
 const MAX_QUEUE: usize = 1024;
-
-/// How a link's code is come up with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CodePolicy {
-    /// The way.
-    pub strategy: StrategyName,
-    /// How many characters it may have before the check character.
-    pub lengths: (u8, u8),
-}
 
 /// What issuing needs.
 pub struct Parts {

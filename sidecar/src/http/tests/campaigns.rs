@@ -9,17 +9,17 @@ const TEMPLATE: &str = "https://shop.example.com/p?m={member}&c={code}";
 
 async fn create(service: &Service, body: Value) -> Answer {
     service
-        .call(&service.writer, "POST", "/v1/campaigns", Some(body))
+        .call(&service.campaigner, "POST", "/v1/campaigns", Some(body))
         .await
 }
 
 async fn post(service: &Service, path: &str) -> Answer {
-    service.call(&service.writer, "POST", path, None).await
+    service.call(&service.campaigner, "POST", path, None).await
 }
 
 async fn patch(service: &Service, path: &str, body: Value) -> Answer {
     service
-        .call(&service.writer, "PATCH", path, Some(body))
+        .call(&service.campaigner, "PATCH", path, Some(body))
         .await
 }
 
@@ -95,11 +95,13 @@ async fn a_campaign_lives_from_creation_to_revocation() {
     assert_eq!(changed["state"], "scheduled");
     for (state, hours) in [("live", 30), ("expired", 24)] {
         service.clock.advance(SignedDuration::from_hours(hours));
-        assert_eq!(service.get(&path).await.json()["state"], state);
+        assert_eq!(service.look(&path).await.json()["state"], state);
     }
 
     for _ in 0..2 {
-        let revoked = service.call(&service.writer, "DELETE", &path, None).await;
+        let revoked = service
+            .call(&service.campaigner, "DELETE", &path, None)
+            .await;
         assert_eq!(
             (revoked.status, &revoked.json()["state"]),
             (200, &json!("revoked"))
@@ -149,7 +151,7 @@ async fn what_is_wrong_with_a_campaign_is_told_at_once() {
         assert_eq!(told, pointers, "{body}");
     }
     for path in ["/v1/campaigns/zz", "/v1/campaigns/0", "/v1/campaigns/-"] {
-        assert_eq!(service.get(path).await.status, 404, "{path}");
+        assert_eq!(service.look(path).await.status, 404, "{path}");
     }
     let refused = service
         .call(&service.reader, "POST", "/v1/campaigns", Some(json!({})))
@@ -167,7 +169,7 @@ async fn campaigns_are_listed_from_the_latest() {
     let mut names = Vec::new();
     let mut path = "/v1/campaigns?limit=2".to_owned();
     loop {
-        let page = service.get(&path).await.json();
+        let page = service.look(&path).await.json();
         for campaign in page["campaigns"].as_array().expect("a list") {
             names.push(campaign["name"].as_str().expect("a name").to_owned());
         }

@@ -1,0 +1,230 @@
+//! `shortlink keys`
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use jiff::{SignedDuration, Timestamp};
+
+use super::print;
+use crate::clock::{Clock, SystemClock};
+use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
+use crate::domain::codes::strategy::StrategyName;
+use crate::domain::ports::{KeyListing, KeyPosition, Store};
+use crate::domain::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
+use crate::domain::target::domains::{DomainRule, DomainRules};
+use crate::lifecycle;
+
+/// How many keys are read at once.
+const PAGE_LENGTH: u32 = 1000;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeysCommand {
+    /// Makes a key and prints it: the one time that it can be seen.
+    Create(Box<CreateArguments>),
+    /// Lists all keys.
+    List,
+    /// Revokes a key, for good. A sidecar that serves takes notice within a second.
+    Revoke {
+        /// The key's id, as `keys list` shows it.
+        id: String,
+    },
+    /// Makes a successor of a key, with the same name, scopes, limit, policy and expiry, and
+    /// prints it: the one time that it can be seen.
+    Rotate {
+        /// The key's id, as `keys list` shows it.
+        id: String,
+        /// For how many seconds the old key still counts.
+        #[arg(
+            long,
+            value_name = "SECONDS",
+            value_parser = clap::value_parser!(i64).range(0..=MAX_OVERLAP.as_secs())
+        )]
+        overlap_seconds: i64,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CreateArguments {
+    /// What the key is for.
+    #[arg(long, value_parser = parse_name)]
+    name: String,
+    /// What the key allows: links:read, links:write, campaigns:read, campaigns:write, stats:read,
+    /// keys:admin or admin. May be repeated.
+    #[arg(long = "scope", required = true, value_name = "SCOPE")]
+    scopes: Vec<Scope>,
+    /// From when on it counts no more, like 2030-12-31T23:59:59Z; never without it.
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<Timestamp>,
+    /// How many requests it may make a second, in each process that serves.
+    #[arg(long, value_name = "REQUESTS", value_parser = units())]
+    rate_limit: Option<u32>,
+    /// How many of them it may make at once; as many as a second without it.
+    #[arg(long, value_name = "REQUESTS", requires = "rate_limit", value_parser = units())]
+    burst: Option<u32>,
+    /// A strategy that codes may be issued with: permuted, pool, sequence or hash. May be
+    /// repeated; all without it.
+    #[arg(long = "strategy", value_name = "STRATEGY")]
+    strategies: Vec<StrategyName>,
+    /// The fewest characters of the body of an issued code.
+    #[arg(long, value_name = "LENGTH")]
+    min_body_length: Option<u8>,
+    /// The most characters of the body of an issued code.
+    #[arg(long, value_name = "LENGTH")]
+    max_body_length: Option<u8>,
+    /// A domain that targets may lead to: example.com for it and all below, =example.com for
+    /// just it, or an IP address. May be repeated; all without it.
+    #[arg(long = "allowed-domain", value_name = "DOMAIN")]
+    allowed_domains: Vec<DomainRule>,
+}
+
+impl KeysCommand {
+    pub(super) async fn run(self, store: &Arc<dyn Store>) -> anyhow::Result<()> {
+        let clock = SystemClock;
+        let now = clock.now();
+        let rng = lifecycle::random()?;
+        let keys = Keys::new(Arc::clone(store), Arc::new(clock), rng, None);
+        let actor = Actor::Operator;
+        match self {
+            Self::Create(arguments) => {
+                let (key, text) = keys.create(&actor, arguments.new_key(now)?).await?;
+                eprintln!(
+                    "shortlink: key {} for {:?} with {}; it is not shown again",
+                    key.id,
+                    key.name,
+                    scope_names(&key)
+                );
+                print(&format!("{text}\n"))
+            }
+            Self::List => print(&table(&all(&keys).await?, now)),
+            Self::Revoke { id } => {
+                let revoked = keys.revoke(&actor, &id).await?;
+                revoked.with_context(|| no_such_key(&id))?;
+                eprintln!("shortlink: key {id} is revoked");
+                Ok(())
+            }
+            Self::Rotate {
+                id,
+                overlap_seconds,
+            } => {
+                let overlap = SignedDuration::from_secs(overlap_seconds);
+                let rotation = keys.rotate(&actor, &id, overlap).await?;
+                let rotation = rotation.with_context(|| no_such_key(&id))?;
+                eprintln!(
+                    "shortlink: key {} follows on key {id}, which counts until {}; it is not \
+                     shown again",
+                    rotation.successor.id,
+                    moment(rotation.predecessor.expires_at)
+                );
+                print(&format!("{}\n", rotation.secret))
+            }
+        }
+    }
+}
+
+impl CreateArguments {
+    fn new_key(self, now: Timestamp) -> anyhow::Result<NewKey> {
+        if self.expires_at.is_some_and(|expiry| expiry <= now) {
+            anyhow::bail!("--expires-at must be in the future");
+        }
+        let rate_limit = self
+            .rate_limit
+            .and_then(|limit| RateLimit::new(limit, self.burst.unwrap_or(limit)));
+        let domains: DomainRules = self.allowed_domains.into_iter().collect();
+        let policy = KeyPolicy {
+            strategies: (!self.strategies.is_empty()).then_some(self.strategies),
+            min_body_length: self.min_body_length,
+            max_body_length: self.max_body_length,
+            allowed_domains: (!domains.is_empty()).then_some(domains),
+        };
+        policy.validate()?;
+        Ok(NewKey {
+            name: self.name,
+            scopes: self.scopes,
+            expires_at: self.expires_at,
+            rate_limit,
+            policy,
+        })
+    }
+}
+
+fn units() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(RateLimit::MOST))
+}
+
+fn no_such_key(id: &str) -> String {
+    format!("there is no key {id:?}; `shortlink keys list` shows all")
+}
+
+/// Every key, the oldest first.
+async fn all(keys: &Keys) -> anyhow::Result<Vec<ApiKey>> {
+    let mut found: Vec<ApiKey> = Vec::new();
+    loop {
+        let after = found.last().map(|key| KeyPosition {
+            created_at: key.created_at,
+            id: key.id.clone(),
+        });
+        let limit = PAGE_LENGTH;
+        let page = keys.list(&KeyListing { after, limit }).await?;
+        if page.is_empty() {
+            found.reverse();
+            return Ok(found);
+        }
+        found.extend(page);
+    }
+}
+
+fn scope_names(key: &ApiKey) -> String {
+    let names: Vec<&str> = key.scopes.iter().map(|scope| scope.name()).collect();
+    names.join(",")
+}
+
+fn moment(moment: Option<Timestamp>) -> String {
+    moment.map_or_else(|| "-".to_owned(), |moment| moment.to_string())
+}
+
+/// A table with columns as wide as what stands in them.
+fn table(keys: &[ApiKey], now: Timestamp) -> String {
+    let header = [
+        "ID",
+        "NAME",
+        "SCOPES",
+        "STATE",
+        "CREATED",
+        "EXPIRES",
+        "REVOKED",
+        "LIMIT",
+        "SUCCESSOR",
+    ];
+    let rows = keys.iter().map(|key| {
+        let limit = key.rate_limit.map(|limit| {
+            let (per_second, burst) = (limit.per_second(), limit.burst());
+            format!("{per_second}/s,{burst}")
+        });
+        [
+            key.id.clone(),
+            key.name.escape_debug().to_string(),
+            scope_names(key),
+            key.state(now).name().to_owned(),
+            key.created_at.to_string(),
+            moment(key.expires_at),
+            moment(key.revoked_at),
+            limit.unwrap_or_else(|| "-".to_owned()),
+            key.successor_id.clone().unwrap_or_else(|| "-".to_owned()),
+        ]
+    });
+    let rows: Vec<_> = std::iter::once(header.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = rows.iter().map(|row| row[column].chars().count()).max();
+            line.push_str(&format!("{cell:<width$}  ", width = width.unwrap_or(0)));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,86 @@
+//! `/v1/audit`
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::auth::MayAudit;
+use super::problem::Problem;
+use super::{SharedApp, cursor, query};
+use crate::domain::audit::StoredAuditEntry;
+use crate::domain::ports::AuditListing;
+
+/// An entry as clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryBody {
+    id: i64,
+    at: Timestamp,
+    key_id: Option<String>,
+    action: String,
+    subject: String,
+    detail: Map<String, Value>,
+}
+
+/// A page of the audit log.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageBody {
+    entries: Vec<EntryBody>,
+    /// Where the listing goes on; `None` at its end.
+    next_cursor: Option<String>,
+}
+
+/// `GET /v1/audit`
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    _: MayAudit,
+    RawQuery(query): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let mut listing = read_listing(&query.unwrap_or_default())?;
+    let limit = listing.limit;
+    // One entry more tells whether there is another page.
+    listing.limit += 1;
+    let mut entries = app.store.list_audit(&listing).await?;
+    let next_cursor = query::page(&mut entries, limit).map(|last| cursor::encode_audit(last.id));
+    let entries = entries.into_iter().map(body).collect();
+    Ok(Json(PageBody {
+        entries,
+        next_cursor,
+    }))
+}
+
+fn body(entry: StoredAuditEntry) -> EntryBody {
+    EntryBody {
+        id: entry.id,
+        at: entry.at,
+        key_id: entry.key_id,
+        action: entry.action,
+        subject: entry.subject,
+        detail: entry.detail,
+    }
+}
+
+fn read_listing(query: &str) -> Result<AuditListing, Problem> {
+    let mut listing = AuditListing {
+        limit: query::DEFAULT_LIMIT,
+        ..AuditListing::default()
+    };
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "limit" => listing.limit = query::limit(&value)?,
+            "cursor" => listing.before = Some(query::cursor(&value, cursor::decode_audit)?),
+            "subject" => listing.subject = Some(value.into_owned()),
+            "keyId" => listing.key_id = Some(value.into_owned()),
+            "action" => listing.action = Some(value.into_owned()),
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters limit, cursor, subject, keyId and action.",
+                ));
+            }
+        }
+    }
+    Ok(listing)
+}

@@ -1,0 +1,199 @@
+//! `/v1/keys`
+
+mod body;
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, LOCATION};
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use jiff::SignedDuration;
+
+use super::auth::MayManageKeys;
+use super::extract::JsonObject;
+use super::fields::{Fields, Member};
+use super::problem::Problem;
+use super::{SharedApp, cursor, query};
+use crate::domain::ports::{KeyListing, KeyPosition};
+use crate::domain::service::keys::{Actor, KeyChange, MAX_OVERLAP, NewKey};
+use body::{KeyBody, PageBody, SecretBody};
+
+/// The id in the path.
+pub(super) struct IdInPath(String);
+
+impl FromRequestParts<SharedApp> for IdInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        // What can't be read is no key's id.
+        let id = Path::<String>::from_request_parts(parts, app).await;
+        id.map(|Path(id)| Self(id)).map_err(|_| no_such_key())
+    }
+}
+
+fn no_such_key() -> Problem {
+    Problem::not_found("There is no API key with this id.")
+}
+
+/// `POST /v1/keys`
+pub(super) async fn create(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    JsonObject(members): JsonObject,
+) -> Result<impl IntoResponse, Problem> {
+    let now = app.clock.now();
+    let mut fields = Fields::new(members);
+    let name = body::read_name(&mut fields);
+    if name.is_none() {
+        fields.require("name");
+    }
+    let scopes = body::read_scopes(&mut fields);
+    if scopes.is_none() {
+        fields.require("scopes");
+    }
+    let expires_at = body::read_expiry(&mut fields, now).value();
+    let rate_limit = body::read_rate_limit(&mut fields).value();
+    let policy = body::read_policy(&mut fields).value();
+    fields.finish()?;
+    let new = NewKey {
+        name: name.ok_or_else(Problem::internal)?,
+        scopes: scopes.ok_or_else(Problem::internal)?,
+        expires_at,
+        rate_limit,
+        policy: policy.unwrap_or_default(),
+    };
+    let (key, secret) = app.keys.create(&Actor::Key(caller), new).await?;
+    let location = format!("/v1/keys/{}", key.id);
+    let body = SecretBody::new(&key, secret, now);
+    Ok((
+        StatusCode::CREATED,
+        [(LOCATION, location), no_store()],
+        Json(body),
+    ))
+}
+
+/// `GET /v1/keys/{id}`
+pub(super) async fn find(
+    State(app): State<SharedApp>,
+    _: MayManageKeys,
+    IdInPath(id): IdInPath,
+) -> Result<Json<KeyBody>, Problem> {
+    let key = app.keys.find(&id).await?.ok_or_else(no_such_key)?;
+    Ok(Json(KeyBody::new(&key, app.clock.now())))
+}
+
+/// `GET /v1/keys`
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    _: MayManageKeys,
+    RawQuery(query): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let mut listing = read_listing(&query.unwrap_or_default())?;
+    let limit = listing.limit;
+    // One key more tells whether there is another page.
+    listing.limit += 1;
+    let mut keys = app.keys.list(&listing).await?;
+    let next_cursor = query::page(&mut keys, limit).map(|last| {
+        cursor::encode_key(&KeyPosition {
+            created_at: last.created_at,
+            id: last.id.clone(),
+        })
+    });
+    let now = app.clock.now();
+    let keys = keys.iter().map(|key| KeyBody::new(key, now)).collect();
+    Ok(Json(PageBody { keys, next_cursor }))
+}
+
+/// `PATCH /v1/keys/{id}`
+pub(super) async fn change(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    IdInPath(id): IdInPath,
+    JsonObject(members): JsonObject,
+) -> Result<Json<KeyBody>, Problem> {
+    let mut fields = Fields::new(members);
+    let change = KeyChange {
+        name: body::read_name(&mut fields),
+        scopes: body::read_scopes(&mut fields),
+        expires_at: settable(body::read_expiry(&mut fields, app.clock.now())),
+        rate_limit: settable(body::read_rate_limit(&mut fields)),
+        policy: settable(body::read_policy(&mut fields)).map(Option::unwrap_or_default),
+    };
+    fields.finish()?;
+    let key = app.keys.change(&Actor::Key(caller), &id, change).await?;
+    let key = key.ok_or_else(no_such_key)?;
+    Ok(Json(KeyBody::new(&key, app.clock.now())))
+}
+
+/// `POST /v1/keys/{id}/rotate`
+pub(super) async fn rotate(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    IdInPath(id): IdInPath,
+    JsonObject(members): JsonObject,
+) -> Result<impl IntoResponse, Problem> {
+    let mut fields = Fields::new(members);
+    let most = u32::try_from(MAX_OVERLAP.as_secs()).unwrap_or(u32::MAX);
+    let overlap = fields.number("overlapSeconds", 0, most).value();
+    if overlap.is_none() {
+        fields.require("overlapSeconds");
+    }
+    fields.finish()?;
+    let overlap = SignedDuration::from_secs(overlap.ok_or_else(Problem::internal)?.into());
+    let rotation = app.keys.rotate(&Actor::Key(caller), &id, overlap).await?;
+    let rotation = rotation.ok_or_else(no_such_key)?;
+    let location = format!("/v1/keys/{}", rotation.successor.id);
+    let now = app.clock.now();
+    let body = SecretBody::new(&rotation.successor, rotation.secret, now)
+        .with_predecessor(&rotation.predecessor, now);
+    Ok((
+        StatusCode::CREATED,
+        [(LOCATION, location), no_store()],
+        Json(body),
+    ))
+}
+
+/// `DELETE /v1/keys/{id}`
+pub(super) async fn revoke(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    IdInPath(id): IdInPath,
+) -> Result<Json<KeyBody>, Problem> {
+    let key = app.keys.revoke(&Actor::Key(caller), &id).await?;
+    let key = key.ok_or_else(no_such_key)?;
+    Ok(Json(KeyBody::new(&key, app.clock.now())))
+}
+
+/// What an answer with a secret says to whoever might keep it.
+fn no_store() -> (axum::http::HeaderName, String) {
+    (CACHE_CONTROL, "no-store".to_owned())
+}
+
+/// `None` to leave something as it is, `Some(None)` to take it away.
+fn settable<T>(member: Member<T>) -> Option<Option<T>> {
+    match member {
+        Member::Absent => None,
+        Member::Null => Some(None),
+        Member::Value(value) => Some(Some(value)),
+    }
+}
+
+fn read_listing(query: &str) -> Result<KeyListing, Problem> {
+    let mut listing = KeyListing {
+        after: None,
+        limit: query::DEFAULT_LIMIT,
+    };
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "limit" => listing.limit = query::limit(&value)?,
+            "cursor" => listing.after = Some(query::cursor(&value, cursor::decode_key)?),
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters limit and cursor.",
+                ));
+            }
+        }
+    }
+    Ok(listing)
+}

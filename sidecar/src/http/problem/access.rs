@@ -1,0 +1,98 @@
+//! Problems of who may do what, and how often.
+
+use std::error::Error;
+
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+
+use super::Problem;
+use crate::domain::api_key::PolicyError;
+use crate::domain::ports::KeyRefusal;
+use crate::domain::service::access::ChargeError;
+use crate::domain::service::keys::KeyError;
+
+impl Problem {
+    /// 409: what is there stands against it.
+    fn conflict(name: &'static str, title: &'static str, detail: &'static str) -> Self {
+        Self::new(StatusCode::CONFLICT, name, title, detail)
+    }
+}
+
+impl From<ChargeError> for Problem {
+    fn from(error: ChargeError) -> Self {
+        match error {
+            ChargeError::Exceeded { retry_after } => {
+                // Whoever waits a whole number of seconds has waited long enough.
+                let seconds = retry_after.as_millis().div_ceil(1000).max(1);
+                let mut problem = Self::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "rate-limited",
+                    "Too many requests",
+                    "The rate limit of this API key is exceeded. The header Retry-After says \
+                     how many seconds to wait.",
+                );
+                if let Ok(seconds) = HeaderValue::from_str(&seconds.to_string()) {
+                    problem.0.header = Some((RETRY_AFTER, seconds));
+                }
+                problem
+            }
+            // No 429: waiting does not help.
+            ChargeError::TooMany { most } => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "batch-too-large",
+                "The batch is too large",
+                format!("The rate limit of this API key allows {most} rows at once at most."),
+            ),
+        }
+    }
+}
+
+impl From<PolicyError> for Problem {
+    /// For what the request has not chosen itself, so that nothing of it can be pointed to.
+    fn from(error: PolicyError) -> Self {
+        let title = "The API key does not allow this";
+        let detail = format!("The policy: {error}.");
+        Self::new(StatusCode::FORBIDDEN, "forbidden", title, detail)
+    }
+}
+
+impl From<KeyError> for Problem {
+    fn from(error: KeyError) -> Self {
+        let refusal = match error {
+            KeyError::Store(error) => return error.into(),
+            KeyError::Refused(refusal) => refusal,
+        };
+        tracing::info!(
+            error = &refusal as &dyn Error,
+            "a change of an API key was refused"
+        );
+        match refusal {
+            KeyRefusal::Scope(scope) => Self::new(
+                StatusCode::FORBIDDEN,
+                "forbidden",
+                "The API key does not allow this",
+                format!("Only a key that has the scope {scope} itself may do this."),
+            ),
+            KeyRefusal::Revoked => Self::conflict(
+                "revoked",
+                "The API key is revoked",
+                "A revoked API key can't be changed or rotated.",
+            ),
+            KeyRefusal::Expired => Self::conflict(
+                "expired",
+                "The API key has expired",
+                "An API key that has expired can't be rotated.",
+            ),
+            KeyRefusal::Rotated => Self::conflict(
+                "rotated",
+                "The API key has been rotated already",
+                "Its successorId names the key to rotate.",
+            ),
+            KeyRefusal::LastAdmin => Self::conflict(
+                "last-admin",
+                "This is the last administrator's key",
+                "Make another API key with the scope admin first, or use the command line.",
+            ),
+        }
+    }
+}

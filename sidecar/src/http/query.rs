@@ -1,0 +1,32 @@
+//! What the listings of keys and of the audit log share.
+
+use super::problem::Problem;
+
+/// How many items a page has, unless the client says otherwise, and at most.
+pub(super) const DEFAULT_LIMIT: u32 = 50;
+const MAX_LIMIT: u32 = 1000;
+
+/// Reads how many items a page is to have.
+pub(super) fn limit(value: &str) -> Result<u32, Problem> {
+    let limit = value.parse().ok();
+    limit
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+        .ok_or_else(|| Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}.")))
+}
+
+/// Reads a cursor with `decode`.
+pub(super) fn cursor<T>(value: &str, decode: impl Fn(&str) -> Option<T>) -> Result<T, Problem> {
+    decode(value)
+        .ok_or_else(|| Problem::query("cursor must be the nextCursor of an earlier answer."))
+}
+
+/// Cuts a page off what was read, which is one item more than a page if there is another one.
+/// Answers with the last item of the page then.
+pub(super) fn page<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
+    let length = limit as usize;
+    if items.len() <= length {
+        return None;
+    }
+    items.truncate(length);
+    items.last()
+}

@@ -1,0 +1,73 @@
+//! The audit log in SQLite.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{QueryBuilder, Row, Sqlite};
+
+use super::{SqliteStore, failed, invalid};
+use crate::domain::audit::{AuditEntry, StoredAuditEntry};
+use crate::domain::ports::{AuditListing, AuditStore, StoreError};
+
+/// Notes what is being done, in the transaction that does it.
+pub(super) async fn append_audit(
+    connection: &mut SqliteConnection,
+    entry: &AuditEntry,
+) -> Result<(), sqlx::Error> {
+    let detail = serde_json::to_string(&entry.detail)
+        .map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+    sqlx::query(
+        "INSERT INTO audit_log (at, key_id, action, subject, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )
+    .bind(entry.at.as_millisecond())
+    .bind(&entry.key_id)
+    .bind(entry.action.name())
+    .bind(entry.subject.to_string())
+    .bind(detail)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[async_trait]
+impl AuditStore for SqliteStore {
+    async fn list_audit(
+        &self,
+        listing: &AuditListing,
+    ) -> Result<Vec<StoredAuditEntry>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(
+            "SELECT id, at, key_id, action, subject, detail FROM audit_log WHERE id < ",
+        );
+        query.push_bind(listing.before.unwrap_or(i64::MAX));
+        for (condition, value) in [
+            (" AND subject = ", &listing.subject),
+            (" AND key_id = ", &listing.key_id),
+            (" AND action = ", &listing.action),
+        ] {
+            if let Some(value) = value {
+                query.push(condition).push_bind(value);
+            }
+        }
+        query
+            .push(" ORDER BY id DESC LIMIT ")
+            .push_bind(listing.limit)
+            .build()
+            .fetch_all(&self.readers)
+            .await
+            .and_then(|rows| rows.iter().map(read).collect())
+            .map_err(failed("read the audit log"))
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<StoredAuditEntry, sqlx::Error> {
+    let detail: &str = row.try_get("detail")?;
+    Ok(StoredAuditEntry {
+        id: row.try_get("id")?,
+        at: Timestamp::from_millisecond(row.try_get("at")?)
+            .map_err(|_error| invalid("audit_log", "at"))?,
+        key_id: row.try_get("key_id")?,
+        action: row.try_get("action")?,
+        subject: row.try_get("subject")?,
+        detail: serde_json::from_str(detail).map_err(|_error| invalid("audit_log", "detail"))?,
+    })
+}
