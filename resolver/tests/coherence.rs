@@ -227,7 +227,7 @@ struct World {
 }
 
 /// What a request was answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     /// The target of a link in a version.
     Link(u64),
