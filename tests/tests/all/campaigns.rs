@@ -1,11 +1,13 @@
 //! Links of campaigns, validity windows and forwarded queries, with a real Redis.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use shortlink_tests::cluster::Cluster;
 use shortlink_tests::http::{self, Response};
 use shortlink_tests::nginx::{Nginx, NginxOptions};
 use shortlink_tests::ports;
+use shortlink_tests::redis::Redis;
 use shortlink_tests::site::{Site, SiteOptions};
 use shortlink_tests::stack::directory;
 use shortlink_tests::wait::{SOON, until};
@@ -42,6 +44,27 @@ fn warm(site: &Site, code: &str) {
     until("it is kept", SOON, || {
         edge(&site.get(code)).ends_with("/cache")
     });
+}
+
+/// nginx alone, with other servers than one Redis.
+fn nginx(directory: &Path, redis: &str) -> Nginx {
+    let options = NginxOptions {
+        replace: vec![
+            (
+                "shortlink_check luhn body=7 alphabet=base62;",
+                "shortlink_check none;".to_owned(),
+            ),
+            (
+                "shortlink_cache 32m stale=60s;",
+                "shortlink_cache 1m;".to_owned(),
+            ),
+            ("worker_processes 2", "worker_processes 1".to_owned()),
+        ],
+        redis: Some(redis.to_owned()),
+        budget: "5s",
+    };
+    let ports = (ports::free(), ports::free());
+    Nginx::start(&directory.join("nginx"), ports, 0, ports::free(), &options)
 }
 
 fn now() -> u64 {
@@ -333,26 +356,11 @@ fn in_a_cluster_a_campaign_may_be_on_another_node_than_its_links_and_move() {
     let directory = directory();
     let path = directory.path();
     let cluster = Cluster::start(path);
-    let options = NginxOptions {
-        replace: vec![
-            (
-                "shortlink_check luhn body=7 alphabet=base62;",
-                "shortlink_check none;".to_owned(),
-            ),
-            (
-                "shortlink_cache 32m stale=60s;",
-                "shortlink_cache 1m;".to_owned(),
-            ),
-            ("worker_processes 2", "worker_processes 1".to_owned()),
-        ],
-        redis: Some(format!(
-            "cluster 127.0.0.1:{};\nheartbeat 100ms;",
-            cluster.nodes[0].port
-        )),
-        budget: "5s",
-    };
-    let ports = (ports::free(), ports::free());
-    let nginx = Nginx::start(&path.join("nginx"), ports, 0, ports::free(), &options);
+    let lines = format!(
+        "cluster 127.0.0.1:{};\nheartbeat 100ms;",
+        cluster.nodes[0].port
+    );
+    let nginx = nginx(path, &lines);
     let codes: Vec<String> = (0..30).map(|number| format!("code{number}")).collect();
     for (number, code) in codes.iter().enumerate() {
         let campaign = ["4f", "5", "zz"][number % 3];
@@ -420,6 +428,28 @@ fn in_a_cluster_a_campaign_may_be_on_another_node_than_its_links_and_move() {
     });
     cluster.command(&["SET", "sl:c:4f", "1 410 9"]);
     until("the pause is seen", SOON, || follow("code3").status == 410);
+    assert_eq!(nginx.complaints(&[]), [""; 0]);
+}
+
+#[test]
+fn changes_of_campaigns_are_told_to_everybody_where_redis_is_to_remember_nothing() {
+    let directory = directory();
+    let redis = Redis::start(&directory.path().join("redis"), ports::free());
+    let lines = format!("server 127.0.0.1:{};\ntracking broadcast;", redis.port);
+    let nginx = nginx(directory.path(), &lines);
+    redis.command(&["SET", "sl:c:4f", "1 302 1 0 https://e.com/{0}"]);
+    redis.set_record("link", "c4f a");
+    let follow = || http::get(nginx.public_port, "/link");
+    until("it is kept", SOON, || edge(&follow()) == "redirect/cache");
+    redis.command(&["SET", "sl:c:4f", "1 302 1 0 https://e.com/new/{0}"]);
+    until("the change is seen", SOON, || {
+        location(&follow()) == (302, "https://e.com/new/a")
+    });
+    until("it is kept", SOON, || edge(&follow()) == "redirect/cache");
+    redis.set_record("link", "c4f b");
+    until("the change is seen", SOON, || {
+        location(&follow()) == (302, "https://e.com/new/b")
+    });
     assert_eq!(nginx.complaints(&[]), [""; 0]);
 }
 
