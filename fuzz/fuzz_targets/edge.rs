@@ -1,12 +1,14 @@
 //! Whatever Redis sends, in whatever pieces: the edge neither panics nor answers a request twice,
-//! and reading it in other pieces gives the same answers and keeps the same links.
+//! and reading it in other pieces gives the same answers and keeps the same links and campaigns.
+//! What is answered may be served.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use shortlink_resolver::vocabulary::Code;
+use shortlink_resolver::vocabulary::target::is_servable;
 use shortlink_resolver::{
-    Address, CacheSettings, Edge, EdgeSettings, LookUp, NodeId, NodeSettings, Now,
+    Address, Answer, CacheSettings, Edge, EdgeSettings, LookUp, NodeId, NodeSettings, Now,
     TopologySettings,
 };
 
@@ -46,6 +48,9 @@ fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, usize, bool) {
         loop {
             match edge.next_completion(node, now) {
                 Ok(Some(next)) => {
+                    if let Answer::Redirect { target, .. } = next.answer {
+                        assert!(is_servable(target));
+                    }
                     done.push((next.token, format!("{:?}", next.answer)));
                     let token = next.token;
                     // Asked again, so that it is kept, in the same order whatever the pieces.

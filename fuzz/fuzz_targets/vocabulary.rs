@@ -4,19 +4,77 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shortlink_vocabulary::target::is_servable;
+use shortlink_vocabulary::target::{is_servable, with_query};
 use shortlink_vocabulary::visit::VisitFrames;
-use shortlink_vocabulary::{CheckKeys, Code, KeyPrefix, Record};
+use shortlink_vocabulary::{
+    CheckKeys, Code, KeyPrefix, Parameters, Record, Template, Validity, encode_parameters,
+};
+
+/// What makes the authority of a URL that is served.
+fn authority(url: &[u8]) -> &[u8] {
+    let begin = url.iter().position(|&byte| byte == b'/').map_or(0, |slash| slash + 2);
+    let rest = &url[begin..];
+    let end = rest.iter().position(|byte| b"/?#".contains(byte));
+    &rest[..end.unwrap_or(rest.len())]
+}
+
+/// The first line is a template, the second the values of a link as a person gives them, the
+/// third a query.
+fn templates(bytes: &[u8]) {
+    let mut lines = bytes.splitn(3, |&byte| byte == b'\n');
+    let (text, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let query = lines.next().unwrap_or_default();
+    let mut encoded = Vec::new();
+    let given = String::from_utf8_lossy(values);
+    let given: Vec<&str> = given.split('\t').collect();
+    let parameters = match encode_parameters(&given, &mut encoded) {
+        Ok(()) => {
+            let parameters = Parameters::parse(&encoded).expect("what was encoded is read");
+            assert_eq!(parameters.count(), given.len());
+            parameters
+        }
+        Err(_) => {
+            assert!(encoded.is_empty());
+            Parameters::parse(values).unwrap_or_default()
+        }
+    };
+    let Ok(template) = Template::parse(text) else { return };
+    let mut target = Vec::new();
+    let code = Code::parse(b"Ab3xK9q2").expect("a code");
+    let done = template.expand(&code, parameters, &mut target);
+    if template.least_parameters() > parameters.count() {
+        assert!(done.is_err());
+    }
+    if done.is_ok() {
+        assert!(is_servable(&target));
+        assert_eq!(authority(&target), authority(text));
+        if let Some(pieces) = with_query(&target, query) {
+            let with = pieces.concat();
+            assert!(is_servable(&with));
+            assert_eq!(authority(&with), authority(text));
+        }
+    }
+}
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(record) = Record::parse(bytes) {
-        assert_eq!(record.to_vec(), bytes);
-        if let Record::Link(link) = record
-            && is_servable(link.target)
-        {
-            assert!(link.target.iter().all(u8::is_ascii_graphic));
+        let written = record.to_vec();
+        assert_eq!(Record::parse(&written), Ok(record));
+        match record {
+            Record::Link(link) if is_servable(link.target) => {
+                assert!(link.target.iter().all(u8::is_ascii_graphic));
+            }
+            // It may have been longer than it had to be.
+            Record::CampaignLink(link)
+                if link.revision == 1 && link.validity == Validity::ALWAYS =>
+            {
+                assert_eq!(written[0], b'c');
+                assert!(written.len() <= bytes.len());
+            }
+            _ => assert_eq!(written, bytes),
         }
     }
+    templates(bytes);
     for visit in VisitFrames::new(bytes).flatten() {
         let mut batch = Vec::new();
         visit.write(&mut batch);
@@ -30,6 +88,10 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(code.as_bytes(), bytes);
         let keys = KeyPrefix::default();
         assert_eq!(keys.code_of_link_key(keys.link_key(&code).as_bytes()), Some(code));
+    }
+    let keys = KeyPrefix::default();
+    if let Some(id) = keys.campaign_of_key(bytes) {
+        assert_eq!(keys.campaign_key(id).as_bytes(), bytes);
     }
     let _ = CheckKeys::parse(bytes);
 });

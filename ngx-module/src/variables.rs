@@ -3,7 +3,7 @@
 //! | variable | value |
 //! |---|---|
 //! | `$shortlink_code` | the code that the path names, glued text left away |
-//! | `$shortlink_target` | the target that nginx itself answered with |
+//! | `$shortlink_target` | the target that nginx itself answered with, whole |
 //! | `$shortlink_outcome` | what became of the request: [`Outcome`](resolver::Outcome) |
 //! | `$shortlink_source` | who gave the answer: [`Source`](resolver::Source) |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |

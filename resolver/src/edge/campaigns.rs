@@ -199,7 +199,6 @@ impl<T> Edge<T> {
     fn begin_campaign(&mut self, campaign: CampaignId, now: Now) -> Option<LookupId> {
         let key = Key::Campaign(campaign);
         if let Some(lookup) = self.lookups.find(&key) {
-            self.count(Counter::Coalesced);
             return Some(lookup);
         }
         // Kept at once: whoever asks for a campaign has asked for one of its many links.
