@@ -3,9 +3,11 @@
 //! Nothing here knows HTTP, SQL or Redis. Storage and delivery are reached through the traits of
 //! [`ports`]; the time and random numbers are handed in.
 
+pub mod annotation;
 pub mod api_key;
 pub mod codes;
 pub mod link;
 pub mod ports;
+pub mod query;
 pub mod service;
 pub mod target;
