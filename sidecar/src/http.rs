@@ -5,8 +5,13 @@ mod cursor;
 mod extract;
 mod fields;
 mod health;
+mod history;
+mod link_members;
 mod links;
+mod listing;
+mod new_link;
 mod observe;
+mod precondition;
 mod problem;
 mod resolve;
 mod serve;
@@ -17,7 +22,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn;
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use vocabulary::RedirectStatus;
 
@@ -57,11 +62,14 @@ type SharedApp = Arc<App>;
 /// Routes requests to their handlers.
 fn router(app: App) -> Router {
     let api = Router::new()
-        .route("/v1/links", get(links::list).post(links::create))
+        .route("/v1/links", get(listing::list).post(links::create))
         .route(
             "/v1/links/{code}",
             get(links::find).patch(links::change).delete(links::revoke),
         )
+        .route("/v1/links/{code}/pause", post(links::pause))
+        .route("/v1/links/{code}/resume", post(links::resume))
+        .route("/v1/links/{code}/history", get(history::list))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

@@ -31,6 +31,25 @@ pub(super) fn decode(cursor: &str) -> Option<Position> {
     })
 }
 
+/// What a cursor of a history begins with before it is encoded.
+const HISTORY_VERSION: &str = "h1";
+
+/// Writes a cursor of a history: behind the change that left a revision behind.
+pub(super) fn encode_revision(revision: u64) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{HISTORY_VERSION}.{revision}"))
+}
+
+/// Reads a cursor of a history; `None` when [`encode_revision`] has not made it.
+pub(super) fn decode_revision(cursor: &str) -> Option<u64> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let text = std::str::from_utf8(&bytes).ok()?;
+    let (version, revision) = text.split_once('.')?;
+    if version != HISTORY_VERSION {
+        return None;
+    }
+    revision.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +64,22 @@ mod tests {
                 };
                 assert_eq!(decode(&encode(&position)), Some(position));
             }
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_a_history_is_read_as_it_was_written_and_is_none_of_a_listing() {
+        for revision in [0, 1, u64::MAX] {
+            let cursor = encode_revision(revision);
+            assert_eq!(decode_revision(&cursor), Some(revision));
+            assert_eq!(decode(&cursor), None);
+        }
+        for text in ["", "h1", "h1.", "h1.x", "h1.-1", "h2.1", "1.5.abc"] {
+            assert_eq!(
+                decode_revision(&URL_SAFE_NO_PAD.encode(text)),
+                None,
+                "{text}"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
 mod links;
+mod options;
 mod requests;
 mod visitors;
 
@@ -161,6 +162,17 @@ impl Service {
     async fn create(&self, body: Value) -> Answer {
         self.call(&self.writer, "POST", "/v1/links", Some(body))
             .await
+    }
+
+    /// Sends a request without body that is meant for some revisions.
+    async fn call_if(&self, method: &str, path: &str, if_match: &str) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-api-key", &self.writer)
+            .header("if-match", if_match)
+            .body(Body::empty());
+        self.send(request.expect("a good request")).await
     }
 
     async fn get(&self, path: &str) -> Answer {

@@ -8,10 +8,14 @@
 mod adoption;
 mod codes;
 mod creation;
+mod digests;
+mod history;
 mod keys;
 mod links;
+mod listing;
 mod outbox;
 mod schema;
+mod tags;
 mod writer;
 
 use std::error::Error;
