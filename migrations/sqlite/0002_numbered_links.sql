@@ -52,12 +52,16 @@ CREATE TABLE links (
 
 -- An index of a table with ids ends with the id. New rows go to the end of all of these.
 CREATE INDEX links_by_age ON links (created_at);
--- Few links are revoked, paused, or have an end: listing those must not read all others.
+CREATE INDEX links_by_creator ON links (created_by, created_at);
+-- Few links are revoked, paused, or have a beginning or an end: listing those must not read all
+-- others.
 CREATE INDEX links_revoked_by_age ON links (created_at) WHERE revoked_at IS NOT NULL;
 CREATE INDEX links_paused_by_age ON links (created_at) WHERE paused_at IS NOT NULL;
+CREATE INDEX links_starting_by_age ON links (created_at) WHERE valid_since IS NOT NULL;
 CREATE INDEX links_ending_by_age ON links (created_at) WHERE valid_until IS NOT NULL;
 CREATE INDEX links_by_end ON links (valid_until) WHERE valid_until IS NOT NULL;
-CREATE INDEX links_by_external_id ON links (external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX links_by_external_id ON links (external_id, created_at)
+    WHERE external_id IS NOT NULL;
 CREATE INDEX links_by_campaign ON links (campaign_id, created_at) WHERE campaign_id IS NOT NULL;
 
 -- Codes that have no number.
@@ -68,8 +72,10 @@ CREATE TABLE far_codes (
 
 CREATE TABLE link_tags (
     tag TEXT NOT NULL,
+    -- The link's `created_at`, so that the links of a tag are listed by age without being sorted.
+    link_created_at INTEGER NOT NULL,
     link_id INTEGER NOT NULL,
-    PRIMARY KEY (tag, link_id)
+    PRIMARY KEY (tag, link_created_at, link_id)
 ) STRICT, WITHOUT ROWID;
 
 -- Links that were made so that the same request finds them again.
@@ -82,6 +88,7 @@ CREATE TABLE link_digests (
 -- What a link was before each of its changes, as JSON.
 CREATE TABLE link_history (
     link_id INTEGER NOT NULL,
+    -- The revision that it had before.
     revision INTEGER NOT NULL,
     changed_at INTEGER NOT NULL,
     changed_by TEXT NOT NULL,

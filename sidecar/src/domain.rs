@@ -3,11 +3,13 @@
 //! Nothing here knows HTTP, SQL or Redis. Storage and delivery are reached through the traits of
 //! [`ports`]; the time and random numbers are handed in.
 
+pub mod annotation;
 pub mod api_key;
 pub mod audit;
 pub mod campaign;
 pub mod codes;
 pub mod link;
 pub mod ports;
+pub mod query;
 pub mod service;
 pub mod target;

@@ -8,10 +8,14 @@ mod cursor;
 mod extract;
 mod fields;
 mod health;
+mod history;
 mod keys;
+mod link_members;
 mod links;
+mod listing;
 mod new_link;
 mod observe;
+mod precondition;
 mod problem;
 mod query;
 mod resolve;
@@ -75,7 +79,7 @@ type SharedApp = Arc<App>;
 /// Routes requests to their handlers.
 fn router(app: App) -> Router {
     let api = Router::new()
-        .route("/v1/links", get(links::list).post(links::create))
+        .route("/v1/links", get(listing::list).post(links::create))
         .route("/v1/links/batch", post(batch::create))
         .route(
             "/v1/links/{code}",
@@ -100,6 +104,9 @@ fn router(app: App) -> Router {
         )
         .route("/v1/keys/{id}/rotate", post(keys::rotate))
         .route("/v1/audit", get(audit::list))
+        .route("/v1/links/{code}/pause", post(links::pause))
+        .route("/v1/links/{code}/resume", post(links::resume))
+        .route("/v1/links/{code}/history", get(history::list))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

@@ -1,3 +1,4 @@
 //! Where links, the outbox and API keys are kept. Nothing outside of this module knows SQL.
 
+mod past;
 pub mod sqlite;

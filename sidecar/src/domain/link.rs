@@ -1,44 +1,25 @@
 //! Links, and how they change.
 
+mod second;
+
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use vocabulary::{Code, LinkRecord, Record, RedirectStatus, Validity};
 
 use crate::domain::target::Target;
-
-/// The second from which a link answers 410.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Expiry(NonZeroU64);
-
-impl Expiry {
-    /// The whole second that a moment falls into; `None` up to the first second of 1970.
-    pub fn at(moment: Timestamp) -> Option<Self> {
-        let second = u64::try_from(moment.as_second()).ok()?;
-        NonZeroU64::new(second).map(Self)
-    }
-
-    /// The second, counted from 1970.
-    pub fn get(self) -> NonZeroU64 {
-        self.0
-    }
-
-    /// The expiry's moment.
-    pub fn moment(self) -> Timestamp {
-        // Only moments make expiries, so that the way back is always open.
-        i64::try_from(self.0.get())
-            .ok()
-            .and_then(|second| Timestamp::from_second(second).ok())
-            .unwrap_or(Timestamp::MAX)
-    }
-}
+pub use second::Second;
 
 /// What a link answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It redirects.
     Live,
-    /// Its expiry has passed: 410.
+    /// The time from which on it is valid has not come: 404.
+    Scheduled,
+    /// It was paused, until it is resumed: 410.
+    Paused,
+    /// The time until which it was valid has passed: 410.
     Expired,
     /// It was revoked, which can't be undone: 410.
     Revoked,
@@ -53,10 +34,19 @@ pub struct Link {
     pub target: Target,
     /// How it redirects.
     pub redirect_status: RedirectStatus,
+    /// Whether the visitor's query is appended to the target.
+    pub forward_query: bool,
     /// 1 for a new link, one more for each change.
     pub revision: u64,
-    /// From when on it answers 410.
-    pub expires_at: Option<Expiry>,
+    /// Before this second it answers 404.
+    pub valid_since: Option<Second>,
+    /// From this second on it answers 410.
+    pub valid_until: Option<Second>,
+    /// After about how many visits it is to end. Kept for whoever counts visits: redirects wait
+    /// for no counter, so that a few more visitors than this can get through.
+    pub max_visits: Option<NonZeroU64>,
+    /// When it was paused.
+    pub paused_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
     /// When it was made.
@@ -65,6 +55,12 @@ pub struct Link {
     pub updated_at: Timestamp,
     /// The id of the API key that asked for it.
     pub created_by: String,
+    /// What the caller calls it. Several links may have the same.
+    pub external_id: Option<String>,
+    /// What people want to remember of it.
+    pub note: Option<String>,
+    /// What it is found by, in ascending order and each once.
+    pub tags: Vec<String>,
 }
 
 /// What to change of a link. What is `None` stays as it is.
@@ -74,8 +70,20 @@ pub struct Change {
     pub target: Option<Target>,
     /// Another redirect status.
     pub redirect_status: Option<RedirectStatus>,
-    /// Another expiry, or `Some(None)` for none.
-    pub expires_at: Option<Option<Expiry>>,
+    /// Whether the visitor's query is appended from now on.
+    pub forward_query: Option<bool>,
+    /// Another beginning, or `Some(None)` for none.
+    pub valid_since: Option<Option<Second>>,
+    /// Another end, or `Some(None)` for none.
+    pub valid_until: Option<Option<Second>>,
+    /// Another number of visits, or `Some(None)` for any.
+    pub max_visits: Option<Option<NonZeroU64>>,
+    /// Another name of the caller's, or `Some(None)` for none.
+    pub external_id: Option<Option<String>>,
+    /// Another note, or `Some(None)` for none.
+    pub note: Option<Option<String>>,
+    /// All its tags from now on, in ascending order and each once.
+    pub tags: Option<Vec<String>>,
 }
 
 /// What became of an attempt to change a link.
@@ -85,8 +93,43 @@ pub enum Edit {
     Changed(Link),
     /// The link was as it should be already.
     Unchanged(Link),
-    /// The link is revoked and can't be changed.
-    Refused,
+    /// The link stays as it is.
+    Refused(Refusal),
+}
+
+/// Why a link is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is revoked, which is final.
+    Revoked,
+    /// It has another revision than was expected.
+    OtherRevision {
+        /// The revision that it has.
+        revision: u64,
+    },
+    /// It would end before it begins.
+    NeverValid,
+}
+
+/// Which revisions of a link may be edited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever there is.
+    #[default]
+    Any,
+    /// One of these.
+    OneOf(Vec<u64>),
+}
+
+/// A change that a link has been through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastChange {
+    /// When it was changed.
+    pub changed_at: Timestamp,
+    /// The id of the API key that asked for it.
+    pub changed_by: String,
+    /// What the link was before; the change made the revision after this one.
+    pub before: Link,
 }
 
 impl Link {
@@ -94,8 +137,12 @@ impl Link {
     pub fn state(&self, now: Timestamp) -> State {
         if self.revoked_at.is_some() {
             State::Revoked
-        } else if self.expires_at.is_some_and(|expiry| now >= expiry.moment()) {
+        } else if self.valid_until.is_some_and(|end| now >= end.moment()) {
             State::Expired
+        } else if self.paused_at.is_some() {
+            State::Paused
+        } else if self.valid_since.is_some_and(|start| now < start.moment()) {
+            State::Scheduled
         } else {
             State::Live
         }
@@ -104,18 +151,69 @@ impl Link {
     /// Applies a change.
     pub fn change(self, change: &Change, now: Timestamp) -> Edit {
         if self.revoked_at.is_some() {
-            return Edit::Refused;
+            return Edit::Refused(Refusal::Revoked);
         }
+        let Change {
+            target,
+            redirect_status,
+            forward_query,
+            valid_since,
+            valid_until,
+            max_visits,
+            external_id,
+            note,
+            tags,
+        } = change.clone();
+        let before = self.clone();
         let changed = Self {
-            target: change.target.clone().unwrap_or_else(|| self.target.clone()),
-            redirect_status: change.redirect_status.unwrap_or(self.redirect_status),
-            expires_at: change.expires_at.unwrap_or(self.expires_at),
-            ..self.clone()
+            target: target.unwrap_or(self.target),
+            redirect_status: redirect_status.unwrap_or(self.redirect_status),
+            forward_query: forward_query.unwrap_or(self.forward_query),
+            valid_since: valid_since.unwrap_or(self.valid_since),
+            valid_until: valid_until.unwrap_or(self.valid_until),
+            max_visits: max_visits.unwrap_or(self.max_visits),
+            external_id: external_id.unwrap_or(self.external_id),
+            note: note.unwrap_or(self.note),
+            tags: tags.unwrap_or(self.tags),
+            ..self
         };
-        if changed == self {
-            return Edit::Unchanged(self);
+        if changed == before {
+            return Edit::Unchanged(before);
+        }
+        if is_never_valid(changed.valid_since, changed.valid_until) {
+            return Edit::Refused(Refusal::NeverValid);
         }
         Edit::Changed(changed.next_revision(now))
+    }
+
+    /// Pauses the link; a paused one stays as it is.
+    pub fn pause(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        if self.paused_at.is_some() {
+            return Edit::Unchanged(self);
+        }
+        let paused = Self {
+            paused_at: Some(now),
+            ..self
+        };
+        Edit::Changed(paused.next_revision(now))
+    }
+
+    /// Ends a pause; a link that is not paused stays as it is.
+    pub fn resume(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        if self.paused_at.is_none() {
+            return Edit::Unchanged(self);
+        }
+        let resumed = Self {
+            paused_at: None,
+            ..self
+        };
+        Edit::Changed(resumed.next_revision(now))
     }
 
     /// Revokes the link; a revoked one stays as it is.
@@ -130,22 +228,48 @@ impl Link {
         Edit::Changed(revoked.next_revision(now))
     }
 
+    /// Whether the link can be given to somebody who asks for another one: it is as that one is
+    /// to be, whoever made it and whatever its code, and has not come to an end.
+    pub fn stands_for(&self, wanted: &Self, now: Timestamp) -> bool {
+        matches!(self.state(now), State::Live | State::Scheduled)
+            && self.target == wanted.target
+            && self.redirect_status == wanted.redirect_status
+            && self.forward_query == wanted.forward_query
+            && self.valid_since == wanted.valid_since
+            && self.valid_until == wanted.valid_until
+            && self.max_visits == wanted.max_visits
+            && self.external_id == wanted.external_id
+            && self.note == wanted.note
+            && self.tags == wanted.tags
+    }
+
     /// The record that stands for the link in Redis.
     pub fn record(&self) -> Record<'_> {
-        if self.revoked_at.is_some() {
+        if self.revoked_at.is_some() || self.paused_at.is_some() {
+            // For the edge a pause is a revocation that a later revision takes back.
             return Record::Revoked {
                 revision: self.revision,
             };
         }
-        Record::Link(LinkRecord {
+        Record::Link(self.link_record())
+    }
+
+    /// When it redirects.
+    fn validity(&self) -> Validity {
+        let bound = |second: Option<Second>| second.map(Second::non_zero);
+        // It was looked at when the link was made or changed that it is valid at some time.
+        Validity::new(bound(self.valid_since), bound(self.valid_until)).unwrap_or_default()
+    }
+
+    /// The record of a link that redirects, now or later.
+    fn link_record(&self) -> LinkRecord<'_> {
+        LinkRecord {
             status: self.redirect_status,
-            forwards_query: false,
+            forwards_query: self.forward_query,
             revision: self.revision,
-            // No moment lies beyond the year 9999, the only bound there is.
-            validity: Validity::new(None, self.expires_at.map(|expiry| expiry.0))
-                .unwrap_or_default(),
+            validity: self.validity(),
             target: self.target.as_str().as_bytes(),
-        })
+        }
     }
 
     fn next_revision(self, now: Timestamp) -> Self {
@@ -158,110 +282,25 @@ impl Link {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
+/// Whether a link that begins and ends then would never redirect.
+pub fn is_never_valid(since: Option<Second>, until: Option<Second>) -> bool {
+    since
+        .zip(until)
+        .is_some_and(|(since, until)| since >= until)
+}
 
-    pub(crate) fn moment(text: &str) -> Timestamp {
-        text.parse().expect("a moment")
-    }
-
-    pub(crate) fn link(code: &str) -> Link {
-        Link {
-            code: code.parse().expect("a code"),
-            target: Target::from_stored("https://example.com/a".to_owned()),
-            redirect_status: RedirectStatus::Found,
-            revision: 1,
-            expires_at: None,
-            revoked_at: None,
-            created_at: moment("2026-01-01T00:00:00Z"),
-            updated_at: moment("2026-01-01T00:00:00Z"),
-            created_by: "key".to_owned(),
+impl Edit {
+    /// Leaves the link alone unless its revision, before the edit, was one of those expected.
+    /// What would be refused whatever the revision is refused for that.
+    #[must_use]
+    pub fn only_of(self, expected: &Expected, revision: u64) -> Self {
+        match (&self, expected) {
+            (Self::Refused(_), _) | (_, Expected::Any) => self,
+            (_, Expected::OneOf(revisions)) if revisions.contains(&revision) => self,
+            _ => Self::Refused(Refusal::OtherRevision { revision }),
         }
-    }
-
-    #[test]
-    fn a_link_expires_at_the_very_second_and_revocation_outranks_expiry() {
-        let expiry = moment("2026-06-01T00:00:00Z");
-        let mut link = link("abc");
-        link.expires_at = Expiry::at(expiry);
-        let before = moment("2026-05-31T23:59:59.999Z");
-        assert_eq!(link.state(before), State::Live);
-        assert_eq!(link.state(expiry), State::Expired);
-        link.revoked_at = Some(before);
-        assert_eq!(link.state(expiry), State::Revoked);
-    }
-
-    #[test]
-    fn only_a_real_change_makes_a_revision() {
-        let now = moment("2026-02-01T00:00:00Z");
-        let expiry = Expiry::at(moment("2027-01-01T00:00:00Z"));
-        let other = Target::from_stored("https://example.com/b".to_owned());
-        let same = Target::from_stored("https://example.com/a".to_owned());
-        for (change, changes) in [
-            (Change::default(), false),
-            (
-                Change {
-                    target: Some(same),
-                    ..Change::default()
-                },
-                false,
-            ),
-            (
-                Change {
-                    expires_at: Some(None),
-                    ..Change::default()
-                },
-                false,
-            ),
-            (
-                Change {
-                    target: Some(other),
-                    ..Change::default()
-                },
-                true,
-            ),
-            (
-                Change {
-                    expires_at: Some(expiry),
-                    ..Change::default()
-                },
-                true,
-            ),
-            (
-                Change {
-                    redirect_status: Some(RedirectStatus::MovedPermanently),
-                    ..Change::default()
-                },
-                true,
-            ),
-        ] {
-            match link("abc").change(&change, now) {
-                Edit::Changed(link) => {
-                    assert!(changes, "{change:?}");
-                    assert_eq!((link.revision, link.updated_at), (2, now));
-                }
-                Edit::Unchanged(unchanged) => {
-                    assert!(!changes, "{change:?}");
-                    assert_eq!(unchanged, link("abc"));
-                }
-                Edit::Refused => panic!("{change:?} was refused"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_revoked_link_is_final() {
-        let now = moment("2026-02-01T00:00:00Z");
-        let Edit::Changed(revoked) = link("abc").revoke(now) else {
-            panic!("a live link can be revoked");
-        };
-        assert_eq!(revoked.revision, 2);
-        assert_eq!(revoked.record(), Record::Revoked { revision: 2 });
-        assert_eq!(
-            revoked.clone().revoke(moment("2026-03-01T00:00:00Z")),
-            Edit::Unchanged(revoked.clone())
-        );
-        assert_eq!(revoked.change(&Change::default(), now), Edit::Refused);
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

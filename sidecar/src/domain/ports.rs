@@ -16,7 +16,7 @@ use crate::domain::api_key::{ApiKey, Scope};
 use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
-use crate::domain::link::{Edit, Link, State};
+use crate::domain::link::{Edit, Link, PastChange, State};
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.
 pub type Editor = Box<dyn FnOnce(Link) -> Edit + Send>;
@@ -30,11 +30,17 @@ pub struct Position {
     pub code: Code,
 }
 
-/// Which links to list.
-#[derive(Clone, Copy, Debug)]
+/// Which links to list: those that fulfil everything that is said.
+#[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// Only links in this state at the moment given.
     pub state: Option<(State, Timestamp)>,
+    /// Only links that have this tag.
+    pub tag: Option<String>,
+    /// Only links that the caller calls so.
+    pub external_id: Option<String>,
+    /// Only links that this API key has asked for.
+    pub created_by: Option<String>,
     /// Only links behind this position.
     pub after: Option<Position>,
     /// The most links to answer with.
@@ -50,6 +56,22 @@ pub struct Created {
     pub receipt: Receipt,
 }
 
+/// What somebody asked for who wants the same link for the same request, as SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestDigest(pub [u8; 32]);
+
+/// What became of new links that are made only where there are none like them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundOrCreated {
+    /// The places of those whose codes are taken, in ascending order.
+    pub taken: Vec<usize>,
+    /// The places of those that were not kept since there is one like them, in ascending order,
+    /// and that one.
+    pub found: Vec<(usize, Link)>,
+    /// The others' rows in the outbox.
+    pub receipt: Receipt,
+}
+
 /// Keeps links. Every method that changes links also puts them into the outbox, in the same
 /// transaction, and has made both durable when it returns.
 #[async_trait]
@@ -57,13 +79,39 @@ pub trait LinkStore: Send + Sync {
     /// Keeps new links, at most [`MAX_TOGETHER`], all that can be kept or, after an error, none.
     async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError>;
 
+    /// As [`LinkStore::create_links`], but a link is kept only if none that stands for it
+    /// ([`Link::stands_for`], when the new link is made) was kept for the same digest. However many
+    /// do this at the same time, one link is kept.
+    async fn find_or_create_links(
+        &self,
+        links: Vec<(Link, RequestDigest)>,
+    ) -> Result<FoundOrCreated, StoreError>;
+
+    /// Finds the link that was kept last for a digest, whatever has become of it.
+    async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError>;
+
     /// Finds a link, whatever its state.
     async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError>;
 
     /// Has `editor` decide what becomes of a link and keeps that; nobody else changes the link
     /// meanwhile. A link left unchanged goes into the outbox too, so that whoever asks again for
-    /// what has been done already gets it told to Redis again.
-    async fn edit_link(&self, code: &Code, editor: Editor) -> Result<Option<Edited>, StoreError>;
+    /// what has been done already gets it told to Redis again. What a changed link was before is
+    /// kept too, with the id of whoever has `changed_by`.
+    async fn edit_link(
+        &self,
+        code: &Code,
+        changed_by: &str,
+        editor: Editor,
+    ) -> Result<Option<Edited>, StoreError>;
+
+    /// The changes that a link has been through, the latest first, at most `limit`: all, or those
+    /// before the change that left this revision behind.
+    async fn link_history(
+        &self,
+        code: &Code,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Option<Vec<PastChange>>, StoreError>;
 
     /// Lists links, the latest first, those of one millisecond in an order that stays the same.
     async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError>;

@@ -254,7 +254,8 @@ impl Context {
                 let (status, link, problem) = match result {
                     RowResult::Link(stored) => {
                         let body = LinkBody::new(&stored.link, now, base);
-                        (201, Some(body.published(stored.published)), None)
+                        let status = if stored.is_new { 201 } else { 200 };
+                        (status, Some(body.published(stored.published)), None)
                     }
                     RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
                     RowResult::Failed(error) => {
@@ -318,7 +319,14 @@ impl Context {
     }
 
     fn read_link(&self, members: Map<String, Value>) -> Result<NewLink, Problem> {
-        read_new_link(&self.app, members, &self.domains, &self.caller)
+        let new = read_new_link(&self.app, members, &self.domains, &self.caller)?;
+        if new.dedupe && self.idempotency_key.is_some() {
+            return Err(Problem::validation(vec![FieldError {
+                pointer: "/dedupe".to_owned(),
+                detail: "can't be with an Idempotency-Key, which does the same and more".to_owned(),
+            }]));
+        }
+        Ok(new)
     }
 
     fn problem_of(&self, bad: BadRow) -> Problem {

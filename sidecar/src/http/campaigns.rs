@@ -16,7 +16,7 @@ use super::extract::{Domains, JsonObject};
 use super::fields::{Fields, Member};
 use super::problem::Problem;
 use crate::domain::campaign::{Campaign, CampaignChange, CampaignTarget};
-use crate::domain::link::Expiry;
+use crate::domain::link::Second;
 use crate::domain::service::access::Caller;
 use crate::domain::service::campaigns::{NewCampaign, StoredCampaign};
 use crate::domain::target::{OwnHosts, Target};
@@ -42,7 +42,8 @@ pub(super) async fn create(
     if name.is_none() {
         fields.require("name");
     }
-    let declared = fields.texts("parameters").value().unwrap_or_default();
+    let declared = fields.list("parameters", |name| Ok::<_, String>(name.to_owned()));
+    let declared = declared.value().unwrap_or_default();
     let target = read_target(&app, &mut fields, &declared, &domains.own, &caller);
     if target.is_none() {
         fields.require("longUrl");
@@ -282,11 +283,15 @@ fn read_validity(fields: &mut Fields, present: Validity, now: Timestamp) -> Opti
             }
             Member::Value(moment) => {
                 is_given = true;
-                let second = Expiry::at(moment);
+                let second = match name {
+                    // Never live outside of what was asked for.
+                    "validSince" => Second::not_before(moment),
+                    _ => Second::at(moment),
+                };
                 if second.is_none() || (name == "validUntil" && moment <= now) {
                     fields.refuse(name, "must be in the future");
                 }
-                *bound = second.map(Expiry::get);
+                *bound = second.map(Second::non_zero);
             }
         }
     }

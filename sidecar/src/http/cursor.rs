@@ -32,8 +32,19 @@ pub(super) fn decode(cursor: &str) -> Option<Position> {
 }
 
 /// What cursors of other listings begin with: none of them is a cursor of another listing.
+const HISTORY_VERSION: &str = "h1";
 const KEYS_VERSION: &str = "k1";
 const AUDIT_VERSION: &str = "a1";
+
+/// Writes a cursor of a history: behind the change that left a revision behind.
+pub(super) fn encode_revision(revision: u64) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{HISTORY_VERSION}.{revision}"))
+}
+
+/// Reads a cursor of a history; `None` when [`encode_revision`] has not made it.
+pub(super) fn decode_revision(cursor: &str) -> Option<u64> {
+    versioned(cursor, HISTORY_VERSION)?.parse().ok()
+}
 
 /// Writes a cursor of keys.
 pub(super) fn encode_key(position: &KeyPosition) -> String {
@@ -107,6 +118,22 @@ mod tests {
                 };
                 assert_eq!(decode(&encode(&position)), Some(position));
             }
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_a_history_is_read_as_it_was_written_and_is_none_of_a_listing() {
+        for revision in [0, 1, u64::MAX] {
+            let cursor = encode_revision(revision);
+            assert_eq!(decode_revision(&cursor), Some(revision));
+            assert_eq!(decode(&cursor), None);
+        }
+        for text in ["", "h1", "h1.", "h1.x", "h1.-1", "h2.1", "1.5.abc"] {
+            assert_eq!(
+                decode_revision(&URL_SAFE_NO_PAD.encode(text)),
+                None,
+                "{text}"
+            );
         }
     }
 

@@ -5,11 +5,16 @@
 
 mod nested;
 
+use std::num::NonZeroU64;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use vocabulary::RedirectStatus;
 
 use super::problem::{FieldError, Problem};
+
+/// The largest number that every reader of JSON keeps exactly.
+const MAX_COUNT: u64 = (1 << 53) - 1;
 
 /// What a member of an object holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,9 +53,17 @@ impl Fields {
 
     /// Notes that something is wrong with a member.
     pub(super) fn refuse(&mut self, name: &str, detail: impl Into<String>) {
-        let name = name.replace('~', "~0").replace('/', "~1");
+        self.refuse_at(&[name], detail);
+    }
+
+    /// Notes that something is wrong within a member.
+    pub(super) fn refuse_at(&mut self, path: &[&str], detail: impl Into<String>) {
+        let steps = path.iter().map(|step| {
+            let step = step.replace('~', "~0").replace('/', "~1");
+            format!("/{step}")
+        });
         self.errors.push(FieldError {
-            pointer: format!("/{name}"),
+            pointer: steps.collect(),
             detail: detail.into(),
         });
     }
@@ -63,16 +76,33 @@ impl Fields {
         }
     }
 
-    /// Reads a text.
-    pub(super) fn text(&mut self, name: &str) -> Member<String> {
+    /// Whether there is a member that has not been read yet, and is not `null`.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// Leaves a member unread.
+    pub(super) fn ignore(&mut self, name: &str) {
+        self.members.remove(name);
+    }
+
+    /// Reads a member; `None` of `read` is refused as not being what it `must` be.
+    pub(super) fn member<T>(
+        &mut self,
+        name: &str,
+        must: &str,
+        read: impl FnOnce(Value) -> Option<T>,
+    ) -> Member<T> {
         match self.members.remove(name) {
             None => Member::Absent,
             Some(Value::Null) => Member::Null,
-            Some(Value::String(text)) => Member::Value(text),
-            Some(_) => {
-                self.refuse(name, "must be a string");
-                Member::Absent
-            }
+            Some(value) => match read(value) {
+                Some(value) => Member::Value(value),
+                None => {
+                    self.refuse(name, format!("must be {must}"));
+                    Member::Absent
+                }
+            },
         }
     }
 
@@ -91,59 +121,51 @@ impl Fields {
         }
     }
 
-    /// Reads true or false.
-    pub(super) fn truth(&mut self, name: &str) -> Member<bool> {
-        match self.members.remove(name) {
-            None => Member::Absent,
-            Some(Value::Null) => Member::Null,
-            Some(Value::Bool(truth)) => Member::Value(truth),
-            Some(_) => {
-                self.refuse(name, "must be true or false");
-                Member::Absent
-            }
-        }
+    /// Reads a text.
+    pub(super) fn text(&mut self, name: &str) -> Member<String> {
+        self.member(name, "a string", |value| match value {
+            Value::String(text) => Some(text),
+            _ => None,
+        })
     }
 
-    /// Reads a list of texts.
-    pub(super) fn texts(&mut self, name: &str) -> Member<Vec<String>> {
-        let items = match self.members.remove(name) {
-            None => return Member::Absent,
-            Some(Value::Null) => return Member::Null,
-            Some(Value::Array(items)) => items.into_iter().map(|item| match item {
-                Value::String(text) => Some(text),
-                _ => None,
-            }),
-            Some(_) => {
-                self.refuse(name, "must be a list of strings");
-                return Member::Absent;
-            }
-        };
-        match items.collect() {
-            Some(texts) => Member::Value(texts),
-            None => {
-                self.refuse(name, "must be a list of strings");
-                Member::Absent
-            }
-        }
+    /// Reads a truth value.
+    pub(super) fn truth(&mut self, name: &str) -> Member<bool> {
+        self.member(name, "true or false", |value| value.as_bool())
+    }
+
+    /// Reads how often something may be.
+    pub(super) fn count(&mut self, name: &str) -> Member<NonZeroU64> {
+        let must = format!("a whole number from 1 to {MAX_COUNT}");
+        self.member(name, &must, |value| {
+            let count = value.as_u64().filter(|&count| count <= MAX_COUNT)?;
+            NonZeroU64::new(count)
+        })
+    }
+
+    /// Reads a list, whose values are for the caller to look at.
+    pub(super) fn values(&mut self, name: &str) -> Member<Vec<Value>> {
+        self.member(name, "a list", |value| match value {
+            Value::Array(values) => Some(values),
+            _ => None,
+        })
+    }
+
+    /// Reads an object, whose members are for the caller to look at.
+    pub(super) fn members(&mut self, name: &str) -> Member<Map<String, Value>> {
+        self.member(name, "an object", |value| match value {
+            Value::Object(members) => Some(members),
+            _ => None,
+        })
     }
 
     /// Reads the status of a redirect.
     pub(super) fn redirect_status(&mut self, name: &str) -> Member<RedirectStatus> {
-        let status = match self.members.remove(name) {
-            None => return Member::Absent,
-            Some(Value::Null) => return Member::Null,
-            Some(value) => value
-                .as_u64()
-                .and_then(|code| u16::try_from(code).ok())
-                .and_then(RedirectStatus::from_code),
-        };
-        match status {
-            Some(status) => Member::Value(status),
-            None => {
-                self.refuse(name, format!("must be one of {}", RedirectStatus::CODES));
-                Member::Absent
-            }
-        }
+        let must = format!("one of {}", RedirectStatus::CODES);
+        self.member(name, &must, |value| {
+            let code = u16::try_from(value.as_u64()?).ok()?;
+            RedirectStatus::from_code(code)
+        })
     }
 
     /// Reads a moment.

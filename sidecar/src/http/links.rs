@@ -1,40 +1,40 @@
-//! `/v1/links`
+//! `/v1/links`: one link at a time.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::http::header::LOCATION;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{ETAG, LOCATION};
+use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
-use jiff::Timestamp;
 
 use super::SharedApp;
 use super::auth::{MayRead, MayWrite};
-use super::cursor;
 use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
-use super::fields::{Fields, Member};
-use super::new_link::{read_expiry, read_new_link, read_target};
-use super::problem::Problem;
-use super::wire::{LinkBody, PageBody, state_by_name};
-use crate::domain::link::Change;
-use crate::domain::ports::{Listing, Position};
-use crate::domain::service::links::Stored;
+use super::fields::Fields;
+use super::link_members::{Null, read_members};
+use super::new_link::read_new_link;
+use super::precondition::{IfMatch, etag};
+use super::problem::{FieldError, Problem};
+use super::wire::LinkBody;
+use crate::domain::link::{Expected, Link, Refusal};
+use crate::domain::service::access::Caller;
+use crate::domain::service::links::{EditedBy, LinkError, Stored};
 
-/// How many links a page of a listing has, unless the client says otherwise, and at most.
-const DEFAULT_LIMIT: u32 = 50;
-const MAX_LIMIT: u32 = 1000;
-
-/// `POST /v1/links`
+/// `POST /v1/links`: 201 for a new link, 200 for one that was there and will do.
 pub(super) async fn create(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     domains: Domains,
     JsonObject(members): JsonObject,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Response<Body>, Problem> {
     let new = read_new_link(&app, members, &domains, &caller)?;
     let stored = app.links.create(new).await?;
+    let answer = answer(&stored, &app, &domains);
+    if !stored.is_new {
+        return Ok(answer);
+    }
     let location = format!("/v1/links/{}", stored.link.code);
-    let body = body_of(&stored, &app, &domains);
-    Ok((StatusCode::CREATED, [(LOCATION, location)], Json(body)))
+    Ok((StatusCode::CREATED, [(LOCATION, location)], answer).into_response())
 }
 
 /// `GET /v1/links/{code}`
@@ -43,10 +43,9 @@ pub(super) async fn find(
     _: MayRead,
     CodeInPath(code): CodeInPath,
     domains: Domains,
-) -> Result<Json<LinkBody>, Problem> {
+) -> Result<Response<Body>, Problem> {
     let link = app.links.find(&code).await?.ok_or_else(no_such_link)?;
-    let base = domains.base.as_deref();
-    Ok(Json(LinkBody::new(&link, app.clock.now(), base)))
+    Ok(tagged(&link, body(&link, &app, &domains)))
 }
 
 /// `PATCH /v1/links/{code}`
@@ -54,118 +53,93 @@ pub(super) async fn change(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     CodeInPath(code): CodeInPath,
+    IfMatch(expected): IfMatch,
     domains: Domains,
     JsonObject(members): JsonObject,
-) -> Result<Json<LinkBody>, Problem> {
+) -> Result<Response<Body>, Problem> {
     let mut fields = Fields::new(members);
-    let mut change = Change::default();
-    match fields.text("longUrl") {
-        Member::Value(text) => {
-            change.target = read_target(&app, &mut fields, &text, &domains.own, &caller);
-        }
-        Member::Null => fields.refuse("longUrl", "must be a string"),
-        Member::Absent => {}
-    }
-    match fields.redirect_status("redirectStatus") {
-        Member::Value(status) => change.redirect_status = Some(status),
-        Member::Null => fields.refuse("redirectStatus", "must be a number"),
-        Member::Absent => {}
-    }
-    match fields.moment("validUntil") {
-        Member::Value(moment) => {
-            change.expires_at = Some(read_expiry(&app, &mut fields, moment));
-        }
-        Member::Null => change.expires_at = Some(None),
-        Member::Absent => {}
-    }
+    let change = read_members(&app, &mut fields, &domains.own, &caller, Null::IsRefused);
     fields.finish()?;
+    let (pointer, detail) = match change.valid_until {
+        Some(_) => ("/validUntil", "must be later than the link's validSince"),
+        None => ("/validSince", "must be before the link's validUntil"),
+    };
+    let editor = edited_by(&caller, expected);
+    let changed = app.links.change(&code, change, editor).await;
+    match changed {
+        Err(LinkError::Refused {
+            refusal: Refusal::NeverValid,
+            ..
+        }) => Err(Problem::validation(vec![FieldError {
+            pointer: pointer.to_owned(),
+            detail: detail.to_owned(),
+        }])),
+        changed => answer_found(changed, &app, &domains),
+    }
+}
 
-    let stored = app.links.change(&code, change).await?;
-    let stored = stored.ok_or_else(no_such_link)?;
-    Ok(Json(body_of(&stored, &app, &domains)))
+fn edited_by(caller: &Caller, expected: Expected) -> EditedBy {
+    EditedBy {
+        key_id: caller.key().id.clone(),
+        expected,
+    }
+}
+
+/// `POST /v1/links/{code}/pause`
+pub(super) async fn pause(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    CodeInPath(code): CodeInPath,
+    IfMatch(expected): IfMatch,
+    domains: Domains,
+) -> Result<Response<Body>, Problem> {
+    let editor = edited_by(&caller, expected);
+    answer_found(app.links.pause(&code, editor).await, &app, &domains)
+}
+
+/// `POST /v1/links/{code}/resume`
+pub(super) async fn resume(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    CodeInPath(code): CodeInPath,
+    IfMatch(expected): IfMatch,
+    domains: Domains,
+) -> Result<Response<Body>, Problem> {
+    let editor = edited_by(&caller, expected);
+    answer_found(app.links.resume(&code, editor).await, &app, &domains)
 }
 
 /// `DELETE /v1/links/{code}`
 pub(super) async fn revoke(
     State(app): State<SharedApp>,
-    _: MayWrite,
+    MayWrite(caller): MayWrite,
     CodeInPath(code): CodeInPath,
+    IfMatch(expected): IfMatch,
     domains: Domains,
-) -> Result<Json<LinkBody>, Problem> {
-    let stored = app.links.revoke(&code).await?.ok_or_else(no_such_link)?;
-    Ok(Json(body_of(&stored, &app, &domains)))
+) -> Result<Response<Body>, Problem> {
+    let editor = edited_by(&caller, expected);
+    answer_found(app.links.revoke(&code, editor).await, &app, &domains)
 }
 
-/// `GET /v1/links`
-pub(super) async fn list(
-    State(app): State<SharedApp>,
-    _: MayRead,
-    domains: Domains,
-    RawQuery(query): RawQuery,
-) -> Result<Json<PageBody>, Problem> {
-    let now = app.clock.now();
-    let mut listing = read_listing(&query.unwrap_or_default(), now)?;
-    let page_length = listing.limit as usize;
-    // One link more tells whether there is another page.
-    listing.limit += 1;
-    let mut links = app.links.list(&listing).await?;
-    let has_more = links.len() > page_length;
-    links.truncate(page_length);
-    let last = links.last().filter(|_| has_more);
-    let next_cursor = last.map(|link| {
-        cursor::encode(&Position {
-            created_at: link.created_at,
-            code: link.code,
-        })
-    });
-    let base = domains.base.as_deref();
-    let links = links
-        .iter()
-        .map(|link| LinkBody::new(link, now, base))
-        .collect();
-    Ok(Json(PageBody { links, next_cursor }))
+/// Answers with what has become of a link, if there is one.
+fn answer_found(
+    outcome: Result<Option<Stored>, LinkError>,
+    app: &SharedApp,
+    domains: &Domains,
+) -> Result<Response<Body>, Problem> {
+    let stored = outcome?.ok_or_else(no_such_link)?;
+    Ok(answer(&stored, app, domains))
 }
 
-fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
-    let mut listing = Listing {
-        state: None,
-        after: None,
-        limit: DEFAULT_LIMIT,
-    };
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "limit" => {
-                listing.limit = value
-                    .parse()
-                    .ok()
-                    .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-                    .ok_or_else(|| {
-                        Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}."))
-                    })?;
-            }
-            "cursor" => {
-                let position = cursor::decode(&value).ok_or_else(|| {
-                    Problem::query("cursor must be the nextCursor of an earlier answer.")
-                })?;
-                listing.after = Some(position);
-            }
-            "state" => {
-                let state = state_by_name(&value).ok_or_else(|| {
-                    Problem::query("state must be one of live, expired, revoked.")
-                })?;
-                listing.state = Some((state, now));
-            }
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters limit, cursor and state.",
-                ));
-            }
-        }
-    }
-    Ok(listing)
+fn answer(stored: &Stored, app: &SharedApp, domains: &Domains) -> Response<Body> {
+    let body = body(&stored.link, app, domains).published(stored.published);
+    tagged(&stored.link, body)
 }
 
-fn body_of(stored: &Stored, app: &SharedApp, domains: &Domains) -> LinkBody {
-    LinkBody::new(&stored.link, app.clock.now(), domains.base.as_deref())
-        .published(stored.published)
+fn body(link: &Link, app: &SharedApp, domains: &Domains) -> LinkBody {
+    LinkBody::new(link, app.clock.now(), domains.base.as_deref())
+}
+
+fn tagged(link: &Link, body: LinkBody) -> Response<Body> {
+    ([(ETAG, etag(link))], Json(body)).into_response()
 }

@@ -1,18 +1,23 @@
-//! Reads what a new link is to be.
+//! What a new link is to be: the members of `POST /v1/links`.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value};
+use vocabulary::Code;
 
 use super::App;
 use super::extract::Domains;
 use super::fields::{Fields, Member};
+use super::link_members::{Null, read_members};
 use super::problem::Problem;
-use crate::domain::link::Expiry;
+use crate::domain::api_key::KeyPolicy;
+use crate::domain::codes::strategy::StrategyName;
 use crate::domain::service::access::Caller;
+use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::links::NewLink;
-use crate::domain::target::{OwnHosts, Target};
 
-/// Reads the members of a new link; all that is wrong with them is told.
+/// Reads what a new link is to be.
+///
+/// # Errors
+/// A problem that tells everything that is wrong, with pointers from these members on.
 pub(super) fn read_new_link(
     app: &App,
     members: Map<String, Value>,
@@ -20,67 +25,138 @@ pub(super) fn read_new_link(
     caller: &Caller,
 ) -> Result<NewLink, Problem> {
     let mut fields = Fields::new(members);
-    let target = match fields.text("longUrl") {
-        Member::Value(text) => read_target(app, &mut fields, &text, &domains.own, caller),
-        Member::Null => {
-            fields.refuse("longUrl", "must be a string");
-            None
-        }
-        Member::Absent => {
-            // A member of another type has been refused already and is told once.
-            fields.require("longUrl");
-            None
-        }
-    };
-    let slug = fields.text("customSlug").value();
-    let slug = slug.and_then(|text| match app.links.parse_slug(&text) {
-        Ok(code) => Some(code),
-        Err(error) => {
-            fields.refuse("customSlug", error.to_string());
-            None
-        }
-    });
-    let redirect_status = fields.redirect_status("redirectStatus").value();
-    let expires_at = match fields.moment("validUntil") {
-        Member::Value(moment) => read_expiry(app, &mut fields, moment),
-        Member::Absent | Member::Null => None,
-    };
+    let said = read_members(app, &mut fields, &domains.own, caller, Null::IsDefault);
+    if said.target.is_none() {
+        // What is wrong with it has been said already and is told once.
+        fields.require("longUrl");
+    }
+    let has_slug = fields.has("customSlug");
+    let slug = read_slug(app, &mut fields);
+    let policy = read_policy(
+        &mut fields,
+        has_slug,
+        app.default_policy,
+        &caller.key().policy,
+    );
+    let dedupe = fields.truth("dedupe").value().unwrap_or_default();
+    if dedupe && has_slug {
+        fields.refuse("dedupe", "can't be with customSlug, which is had once");
+    }
     fields.finish()?;
     Ok(NewLink {
-        target: target.ok_or_else(Problem::internal)?,
+        target: said.target.ok_or_else(Problem::internal)?,
         slug,
-        policy: caller.key().policy.narrow(app.default_policy),
-        redirect_status: redirect_status.unwrap_or(app.default_redirect_status),
-        expires_at,
+        policy,
+        redirect_status: said.redirect_status.unwrap_or(app.default_redirect_status),
+        forward_query: said.forward_query.unwrap_or_default(),
+        valid_since: said.valid_since.flatten(),
+        valid_until: said.valid_until.flatten(),
+        max_visits: said.max_visits.flatten(),
+        external_id: said.external_id.flatten(),
+        note: said.note.flatten(),
+        tags: said.tags.unwrap_or_default(),
+        dedupe,
         created_by: caller.key().id.clone(),
     })
 }
 
-/// Reads a target, or refuses it.
-pub(super) fn read_target(
-    app: &App,
-    fields: &mut Fields,
-    text: &str,
-    own: &OwnHosts,
-    caller: &Caller,
-) -> Option<Target> {
-    let refusal = match Target::parse(text, app.policy, own) {
-        Ok(target) => match app.target_domains.check(&target, &caller.key().policy) {
-            Ok(()) => return Some(target),
-            Err(error) => error.to_string(),
-        },
-        Err(error) => error.to_string(),
-    };
-    fields.refuse("longUrl", refusal);
-    None
+fn read_slug(app: &App, fields: &mut Fields) -> Option<Code> {
+    let text = fields.text("customSlug").value()?;
+    app.links
+        .parse_slug(&text)
+        .map_err(|error| fields.refuse("customSlug", error.to_string()))
+        .ok()
 }
 
-/// Reads an expiry, or refuses it.
-pub(super) fn read_expiry(app: &App, fields: &mut Fields, moment: Timestamp) -> Option<Expiry> {
-    let now = app.clock.now();
-    let expiry = Expiry::at(moment).filter(|expiry| expiry.moment() > now);
-    if expiry.is_none() {
-        fields.refuse("validUntil", "must be in the future");
+/// Reads how the code is come up with.
+fn read_policy(
+    fields: &mut Fields,
+    has_slug: bool,
+    default: CodePolicy,
+    allowed: &KeyPolicy,
+) -> CodePolicy {
+    let default = allowed.narrow(default);
+    for name in ["strategy", "codeLength"] {
+        if has_slug && fields.has(name) {
+            fields.refuse(name, "can't be with customSlug, which is the code");
+        }
     }
-    expiry
+    let strategy = match fields.text("strategy") {
+        Member::Value(name) => match name.parse() {
+            Ok(strategy) => {
+                if let Err(error) = allowed.check_strategy(strategy) {
+                    fields.refuse("strategy", error.to_string());
+                }
+                strategy
+            }
+            Err(_unknown) => {
+                fields.refuse(
+                    "strategy",
+                    format!("must be one of {}", StrategyName::NAMES),
+                );
+                // How long its codes could be is not known either.
+                fields.ignore("codeLength");
+                return default;
+            }
+        },
+        Member::Absent | Member::Null => default.strategy,
+    };
+    let (least, most) = strategy.lengths();
+    let (shortest, longest) = default.lengths;
+    let lengths = read_lengths(fields, strategy);
+    if let Some((shortest, longest)) = lengths {
+        for length in [shortest, longest] {
+            if let Err(error) = allowed.check_body_length(length) {
+                fields.refuse("codeLength", error.to_string());
+                break;
+            }
+        }
+    }
+    CodePolicy {
+        strategy,
+        // What is configured, as far as the strategy can do it.
+        lengths: lengths.unwrap_or((shortest.clamp(least, most), longest.clamp(least, most))),
+    }
+}
+
+/// Reads a number, or the least and the most: without the check character.
+fn read_lengths(fields: &mut Fields, strategy: StrategyName) -> Option<(u8, u8)> {
+    let must = "a number, or an object with the numbers min and max";
+    let value = fields.member("codeLength", must, |value| match value {
+        Value::Number(_) | Value::Object(_) => Some(value),
+        _ => None,
+    });
+    let (least, most) = strategy.lengths();
+    let allowed =
+        format!("must be a whole number from {least} to {most} with the strategy {strategy}");
+    let within = |value: &Value| {
+        let length = u8::try_from(value.as_u64()?).ok()?;
+        (least..=most).contains(&length).then_some(length)
+    };
+    let mut members = match value.value()? {
+        Value::Object(members) => members,
+        number => {
+            let length = within(&number);
+            if length.is_none() {
+                fields.refuse("codeLength", allowed);
+            }
+            return length.map(|length| (length, length));
+        }
+    };
+    let mut bound = |name| {
+        let length = members.remove(name).as_ref().and_then(within);
+        if length.is_none() {
+            fields.refuse_at(&["codeLength", name], &*allowed);
+        }
+        length
+    };
+    let (min, max) = (bound("min"), bound("max"));
+    for name in members.keys() {
+        fields.refuse_at(&["codeLength", name], "is not known");
+    }
+    let lengths = (min?, max?);
+    if lengths.0 > lengths.1 {
+        fields.refuse("codeLength", "must have a min that is not above its max");
+    }
+    Some(lengths)
 }

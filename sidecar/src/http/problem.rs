@@ -14,6 +14,7 @@ use axum::response::IntoResponse;
 use serde::Serialize;
 
 use crate::domain::codes::strategy::DrawError;
+use crate::domain::link::Refusal;
 use crate::domain::ports::StoreError;
 use crate::domain::service::campaigns::CampaignError;
 use crate::domain::service::issue::NoCode;
@@ -76,6 +77,11 @@ impl Problem {
     pub(super) fn query(detail: impl Into<String>) -> Self {
         let title = "A query parameter is not valid";
         Self::new(StatusCode::BAD_REQUEST, "query", title, detail)
+    }
+
+    /// 400: a cursor was not made here.
+    pub(super) fn cursor() -> Self {
+        Self::query("cursor must be the nextCursor of an earlier answer.")
     }
 
     /// 401: there is no key, or none that counts. The same whatever is wrong with it.
@@ -148,6 +154,16 @@ impl Problem {
             "revoked",
             "The link is revoked",
             "A revoked link can't be changed.",
+        )
+    }
+
+    /// 412: the link has changed since whoever asks has looked at it.
+    pub(super) fn other_revision(revision: u64) -> Self {
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            "other-revision",
+            "The link has another revision",
+            format!("The link has the revision {revision}, which If-Match does not name."),
         )
     }
 
@@ -260,7 +276,14 @@ impl From<LinkError> for Problem {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Taken { .. } => Self::taken(),
-            LinkError::Revoked { .. } => Self::revoked(),
+            LinkError::Refused { refusal, .. } => match refusal {
+                Refusal::Revoked => Self::revoked(),
+                Refusal::OtherRevision { revision } => Self::other_revision(revision),
+                Refusal::NeverValid => Self::validation(vec![FieldError {
+                    pointer: String::new(),
+                    detail: "the link would end before it begins".to_owned(),
+                }]),
+            },
             LinkError::Forgotten { .. } => Self::forgotten(),
             LinkError::Store(error) => error.into(),
             LinkError::Exhausted { .. } => {

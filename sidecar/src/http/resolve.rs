@@ -8,13 +8,18 @@ use std::error::Error;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{ALLOW, CACHE_CONTROL, LOCATION, RETRY_AFTER};
-use axum::http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 
 use super::SharedApp;
 use super::problem::log_panic;
 use crate::domain::link::Link;
+use crate::domain::query::with_forwarded;
 use crate::domain::service::resolve::Resolution;
+
+/// Where nginx puts the visitor's query, as it came. Not behind the path: a visitor may send bytes
+/// there that no reader of URLs takes, and must be redirected all the same.
+const QUERY: &str = "x-shortlink-query";
 
 const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 
@@ -23,6 +28,7 @@ pub(super) async fn resolve(
     State(app): State<SharedApp>,
     method: Method,
     uri: Uri,
+    headers: HeaderMap,
 ) -> Response<Body> {
     if method != Method::GET && method != Method::HEAD {
         let headers = [NO_STORE, (ALLOW, "GET, HEAD")];
@@ -32,7 +38,10 @@ pub(super) async fn resolve(
     let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
     let code = path.split('/').next().unwrap_or_default();
     match app.resolver.resolve(code.as_bytes()).await {
-        Ok(Resolution::Redirect(link)) => redirect(&link),
+        Ok(Resolution::Redirect(link)) => {
+            let query = headers.get(QUERY).map(HeaderValue::as_bytes);
+            redirect(&link, query.unwrap_or_default())
+        }
         Ok(Resolution::Gone) => (
             StatusCode::GONE,
             [NO_STORE],
@@ -66,10 +75,15 @@ pub(super) fn panicked(payload: Box<dyn Any + Send>) -> Response<Body> {
     unavailable()
 }
 
-fn redirect(link: &Link) -> Response<Body> {
+fn redirect(link: &Link, query: &[u8]) -> Response<Body> {
     let status = StatusCode::from_u16(link.redirect_status.code());
-    let location = HeaderValue::from_str(link.target.as_str());
-    let is_servable = vocabulary::target::is_servable(link.target.as_str().as_bytes());
+    let forwarded = link
+        .forward_query
+        .then(|| with_forwarded(link.target.as_str(), query));
+    let forwarded = forwarded.flatten();
+    let target = forwarded.as_deref().unwrap_or(link.target.as_str());
+    let location = HeaderValue::from_str(target);
+    let is_servable = vocabulary::target::is_servable(target.as_bytes());
     let (Ok(status), Ok(location), true) = (status, location, is_servable) else {
         // Nothing of the kind gets through the API; somebody else has written to the database.
         tracing::error!(code = link.code.as_str(), "a link's target can't be served");

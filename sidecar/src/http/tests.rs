@@ -5,6 +5,7 @@ mod batch;
 mod campaigns;
 mod keys;
 mod links;
+mod options;
 mod requests;
 mod visitors;
 
@@ -153,7 +154,7 @@ impl Service {
         let response = self.router.clone().oneshot(request).await;
         let response = response.expect("the router answers everything");
         let (parts, body) = response.into_parts();
-        let body = to_bytes(body, 1 << 20).await.expect("a whole body");
+        let body = to_bytes(body, 8 << 20).await.expect("a whole body");
         let answer = Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,
@@ -202,6 +203,17 @@ impl Service {
     /// Gets something of campaigns.
     async fn look(&self, path: &str) -> Answer {
         self.call(&self.campaigner, "GET", path, None).await
+    }
+
+    /// Sends a request without body that is meant for some revisions.
+    async fn call_if(&self, method: &str, path: &str, if_match: &str) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-api-key", &self.writer)
+            .header("if-match", if_match)
+            .body(Body::empty());
+        self.send(request.expect("a good request")).await
     }
 
     async fn get(&self, path: &str) -> Answer {

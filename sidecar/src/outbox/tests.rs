@@ -63,7 +63,7 @@ impl Fixture {
         let now = self.clock.now();
         let editor: Editor = Box::new(move |link| link.revoke(now));
         let code = code.parse().expect("a code");
-        let edit = self.kept.store.edit_link(&code, editor).await;
+        let edit = self.kept.store.edit_link(&code, "key", editor).await;
         let edited = edit.expect("a working store").expect("a known link");
         let crate::domain::link::Edit::Changed(link) = edited.edit else {
             panic!("{code} was revoked before");

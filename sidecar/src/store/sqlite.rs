@@ -10,11 +10,15 @@ mod audit;
 mod campaigns;
 mod codes;
 mod creation;
+mod digests;
+mod history;
 mod idempotency;
 mod keys;
 mod links;
+mod listing;
 mod outbox;
 mod schema;
+mod tags;
 mod writer;
 
 use std::error::Error;

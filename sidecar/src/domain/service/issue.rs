@@ -18,7 +18,7 @@ use crate::domain::codes::reserved::ReservedWords;
 pub use crate::domain::codes::strategy::CodePolicy;
 use crate::domain::codes::strategy::{DrawRequest, Strategies, StrategyName};
 use crate::domain::link::Link;
-use crate::domain::ports::{Delivery, MAX_TOGETHER, Receipt, Store};
+use crate::domain::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, Store, StoreError};
 
 /// How often codes are drawn for a link before it is given up. With half of all codes taken, one
 /// link in four billion would need more.
@@ -58,10 +58,27 @@ struct Waiter {
     reply: oneshot::Sender<Result<Stored, LinkError>>,
 }
 
+/// What became of a link: it is kept, or why it is not.
+type Outcome = Result<KeptLink, LinkError>;
+
+/// A link that is stored and not yet published.
+struct KeptLink {
+    link: Link,
+    /// Whether it was stored just now, and not found.
+    is_new: bool,
+}
+
 /// Links that are stored and not yet published.
 struct Kept {
     /// In the order in which they were asked for.
-    outcomes: Vec<Result<Link, LinkError>>,
+    outcomes: Vec<Outcome>,
+    receipt: Receipt,
+}
+
+/// What a store has done with new links.
+struct StoredSome {
+    taken: Vec<usize>,
+    found: Vec<(usize, Link)>,
     receipt: Receipt,
 }
 
@@ -122,9 +139,11 @@ async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
 impl Parts {
     /// Stores links.
     async fn keep(&self, new: Vec<NewLink>) -> Kept {
-        let mut outcomes: Vec<Option<Result<Link, LinkError>>> = Vec::new();
+        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
         outcomes.resize_with(new.len(), || None);
         let mut receipt = Receipt::default();
+        let digests: Vec<Option<RequestDigest>> = new.iter().map(NewLink::digest).collect();
+        self.find_some(&new, &digests, &mut outcomes).await;
         for attempt in 0..MAX_DRAWS {
             let places = outcomes.iter().zip(&new).enumerate();
             let missing: Vec<(usize, &NewLink)> = places
@@ -138,8 +157,14 @@ impl Parts {
             for (place, error) in failed {
                 outcomes[place] = Some(Err(error));
             }
-            for some in links.chunks(MAX_TOGETHER) {
-                self.store_some(some, &new, &mut outcomes, &mut receipt)
+            // Those that are looked for first are few, if any; plain ones do not pay for them.
+            let is_plain = |(place, _): &(usize, Link)| digests[*place].is_none();
+            let (plain, others): (Vec<_>, Vec<_>) = links.into_iter().partition(is_plain);
+            for some in plain
+                .chunks(MAX_TOGETHER)
+                .chain(others.chunks(MAX_TOGETHER))
+            {
+                self.store_some(some, &new, &digests, &mut outcomes, &mut receipt)
                     .await;
             }
         }
@@ -149,6 +174,33 @@ impl Parts {
         Kept {
             outcomes: outcomes.collect(),
             receipt,
+        }
+    }
+
+    /// Finds links that were made for the same requests before, so that no codes are drawn in
+    /// vain. Whether there is one is decided when the others are stored.
+    async fn find_some(
+        &self,
+        new: &[NewLink],
+        digests: &[Option<RequestDigest>],
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        for (place, digest) in digests.iter().enumerate() {
+            let Some(digest) = digest else { continue };
+            outcomes[place] = match self.store.find_by_digest(digest).await {
+                Ok(found) => found
+                    .filter(|link| {
+                        let now = self.clock.now();
+                        link.stands_for(&new[place].link(link.code, now), now)
+                    })
+                    .map(|link| {
+                        Ok(KeptLink {
+                            link,
+                            is_new: false,
+                        })
+                    }),
+                Err(error) => Some(Err(LinkError::Store(error))),
+            };
         }
     }
 
@@ -226,17 +278,18 @@ impl Parts {
         Ok(codes)
     }
 
-    /// Stores links in one transaction and notes what became of each.
+    /// Stores links in one transaction and notes what became of each. All of them have a digest,
+    /// or none.
     async fn store_some(
         &self,
         links: &[(usize, Link)],
         new: &[NewLink],
-        outcomes: &mut [Option<Result<Link, LinkError>>],
+        digests: &[Option<RequestDigest>],
+        outcomes: &mut [Option<Outcome>],
         receipt: &mut Receipt,
     ) {
-        let to_store = links.iter().map(|(_, link)| link.clone()).collect();
-        let created = match self.store.create_links(to_store).await {
-            Ok(created) => created,
+        let stored = match self.stored(links, digests).await {
+            Ok(stored) => stored,
             Err(error) => {
                 for (place, _) in links {
                     outcomes[*place] = Some(Err(LinkError::Store(error.clone())));
@@ -244,11 +297,20 @@ impl Parts {
                 return;
             }
         };
-        let mut taken = created.taken.iter().peekable();
+        let mut taken = stored.taken.iter().peekable();
+        let mut found = stored.found.into_iter().peekable();
         let mut void = Vec::new();
         for (index, (place, link)) in links.iter().enumerate() {
+            if let Some((_, link)) = found.next_if(|&(found, _)| found == index) {
+                outcomes[*place] = Some(Ok(KeptLink {
+                    link,
+                    is_new: false,
+                }));
+                continue;
+            }
             if taken.next_if(|&&taken| taken == index).is_none() {
-                outcomes[*place] = Some(Ok(link.clone()));
+                let link = link.clone();
+                outcomes[*place] = Some(Ok(KeptLink { link, is_new: true }));
                 continue;
             }
             let new = &new[*place];
@@ -258,7 +320,7 @@ impl Parts {
                 void.push(link.code);
             }
         }
-        receipt.0.extend(created.receipt.0);
+        receipt.0.extend(stored.receipt.0);
         if !void.is_empty()
             && let Err(error) = self.store.void_pooled(void).await
         {
@@ -270,17 +332,54 @@ impl Parts {
         }
     }
 
+    /// Has links stored that all have a digest, or none.
+    async fn stored(
+        &self,
+        links: &[(usize, Link)],
+        digests: &[Option<RequestDigest>],
+    ) -> Result<StoredSome, StoreError> {
+        let with_digests: Option<Vec<(Link, RequestDigest)>> = links
+            .iter()
+            .map(|(place, link)| Some((link.clone(), digests[*place]?)))
+            .collect();
+        Ok(match with_digests {
+            Some(links) => {
+                let done = self.store.find_or_create_links(links).await?;
+                StoredSome {
+                    taken: done.taken,
+                    found: done.found,
+                    receipt: done.receipt,
+                }
+            }
+            None => {
+                let links = links.iter().map(|(_, link)| link.clone()).collect();
+                let done = self.store.create_links(links).await?;
+                StoredSome {
+                    taken: done.taken,
+                    found: Vec::new(),
+                    receipt: done.receipt,
+                }
+            }
+        })
+    }
+
     /// Publishes links and says what became of each.
     async fn announce(&self, kept: Kept) -> Vec<Result<Stored, LinkError>> {
         let links: Vec<Link> = kept
             .outcomes
             .iter()
-            .filter_map(|outcome| outcome.as_ref().ok().cloned())
+            .filter_map(|outcome| outcome.as_ref().ok().map(|kept| kept.link.clone()))
             .collect();
         let published = links.is_empty() || self.delivery.deliver(&links, kept.receipt).await;
         let outcomes = kept.outcomes.into_iter();
         outcomes
-            .map(|outcome| outcome.map(|link| Stored { link, published }))
+            .map(|outcome| {
+                outcome.map(|KeptLink { link, is_new }| Stored {
+                    link,
+                    published,
+                    is_new,
+                })
+            })
             .collect()
     }
 }

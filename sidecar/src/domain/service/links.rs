@@ -1,19 +1,21 @@
-//! Making, changing, revoking and finding links.
+//! Making, changing, pausing, revoking and finding links.
 //!
 //! Every change takes the same three steps: it is stored together with a row in the outbox, it
 //! is delivered to Redis, and the caller is answered. The first alone decides whether it
 //! happened; the answer says whether the second has been confirmed.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 use vocabulary::{Code, CodeError, CodeRules, RedirectStatus, Verdict};
 
 use super::issue::{CodePolicy, Issuer, NoCode};
 use crate::clock::Clock;
 use crate::domain::codes::reserved::ReservedWords;
-use crate::domain::link::{Change, Edit, Expiry, Link};
-use crate::domain::ports::{Delivery, Edited, Listing, Store, StoreError};
+use crate::domain::link::{Change, Edit, Expected, Link, PastChange, Refusal, Second};
+use crate::domain::ports::{Delivery, Edited, Listing, RequestDigest, Store, StoreError};
 use crate::domain::target::Target;
 
 /// What a new link is to be.
@@ -27,8 +29,23 @@ pub struct NewLink {
     pub policy: CodePolicy,
     /// How it redirects.
     pub redirect_status: RedirectStatus,
-    /// From when on it answers 410.
-    pub expires_at: Option<Expiry>,
+    /// Whether the visitor's query is appended to the target.
+    pub forward_query: bool,
+    /// Before this second it answers 404.
+    pub valid_since: Option<Second>,
+    /// From this second on it answers 410.
+    pub valid_until: Option<Second>,
+    /// After about how many visits it is to end.
+    pub max_visits: Option<NonZeroU64>,
+    /// What the caller calls it.
+    pub external_id: Option<String>,
+    /// What people want to remember of it.
+    pub note: Option<String>,
+    /// What it is found by, in ascending order and each once.
+    pub tags: Vec<String>,
+    /// Whether a link that was made for the same request, and is as it was, will do. For links
+    /// without a code of their own.
+    pub dedupe: bool,
     /// The id of the API key that asks for it.
     pub created_by: String,
 }
@@ -40,13 +57,51 @@ impl NewLink {
             code,
             target: self.target.clone(),
             redirect_status: self.redirect_status,
+            forward_query: self.forward_query,
             revision: 1,
-            expires_at: self.expires_at,
+            valid_since: self.valid_since,
+            valid_until: self.valid_until,
+            max_visits: self.max_visits,
+            paused_at: None,
             revoked_at: None,
             created_at: now,
             updated_at: now,
             created_by: self.created_by.clone(),
+            external_id: self.external_id.clone(),
+            note: self.note.clone(),
+            tags: self.tags.clone(),
         }
+    }
+
+    /// What is asked for, by whomever; `None` when another link will not do.
+    pub(super) fn digest(&self) -> Option<RequestDigest> {
+        if !self.dedupe || self.slug.is_some() {
+            return None;
+        }
+        let mut hash = Sha256::new();
+        // Another way of writing a request down begins with another number.
+        hash.update(b"1");
+        // Each part with its length: what is in one part is never taken for another.
+        let mut add = |part: &[u8]| {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        };
+        let second = |second: Option<Second>| second.map_or(0, Second::get).to_be_bytes();
+        let (shortest, longest) = self.policy.lengths;
+        add(self.target.as_str().as_bytes());
+        add(self.policy.strategy.name().as_bytes());
+        add(&[shortest, longest, u8::from(self.forward_query)]);
+        add(&self.redirect_status.code().to_be_bytes());
+        add(&second(self.valid_since));
+        add(&second(self.valid_until));
+        add(&self.max_visits.map_or(0, NonZeroU64::get).to_be_bytes());
+        // Neither of these is ever empty.
+        add(self.external_id.as_deref().unwrap_or_default().as_bytes());
+        add(self.note.as_deref().unwrap_or_default().as_bytes());
+        for tag in &self.tags {
+            add(tag.as_bytes());
+        }
+        Some(RequestDigest(hash.finalize().into()))
     }
 }
 
@@ -57,6 +112,8 @@ pub struct Stored {
     pub link: Link,
     /// Whether Redis has confirmed this revision. If not, it is told as soon as it can be.
     pub published: bool,
+    /// Whether it was made just now, and not before.
+    pub is_new: bool,
 }
 
 /// Makes, changes, revokes and finds links.
@@ -117,33 +174,70 @@ impl Links {
         Ok(self.store.list_links(listing).await?)
     }
 
+    /// The changes that a link has been through, the latest first, at most `limit`: all, or those
+    /// before the change that left this revision behind.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn history(
+        &self,
+        code: &Code,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Option<Vec<PastChange>>, LinkError> {
+        Ok(self.store.link_history(code, before, limit).await?)
+    }
+
     /// Changes a link. A change to what the link is already makes no revision.
     ///
     /// # Errors
-    /// When the link is revoked or the store fails.
-    pub async fn change(&self, code: &Code, change: Change) -> Result<Option<Stored>, LinkError> {
-        let now = self.clock.now();
-        let editor = Box::new(move |link: Link| link.change(&change, now));
-        let edited = self.store.edit_link(code, editor).await?;
-        self.delivered(*code, edited).await
+    /// When the link is revoked, is not as expected or would never be valid, or the store fails.
+    pub async fn change(
+        &self,
+        code: &Code,
+        change: Change,
+        caller: EditedBy,
+    ) -> Result<Option<Stored>, LinkError> {
+        self.edit(code, caller, move |link, now| link.change(&change, now))
+            .await
+    }
+
+    /// Pauses a link. A paused one stays as it is, which is no error.
+    ///
+    /// # Errors
+    /// When the link is revoked or not as expected, or the store fails.
+    pub async fn pause(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
+        self.edit(code, caller, Link::pause).await
+    }
+
+    /// Ends a link's pause. One that is not paused stays as it is, which is no error.
+    ///
+    /// # Errors
+    /// When the link is revoked or not as expected, or the store fails.
+    pub async fn resume(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
+        self.edit(code, caller, Link::resume).await
     }
 
     /// Revokes a link. A revoked one stays as it is, which is no error.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn revoke(&self, code: &Code) -> Result<Option<Stored>, LinkError> {
-        let now = self.clock.now();
-        let editor = Box::new(move |link: Link| link.revoke(now));
-        let edited = self.store.edit_link(code, editor).await?;
-        self.delivered(*code, edited).await
+    /// When the link is not as expected or the store fails.
+    pub async fn revoke(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
+        self.edit(code, caller, Link::revoke).await
     }
 
-    async fn delivered(
+    async fn edit(
         &self,
-        code: Code,
-        edited: Option<Edited>,
+        code: &Code,
+        EditedBy { key_id, expected }: EditedBy,
+        apply: impl FnOnce(Link, Timestamp) -> Edit + Send + 'static,
     ) -> Result<Option<Stored>, LinkError> {
+        let now = self.clock.now();
+        let editor = Box::new(move |link: Link| {
+            let revision = link.revision;
+            apply(link, now).only_of(&expected, revision)
+        });
+        let edited = self.store.edit_link(code, &key_id, editor).await?;
         let Some(Edited { edit, receipt }) = edited else {
             return Ok(None);
         };
@@ -151,11 +245,27 @@ impl Links {
             Edit::Changed(link) | Edit::Unchanged(link) => {
                 let links = std::slice::from_ref(&link);
                 let published = self.delivery.deliver(links, receipt).await;
-                Ok(Some(Stored { link, published }))
+                Ok(Some(Stored {
+                    link,
+                    published,
+                    is_new: false,
+                }))
             }
-            Edit::Refused => Err(LinkError::Revoked { code }),
+            Edit::Refused(refusal) => Err(LinkError::Refused {
+                code: *code,
+                refusal,
+            }),
         }
     }
+}
+
+/// Who asks for a change, and of what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EditedBy {
+    /// The id of the API key that asks.
+    pub key_id: String,
+    /// Which revisions of the link are to be changed.
+    pub expected: Expected,
 }
 
 /// Why a code that somebody has chosen can't be had, in words for that somebody.
@@ -187,11 +297,13 @@ pub enum LinkError {
         /// The code.
         code: Code,
     },
-    /// The link is revoked, which is final.
-    #[error("the link {code} is revoked")]
-    Revoked {
+    /// The link may not be changed so.
+    #[error("the link {code} is not changed: {refusal:?}")]
+    Refused {
         /// The link's code.
         code: Code,
+        /// Why not.
+        refusal: Refusal,
     },
     /// The link was made when the request came before, and deleted since.
     #[error("the link {code} was made before, and deleted since")]

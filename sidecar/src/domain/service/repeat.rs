@@ -206,9 +206,15 @@ impl Progress<'_> {
         let rows = self.chunk.rows.into_iter().enumerate();
         let results = rows.map(|(at, row)| match row {
             RowOutcome::Link(code) => match (self.made.remove(&code), found.get(&code)) {
-                (Some(link), _) => RowResult::Link(Stored { link, published }),
+                (Some(link), _) => RowResult::Link(Stored {
+                    link,
+                    is_new: true,
+                    published,
+                }),
                 (None, Some(link)) => RowResult::Link(Stored {
                     link: link.clone(),
+                    // It was when the request came first, and the answer is to be the same.
+                    is_new: true,
                     published: found_published,
                 }),
                 // It was made, and deleted since.

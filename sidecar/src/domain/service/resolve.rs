@@ -29,7 +29,7 @@ pub enum Resolution {
     Redirect(Link),
     /// That there was a link and is none any more.
     Gone,
-    /// That there is no link.
+    /// That there is no link, or none yet.
     Unknown,
 }
 
@@ -100,7 +100,8 @@ impl Resolver {
         self.backfill(move |publisher| async move { publisher.publish(&[record]).await });
         Ok(match link.state(self.clock.now()) {
             State::Live => Resolution::Redirect(link),
-            State::Expired | State::Revoked => Resolution::Gone,
+            State::Scheduled => Resolution::Unknown,
+            State::Paused | State::Expired | State::Revoked => Resolution::Gone,
         })
     }
 

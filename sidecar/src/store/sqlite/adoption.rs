@@ -61,8 +61,10 @@ async fn adopt_some(
         .execute(&mut *connection)
         .await?;
     let rows = sqlx::query(
-        "SELECT id AS old_id, code, target, redirect_status, revision, expires_at AS valid_until, \
-         revoked_at, created_at, updated_at, created_by FROM links_before ORDER BY id LIMIT ?1",
+        "SELECT id AS old_id, code, target, redirect_status, 0 AS forward_query, revision, \
+         NULL AS valid_since, expires_at AS valid_until, NULL AS max_visits, NULL AS paused_at, \
+         revoked_at, created_at, updated_at, created_by, NULL AS external_id, NULL AS note, \
+         NULL AS tags FROM links_before ORDER BY id LIMIT ?1",
     )
     .bind(MAX_TOGETHER as i64)
     .fetch_all(&mut *connection)

@@ -10,6 +10,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::codes::count_usage;
 use super::links::id_of;
 use super::outbox::enqueue;
+use super::tags;
 use super::writer::Write;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::Link;
@@ -24,18 +25,47 @@ const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 /// a row are published, so none may be far from the others.
 const NEAR: i64 = 62 * 8;
 
-/// The statement for each of the [`SIZES`].
-static STATEMENTS: LazyLock<[String; SIZES.len()]> = LazyLock::new(|| {
+/// The columns of a link that uses nothing else, as most do.
+const PLAIN_COLUMNS: [&str; 9] = [
+    "id",
+    "code",
+    "target",
+    "redirect_status",
+    "revision",
+    "valid_until",
+    "created_at",
+    "updated_at",
+    "created_by",
+];
+
+/// The columns that only some links use.
+const OTHER_COLUMNS: [&str; 8] = [
+    "forward_query",
+    "valid_since",
+    "max_visits",
+    "paused_at",
+    "revoked_at",
+    "external_id",
+    "note",
+    "tags",
+];
+
+/// The statement for each of the [`SIZES`]: for links that use the plain columns alone, and for
+/// all others. Every value costs, the default ones too.
+static PLAIN_STATEMENTS: LazyLock<[String; SIZES.len()]> = LazyLock::new(|| statements(&[]));
+static FULL_STATEMENTS: LazyLock<[String; SIZES.len()]> =
+    LazyLock::new(|| statements(&OTHER_COLUMNS));
+
+fn statements(others: &[&str]) -> [String; SIZES.len()] {
+    let columns = [&PLAIN_COLUMNS, others].concat();
     SIZES.map(|size| {
         // Without numbers: for a parameter that has one SQLite walks through the names of all.
-        let rows = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; size];
-        format!(
-            "INSERT INTO links (id, code, target, redirect_status, revision, valid_until, \
-             revoked_at, created_at, updated_at, created_by) VALUES {}",
-            rows.join(", ")
-        )
+        let row = format!("({})", vec!["?"; columns.len()].join(", "));
+        let rows = vec![row; size].join(", ");
+        let columns = columns.join(", ");
+        format!("INSERT INTO links ({columns}) VALUES {rows}")
     })
-});
+}
 
 pub(super) struct CreateLinks {
     pub(super) links: Vec<Link>,
@@ -74,26 +104,13 @@ pub(super) async fn create(
     // a row of the outbox.
     rows.sort_unstable_by_key(|row| row.id);
     let mut kept = Vec::with_capacity(rows.len());
-    let mut rest = &rows[..];
-    while !rest.is_empty() {
-        let fitting = SIZES.iter().position(|&size| size <= rest.len());
-        let which = fitting.unwrap_or(SIZES.len() - 1);
-        let (some, others) = rest.split_at(SIZES[which].min(rest.len()));
-        rest = others;
-        match insert(connection, which, some).await {
-            Ok(()) => kept.extend_from_slice(some),
-            // SQLite has undone the statement and nothing else.
-            Err(error) if is_taken(&error) => {
-                for row in some {
-                    if exists(connection, row.id).await? {
-                        taken.push(row.place);
-                    } else {
-                        insert(connection, SIZES.len() - 1, std::slice::from_ref(row)).await?;
-                        kept.push(*row);
-                    }
-                }
-            }
-            Err(error) => return Err(error),
+    let (plain, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| is_plain(row.link));
+    insert_all(connection, Columns::Plain, &plain, &mut kept, &mut taken).await?;
+    if !others.is_empty() {
+        insert_all(connection, Columns::All, &others, &mut kept, &mut taken).await?;
+        kept.sort_unstable_by_key(|row| row.id);
+        for row in kept.iter().filter(|row| !row.link.tags.is_empty()) {
+            tags::add(connection, row.id, row.link.created_at, &row.link.tags).await?;
         }
     }
     taken.sort_unstable();
@@ -113,13 +130,71 @@ struct Row<'a> {
     link: &'a Link,
 }
 
+/// Which columns rows are inserted with.
+#[derive(Clone, Copy)]
+enum Columns {
+    Plain,
+    All,
+}
+
+/// Whether a link has nothing in the [`OTHER_COLUMNS`].
+fn is_plain(link: &Link) -> bool {
+    !link.forward_query
+        && link.valid_since.is_none()
+        && link.max_visits.is_none()
+        && link.paused_at.is_none()
+        && link.revoked_at.is_none()
+        && link.external_id.is_none()
+        && link.note.is_none()
+        && link.tags.is_empty()
+}
+
+/// Inserts rows; those whose ids have rows already are noted as taken.
+async fn insert_all<'a>(
+    connection: &mut SqliteConnection,
+    columns: Columns,
+    rows: &[Row<'a>],
+    kept: &mut Vec<Row<'a>>,
+    taken: &mut Vec<usize>,
+) -> Result<(), sqlx::Error> {
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let fitting = SIZES.iter().position(|&size| size <= rest.len());
+        let which = fitting.unwrap_or(SIZES.len() - 1);
+        let (some, others) = rest.split_at(SIZES[which].min(rest.len()));
+        rest = others;
+        match insert(connection, columns, which, some).await {
+            Ok(()) => kept.extend_from_slice(some),
+            // SQLite has undone the statement and nothing else.
+            Err(error) if is_taken(&error) => {
+                for row in some {
+                    if exists(connection, row.id).await? {
+                        taken.push(row.place);
+                    } else {
+                        let one = std::slice::from_ref(row);
+                        insert(connection, columns, SIZES.len() - 1, one).await?;
+                        kept.push(*row);
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Inserts as many rows as the statement of a size takes.
 async fn insert(
     connection: &mut SqliteConnection,
+    columns: Columns,
     which: usize,
     rows: &[Row<'_>],
 ) -> Result<(), sqlx::Error> {
-    let mut query = sqlx::query(STATEMENTS[which].as_str());
+    let statement = match columns {
+        Columns::Plain => &PLAIN_STATEMENTS[which],
+        Columns::All => &FULL_STATEMENTS[which],
+    };
+    let mut query = sqlx::query(statement.as_str());
     for Row { id, link, .. } in rows {
         query = query
             .bind(id)
@@ -127,11 +202,21 @@ async fn insert(
             .bind(link.target.as_str())
             .bind(link.redirect_status.code())
             .bind(link.revision as i64)
-            .bind(link.expires_at.map(|expiry| expiry.moment().as_second()))
-            .bind(link.revoked_at.map(Timestamp::as_millisecond))
+            .bind(link.valid_until.map(|second| second.get() as i64))
             .bind(link.created_at.as_millisecond())
             .bind(link.updated_at.as_millisecond())
             .bind(&link.created_by);
+        if let Columns::All = columns {
+            query = query
+                .bind(link.forward_query)
+                .bind(link.valid_since.map(|second| second.get() as i64))
+                .bind(link.max_visits.map(|visits| visits.get() as i64))
+                .bind(link.paused_at.map(Timestamp::as_millisecond))
+                .bind(link.revoked_at.map(Timestamp::as_millisecond))
+                .bind(link.external_id.as_deref())
+                .bind(link.note.as_deref())
+                .bind(tags::to_column(&link.tags));
+        }
     }
     query.execute(connection).await?;
     Ok(())

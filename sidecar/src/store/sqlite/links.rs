@@ -1,5 +1,6 @@
 //! Links in SQLite.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,21 +10,24 @@ use sqlx::{Row, Sqlite};
 use vocabulary::{Code, RedirectStatus};
 
 use super::creation::CreateLinks;
+use super::digests::{FindOrCreate, find_by_digest};
 use super::outbox::enqueue;
 use super::writer::Write;
-use super::{SqliteStore, failed, invalid};
+use super::{SqliteStore, failed, history, invalid, listing, tags};
 use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::{Edit, Expiry, Link, State};
+use crate::domain::link::{Edit, Link, PastChange, Second};
 use crate::domain::ports::{
-    Created, Edited, Editor, LinkStore, Listing, OutboxSpan, Position, Receipt, StoreError,
+    Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position, Receipt,
+    RequestDigest, StoreError,
 };
 use crate::domain::target::Target;
 
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
     () => {
-        "code, target, redirect_status, revision, valid_until, revoked_at, \
-         created_at, updated_at, created_by"
+        "code, target, redirect_status, forward_query, revision, valid_since, valid_until, \
+         max_visits, paused_at, revoked_at, created_at, updated_at, created_by, external_id, \
+         note, tags"
     };
 }
 pub(super) use columns;
@@ -33,6 +37,20 @@ impl LinkStore for SqliteStore {
     async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
         let numbering = Arc::clone(&self.numbering);
         self.writer.write(CreateLinks { links, numbering }).await
+    }
+
+    async fn find_or_create_links(
+        &self,
+        links: Vec<(Link, RequestDigest)>,
+    ) -> Result<FoundOrCreated, StoreError> {
+        let numbering = Arc::clone(&self.numbering);
+        self.writer.write(FindOrCreate { links, numbering }).await
+    }
+
+    async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError> {
+        find_by_digest(&self.readers, digest)
+            .await
+            .map_err(failed("find a link by what was asked for"))
     }
 
     async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError> {
@@ -45,60 +63,44 @@ impl LinkStore for SqliteStore {
         found.await.map_err(failed("find a link"))
     }
 
-    async fn edit_link(&self, code: &Code, editor: Editor) -> Result<Option<Edited>, StoreError> {
+    async fn edit_link(
+        &self,
+        code: &Code,
+        changed_by: &str,
+        editor: Editor,
+    ) -> Result<Option<Edited>, StoreError> {
         let edit = EditLink {
             code: *code,
+            changed_by: changed_by.to_owned(),
             editor: Some(editor),
             numbering: Arc::clone(&self.numbering),
         };
         self.writer.write(edit).await
     }
 
+    async fn link_history(
+        &self,
+        code: &Code,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Option<Vec<PastChange>>, StoreError> {
+        self.read_history(code, before, limit)
+            .await
+            .map_err(failed("read a link's history"))
+    }
+
     async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError> {
         let list = async {
             // Behind the last position there is nothing, and everything is behind this one.
-            let (created_at, id) = match &listing.after {
+            let after = match &listing.after {
                 Some(Position { created_at, code }) => (
                     created_at.as_millisecond(),
                     self.find_id(code).await?.unwrap_or(i64::MIN),
                 ),
                 None => (i64::MAX, i64::MAX),
             };
-            let query = match listing.state {
-                None => sqlx::query(concat!(
-                    "SELECT ",
-                    columns!(),
-                    " FROM links INDEXED BY links_by_age WHERE (created_at, id) < (?1, ?2) \
-                     ORDER BY created_at DESC, id DESC LIMIT ?3"
-                )),
-                Some((State::Live, _)) => sqlx::query(concat!(
-                    "SELECT ",
-                    columns!(),
-                    " FROM links INDEXED BY links_by_age WHERE (created_at, id) < (?1, ?2) \
-                     AND revoked_at IS NULL AND (valid_until IS NULL OR valid_until > ?4) \
-                     ORDER BY created_at DESC, id DESC LIMIT ?3"
-                )),
-                Some((State::Expired, _)) => sqlx::query(concat!(
-                    "SELECT ",
-                    columns!(),
-                    " FROM links INDEXED BY links_ending_by_age WHERE (created_at, id) < (?1, ?2) \
-                     AND revoked_at IS NULL AND valid_until IS NOT NULL AND valid_until <= ?4 \
-                     ORDER BY created_at DESC, id DESC LIMIT ?3"
-                )),
-                Some((State::Revoked, _)) => sqlx::query(concat!(
-                    "SELECT ",
-                    columns!(),
-                    " FROM links INDEXED BY links_revoked_by_age \
-                     WHERE (created_at, id) < (?1, ?2) AND revoked_at IS NOT NULL \
-                     ORDER BY created_at DESC, id DESC LIMIT ?3"
-                )),
-            };
-            let query = query.bind(created_at).bind(id).bind(listing.limit);
-            let query = match listing.state {
-                Some((State::Live | State::Expired, now)) => query.bind(now.as_second()),
-                Some((State::Revoked, _)) | None => query,
-            };
-            let rows = query.fetch_all(&self.readers).await?;
+            let mut query = listing::query("", listing, after);
+            let rows = query.build().fetch_all(&self.readers).await?;
             rows.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
         list.await.map_err(failed("list links"))
@@ -106,6 +108,22 @@ impl LinkStore for SqliteStore {
 }
 
 impl SqliteStore {
+    async fn read_history(
+        &self,
+        code: &Code,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Option<Vec<PastChange>>, sqlx::Error> {
+        let Some(id) = self.find_id(code).await? else {
+            return Ok(None);
+        };
+        let Some(link) = find(&self.readers, id, code).await? else {
+            return Ok(None);
+        };
+        let changes = history::read(&self.readers, id, &link, before, limit).await?;
+        Ok(Some(changes))
+    }
+
     /// The id that a code's link has, if there is one.
     pub(super) async fn find_id(&self, code: &Code) -> Result<Option<i64>, sqlx::Error> {
         find_id(&self.readers, &self.numbering, code).await
@@ -154,32 +172,41 @@ pub(super) fn read(row: &SqliteRow) -> Result<Link, sqlx::Error> {
     let moment = |column: &'static str| -> Result<Timestamp, sqlx::Error> {
         Timestamp::from_millisecond(row.try_get(column)?).map_err(|_error| invalid("links", column))
     };
+    let optional_moment = |column: &'static str| -> Result<Option<Timestamp>, sqlx::Error> {
+        match row.try_get::<Option<i64>, _>(column)? {
+            None => Ok(None),
+            Some(_) => moment(column).map(Some),
+        }
+    };
+    let second = |column: &'static str| -> Result<Option<Second>, sqlx::Error> {
+        let Some(second) = row.try_get::<Option<i64>, _>(column)? else {
+            return Ok(None);
+        };
+        let moment = Timestamp::from_second(second).ok();
+        let second = moment.and_then(Second::at).ok_or_else(bad(column))?;
+        Ok(Some(second))
+    };
     let code: &str = row.try_get("code")?;
     let status: u16 = row.try_get("redirect_status")?;
-    let expires_at = match row.try_get::<Option<i64>, _>("valid_until")? {
-        None => None,
-        Some(second) => Some(
-            Timestamp::from_second(second)
-                .ok()
-                .and_then(Expiry::at)
-                .ok_or_else(bad("valid_until"))?,
-        ),
-    };
-    let revoked_at = match row.try_get::<Option<i64>, _>("revoked_at")? {
-        None => None,
-        Some(_) => Some(moment("revoked_at")?),
-    };
+    let max_visits = row.try_get::<Option<i64>, _>("max_visits")?;
     Ok(Link {
         code: code.parse().map_err(|_error| invalid("links", "code"))?,
         target: Target::from_stored(row.try_get("target")?),
         redirect_status: RedirectStatus::from_code(status).ok_or_else(bad("redirect_status"))?,
+        forward_query: row.try_get("forward_query")?,
         revision: u64::try_from(row.try_get::<i64, _>("revision")?)
             .map_err(|_error| invalid("links", "revision"))?,
-        expires_at,
-        revoked_at,
+        valid_since: second("valid_since")?,
+        valid_until: second("valid_until")?,
+        max_visits: max_visits.and_then(|visits| NonZeroU64::new(visits.unsigned_abs())),
+        paused_at: optional_moment("paused_at")?,
+        revoked_at: optional_moment("revoked_at")?,
         created_at: moment("created_at")?,
         updated_at: moment("updated_at")?,
         created_by: row.try_get("created_by")?,
+        external_id: row.try_get("external_id")?,
+        note: row.try_get("note")?,
+        tags: tags::of_column(row.try_get("tags")?)?,
     })
 }
 
@@ -202,6 +229,7 @@ async fn find<'e>(
 
 struct EditLink {
     code: Code,
+    changed_by: String,
     /// Taken when it is called, which is once.
     editor: Option<Editor>,
     numbering: Arc<Numbering>,
@@ -225,22 +253,16 @@ impl Write for EditLink {
         let Some(editor) = self.editor.take() else {
             return Ok(None);
         };
+        let before = link.clone();
         let edit = editor(link);
         let mut receipt = Receipt::default();
         if let Edit::Changed(link) = &edit {
-            sqlx::query(
-                "UPDATE links SET target = ?2, redirect_status = ?3, revision = ?4, \
-                 valid_until = ?5, revoked_at = ?6, updated_at = ?7 WHERE id = ?1",
-            )
-            .bind(id)
-            .bind(link.target.as_str())
-            .bind(link.redirect_status.code())
-            .bind(link.revision as i64)
-            .bind(link.expires_at.map(|expiry| expiry.moment().as_second()))
-            .bind(link.revoked_at.map(Timestamp::as_millisecond))
-            .bind(link.updated_at.as_millisecond())
-            .execute(&mut *connection)
-            .await?;
+            history::add(connection, id, &before, link.updated_at, &self.changed_by).await?;
+            update(connection, id, link).await?;
+            if before.tags != link.tags {
+                tags::remove(connection, id, link.created_at, &before.tags).await?;
+                tags::add(connection, id, link.created_at, &link.tags).await?;
+            }
         }
         if let Edit::Changed(link) | Edit::Unchanged(link) = &edit {
             let span = OutboxSpan {
@@ -253,4 +275,34 @@ impl Write for EditLink {
         }
         Ok(Some(Edited { edit, receipt }))
     }
+}
+
+/// Writes what can change of a link.
+async fn update(
+    connection: &mut SqliteConnection,
+    id: i64,
+    link: &Link,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "UPDATE links SET target = ?2, redirect_status = ?3, forward_query = ?4, revision = ?5, \
+         valid_since = ?6, valid_until = ?7, max_visits = ?8, paused_at = ?9, revoked_at = ?10, \
+         updated_at = ?11, external_id = ?12, note = ?13, tags = ?14 WHERE id = ?1",
+    )
+    .bind(id)
+    .bind(link.target.as_str())
+    .bind(link.redirect_status.code())
+    .bind(link.forward_query)
+    .bind(link.revision as i64)
+    .bind(link.valid_since.map(|second| second.get() as i64))
+    .bind(link.valid_until.map(|second| second.get() as i64))
+    .bind(link.max_visits.map(|visits| visits.get() as i64))
+    .bind(link.paused_at.map(Timestamp::as_millisecond))
+    .bind(link.revoked_at.map(Timestamp::as_millisecond))
+    .bind(link.updated_at.as_millisecond())
+    .bind(link.external_id.as_deref())
+    .bind(link.note.as_deref())
+    .bind(tags::to_column(&link.tags))
+    .execute(connection)
+    .await?;
+    Ok(())
 }

@@ -1,14 +1,16 @@
 mod keys;
 
+use std::num::NonZeroU64;
+
 use jiff::{SignedDuration, Timestamp};
 use vocabulary::Code;
 
 use super::*;
 use crate::domain::codes::numbering::CodeKey;
 use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Edit, Expiry, Link, State};
+use crate::domain::link::{Change, Edit, Link, Second, State};
 use crate::domain::ports::{
-    CodeStore, LinkStore, Listing, OutboxSpan, OutboxStore, Position, Receipt,
+    CodeStore, LinkStore, Listing, OutboxSpan, OutboxStore, Position, Receipt, RequestDigest,
 };
 
 /// A store in a directory of its own.
@@ -71,7 +73,7 @@ async fn create(store: &SqliteStore, link: Link) -> Receipt {
 
 async fn revoke(store: &SqliteStore, text: &str) -> Option<Edit> {
     let editor = Box::new(|link: Link| link.revoke(moment(REVOKED_AT)));
-    let edited = store.edit_link(&code(text), editor).await;
+    let edited = store.edit_link(&code(text), "key", editor).await;
     edited.expect("a working store").map(|edited| edited.edit)
 }
 
@@ -80,7 +82,14 @@ async fn a_link_is_found_as_it_was_kept_and_its_code_is_taken() {
     let fixture = Fixture::new().await;
     let full = Link {
         redirect_status: vocabulary::RedirectStatus::PermanentRedirect,
-        expires_at: Expiry::at(moment("2030-01-01T00:00:00Z")),
+        forward_query: true,
+        valid_since: Second::at(moment("2029-01-01T00:00:00Z")),
+        valid_until: Second::at(moment("2030-01-01T00:00:00Z")),
+        max_visits: NonZeroU64::new(5),
+        paused_at: Some(moment("2026-01-01T00:00:00.5Z")),
+        external_id: Some("order 7".to_owned()),
+        note: Some("two\nlines".to_owned()),
+        tags: vec!["a".to_owned(), "\"ü\"".to_owned()],
         ..link("Full")
     };
     for link in [link("abc"), full] {
@@ -299,66 +308,290 @@ async fn edits_are_kept_and_revocation_is_final() {
     assert_eq!(try_create(&fixture.store, link("abc")).await, None);
 }
 
+/// All codes of a listing, page by page.
+async fn listed(store: &SqliteStore, listing: &Listing) -> Vec<String> {
+    let mut listing = listing.clone();
+    let mut listed = Vec::new();
+    loop {
+        let page = store.list_links(&listing).await.expect("a store");
+        let Some(last) = page.last() else {
+            return listed;
+        };
+        listing.after = Some(Position {
+            created_at: last.created_at,
+            code: last.code,
+        });
+        assert!(page.len() <= listing.limit as usize);
+        listed.extend(codes(&page));
+    }
+}
+
+/// Every filter, alone and with others.
+fn filters(now: Timestamp) -> Vec<Listing> {
+    let states = [
+        None,
+        Some(State::Live),
+        Some(State::Scheduled),
+        Some(State::Paused),
+        Some(State::Expired),
+        Some(State::Revoked),
+    ];
+    let mut filters = Vec::new();
+    for state in states {
+        for tag in [None, Some("spring"), Some("nobody")] {
+            for external_id in [None, Some("order")] {
+                for created_by in [None, Some("key"), Some("other")] {
+                    filters.push(Listing {
+                        state: state.map(|state| (state, now)),
+                        tag: tag.map(str::to_owned),
+                        external_id: external_id.map(str::to_owned),
+                        created_by: created_by.map(str::to_owned),
+                        ..Listing::default()
+                    });
+                }
+            }
+        }
+    }
+    filters
+}
+
 #[tokio::test]
 async fn listings_go_from_the_latest_to_the_first_without_gaps() {
     let fixture = Fixture::new().await;
+    let store = &fixture.store;
     let start = moment("2026-01-01T00:00:00Z");
     let now = moment("2026-06-01T00:00:00Z");
+    let every = |number: i64, step| number % step == 0;
     // Three links a millisecond.
-    let mut expected = Vec::new();
-    for number in 0..30i64 {
+    for number in 0..120i64 {
         let created_at = start + SignedDuration::from_millis(number / 3);
-        let expires_at = (number % 5 == 0).then(|| Expiry::at(REVOKED_AT.parse().ok()?));
         let link = Link {
             created_at,
             updated_at: created_at,
-            expires_at: expires_at.flatten(),
-            ..link(&format!("c{number:02}"))
+            valid_until: Second::at(moment(REVOKED_AT)).filter(|_| every(number, 5)),
+            valid_since: Second::at(moment("2027-01-01T00:00:00Z")).filter(|_| every(number, 4)),
+            paused_at: Some(now).filter(|_| every(number, 3)),
+            tags: ["all", "spring"][..if every(number, 2) { 2 } else { 1 }]
+                .iter()
+                .map(|&tag| tag.to_owned())
+                .collect(),
+            external_id: Some("order".to_owned()).filter(|_| every(number, 11)),
+            created_by: if every(number, 13) { "other" } else { "key" }.to_owned(),
+            ..link(&format!("c{number:03}"))
         };
         let code = link.code;
-        create(&fixture.store, link).await;
-        if number % 7 == 0 {
-            revoke(&fixture.store, code.as_str()).await;
+        create(store, link).await;
+        if every(number, 7) {
+            revoke(store, code.as_str()).await;
         }
-        expected.push((number, code));
+    }
+    let mut all = Vec::new();
+    for number in 0..120 {
+        let found = store.find_link(&code(&format!("c{number:03}"))).await;
+        all.push(found.expect("a store").expect("a link"));
     }
     // The number of the code decides among the links of a millisecond.
-    let place = |code: &Code| fixture.store.numbering.number(code);
-    expected.sort_by_key(|(number, code)| (number / 3, place(code)));
-    expected.reverse();
-    for state in [
-        None,
-        Some(State::Live),
-        Some(State::Expired),
-        Some(State::Revoked),
-    ] {
-        let expected = expected.iter().filter(|(number, _)| match state {
-            None => true,
-            Some(State::Revoked) => number % 7 == 0,
-            Some(State::Expired) => number % 7 != 0 && number % 5 == 0,
-            Some(State::Live) => number % 7 != 0 && number % 5 != 0,
-        });
-        let expected: Vec<_> = expected.map(|(_, code)| code.to_string()).collect();
-        for limit in [1, 4, 1000] {
-            let mut listing = Listing {
-                state: state.map(|state| (state, now)),
-                after: None,
+    all.sort_by_key(|link| (link.created_at, store.numbering.number(&link.code)));
+    all.reverse();
+    for listing in filters(now) {
+        let expected: Vec<String> = all
+            .iter()
+            .filter(|link| {
+                let Listing {
+                    state,
+                    tag,
+                    external_id,
+                    created_by,
+                    ..
+                } = &listing;
+                state.is_none_or(|(state, now)| link.state(now) == state)
+                    && tag.as_ref().is_none_or(|tag| link.tags.contains(tag))
+                    && (external_id.is_none() || *external_id == link.external_id)
+                    && created_by
+                        .as_ref()
+                        .is_none_or(|key| *key == link.created_by)
+            })
+            .map(|link| link.code.to_string())
+            .collect();
+        for limit in [7, 1000] {
+            let listing = Listing {
                 limit,
+                ..listing.clone()
             };
-            let mut listed = Vec::new();
-            loop {
-                let page = fixture.store.list_links(&listing).await.expect("a store");
-                let Some(last) = page.last() else { break };
-                listing.after = Some(Position {
-                    created_at: last.created_at,
-                    code: last.code,
-                });
-                assert!(page.len() <= limit as usize);
-                listed.extend(codes(&page));
-            }
-            assert_eq!(listed, expected, "{state:?} by {limit}");
+            assert_eq!(listed(store, &listing).await, expected, "{listing:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn no_listing_reads_a_whole_table_or_sorts() {
+    let fixture = Fixture::new().await;
+    for listing in filters(Timestamp::UNIX_EPOCH) {
+        for position in [(i64::MAX, i64::MAX), (5, 5)] {
+            let mut query = super::listing::query("EXPLAIN QUERY PLAN ", &listing, position);
+            let plan = query.build().fetch_all(&fixture.store.readers).await;
+            let plan: Vec<String> = plan
+                .expect("a good statement")
+                .iter()
+                .map(|row| sqlx::Row::get(row, "detail"))
+                .collect();
+            let all = plan.join("; ");
+            assert!(!all.contains("SCAN"), "{listing:?}: {all}");
+            assert!(!all.contains("TEMP B-TREE"), "{listing:?}: {all}");
+            // What leads is bounded by the position.
+            let bounds = ["created_at<?", "(link_created_at,link_id)<(?,?)"];
+            let is_bounded = bounds.iter().any(|bound| plan[0].contains(bound));
+            assert!(is_bounded, "{listing:?}: {all}");
+            for (filter, column) in [
+                (&listing.external_id, "external_id=?"),
+                (&listing.tag, "tag=?"),
+            ] {
+                if filter.is_some() {
+                    assert!(all.contains(column), "{listing:?}: {all}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn links_are_found_by_the_tags_that_they_have_now() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let tags = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
+    for (code, its) in [("a", &["x", "y"][..]), ("b", &["y"])] {
+        let link = Link {
+            tags: tags(its),
+            ..link(code)
+        };
+        create(store, link).await;
+    }
+    let change = Change {
+        tags: Some(tags(&["y", "z"])),
+        ..Change::default()
+    };
+    let editor = Box::new(move |link: Link| link.change(&change, moment(REVOKED_AT)));
+    store
+        .edit_link(&code("a"), "key", editor)
+        .await
+        .expect("a store");
+    for (tag, expected) in [("x", &[][..]), ("y", &["a", "b"]), ("z", &["a"])] {
+        let listing = Listing {
+            tag: Some(tag.to_owned()),
+            limit: 10,
+            ..Listing::default()
+        };
+        let mut found = listed(store, &listing).await;
+        found.sort();
+        assert_eq!(found, expected, "{tag}");
+    }
+}
+
+#[tokio::test]
+async fn each_change_keeps_what_was_before() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let abc = code("abc");
+    let history = |before, limit| store.link_history(&abc, before, limit);
+    assert_eq!(history(None, 10).await.expect("a store"), None);
+    create(store, link("abc")).await;
+    let none = history(None, 10).await.expect("a store");
+    assert_eq!(none, Some(Vec::new()));
+    let mut states = vec![link("abc")];
+    for number in 1..=5u32 {
+        let at = moment(REVOKED_AT) + SignedDuration::from_secs(number.into());
+        let change = Change {
+            target: Some(crate::domain::target::Target::from_stored(format!(
+                "https://example.com/{number}"
+            ))),
+            note: Some(Some(number.to_string())),
+            ..Change::default()
+        };
+        let editor = Box::new(move |link: Link| match number {
+            4 => link.pause(at),
+            // Nothing changes: nothing is kept.
+            5 => link.pause(at),
+            _ => link.change(&change, at),
+        });
+        let edited = store
+            .edit_link(&abc, &format!("key {number}"), editor)
+            .await;
+        if let Some(Edit::Changed(link)) = edited.expect("a store").map(|edited| edited.edit) {
+            states.push(link);
+        }
+    }
+    let all = history(None, 10).await.expect("a store").expect("a link");
+    let befores: Vec<_> = all.iter().map(|change| change.before.clone()).collect();
+    let expected: Vec<_> = states[..4].iter().rev().cloned().collect();
+    assert_eq!(befores, expected);
+    assert_eq!(all[0].changed_by, "key 4");
+    assert_eq!(all[0].changed_at, states[4].updated_at);
+    let page = history(Some(3), 1).await.expect("a store").expect("a link");
+    assert_eq!(page, all[2..3]);
+}
+
+#[tokio::test]
+async fn concurrent_creations_for_one_request_make_one_link() {
+    let fixture = Fixture::new().await;
+    let store = Arc::new(fixture.store);
+    let digest = RequestDigest([7; 32]);
+    let attempts: Vec<_> = (0..50)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            let links = (0..3)
+                .map(|of| (link(&format!("c{number}x{of}")), digest))
+                .collect();
+            tokio::spawn(async move { store.find_or_create_links(links).await })
+        })
+        .collect();
+    let (mut kept, mut found) = (0, Vec::new());
+    for attempt in attempts {
+        let done = attempt.await.expect("no panic").expect("a store");
+        assert_eq!(done.taken, [0; 0]);
+        kept += 3 - done.found.len();
+        found.extend(done.found.into_iter().map(|(_, link)| link.code));
+    }
+    assert_eq!(kept, 1);
+    found.dedup();
+    assert_eq!(found.len(), 1);
+    let known = store.find_by_digest(&digest).await.expect("a store");
+    assert_eq!(known.map(|link| link.code), found.first().copied());
+}
+
+#[tokio::test]
+async fn a_dead_link_is_not_found_again_and_a_taken_code_is_told() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let (one, two) = (RequestDigest([1; 32]), RequestDigest([2; 32]));
+    let mut other = link("b");
+    other.note = Some("another".to_owned());
+    create(store, link("taken")).await;
+    let links = vec![
+        (link("taken"), one),
+        (other.clone(), two),
+        (link("a"), one),
+        (other.clone(), two),
+    ];
+    let done = store.find_or_create_links(links).await.expect("a store");
+    // Whoever waits for the one whose code is taken is to be asked for again too.
+    assert_eq!(done.taken, [0, 2]);
+    assert_eq!(done.found, [(3, other)]);
+    assert_eq!(done.receipt.0.len(), 1);
+    for (code, found) in [("a", None), ("c", Some("a")), ("d", Some("a"))] {
+        let done = store.find_or_create_links(vec![(link(code), one)]).await;
+        let done = done.expect("a store");
+        let codes: Vec<_> = done
+            .found
+            .iter()
+            .map(|(_, link)| link.code.as_str())
+            .collect();
+        assert_eq!(codes.first().copied(), found, "{code}");
+    }
+    revoke(store, "a").await;
+    let done = store.find_or_create_links(vec![(link("e"), one)]).await;
+    assert_eq!(done.expect("a store").found, []);
+    let done = store.find_or_create_links(vec![(link("f"), one)]).await;
+    assert_eq!(done.expect("a store").found, [(0, link("e"))]);
 }
 
 #[tokio::test]

@@ -1,0 +1,271 @@
+//! What is appended to targets: a campaign's marks when a link is made, and the visitor's query
+//! when it is followed.
+//!
+//! What stands in the target already stays byte for byte as it is: somebody may have signed it.
+
+use std::borrow::Cow;
+
+use url::form_urlencoded;
+use vocabulary::target::MAX_TARGET_LENGTH;
+
+/// Where a visitor comes from, in the words of web analytics: the parameters `utm_…` of a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Utm {
+    /// `utm_source`
+    pub source: Option<String>,
+    /// `utm_medium`
+    pub medium: Option<String>,
+    /// `utm_campaign`
+    pub campaign: Option<String>,
+    /// `utm_term`
+    pub term: Option<String>,
+    /// `utm_content`
+    pub content: Option<String>,
+}
+
+impl Utm {
+    /// The names of the members, as they are without `utm_`, and what they hold.
+    pub fn members(&mut self) -> [(&'static str, &mut Option<String>); 5] {
+        [
+            ("source", &mut self.source),
+            ("medium", &mut self.medium),
+            ("campaign", &mut self.campaign),
+            ("term", &mut self.term),
+            ("content", &mut self.content),
+        ]
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        [
+            ("utm_source", &self.source),
+            ("utm_medium", &self.medium),
+            ("utm_campaign", &self.campaign),
+            ("utm_term", &self.term),
+            ("utm_content", &self.content),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+    }
+
+    /// Appends the parameters to the query of a serialised URL, in place of parameters of the
+    /// same names.
+    pub fn appended(&self, url: &str) -> String {
+        let (head, query, fragment) = split(url);
+        let is_replaced = |parameter: &str| {
+            let name = form_urlencoded::parse(parameter.as_bytes()).next();
+            name.is_some_and(|(name, _)| self.parameters().any(|(new, _)| new == name))
+        };
+        let mut parameters: Vec<Cow<'_, str>> = query
+            .unwrap_or_default()
+            .split('&')
+            .filter(|parameter| !is_replaced(parameter))
+            .map(Cow::Borrowed)
+            .collect();
+        // Behind a trailing `&`, or of a query without anything.
+        while parameters.last().is_some_and(|last| last.is_empty()) {
+            parameters.pop();
+        }
+        let new = self.parameters();
+        parameters
+            .extend(new.map(|(name, value)| Cow::Owned(format!("{name}={}", encoded(value)))));
+        let mut url = head.to_owned();
+        if !parameters.is_empty() {
+            url.push('?');
+            url.push_str(&parameters.join("&"));
+        }
+        url.push_str(fragment);
+        url
+    }
+}
+
+/// Appends a visitor's query, as it came, to the query of a serialised URL. What can't stand in a
+/// `Location` header is encoded. `None` when there is nothing to append, or no room for it: a
+/// visitor without their query is better off than one without their page.
+pub fn with_forwarded(url: &str, forwarded: &[u8]) -> Option<String> {
+    if forwarded.is_empty() {
+        return None;
+    }
+    let (head, query, fragment) = split(url);
+    let mut url = head.to_owned();
+    url.push('?');
+    if let Some(query) = query.filter(|query| !query.is_empty()) {
+        url.push_str(query);
+        url.push('&');
+    }
+    for &byte in forwarded {
+        match byte {
+            // As a browser would write it, by the URL standard.
+            ..=b' ' | b'"' | b'#' | b'\'' | b'<' | b'>' | 0x7f.. => push_encoded(&mut url, byte),
+            _ => url.push(char::from(byte)),
+        }
+    }
+    url.push_str(fragment);
+    (url.len() <= MAX_TARGET_LENGTH).then_some(url)
+}
+
+/// What is before the query, the query, and the fragment with its `#`.
+fn split(url: &str) -> (&str, Option<&str>, &str) {
+    let (rest, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+    match rest.split_once('?') {
+        Some((head, query)) => (head, Some(query), fragment),
+        None => (rest, None, fragment),
+    }
+}
+
+/// Percent-encodes all but what no reader of a query takes for anything else. A space is `%20`,
+/// which every reader understands, where `+` is one for some only.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => push_encoded(&mut out, byte),
+        }
+    }
+    out
+}
+
+fn push_encoded(out: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.push('%');
+    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    out.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+#[cfg(test)]
+mod tests {
+    use vocabulary::target::is_servable;
+
+    use super::*;
+
+    fn utm(source: &str, campaign: Option<&str>) -> Utm {
+        Utm {
+            source: Some(source.to_owned()),
+            campaign: campaign.map(str::to_owned),
+            ..Utm::default()
+        }
+    }
+
+    #[test]
+    fn marks_are_appended_before_the_fragment_and_replace_their_like() {
+        for (url, source, expected) in [
+            ("https://e.com/", "sms", "https://e.com/?utm_source=sms"),
+            ("https://e.com/?", "sms", "https://e.com/?utm_source=sms"),
+            ("https://e.com/#f", "sms", "https://e.com/?utm_source=sms#f"),
+            (
+                "https://e.com/#f?a=1",
+                "sms",
+                "https://e.com/?utm_source=sms#f?a=1",
+            ),
+            (
+                "https://e.com/?a=1#f",
+                "sms",
+                "https://e.com/?a=1&utm_source=sms#f",
+            ),
+            (
+                "https://e.com/?a=1&",
+                "sms",
+                "https://e.com/?a=1&utm_source=sms",
+            ),
+            (
+                "https://e.com/?a=1&&b",
+                "sms",
+                "https://e.com/?a=1&&b&utm_source=sms",
+            ),
+            // What is there is not written anew.
+            (
+                "https://e.com/?a=+%2b%20;%zz&b==",
+                "x",
+                "https://e.com/?a=+%2b%20;%zz&b==&utm_source=x",
+            ),
+            (
+                "https://e.com/?utm_source=a&b=1&utm_source=c&utm_medium=m",
+                "sms",
+                "https://e.com/?b=1&utm_medium=m&utm_source=sms",
+            ),
+            // However the name is spelt.
+            (
+                "https://e.com/?%75tm_source=a",
+                "sms",
+                "https://e.com/?utm_source=sms",
+            ),
+            (
+                "https://e.com/?utm_source",
+                "sms",
+                "https://e.com/?utm_source=sms",
+            ),
+            (
+                "https://e.com/?utm_sourceful=a",
+                "s",
+                "https://e.com/?utm_sourceful=a&utm_source=s",
+            ),
+            (
+                "https://e.com/",
+                "a b+c&d=e#f",
+                "https://e.com/?utm_source=a%20b%2Bc%26d%3De%23f",
+            ),
+            (
+                "https://e.com/",
+                "ü/\u{1f600}",
+                "https://e.com/?utm_source=%C3%BC%2F%F0%9F%98%80",
+            ),
+            ("https://e.com/", "%41", "https://e.com/?utm_source=%2541"),
+        ] {
+            let appended = utm(source, None).appended(url);
+            assert_eq!(appended, expected, "{url} {source}");
+            // What is appended is read as it was meant, and appending once more changes nothing.
+            let read = url::Url::parse(&appended).expect("a URL");
+            assert_eq!(String::from(read.clone()), appended);
+            let found = read.query_pairs().find(|(name, _)| name == "utm_source");
+            assert_eq!(found.expect("the mark").1, source);
+            assert_eq!(utm(source, None).appended(&appended), appended);
+        }
+        let both = utm("a", Some("b")).appended("https://e.com/");
+        assert_eq!(both, "https://e.com/?utm_source=a&utm_campaign=b");
+        assert_eq!(
+            Utm::default().appended("https://e.com/?#"),
+            "https://e.com/#"
+        );
+    }
+
+    #[test]
+    fn a_visitors_query_is_appended_before_the_fragment() {
+        for (url, forwarded, expected) in [
+            ("https://e.com/", "", None),
+            ("https://e.com/", "a=1", Some("https://e.com/?a=1")),
+            ("https://e.com/?", "a=1", Some("https://e.com/?a=1")),
+            ("https://e.com/?b=2", "a=1", Some("https://e.com/?b=2&a=1")),
+            (
+                "https://e.com/?b=2#f",
+                "a=1",
+                Some("https://e.com/?b=2&a=1#f"),
+            ),
+            (
+                "https://e.com/#f?x",
+                "a=1&c=%20+",
+                Some("https://e.com/?a=1&c=%20+#f?x"),
+            ),
+            ("https://e.com/", "?&=", Some("https://e.com/??&=")),
+            (
+                "https://e.com/",
+                "a=#\"<>'\\ ",
+                Some("https://e.com/?a=%23%22%3C%3E%27\\%20"),
+            ),
+            (
+                "https://e.com/",
+                "ü\r\nX: y\u{7f}",
+                Some("https://e.com/?%C3%BC%0D%0AX:%20y%7F"),
+            ),
+        ] {
+            let forwarded = with_forwarded(url, forwarded.as_bytes());
+            assert_eq!(forwarded.as_deref(), expected, "{url}");
+        }
+        let every: Vec<u8> = (0..=255).collect();
+        let url = with_forwarded("https://e.com/", &every).expect("room");
+        assert!(is_servable(url.as_bytes()));
+        let long = "a".repeat(MAX_TARGET_LENGTH);
+        assert_eq!(with_forwarded("https://e.com/", long.as_bytes()), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! `GET /v1/links`
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use jiff::Timestamp;
+
+use super::SharedApp;
+use super::auth::MayRead;
+use super::cursor;
+use super::extract::Domains;
+use super::problem::Problem;
+use super::wire::{LinkBody, PageBody, STATE_NAMES, state_by_name};
+use crate::domain::ports::{Listing, Position};
+
+/// How many rows a page of a listing has, unless the client says otherwise, and at most.
+pub(super) const DEFAULT_LIMIT: u32 = 50;
+const MAX_LIMIT: u32 = 1000;
+
+/// `GET /v1/links`
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    _: MayRead,
+    domains: Domains,
+    RawQuery(query): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let now = app.clock.now();
+    let mut listing = read_listing(&query.unwrap_or_default(), now)?;
+    let page_length = listing.limit as usize;
+    // One link more tells whether there is another page.
+    listing.limit += 1;
+    let mut links = app.links.list(&listing).await?;
+    let has_more = links.len() > page_length;
+    links.truncate(page_length);
+    let last = links.last().filter(|_| has_more);
+    let next_cursor = last.map(|link| {
+        cursor::encode(&Position {
+            created_at: link.created_at,
+            code: link.code,
+        })
+    });
+    let base = domains.base.as_deref();
+    let links = links
+        .iter()
+        .map(|link| LinkBody::new(link, now, base))
+        .collect();
+    Ok(Json(PageBody { links, next_cursor }))
+}
+
+fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
+    let mut listing = Listing {
+        limit: DEFAULT_LIMIT,
+        ..Listing::default()
+    };
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "limit" => listing.limit = read_limit(&value)?,
+            "cursor" => {
+                let position = cursor::decode(&value).ok_or_else(Problem::cursor)?;
+                listing.after = Some(position);
+            }
+            "state" => {
+                let state = state_by_name(&value).ok_or_else(|| {
+                    Problem::query(format!("state must be one of {STATE_NAMES}."))
+                })?;
+                listing.state = Some((state, now));
+            }
+            "tag" => listing.tag = Some(value.into_owned()),
+            "externalId" => listing.external_id = Some(value.into_owned()),
+            "createdBy" => listing.created_by = Some(value.into_owned()),
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters limit, cursor, state, tag, externalId and \
+                     createdBy.",
+                ));
+            }
+        }
+    }
+    Ok(listing)
+}
+
+/// Reads how many rows a page may have.
+pub(super) fn read_limit(value: &str) -> Result<u32, Problem> {
+    value
+        .parse()
+        .ok()
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+        .ok_or_else(|| Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}.")))
+}

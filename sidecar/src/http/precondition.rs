@@ -1,0 +1,80 @@
+//! `ETag` and `If-Match`: who changes a link may say which revision of it they have seen.
+
+use axum::extract::FromRequestParts;
+use axum::http::header::IF_MATCH;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
+
+use super::SharedApp;
+use super::problem::Problem;
+use crate::domain::link::{Expected, Link};
+
+/// The tag of a link's present revision.
+pub(super) fn etag(link: &Link) -> HeaderValue {
+    // Digits between quotes are always a good value.
+    HeaderValue::try_from(format!("\"{}\"", link.revision))
+        .unwrap_or_else(|_error| HeaderValue::from_static("\"\""))
+}
+
+/// What a request says of the revisions that it is meant for.
+pub(super) struct IfMatch(pub(super) Expected);
+
+impl FromRequestParts<SharedApp> for IfMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &SharedApp) -> Result<Self, Problem> {
+        expected(&parts.headers).map(Self).ok_or_else(|| {
+            Problem::malformed("If-Match must be * or a list of tags, each between double quotes.")
+        })
+    }
+}
+
+/// Reads `If-Match`, however many lines it has; `None` when it can't be read. A tag that no link
+/// can have, and a weak one, is like that of another revision.
+fn expected(headers: &HeaderMap) -> Option<Expected> {
+    let mut tags: Option<Vec<u64>> = None;
+    for line in headers.get_all(IF_MATCH) {
+        let line = line.to_str().ok()?.trim();
+        if line == "*" {
+            return Some(Expected::Any);
+        }
+        let tags = tags.get_or_insert_default();
+        for tag in line.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
+            let weak = tag.strip_prefix("W/");
+            let text = weak.unwrap_or(tag).strip_prefix('"')?.strip_suffix('"')?;
+            if weak.is_none()
+                && let Ok(revision) = text.parse()
+            {
+                tags.push(revision);
+            }
+        }
+    }
+    Some(tags.map_or(Expected::Any, Expected::OneOf))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_from_all_lines() {
+        let one_of = |revisions: &[u64]| Some(Expected::OneOf(revisions.to_vec()));
+        for (lines, read) in [
+            (&[][..], Some(Expected::Any)),
+            (&["*"], Some(Expected::Any)),
+            (&["\"1\""], one_of(&[1])),
+            (&["\"1\", \"2\"", "\"3\""], one_of(&[1, 2, 3])),
+            (&["W/\"1\",\"abc\", \"\""], one_of(&[])),
+            (&[""], one_of(&[])),
+            (&["1"], None),
+            (&["\"1"], None),
+            (&["\""], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(IF_MATCH, HeaderValue::from_static(line));
+            }
+            assert_eq!(expected(&headers), read, "{lines:?}");
+        }
+    }
+}

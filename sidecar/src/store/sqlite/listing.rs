@@ -1,0 +1,114 @@
+//! Listings in SQLite.
+//!
+//! Every listing walks an index that has the links in the order of the listing, from the position
+//! on, and stops at its limit: nothing is sorted and no table is read as a whole. SQLite would
+//! choose an index by what it guesses of the data; so the index is named.
+
+use sqlx::{QueryBuilder, Sqlite};
+
+use super::links::columns;
+use crate::domain::link::State;
+use crate::domain::ports::Listing;
+
+/// The statement for a listing, behind a creation time in milliseconds and an id. `prefix` stands
+/// before everything else.
+pub(super) fn query(
+    prefix: &str,
+    listing: &Listing,
+    (created_at, id): (i64, i64),
+) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(prefix);
+    query.push(concat!("SELECT ", columns!(), " FROM "));
+    // What is found by the least rows leads; the rest is looked at in each row.
+    let by_tag = listing.external_id.is_none() && listing.tag.is_some();
+    if by_tag {
+        query.push(
+            "link_tags CROSS JOIN links ON id = link_id WHERE (link_created_at, link_id) < (",
+        );
+    } else {
+        query.push("links INDEXED BY ");
+        query.push(index(listing));
+        query.push(" WHERE (created_at, id) < (");
+    }
+    query
+        .push_bind(created_at)
+        .push(", ")
+        .push_bind(id)
+        .push(")");
+    if let Some(external_id) = &listing.external_id {
+        query
+            .push(" AND external_id = ")
+            .push_bind(external_id.clone());
+    }
+    match &listing.tag {
+        Some(tag) if by_tag => {
+            query.push(" AND tag = ").push_bind(tag.clone());
+        }
+        Some(tag) => {
+            query
+                .push(" AND EXISTS (SELECT 1 FROM link_tags WHERE tag = ")
+                .push_bind(tag.clone())
+                .push(" AND link_created_at = created_at AND link_id = id)");
+        }
+        None => {}
+    }
+    if let Some(created_by) = &listing.created_by {
+        query
+            .push(" AND created_by = ")
+            .push_bind(created_by.clone());
+    }
+    if let Some((state, now)) = listing.state {
+        add_state(&mut query, state, now.as_second());
+    }
+    query.push(if by_tag {
+        " ORDER BY link_created_at DESC, link_id DESC LIMIT "
+    } else {
+        " ORDER BY created_at DESC, id DESC LIMIT "
+    });
+    query.push_bind(listing.limit);
+    query
+}
+
+/// The index that leads. Few links are of a state other than live, so that one leads before whoever
+/// has made the links.
+fn index(listing: &Listing) -> &'static str {
+    if listing.external_id.is_some() {
+        return "links_by_external_id";
+    }
+    match listing.state {
+        Some((State::Revoked, _)) => "links_revoked_by_age",
+        Some((State::Paused, _)) => "links_paused_by_age",
+        Some((State::Scheduled, _)) => "links_starting_by_age",
+        Some((State::Expired, _)) => "links_ending_by_age",
+        Some((State::Live, _)) | None if listing.created_by.is_some() => "links_by_creator",
+        Some((State::Live, _)) | None => "links_by_age",
+    }
+}
+
+/// Adds what makes a link's state at a second; the same as [`crate::domain::link::Link::state`].
+fn add_state(query: &mut QueryBuilder<Sqlite>, state: State, now: i64) {
+    if let State::Revoked = state {
+        query.push(" AND revoked_at IS NOT NULL");
+        return;
+    }
+    query.push(" AND revoked_at IS NULL");
+    if let State::Expired = state {
+        query.push(" AND valid_until IS NOT NULL AND valid_until <= ");
+        query.push_bind(now);
+        return;
+    }
+    query.push(" AND (valid_until IS NULL OR valid_until > ");
+    query.push_bind(now).push(")");
+    if let State::Paused = state {
+        query.push(" AND paused_at IS NOT NULL");
+        return;
+    }
+    query.push(" AND paused_at IS NULL");
+    if let State::Scheduled = state {
+        query.push(" AND valid_since IS NOT NULL AND valid_since > ");
+        query.push_bind(now);
+    } else {
+        query.push(" AND (valid_since IS NULL OR valid_since <= ");
+        query.push_bind(now).push(")");
+    }
+}
