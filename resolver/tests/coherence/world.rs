@@ -1,0 +1,424 @@
+//! The edge, the wire, and a Redis that tracks what its client keeps.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use shortlink_resolver::vocabulary::Code;
+use shortlink_resolver::{
+    Address, Answer, CacheSettings, Edge, EdgeSettings, LinkError, LookUp, MissReason, NodeId,
+    NodeSettings, Now, Source, Tick, TopologySettings, Tracking,
+};
+
+pub(crate) const STALE_FOR: u64 = 5_000;
+pub(crate) const LONGEST_AGE: u64 = 60_000;
+pub(crate) const CODES: usize = 6;
+/// The keys of campaigns come behind those of links.
+pub(crate) const KEYS: usize = CODES + 2;
+pub(crate) const UNIX: u64 = 1_000;
+
+pub(crate) type Versions = [u64; KEYS];
+
+/// The campaign of a link, as the number of its key; `None` for a link that is of none in this
+/// version.
+pub(crate) fn campaign_of(number: usize, version: u64) -> Option<usize> {
+    let is_of_campaign = match number {
+        0 | 1 => false,
+        2 => version % 2 == 1,
+        _ => true,
+    };
+    is_of_campaign.then_some(CODES + number % 2)
+}
+
+/// What a campaign says in a version.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Campaign {
+    Live,
+    Paused,
+    Absent,
+}
+
+pub(crate) fn campaign_in(version: u64) -> Campaign {
+    match version % 6 {
+        3 => Campaign::Paused,
+        5 => Campaign::Absent,
+        _ => Campaign::Live,
+    }
+}
+
+/// The record of a key in a version; `None` where there is none.
+pub(crate) fn record(number: usize, version: u64) -> Option<String> {
+    if number >= CODES {
+        return match campaign_in(version) {
+            Campaign::Live => Some(format!("1 302 1 0 https://e/{{0}}/{version}")),
+            Campaign::Paused => Some(format!("1 410 {version}")),
+            Campaign::Absent => None,
+        };
+    }
+    Some(match campaign_of(number, version) {
+        Some(campaign) => format!("c{campaign} {version}"),
+        None => format!("1 302 1 0 https://e/{version}"),
+    })
+}
+
+pub(crate) fn key(number: usize) -> String {
+    if number < CODES {
+        format!("sl:l:c{number}")
+    } else {
+        format!("sl:c:{number}")
+    }
+}
+
+pub(crate) fn number_of(key: &str) -> usize {
+    (0..KEYS)
+        .find(|&number| self::key(number) == key)
+        .expect("a key")
+}
+
+pub(crate) fn code(number: usize) -> Code {
+    format!("c{number}").parse().expect("a code")
+}
+
+pub(crate) fn node() -> NodeId {
+    NodeId::new(0)
+}
+
+/// Redis: what it holds, whom it has told what, and what is on the wire.
+pub(crate) struct Redis {
+    /// How often each key was changed; the version is the target's.
+    pub(crate) versions: Versions,
+    /// Records that are others than those of their versions.
+    pub(crate) others: BTreeMap<usize, String>,
+    /// What was asked for.
+    pub(crate) gets: Vec<usize>,
+    pub(crate) tracking: Tracking,
+    /// Keys that its client keeps.
+    pub(crate) tracked: BTreeSet<usize>,
+    /// Whether the next `GET` is of one that will be kept.
+    pub(crate) caching: bool,
+    pub(crate) input: Vec<u8>,
+    /// What is on its way to the client, and the versions when each piece was written.
+    pub(crate) wire: VecDeque<(Vec<u8>, Versions)>,
+}
+
+impl Redis {
+    pub(crate) fn write(&mut self, bytes: impl Into<Vec<u8>>) {
+        self.wire.push_back((bytes.into(), self.versions));
+    }
+
+    pub(crate) fn change(&mut self, number: usize) {
+        self.versions[number] += 1;
+        let told = match self.tracking {
+            Tracking::OptIn => self.tracked.remove(&number),
+            Tracking::Broadcast => true,
+        };
+        if told {
+            let key = key(number);
+            self.write(format!(
+                ">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n",
+                key.len()
+            ));
+        }
+    }
+
+    pub(crate) fn flush_all(&mut self) {
+        for version in &mut self.versions {
+            *version += 1;
+        }
+        self.tracked.clear();
+        self.write(">2\r\n$10\r\ninvalidate\r\n_\r\n");
+    }
+
+    /// Runs so many of the commands that have arrived.
+    pub(crate) fn run(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some((words, used)) = command(&self.input) else {
+                return;
+            };
+            self.input.drain(..used);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            match words[..] {
+                ["HELLO", ..] => self.write("%0\r\n"),
+                ["CLIENT", "TRACKING", "ON", "OPTIN"] => {
+                    assert_eq!(self.tracking, Tracking::OptIn);
+                    self.write("+OK\r\n");
+                }
+                [
+                    "CLIENT",
+                    "TRACKING",
+                    "ON",
+                    "BCAST",
+                    "PREFIX",
+                    "sl:l:",
+                    "PREFIX",
+                    "sl:c:",
+                ] => {
+                    assert_eq!(self.tracking, Tracking::Broadcast);
+                    self.write("+OK\r\n");
+                }
+                ["CLIENT", "CACHING", "YES"] => {
+                    self.caching = true;
+                    self.write("+OK\r\n");
+                }
+                ["PING"] => self.write("+PONG\r\n"),
+                ["GET", key] => {
+                    let number = number_of(key);
+                    self.gets.push(number);
+                    if std::mem::take(&mut self.caching) {
+                        self.tracked.insert(number);
+                    }
+                    let other = self.others.get(&number).cloned();
+                    match other.or_else(|| record(number, self.versions[number])) {
+                        Some(record) => {
+                            self.write(format!("${}\r\n{record}\r\n", record.len()));
+                        }
+                        None => self.write("_\r\n"),
+                    }
+                }
+                ref other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn hang_up(&mut self) {
+        self.tracked.clear();
+        self.caching = false;
+        self.input.clear();
+        self.wire.clear();
+    }
+}
+
+/// Reads a command and tells how many bytes it takes.
+pub(crate) fn command(input: &[u8]) -> Option<(Vec<String>, usize)> {
+    let text = std::str::from_utf8(input).expect("text");
+    let mut lines = text.split_inclusive("\r\n");
+    let head = lines.next()?.strip_suffix("\r\n")?;
+    let count: usize = head.strip_prefix('*')?.parse().expect("a number");
+    let mut used = head.len() + 2;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length = lines.next()?;
+        let word = lines.next()?;
+        used += length.len() + word.len();
+        words.push(word.strip_suffix("\r\n")?.to_owned());
+    }
+    Some((words, used))
+}
+
+/// The edge, the wire and what the edge has been told.
+pub(crate) struct World {
+    pub(crate) edge: Edge<usize>,
+    pub(crate) redis: Redis,
+    pub(crate) ms: u64,
+    pub(crate) unix: u64,
+    pub(crate) connected: bool,
+    /// The versions that the edge has been told of, all that was before included.
+    pub(crate) told: Versions,
+    /// When the connection was lost last.
+    pub(crate) lost_at: Option<u64>,
+    /// What each request asked for, and what had been told then.
+    pub(crate) asked: Vec<(usize, Versions)>,
+    pub(crate) answered: BTreeMap<usize, u32>,
+    pub(crate) from_cache: usize,
+    pub(crate) last: Option<(Seen, Source)>,
+}
+
+/// What a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The target of a link in a version.
+    Link(u64),
+    /// That which a link in a version has from its campaign in a version.
+    OfCampaign(u64, u64),
+    /// What a campaign says that is not live.
+    Campaign(&'static Campaign),
+    Unknown,
+    Nothing,
+}
+
+impl Seen {
+    pub(crate) fn of(answer: Answer<'_>) -> Self {
+        match answer {
+            Answer::Redirect { target, .. } => {
+                let text = std::str::from_utf8(target).expect("text");
+                let versions = text.strip_prefix("https://e/").expect("a target");
+                let number = |text: &str| text.parse().expect("a number");
+                match versions.split_once('/') {
+                    Some((link, campaign)) => Self::OfCampaign(number(link), number(campaign)),
+                    None => Self::Link(number(versions)),
+                }
+            }
+            Answer::Gone => Self::Campaign(&Campaign::Paused),
+            Answer::Unknown => Self::Unknown,
+            Answer::Miss(MissReason::Unreadable) => Self::Campaign(&Campaign::Absent),
+            Answer::Miss(MissReason::Unavailable | MissReason::TimedOut) => Self::Nothing,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(tracking: Tracking, bytes: usize) -> Self {
+        let settings = EdgeSettings {
+            nodes: NodeSettings {
+                tracking: Some(tracking),
+                ..NodeSettings::default()
+            },
+            topology: TopologySettings::Server(Address::Unix("/redis".to_owned())),
+            replica: None,
+            cache: Some(CacheSettings {
+                bytes,
+                stale_for: STALE_FOR,
+                longest_age: LONGEST_AGE,
+            }),
+        };
+        Self {
+            edge: Edge::new(settings, 0, 7),
+            redis: Redis {
+                versions: [0; KEYS],
+                others: BTreeMap::new(),
+                gets: Vec::new(),
+                tracking,
+                tracked: BTreeSet::new(),
+                caching: false,
+                input: Vec::new(),
+                wire: VecDeque::new(),
+            },
+            ms: 0,
+            unix: UNIX,
+            connected: false,
+            told: [0; KEYS],
+            lost_at: None,
+            asked: Vec::new(),
+            answered: BTreeMap::new(),
+            from_cache: 0,
+            last: None,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            ms: self.ms,
+            unix: self.unix,
+        }
+    }
+
+    pub(crate) fn ask(&mut self, number: usize) {
+        let request = self.asked.len();
+        self.asked.push((number, self.told));
+        let looked_up = self.edge.look_up(&code(number), request, self.now());
+        if let LookUp::Answered(answer, source) = looked_up {
+            let seen = Seen::of(answer);
+            self.check(request, seen, source);
+        }
+    }
+
+    /// An answer must be of the versions that were told when it was asked for, or later ones.
+    pub(crate) fn check(&mut self, request: usize, seen: Seen, source: Source) {
+        *self.answered.entry(request).or_default() += 1;
+        self.last = Some((seen, source));
+        if !self.redis.others.is_empty() {
+            return;
+        }
+        let (number, told) = self.asked[request];
+        // Not for ever after the connection was lost; while it is there, what is kept is told of.
+        let for_too_long = self
+            .lost_at
+            .is_some_and(|lost_at| self.ms >= lost_at + STALE_FOR);
+        let least = match source {
+            Source::Stale if !for_too_long => [0; KEYS],
+            _ => told,
+        };
+        let most = self.redis.versions;
+        let versions = |key: usize| least[key]..=most[key];
+        self.from_cache += usize::from(source == Source::Cache);
+        match (source, &seen) {
+            (Source::None, Seen::Nothing) => {}
+            (Source::Cache | Source::Redis | Source::Stale, Seen::Link(version)) => {
+                assert!(versions(number).contains(version), "{seen:?}, {least:?}");
+                assert_eq!(campaign_of(number, *version), None);
+            }
+            (Source::Cache | Source::Redis | Source::Stale, Seen::OfCampaign(version, other)) => {
+                let campaign = campaign_of(number, *version).expect("a campaign's link");
+                assert!(versions(number).contains(version), "{seen:?}, {least:?}");
+                assert!(versions(campaign).contains(other), "{seen:?}, {least:?}");
+            }
+            (Source::Cache | Source::Redis | Source::Stale, Seen::Campaign(says)) => {
+                let campaign = versions(number).find_map(|version| campaign_of(number, version));
+                let campaign = campaign.expect("a campaign's link");
+                let said = versions(campaign).any(|version| campaign_in(version) == **says);
+                assert!(said, "{seen:?}, {least:?} to {most:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Lets the edge do what it wants to.
+    pub(crate) fn drive(&mut self) {
+        let now = self.now();
+        loop {
+            match self.edge.tick(now) {
+                Tick::Idle => break,
+                Tick::Connect(id) => {
+                    self.edge.connecting(id, now);
+                    self.edge.connected(id, now);
+                    self.connected = true;
+                    // From here on only this connection tells.
+                    self.told = self.redis.versions;
+                }
+                Tick::Disconnect(..) => self.disconnect(),
+            }
+        }
+        let output = self.edge.output(node()).to_vec();
+        self.edge.wrote(node(), output.len(), 0);
+        self.redis.input.extend(output);
+        while let Some(done) = self.edge.next_expired(now) {
+            let (token, seen, source) = (done.token, Seen::of(done.answer), done.source);
+            self.check(token, seen, source);
+        }
+        self.complete();
+    }
+
+    pub(crate) fn complete(&mut self) {
+        let now = self.now();
+        while let Some(done) = self.edge.next_completion(node(), now).expect("RESP") {
+            let (token, seen, source) = (done.token, Seen::of(done.answer), done.source);
+            self.check(token, seen, source);
+        }
+    }
+
+    /// Delivers what is on the wire: so many pieces, each in two parts.
+    pub(crate) fn deliver(&mut self, count: usize, cut: usize) {
+        for _ in 0..count {
+            let Some((bytes, versions)) = self.redis.wire.pop_front() else {
+                return;
+            };
+            let (first, second) = bytes.split_at(cut.min(bytes.len()));
+            for part in [first, second] {
+                self.edge.input_space(node())[..part.len()].copy_from_slice(part);
+                self.edge.received(node(), part.len(), self.now(), 0);
+                self.complete();
+            }
+            self.told = versions;
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self) {
+        if self.connected {
+            self.connected = false;
+            self.redis.hang_up();
+            self.edge.disconnected(node(), &LinkError::Lost, self.now());
+            self.lost_at = Some(self.ms);
+            self.complete();
+        }
+    }
+}
+
+/// Asks and lets everything happen that follows.
+pub(crate) fn settle(world: &mut World, number: usize) {
+    world.ask(number);
+    world.drive();
+    for _ in 0..4 {
+        world.redis.run(8);
+        world.deliver(16, 0);
+        world.drive();
+    }
+}
