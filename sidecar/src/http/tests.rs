@@ -1,6 +1,7 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
 mod links;
+mod once;
 mod options;
 mod requests;
 mod visitors;
