@@ -366,7 +366,7 @@ impl Context {
         let results = results.into_iter().map(|result| match result {
             Some(result) => result,
             None => match made.next() {
-                Some(Ok(stored)) => RowResult::Link(stored),
+                Some(Ok(stored)) => RowResult::Link(Box::new(stored)),
                 Some(Err(error)) => RowResult::Failed(error),
                 None => RowResult::Failed(LinkError::Stopped),
             },

@@ -5,6 +5,7 @@ mod batch;
 mod campaigns;
 mod keys;
 mod links;
+mod once;
 mod options;
 mod requests;
 mod visitors;

@@ -15,6 +15,7 @@ mod links;
 mod logs;
 mod lua;
 mod names;
+mod options;
 mod protocols;
 mod redirects;
 mod reload;

@@ -27,7 +27,7 @@ pub type Row = Result<NewLink, String>;
 #[derive(Debug)]
 pub enum RowResult {
     /// A link was made, now or when the request came before.
-    Link(Stored),
+    Link(Box<Stored>),
     /// No link was made: what is told.
     Problem(String),
     /// No link was made now.
@@ -206,17 +206,17 @@ impl Progress<'_> {
         let rows = self.chunk.rows.into_iter().enumerate();
         let results = rows.map(|(at, row)| match row {
             RowOutcome::Link(code) => match (self.made.remove(&code), found.get(&code)) {
-                (Some(link), _) => RowResult::Link(Stored {
+                (Some(link), _) => RowResult::Link(Box::new(Stored {
                     link,
                     is_new: true,
                     published,
-                }),
-                (None, Some(link)) => RowResult::Link(Stored {
+                })),
+                (None, Some(link)) => RowResult::Link(Box::new(Stored {
                     link: link.clone(),
                     // It was when the request came first, and the answer is to be the same.
                     is_new: true,
                     published: found_published,
-                }),
+                })),
                 // It was made, and deleted since.
                 (None, None) => RowResult::Failed(LinkError::Forgotten { code }),
             },

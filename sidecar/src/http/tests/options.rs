@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Service};
 
-const URL: &str = "https://example.com/";
+pub(super) const URL: &str = "https://example.com/";
 
 impl Service {
     /// Makes a link and answers its path.
@@ -17,11 +17,11 @@ impl Service {
         created.header("location").expect("a path").to_owned()
     }
 
-    async fn patch(&self, path: &str, body: Value) -> Answer {
+    pub(super) async fn patch(&self, path: &str, body: Value) -> Answer {
         self.call(&self.writer, "PATCH", path, Some(body)).await
     }
 
-    async fn post(&self, path: &str) -> Answer {
+    pub(super) async fn post(&self, path: &str) -> Answer {
         self.call(&self.writer, "POST", path, None).await
     }
 
@@ -431,57 +431,6 @@ async fn a_history_tells_who_has_changed_what_and_when() {
     assert_eq!(service.get("/v1/links/nobody/history").await.status, 404);
     let writer = service.call(&service.writer, "GET", &history, None).await;
     assert_eq!(writer.status, 403);
-}
-
-#[tokio::test]
-async fn the_same_request_finds_its_link_as_long_as_that_is_the_same() {
-    let service = Service::new().await;
-    let body = json!({"longUrl": URL, "dedupe": true, "tags": ["a", "b"], "codeLength": 6});
-    let made = service.create(body.clone()).await;
-    assert_eq!(made.status, 201);
-    let code = made.json()["shortCode"].clone();
-    let path = made.header("location").expect("a path").to_owned();
-    let mut reordered = body.clone();
-    reordered["tags"] = json!(["b", "a", "a"]);
-    reordered["redirectStatus"] = json!(302);
-    for body in [&body, &reordered] {
-        let found = service.create(body.clone()).await;
-        assert_eq!((found.status, &found.json()["shortCode"]), (200, &code));
-        assert_eq!(found.header("location"), None);
-        assert_eq!(found.json()["published"], json!(true));
-    }
-    for (member, value) in [
-        ("longUrl", json!("https://example.com/b")),
-        ("redirectStatus", json!(301)),
-        ("forwardQuery", json!(true)),
-        ("validSince", json!("2026-01-01T00:00:00Z")),
-        ("validUntil", json!("2027-01-01T00:00:00Z")),
-        ("maxVisits", json!(5)),
-        ("tags", json!(["ab"])),
-        ("externalId", json!("a")),
-        ("note", json!("a")),
-        ("strategy", json!("hash")),
-        ("codeLength", json!({"min": 6, "max": 7})),
-        ("dedupe", json!(false)),
-    ] {
-        let mut other = body.clone();
-        other[member] = value;
-        let answer = service.create(other).await;
-        assert_eq!(answer.status, 201, "{member}");
-        assert_ne!(answer.json()["shortCode"], code, "{member}");
-    }
-    // A link that is not as it was is not given again, and is again once it is.
-    service.patch(&path, json!({"note": "changed"})).await;
-    let second = service.create(body.clone()).await;
-    assert_eq!(second.status, 201);
-    let path = second.header("location").expect("a path").to_owned();
-    service.post(&format!("{path}/pause")).await;
-    let third = service.create(body.clone()).await;
-    assert_eq!(third.status, 201);
-    let path = third.header("location").expect("a path").to_owned();
-    service.call(&service.writer, "DELETE", &path, None).await;
-    assert_eq!(service.create(body.clone()).await.status, 201);
-    assert_eq!(service.create(body).await.status, 200);
 }
 
 #[tokio::test]

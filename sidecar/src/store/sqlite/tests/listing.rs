@@ -1,0 +1,188 @@
+//! Listings and their filters.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Fixture, REVOKED_AT, code, codes, create, revoke};
+use crate::domain::link::tests::{link, moment};
+use crate::domain::link::{Change, Link, Second, State};
+use crate::domain::ports::{LinkStore, Listing, Position};
+use crate::store::sqlite::{SqliteStore, listing};
+
+/// All codes of a listing, page by page.
+async fn listed(store: &SqliteStore, listing: &Listing) -> Vec<String> {
+    let mut listing = listing.clone();
+    let mut listed = Vec::new();
+    loop {
+        let page = store.list_links(&listing).await.expect("a store");
+        let Some(last) = page.last() else {
+            return listed;
+        };
+        listing.after = Some(Position {
+            created_at: last.created_at,
+            code: last.code,
+        });
+        assert!(page.len() <= listing.limit as usize);
+        listed.extend(codes(&page));
+    }
+}
+
+/// Every filter, alone and with others.
+fn filters(now: Timestamp) -> Vec<Listing> {
+    let states = [
+        None,
+        Some(State::Live),
+        Some(State::Scheduled),
+        Some(State::Paused),
+        Some(State::Expired),
+        Some(State::Revoked),
+    ];
+    let mut filters = Vec::new();
+    for state in states {
+        for tag in [None, Some("spring"), Some("nobody")] {
+            for external_id in [None, Some("order")] {
+                for created_by in [None, Some("key"), Some("other")] {
+                    filters.push(Listing {
+                        state: state.map(|state| (state, now)),
+                        tag: tag.map(str::to_owned),
+                        external_id: external_id.map(str::to_owned),
+                        created_by: created_by.map(str::to_owned),
+                        ..Listing::default()
+                    });
+                }
+            }
+        }
+    }
+    filters
+}
+
+#[tokio::test]
+async fn listings_go_from_the_latest_to_the_first_without_gaps() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let start = moment("2026-01-01T00:00:00Z");
+    let now = moment("2026-06-01T00:00:00Z");
+    let every = |number: i64, step| number % step == 0;
+    // Three links a millisecond.
+    for number in 0..120i64 {
+        let created_at = start + SignedDuration::from_millis(number / 3);
+        let link = Link {
+            created_at,
+            updated_at: created_at,
+            valid_until: Second::at(moment(REVOKED_AT)).filter(|_| every(number, 5)),
+            valid_since: Second::at(moment("2027-01-01T00:00:00Z")).filter(|_| every(number, 4)),
+            paused_at: Some(now).filter(|_| every(number, 3)),
+            tags: ["all", "spring"][..if every(number, 2) { 2 } else { 1 }]
+                .iter()
+                .map(|&tag| tag.to_owned())
+                .collect(),
+            external_id: Some("order".to_owned()).filter(|_| every(number, 11)),
+            created_by: if every(number, 13) { "other" } else { "key" }.to_owned(),
+            ..link(&format!("c{number:03}"))
+        };
+        let code = link.code;
+        create(store, link).await;
+        if every(number, 7) {
+            revoke(store, code.as_str()).await;
+        }
+    }
+    let mut all = Vec::new();
+    for number in 0..120 {
+        let found = store.find_link(&code(&format!("c{number:03}"))).await;
+        all.push(found.expect("a store").expect("a link"));
+    }
+    // The number of the code decides among the links of a millisecond.
+    all.sort_by_key(|link| (link.created_at, store.numbering.number(&link.code)));
+    all.reverse();
+    for listing in filters(now) {
+        let expected: Vec<String> = all
+            .iter()
+            .filter(|link| {
+                let Listing {
+                    state,
+                    tag,
+                    external_id,
+                    created_by,
+                    ..
+                } = &listing;
+                state.is_none_or(|(state, now)| link.state(now) == state)
+                    && tag.as_ref().is_none_or(|tag| link.tags.contains(tag))
+                    && (external_id.is_none() || *external_id == link.external_id)
+                    && created_by
+                        .as_ref()
+                        .is_none_or(|key| *key == link.created_by)
+            })
+            .map(|link| link.code.to_string())
+            .collect();
+        for limit in [7, 1000] {
+            let listing = Listing {
+                limit,
+                ..listing.clone()
+            };
+            assert_eq!(listed(store, &listing).await, expected, "{listing:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_listing_reads_a_whole_table_or_sorts() {
+    let fixture = Fixture::new().await;
+    for filter in filters(Timestamp::UNIX_EPOCH) {
+        for position in [(i64::MAX, i64::MAX), (5, 5)] {
+            let mut query = listing::query("EXPLAIN QUERY PLAN ", &filter, position);
+            let plan = query.build().fetch_all(&fixture.store.readers).await;
+            let plan: Vec<String> = plan
+                .expect("a good statement")
+                .iter()
+                .map(|row| sqlx::Row::get(row, "detail"))
+                .collect();
+            let all = plan.join("; ");
+            assert!(!all.contains("SCAN"), "{filter:?}: {all}");
+            assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
+            // What leads is bounded by the position.
+            let bounds = ["created_at<?", "(link_created_at,link_id)<(?,?)"];
+            let is_bounded = bounds.iter().any(|bound| plan[0].contains(bound));
+            assert!(is_bounded, "{filter:?}: {all}");
+            for (value, column) in [
+                (&filter.external_id, "external_id=?"),
+                (&filter.tag, "tag=?"),
+            ] {
+                if value.is_some() {
+                    assert!(all.contains(column), "{filter:?}: {all}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn links_are_found_by_the_tags_that_they_have_now() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let tags = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
+    for (code, its) in [("a", &["x", "y"][..]), ("b", &["y"])] {
+        let link = Link {
+            tags: tags(its),
+            ..link(code)
+        };
+        create(store, link).await;
+    }
+    let change = Change {
+        tags: Some(tags(&["y", "z"])),
+        ..Change::default()
+    };
+    let editor = Box::new(move |link: Link| link.change(&change, moment(REVOKED_AT)));
+    store
+        .edit_link(&code("a"), "key", editor)
+        .await
+        .expect("a store");
+    for (tag, expected) in [("x", &[][..]), ("y", &["a", "b"]), ("z", &["a"])] {
+        let listing = Listing {
+            tag: Some(tag.to_owned()),
+            limit: 10,
+            ..Listing::default()
+        };
+        let mut found = listed(store, &listing).await;
+        found.sort();
+        assert_eq!(found, expected, "{tag}");
+    }
+}
