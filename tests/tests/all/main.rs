@@ -9,6 +9,7 @@ mod foreign_redis;
 mod hostile;
 mod http2;
 mod input;
+mod kills;
 mod links;
 mod logs;
 mod lua;
