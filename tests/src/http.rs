@@ -123,6 +123,14 @@ impl Connection {
         Ok(bytes)
     }
 
+    /// Reads until the other side closes or the connection breaks, and returns what has come.
+    pub fn receive_what_comes(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // What was read before an error stays.
+        let _ = self.stream.read_to_end(&mut bytes);
+        bytes
+    }
+
     fn receive_body(&mut self, response: &Response) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         if response.header("Transfer-Encoding") == Some("chunked") {

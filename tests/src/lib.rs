@@ -6,7 +6,9 @@
 //! - [`redis`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
 //! - [`cluster`]: several Redis servers that belong together.
 //! - [`process`]: a process that never outlives the test.
-//! - [`http`]: a client that sees and sends every byte.
+//! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
+//! - [`made`]: links by the million, as the API tells of them.
+//! - [`chance`]: moments that nobody has chosen.
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
 //!
 //! The servers are those that `make build` leaves in `target/`, or that `SHORTLINK_BIN`,
@@ -16,8 +18,10 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub mod chance;
 pub mod cluster;
 pub mod http;
+pub mod made;
 pub mod nginx;
 pub mod ports;
 pub mod process;
@@ -25,6 +29,7 @@ pub mod redis;
 pub mod sidecar;
 pub mod site;
 pub mod stack;
+pub mod visitor;
 pub mod wait;
 
 /// The root of the workspace.

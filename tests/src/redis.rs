@@ -98,6 +98,24 @@ impl Redis {
         std::fs::remove_dir_all(files).expect("an append-only file");
     }
 
+    /// Kills the server; what it has written last is lost, as it is when the machine is, since
+    /// the disk is told of it only once a second.
+    ///
+    /// # Panics
+    /// When it does not run, or has written nothing.
+    pub fn kill_and_lose_last(&mut self, bytes: u64) {
+        self.kill();
+        let files = std::fs::read_dir(self.directory.join("appendonlydir")).expect("its files");
+        let log = files
+            .map(|file| file.expect("a file").path())
+            .find(|path| path.to_string_lossy().ends_with(".incr.aof"))
+            .expect("an append-only file");
+        let log = std::fs::File::options().write(true).open(log);
+        let log = log.expect("an append-only file");
+        let length = log.metadata().expect("its length").len();
+        log.set_len(length.saturating_sub(bytes)).expect("a file");
+    }
+
     /// Makes it hang: it keeps its connections and the kernel takes new ones, but nothing is
     /// answered.
     ///

@@ -53,14 +53,49 @@ impl Sidecar {
         sidecar
     }
 
+    /// Starts another process on the same database, which listens on another port.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_beside(&self, port: u16) -> Self {
+        let text = fs::read_to_string(&self.config).expect("a configuration");
+        let (own, other) = (
+            format!("127.0.0.1:{}", self.port),
+            format!("127.0.0.1:{port}"),
+        );
+        let config = self.directory.join(format!("shortlink-{port}.toml"));
+        fs::write(&config, text.replace(&own, &other)).expect("a configuration");
+        let mut sidecar = Self {
+            process: None,
+            directory: self.directory.clone(),
+            config,
+            port,
+            key: self.key.clone(),
+        };
+        sidecar.start_again();
+        sidecar
+    }
+
     /// Starts it again after it was killed or stopped.
     ///
     /// # Panics
     /// When it does not start.
     pub fn start_again(&mut self) {
-        let mut command = self.program();
-        command.arg("serve");
-        let log = self.directory.join("sidecar.log");
+        let program = self.program();
+        // With this signal ignored a write beyond the limit on files ([`Sidecar::limit_files`])
+        // fails, as it does when there is no room, instead of ending the process.
+        let mut command = Command::new("env");
+        command
+            .arg("--ignore-signal=XFSZ")
+            .arg(program.get_program())
+            .arg("serve");
+        for (variable, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
+        }
+        let log = self.directory.join(format!("sidecar-{}.log", self.port));
         let mut process = Process::start("shortlink serve", &command, &log);
         let port = self.port;
         process.wait_ready(|| {
@@ -78,6 +113,32 @@ impl Sidecar {
         let text = fs::read_to_string(&self.config).expect("a configuration");
         assert!(text.contains(from), "the configuration has no {from:?}");
         fs::write(&self.config, text.replace(from, to)).expect("a configuration");
+    }
+
+    /// Lets it write no file further than `bytes`, as a disk that is full would; `None` ends that.
+    ///
+    /// # Panics
+    /// When it does not run, or the limit can't be set.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let pid = self.process.as_ref().expect("a running sidecar").pid();
+        let bytes = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
+        let done = Command::new("prlimit")
+            .arg(format!("--pid={pid}"))
+            // The limit that counts, and not the one up to which it may be raised again.
+            .arg(format!("--fsize={bytes}:"))
+            .status();
+        assert!(done.expect("prlimit").success(), "the limit can't be set");
+    }
+
+    /// The length of its longest file.
+    ///
+    /// # Panics
+    /// When its directory can't be read.
+    pub fn longest_file(&self) -> u64 {
+        let files = fs::read_dir(&self.directory).expect("its directory");
+        let lengths =
+            files.map(|file| file.and_then(|file| file.metadata()).expect("a file").len());
+        lengths.max().unwrap_or_default()
     }
 
     /// Kills it.

@@ -13,3 +13,6 @@ pub(crate) mod random;
 pub mod reserved;
 pub mod sequence;
 pub mod strategy;
+
+#[cfg(test)]
+mod tests;

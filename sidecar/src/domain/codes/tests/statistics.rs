@@ -1,0 +1,65 @@
+//! Measures of how blindly something was drawn. Keys and seeds are fixed, so that a test passes
+//! always or never.
+
+/// How far from what is expected something may lie, in standard deviations of what blind chance
+/// would do: further once in half a million times.
+pub(super) const FAR: f64 = 4.75;
+
+/// The sum over all cells of the squared difference from what is expected, in units of that:
+/// all cells alike.
+pub(super) fn chi_squared(counts: &[u32]) -> f64 {
+    let sum: f64 = counts.iter().map(|&count| f64::from(count)).sum();
+    let expected = sum / counts.len() as f64;
+    let squares = counts
+        .iter()
+        .map(|&count| (f64::from(count) - expected).powi(2));
+    squares.sum::<f64>() / expected
+}
+
+/// What [`chi_squared`] of so many cells stays below but for once in a million times (Wilson and
+/// Hilferty's approximation).
+pub(super) fn chi_squared_limit(cells: usize) -> f64 {
+    let freedom = (cells - 1) as f64;
+    let ninth = 2.0 / (9.0 * freedom);
+    freedom * (1.0 - ninth + FAR * ninth.sqrt()).powi(3)
+}
+
+/// The correlation of two series, from -1 to 1. Of unrelated ones it is near 0, with a standard
+/// deviation of one over the root of their length.
+pub(super) fn correlation(one: &[f64], other: &[f64]) -> f64 {
+    let mean = |series: &[f64]| series.iter().sum::<f64>() / series.len() as f64;
+    let (mean_one, mean_other) = (mean(one), mean(other));
+    let pairs = || one.iter().zip(other);
+    let together: f64 = pairs()
+        .map(|(x, y)| (x - mean_one) * (y - mean_other))
+        .sum();
+    let spread = |series: &[f64], mean: f64| -> f64 {
+        series.iter().map(|value| (value - mean).powi(2)).sum()
+    };
+    together / (spread(one, mean_one) * spread(other, mean_other)).sqrt()
+}
+
+/// For each value how many are smaller.
+pub(super) fn ranks(values: &[u64]) -> Vec<f64> {
+    let mut ranks = vec![0.0; values.len()];
+    for (rank, place) in sorted_places(values).into_iter().enumerate() {
+        ranks[place] = rank as f64;
+    }
+    ranks
+}
+
+/// The places of values, the smallest value's first.
+pub(super) fn sorted_places(values: &[u64]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..values.len()).collect();
+    places.sort_unstable_by_key(|&place| values[place]);
+    places
+}
+
+/// The limits agree with tables.
+#[test]
+fn the_limit_of_chi_squared_is_that_of_tables() {
+    for (cells, expected) in [(2, 23.9), (11, 48.3), (62, 128.6), (101, 184.4)] {
+        let limit = chi_squared_limit(cells);
+        assert!((limit / expected - 1.0).abs() < 0.05, "{cells}: {limit}");
+    }
+}

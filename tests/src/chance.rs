@@ -1,0 +1,33 @@
+//! Chance, for tests whose point it is that nobody has chosen the moment.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+/// Numbers that are others in every run.
+#[derive(Debug)]
+pub struct Chance(u64);
+
+impl Default for Chance {
+    fn default() -> Self {
+        Self(RandomState::new().hash_one(0u8))
+    }
+}
+
+impl Chance {
+    /// A number below `end`, which is not 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut number = self.0;
+        number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (number ^ (number >> 31)) % end
+    }
+
+    /// A time that is shorter than `end`.
+    pub fn time_below(&mut self, end: Duration) -> Duration {
+        let end = u64::try_from(end.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.below(end))
+    }
+}

@@ -1,0 +1,99 @@
+//! Redis is emptied again and again while links are made and visited.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use shortlink_tests::chance::Chance;
+use shortlink_tests::made::{Made, make_batch};
+use shortlink_tests::stack::Stack;
+use shortlink_tests::visitor::Visitor;
+use shortlink_tests::wait::{SOON, pass, until};
+
+/// How often Redis is emptied, and how long it is left alone at most.
+const FLUSHES: u32 = 60;
+const PAUSE: Duration = Duration::from_millis(60);
+
+/// Ends the clients, also when the test fails before it says so.
+struct OverAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for OverAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
+    let stack = Stack::start();
+    let over = AtomicBool::new(false);
+    let is_over = || over.load(Ordering::SeqCst);
+    let made: Mutex<Vec<Made>> = Mutex::default();
+    let (redis, cache, fallback) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
+    let count = || made.lock().expect("no holder panics").len();
+    thread::scope(|scope| {
+        let _over = OverAtEnd(&over);
+        for client in 0..2 {
+            let (stack, made) = (&stack, &made);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_over() {
+                        return;
+                    }
+                    let target = |row| format!("https://example.com/{client}/{number}/{row}");
+                    let targets: Vec<String> = (0..20).map(target).collect();
+                    let headers = [("X-Api-Key", &*stack.sidecar.key)];
+                    let batch = make_batch(stack.nginx.internal_port, &headers, &targets);
+                    assert_eq!((batch.made.len(), batch.refused), (20, Vec::new()));
+                    let mut made = made.lock().expect("no holder panics");
+                    made.extend(batch.made.into_iter().map(|(_, made)| made));
+                }
+            });
+        }
+        until("there are links", SOON, || count() > 0);
+        for client in 0..3 {
+            let (stack, made) = (&stack, &made);
+            let (redis, cache, fallback) = (&redis, &cache, &fallback);
+            scope.spawn(move || {
+                let mut visitor = Visitor::new(stack.nginx.public_port);
+                let mut chance = Chance::default();
+                while !is_over() {
+                    let link = {
+                        let made = made.lock().expect("no holder panics");
+                        // One prefers what was made just now, one what everybody asks for.
+                        let some = match client {
+                            0 => made.len().saturating_sub(20)..made.len(),
+                            1 => 0..made.len().min(20),
+                            _ => 0..made.len(),
+                        };
+                        let place = chance.below(some.len() as u64) as usize;
+                        made[some.start + place].clone()
+                    };
+                    let answer = visitor.get(&format!("/{}", link.code), &[]);
+                    let found = (answer.status, answer.location());
+                    assert_eq!(found, (302, Some(&*link.target)), "{}", link.code);
+                    let counter = match answer.header("X-Edge") {
+                        Some("redirect/redis") => redis,
+                        Some("redirect/cache") => cache,
+                        _ => fallback,
+                    };
+                    counter.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let mut chance = Chance::default();
+        for _ in 0..FLUSHES {
+            stack.redis.command(&["FLUSHALL"]);
+            pass(chance.time_below(PAUSE));
+        }
+    });
+    let answered = [redis, cache, fallback].map(AtomicU64::into_inner);
+    println!(
+        "{} links, visits from Redis, cache and SQL: {answered:?}",
+        count()
+    );
+    // Each way of answering was tried.
+    assert!(answered.iter().all(|&count| count > 20), "{answered:?}");
+    assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
+}

@@ -1,0 +1,357 @@
+//! Servers are killed at moments that nobody has chosen, again and again, while links are made.
+//!
+//! What has been acknowledged, which is what a client has read the whole answer to, exists for
+//! ever after, leads where it should, and no code is given twice. `SHORTLINK_KILLS` says how often
+//! the sidecar is killed in each test.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shortlink_tests::chance::Chance;
+use shortlink_tests::http;
+use shortlink_tests::made::{Made, listed, make_batch};
+use shortlink_tests::stack::{Stack, text};
+use shortlink_tests::visitor::Visitor;
+use shortlink_tests::wait::{SOON, pass, until};
+
+/// How often the sidecar is killed unless the environment says otherwise.
+const KILLS: u64 = 8;
+
+/// How many rows a batch has: three chunks, which are kept and answered one by one.
+const ROWS: usize = 2200;
+
+/// What clients were told, and whether they are to go on.
+#[derive(Default)]
+struct Ledger {
+    made: Mutex<Vec<(Made, bool)>>,
+    is_over: AtomicBool,
+}
+
+/// Ends the clients, also when the test fails before it says so.
+struct OverAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for OverAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Ledger {
+    fn made(&self) -> MutexGuard<'_, Vec<(Made, bool)>> {
+        self.made.lock().expect("no holder panics")
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// What was made since there were `known` links.
+    fn since(&self, known: usize) -> Vec<Made> {
+        let made = self.made();
+        made[known..].iter().map(|(made, _)| made.clone()).collect()
+    }
+
+    fn wait_for_more(&self, count: u64) {
+        let enough = self.made().len() + count as usize;
+        until("links are made", SOON, || self.made().len() >= enough);
+    }
+}
+
+fn kills() -> u64 {
+    let kills = std::env::var("SHORTLINK_KILLS").ok();
+    kills.map_or(KILLS, |kills| kills.parse().expect("SHORTLINK_KILLS"))
+}
+
+/// Makes links one by one until it is over. `lost` are the statuses of answers that say that a
+/// server is away.
+fn make_singles(port: u16, key: &str, client: usize, lost: &[u16], ledger: &Ledger) {
+    for number in 0.. {
+        if ledger.is_over() {
+            return;
+        }
+        let target = format!("https://example.com/{client}/{number}");
+        let body = json!({ "longUrl": target }).to_string();
+        let headers = [("X-Api-Key", key), ("Content-Type", "application/json")];
+        let request = http::request("POST", "/v1/links", &headers, body.as_bytes());
+        match http::try_send(port, "POST", &request) {
+            Ok(answer) if answer.status == 201 => {
+                let link = answer.json();
+                assert_eq!(text(&link, "longUrl"), target);
+                let code = text(&link, "shortCode");
+                let is_published = link["published"] == true;
+                ledger.made().push((Made { code, target }, is_published));
+            }
+            Ok(answer) => {
+                let said = String::from_utf8_lossy(&answer.body);
+                assert!(lost.contains(&answer.status), "{}: {said}", answer.status);
+            }
+            // Killed, or not yet there again.
+            Err(_) => pass(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// Makes batches until it is over. Each is sent again until it is answered whole, and a row is
+/// answered with the same code each time.
+fn make_batches(
+    port: u16,
+    key: &str,
+    client: &str,
+    known: &Mutex<HashMap<String, String>>,
+    is_over: &AtomicBool,
+) {
+    let mut broken = 0;
+    for number in 0.. {
+        if is_over.load(Ordering::SeqCst) {
+            println!("{number} batches of {client}, broken off within their answer: {broken}");
+            return;
+        }
+        let name = format!("{client}-{number}");
+        let target = |row| format!("https://example.com/{name}/{row}");
+        let targets: Vec<String> = (0..ROWS).map(target).collect();
+        loop {
+            let headers = [("X-Api-Key", key), ("Idempotency-Key", &*name)];
+            let results = make_batch(port, &headers, &targets);
+            assert_eq!(results.refused, [""; 0]);
+            for (row, (index, Made { code, target })) in results.made.iter().enumerate() {
+                assert_eq!((row, target), (*index, &targets[row]));
+                let mut known = known.lock().expect("no holder panics");
+                let first = known.entry(target.clone()).or_insert_with(|| code.clone());
+                assert_eq!(first, code, "{target} has two codes");
+            }
+            match results.made.len() {
+                ROWS => break,
+                0 => {}
+                _ => broken += 1,
+            }
+            pass(Duration::from_millis(2));
+        }
+    }
+}
+
+fn assert_leads(visitor: &mut Visitor, Made { code, target }: &Made) {
+    let answer = visitor.get(&format!("/{code}"), &[]);
+    let found = (answer.status, answer.location());
+    assert_eq!(found, (302, Some(&**target)), "{code}");
+}
+
+fn assert_exists(api: &mut Visitor, key: &str, Made { code, target }: &Made) {
+    let answer = api.get(&format!("/v1/links/{code}"), &[("X-Api-Key", key)]);
+    assert_eq!(answer.status, 200, "{code}");
+    assert_eq!(text(&answer.json(), "longUrl"), *target, "{code}");
+}
+
+/// Waits until Redis has the record of every link that there is, though nobody visits them.
+fn wait_until_all_are_told(stack: &Stack, links: usize) {
+    until("Redis is told of every link", SOON, || {
+        stack.redis.command(&["DBSIZE"]) == links.to_string()
+    });
+}
+
+#[test]
+fn single_links_outlive_a_sidecar_that_is_killed_again_and_again() {
+    const CLIENTS: usize = 4;
+    let kills = kills();
+    let mut stack = Stack::start();
+    let ledger = Ledger::default();
+    let mut chance = Chance::default();
+    let key = stack.sidecar.key.clone();
+    let mut visitor = Visitor::new(stack.nginx.public_port);
+    let mut api = Visitor::new(stack.sidecar.port);
+    thread::scope(|scope| {
+        let _over = OverAtEnd(&ledger.is_over);
+        for client in 0..CLIENTS {
+            // Some through nginx, as the campaign system, some as if there were no nginx.
+            let ports = [stack.nginx.internal_port, stack.sidecar.port];
+            let (port, key, ledger) = (ports[client % 2], &*key, &ledger);
+            scope.spawn(move || make_singles(port, key, client, &[502, 504], ledger));
+        }
+        let mut known = 0;
+        for _ in 0..kills {
+            ledger.wait_for_more(chance.below(60));
+            pass(chance.time_below(Duration::from_millis(10)));
+            stack.sidecar.kill();
+            stack.sidecar.start_again();
+            for made in ledger.since(known) {
+                assert_exists(&mut api, &key, &made);
+                assert_leads(&mut visitor, &made);
+                known += 1;
+            }
+        }
+    });
+    let made = ledger.since(0);
+    let codes: HashSet<&str> = made.iter().map(|made| &*made.code).collect();
+    assert_eq!(codes.len(), made.len(), "a code was given twice");
+    let all = listed(stack.sidecar.port, &key);
+    for Made { code, target } in &made {
+        assert_eq!(all.get(code), Some(target), "{code}");
+    }
+    // What is there and was not answered was on its way when the sidecar was killed.
+    let most = made.len() + CLIENTS * kills as usize;
+    println!(
+        "{kills} kills, {} links acknowledged, {} there",
+        made.len(),
+        all.len()
+    );
+    assert!(all.len() <= most, "{} of {most}", all.len());
+    wait_until_all_are_told(&stack, all.len());
+    for made in &made {
+        assert_leads(&mut visitor, made);
+    }
+    stack.redis.command(&["FLUSHALL"]);
+    for made in &made {
+        assert_leads(&mut visitor, made);
+    }
+    assert_eq!(
+        stack.nginx.complaints(&["upstream", "connect()", "recv()"]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn batches_that_are_sent_again_make_each_link_once_however_often_the_sidecar_is_killed() {
+    let kills = kills();
+    let mut stack = Stack::start();
+    let mut chance = Chance::default();
+    let (port, key) = (stack.sidecar.port, stack.sidecar.key.clone());
+    // The code of each target.
+    let known = Mutex::new(HashMap::new());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = OverAtEnd(&is_over);
+        // Two send the same requests, at times at once.
+        for client in ["both", "both", "one"] {
+            let (key, known, is_over) = (&*key, &known, &is_over);
+            scope.spawn(move || make_batches(port, key, client, known, is_over));
+        }
+        for _ in 0..kills {
+            let before = known.lock().expect("no holder panics").len();
+            if chance.below(2) == 0 {
+                until("rows are answered", SOON, || {
+                    known.lock().expect("no holder panics").len() > before
+                });
+            }
+            pass(chance.time_below(Duration::from_millis(150)));
+            stack.sidecar.kill();
+            stack.sidecar.start_again();
+        }
+    });
+    let known = known.into_inner().expect("no holder panics");
+    let codes: HashSet<&String> = known.values().collect();
+    assert_eq!(codes.len(), known.len(), "a code was given twice");
+    assert_eq!(known.len() % ROWS, 0, "a request was not answered whole");
+    println!("{kills} kills, {} links acknowledged", known.len());
+    let all = listed(port, &key);
+    for (target, code) in &known {
+        assert_eq!(all.get(code), Some(target), "{code}");
+    }
+    assert_eq!(
+        all.len(),
+        known.len(),
+        "there are links that nobody was told of"
+    );
+    wait_until_all_are_told(&stack, all.len());
+    let mut visitor = Visitor::new(stack.nginx.public_port);
+    for (target, code) in known.iter().take(3000) {
+        let (code, target) = (code.clone(), target.clone());
+        assert_leads(&mut visitor, &Made { code, target });
+    }
+}
+
+#[test]
+fn links_outlive_a_redis_that_is_killed_and_has_lost_its_last_writes() {
+    let mut stack = Stack::start();
+    let ledger = Ledger::default();
+    let mut chance = Chance::default();
+    let key = stack.sidecar.key.clone();
+    let (internal, public) = (stack.nginx.internal_port, stack.nginx.public_port);
+    // How many links were made before Redis was killed last.
+    let mut before = 0;
+    thread::scope(|scope| {
+        let _over = OverAtEnd(&ledger.is_over);
+        for client in 0..3 {
+            let (key, ledger) = (&*key, &ledger);
+            scope.spawn(move || make_singles(internal, key, client, &[], ledger));
+        }
+        scope.spawn(|| {
+            let mut visitor = Visitor::new(public);
+            let mut chance = Chance::default();
+            until("there is a link", SOON, || !ledger.made().is_empty());
+            while !ledger.is_over() {
+                let made = {
+                    let made = ledger.made();
+                    made[chance.below(made.len() as u64) as usize].0.clone()
+                };
+                assert_leads(&mut visitor, &made);
+            }
+        });
+        for _ in 0..3 {
+            ledger.wait_for_more(20 + chance.below(60));
+            pass(chance.time_below(Duration::from_millis(10)));
+            before = ledger.made().len();
+            stack.redis.kill_and_lose_last(chance.below(4096));
+            // Redis is away for a while, in which links are made all the same.
+            until("links are made without Redis", SOON, || {
+                ledger.made()[before..]
+                    .iter()
+                    .any(|(_, published)| !published)
+            });
+            stack.redis.start_again();
+        }
+        ledger.wait_for_more(20);
+    });
+    let made = ledger.made().clone();
+    // Nobody has to visit them for that: they waited in the outbox.
+    let waited: Vec<&Made> = made[before..]
+        .iter()
+        .filter(|(_, is_published)| !is_published)
+        .map(|(made, _)| made)
+        .collect();
+    assert_ne!(waited.len(), 0);
+    let mut visitor = Visitor::new(public);
+    for (made, _) in &made {
+        if !waited.contains(&made) {
+            assert_leads(&mut visitor, made);
+        }
+    }
+    until("what waited is in Redis", SOON, || {
+        let told = |made: &&Made| stack.redis.record(&made.code).is_some();
+        waited.iter().all(told)
+    });
+    for made in waited {
+        assert_leads(&mut visitor, made);
+    }
+}
+
+#[test]
+fn links_that_redis_was_not_told_of_are_told_by_the_next_sidecar() {
+    let mut stack = Stack::start();
+    stack.redis.kill();
+    let singles: Vec<Value> = (0..20)
+        .map(|number| stack.create(&json!({ "longUrl": format!("https://example.com/{number}") })))
+        .collect();
+    assert!(singles.iter().all(|link| link["published"] == false));
+    let targets: Vec<String> = (0..ROWS)
+        .map(|row| format!("https://example.com/row/{row}"))
+        .collect();
+    let headers = [("X-Api-Key", &*stack.sidecar.key)];
+    let batch = make_batch(stack.sidecar.port, &headers, &targets);
+    assert_eq!(batch.made.len(), ROWS);
+    // The worker has looked at the outbox by now; whatever it has done there, nothing is lost.
+    until("the outbox is overdue", SOON, || {
+        let ready = http::get(stack.sidecar.port, "/readyz").json();
+        ready["checks"]["outbox"]["waiting"] != 0
+    });
+    stack.sidecar.kill();
+    stack.redis.start_again();
+    stack.sidecar.start_again();
+    wait_until_all_are_told(&stack, singles.len() + ROWS);
+    let mut visitor = Visitor::new(stack.nginx.public_port);
+    for (_, made) in batch.made.iter().take(200) {
+        assert_leads(&mut visitor, made);
+    }
+}

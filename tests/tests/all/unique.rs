@@ -1,0 +1,212 @@
+//! Four sidecars on one database give no code twice, and no link another's target, though they
+//! are killed now and then.
+//!
+//! `SHORTLINK_CODES` says how many codes are made in each test. What is remembered of each is two
+//! numbers of eight bytes.
+
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use shortlink_tests::chance::Chance;
+use shortlink_tests::made::{Made, list, make_batch};
+use shortlink_tests::redis::Redis;
+use shortlink_tests::sidecar::Sidecar;
+use shortlink_tests::wait::{SOON, pass, until};
+use shortlink_tests::{ports, stack};
+use vocabulary::Alphabet;
+
+/// How many codes are made unless the environment says otherwise.
+const CODES: u64 = 20_000;
+
+/// How many sidecars there are, and how often one of them is killed.
+const SIDECARS: usize = 4;
+const KILLS: u64 = 4;
+
+/// How many rows a request has.
+const ROWS: u64 = 2500;
+
+/// A code as a number, and a digest of where it leads.
+type Entry = (u64, u64);
+
+fn entry(made: &Made) -> Entry {
+    // With a leading 1, so that the code's length counts.
+    let code = made.code.bytes().fold(1, |number: u64, character| {
+        let digit = Alphabet::Base62.digit(character).expect("a digit");
+        let number = number.checked_mul(62).expect("a code of at most ten");
+        number + u64::from(digit)
+    });
+    let mut hasher = DefaultHasher::new();
+    made.target.hash(&mut hasher);
+    (code, hasher.finish())
+}
+
+/// What clients do together.
+struct Work {
+    /// How many links are to be made.
+    wanted: u64,
+    /// How many were made.
+    made: AtomicU64,
+    /// Rows that were answered that the database was not to be had: others had it for too long.
+    refused: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// Has a sidecar make links until there are enough of all.
+fn make(sidecar: (u16, &str), work: &Work, mut target: impl FnMut() -> String) -> Vec<Entry> {
+    let (port, key) = sidecar;
+    let mut entries = Vec::new();
+    while !work.is_over.load(Ordering::SeqCst) && work.made.load(Ordering::SeqCst) < work.wanted {
+        let targets: Vec<String> = (0..ROWS).map(|_| target()).collect();
+        let results = make_batch(port, &[("X-Api-Key", key)], &targets);
+        for (index, made) in &results.made {
+            assert_eq!(made.target, targets[*index]);
+            entries.push(entry(made));
+        }
+        for refused in &results.refused {
+            assert!(refused.contains("\"status\":503"), "{refused}");
+        }
+        let count = |counter: &AtomicU64, count: usize| {
+            counter.fetch_add(count as u64, Ordering::SeqCst);
+        };
+        count(&work.made, results.made.len());
+        count(&work.refused, results.refused.len());
+        if results.made.is_empty() {
+            // Killed, and not yet there again.
+            pass(Duration::from_millis(2));
+        }
+    }
+    entries
+}
+
+fn assert_none_twice(entries: &mut [Entry]) {
+    entries.sort_unstable();
+    let twice = entries.windows(2).find(|pair| pair[0].0 == pair[1].0);
+    assert_eq!(twice, None, "a code was given twice");
+}
+
+/// Makes codes of a strategy with four sidecars. `target` is given the sidecar's and the link's
+/// number.
+fn codes_of(strategy: &str, target: fn(&mut String, usize, u64)) {
+    let wanted = std::env::var("SHORTLINK_CODES").ok();
+    let wanted = wanted.map_or(CODES, |codes| codes.parse().expect("SHORTLINK_CODES"));
+    let directory = stack::directory();
+    let redis = Redis::start(&directory.path().join("redis"), ports::free());
+    let extra = format!(
+        "timeout_ms = 5000\n[codes]\nstrategy = \"{strategy}\"\n\
+         pool_low = 1000\npool_high = 5000\n"
+    );
+    let path = directory.path().join("sidecar");
+    let first = Sidecar::start(&path, ports::free(), redis.port, &extra);
+    let mut sidecars: Vec<Sidecar> = (1..SIDECARS)
+        .map(|_| first.start_beside(ports::free()))
+        .collect();
+    sidecars.push(first);
+    let key = sidecars[0].key.clone();
+    let clients: Vec<u16> = sidecars.iter().map(|sidecar| sidecar.port).collect();
+    let work = Work {
+        wanted,
+        made: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
+    };
+    let begin = Instant::now();
+    let mut entries: Vec<Entry> = thread::scope(|scope| {
+        let makers: Vec<_> = clients
+            .iter()
+            .enumerate()
+            .map(|(sidecar, &port)| {
+                let (work, key) = (&work, &*key);
+                scope.spawn(move || {
+                    let mut number = 0;
+                    make((port, key), work, || {
+                        let mut text = String::from("https://example.com/");
+                        target(&mut text, sidecar, number);
+                        number += 1;
+                        text
+                    })
+                })
+            })
+            .collect();
+        // Ended also when a kill fails.
+        let over = OverAtEnd(&work.is_over);
+        let mut chance = Chance::default();
+        for kill in 1..=KILLS {
+            let limit = SOON + Duration::from_millis(wanted / 5);
+            until("links are made", limit, || {
+                let made = work.made.load(Ordering::SeqCst);
+                made >= wanted * kill / (KILLS + 1)
+            });
+            let sidecar = &mut sidecars[chance.below(SIDECARS as u64) as usize];
+            pass(chance.time_below(Duration::from_millis(20)));
+            sidecar.kill();
+            sidecar.start_again();
+        }
+        let limit = SOON + Duration::from_millis(wanted / 5);
+        until("all links are made", limit, || {
+            work.made.load(Ordering::SeqCst) >= wanted
+        });
+        drop(over);
+        let all = makers
+            .into_iter()
+            .map(|maker| maker.join().expect("a maker"));
+        all.flatten().collect()
+    });
+    println!(
+        "{strategy}: {} links in {:.1?}, {} rows refused",
+        entries.len(),
+        begin.elapsed(),
+        work.refused.load(Ordering::SeqCst)
+    );
+    assert_none_twice(&mut entries);
+    let mut listed = Vec::with_capacity(entries.len());
+    list(sidecars[0].port, &key, |made| listed.push(entry(&made)));
+    assert_none_twice(&mut listed);
+    // What was broken off may have been made too.
+    let mut listed = listed.iter();
+    for entry in &entries {
+        assert!(listed.any(|listed| listed == entry), "a link is lost");
+    }
+}
+
+/// Ends the clients, also when the test fails before it says so.
+struct OverAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for OverAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A target that no other link has.
+fn own(text: &mut String, sidecar: usize, number: u64) {
+    write!(text, "{sidecar}/{number}").expect("a text has room");
+}
+
+/// A target that links of all sidecars have.
+fn shared(text: &mut String, _: usize, number: u64) {
+    write!(text, "{number}").expect("a text has room");
+}
+
+#[test]
+fn permuted_codes_of_four_sidecars_are_all_different() {
+    codes_of("permuted", own);
+}
+
+#[test]
+fn pooled_codes_of_four_sidecars_are_all_different() {
+    codes_of("pool", own);
+}
+
+#[test]
+fn codes_of_a_sequence_of_four_sidecars_are_all_different() {
+    codes_of("sequence", own);
+}
+
+/// All are asked for the same targets, for which they are offered the same codes.
+#[test]
+fn hashed_codes_of_four_sidecars_are_all_different() {
+    codes_of("hash", shared);
+}
