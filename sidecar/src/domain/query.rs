@@ -50,6 +50,9 @@ impl Utm {
     /// Appends the parameters to the query of a serialised URL, in place of parameters of the
     /// same names.
     pub fn appended(&self, url: &str) -> String {
+        if self.parameters().next().is_none() {
+            return url.to_owned();
+        }
         let (head, query, fragment) = split(url);
         let is_replaced = |parameter: &str| {
             let name = form_urlencoded::parse(parameter.as_bytes()).next();
@@ -68,13 +71,7 @@ impl Utm {
         let new = self.parameters();
         parameters
             .extend(new.map(|(name, value)| Cow::Owned(format!("{name}={}", encoded(value)))));
-        let mut url = head.to_owned();
-        if !parameters.is_empty() {
-            url.push('?');
-            url.push_str(&parameters.join("&"));
-        }
-        url.push_str(fragment);
-        url
+        format!("{head}?{}{fragment}", parameters.join("&"))
     }
 }
 
@@ -226,7 +223,7 @@ mod tests {
         assert_eq!(both, "https://e.com/?utm_source=a&utm_campaign=b");
         assert_eq!(
             Utm::default().appended("https://e.com/?#"),
-            "https://e.com/#"
+            "https://e.com/?#"
         );
     }
 

@@ -12,7 +12,7 @@ use super::auth::{MayRead, MayWrite};
 use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
 use super::fields::Fields;
 use super::link_members::{Null, read_members};
-use super::new_link::read_new_link;
+use super::new_link::{not_created, read_new_link};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
@@ -28,7 +28,9 @@ pub(super) async fn create(
     JsonObject(members): JsonObject,
 ) -> Result<Response<Body>, Problem> {
     let new = read_new_link(&app, members, &domains, &caller)?;
-    let stored = app.links.create(new).await?;
+    let policy = new.policy;
+    let created = app.links.create(new).await;
+    let stored = created.map_err(|error| not_created(&app, policy, error))?;
     let answer = answer(&stored, &app, &domains);
     if !stored.is_new {
         return Ok(answer);

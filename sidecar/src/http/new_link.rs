@@ -7,12 +7,12 @@ use super::App;
 use super::extract::Domains;
 use super::fields::{Fields, Member};
 use super::link_members::{Null, read_members};
-use super::problem::Problem;
+use super::problem::{FieldError, Problem};
 use crate::domain::api_key::KeyPolicy;
 use crate::domain::codes::strategy::StrategyName;
 use crate::domain::service::access::Caller;
-use crate::domain::service::issue::CodePolicy;
-use crate::domain::service::links::NewLink;
+use crate::domain::service::issue::{CodePolicy, NoCode};
+use crate::domain::service::links::{LinkError, NewLink};
 
 /// Reads what a new link is to be.
 ///
@@ -58,6 +58,23 @@ pub(super) fn read_new_link(
         dedupe,
         created_by: caller.key().id.clone(),
     })
+}
+
+/// Says why a link was not made. That its codes are used up is for whoever has asked for just
+/// these, and for the operator where nobody has.
+pub(super) fn not_created(app: &App, policy: CodePolicy, error: LinkError) -> Problem {
+    let is_full = match &error {
+        LinkError::NoCode(reason) => matches!(**reason, NoCode::Full),
+        LinkError::Exhausted { .. } => true,
+        _ => false,
+    };
+    if !is_full || policy == app.default_policy {
+        return error.into();
+    }
+    Problem::validation(vec![FieldError {
+        pointer: "/codeLength".to_owned(),
+        detail: "must leave a choice: too many codes of this length are in use".to_owned(),
+    }])
 }
 
 fn read_slug(app: &App, fields: &mut Fields) -> Option<Code> {

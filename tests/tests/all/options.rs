@@ -31,8 +31,9 @@ fn moment(second: u64) -> String {
 
 /// Follows a code with bytes behind it.
 fn follow_raw(stack: &Stack, code: &str, behind: &[u8]) -> Response {
+    let begin = format!("GET /{code}");
     let request = [
-        format!("GET /{code}").as_bytes(),
+        begin.as_bytes(),
         behind,
         b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ];

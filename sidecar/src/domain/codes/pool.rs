@@ -15,7 +15,7 @@ use vocabulary::{Code, CodeRules};
 
 use super::random::random_characters;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
-use crate::domain::ports::{Store, StoreError};
+use crate::domain::ports::{PoolCounts, Store, StoreError};
 
 /// How many codes a process takes at once, at least.
 const LEAST_TAKEN: u32 = 256;
@@ -79,9 +79,14 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
 
     async fn fill_if_low(&self, length: usize) -> Result<(), DrawError> {
         let whole_length = length + self.rules.check.length();
-        let unused = self.store.count_pooled(whole_length).await?.unused;
+        let PoolCounts { unused, used, void } = self.store.count_pooled(whole_length).await?;
         if unused < self.watermarks.low {
-            self.fill(length, self.watermarks.high - unused).await?;
+            // Of a short length there may be fewer codes than the pool should hold. Once half of
+            // all were made, most of what is drawn would be there already.
+            let all = u64::from(self.rules.alphabet.size()).saturating_pow(length as u32);
+            let room = (all / 2).saturating_sub(unused + used + void);
+            let count = room.min(self.watermarks.high - unused);
+            self.fill(length, count).await?;
         }
         Ok(())
     }

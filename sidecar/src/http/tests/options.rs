@@ -229,6 +229,24 @@ async fn codes_are_as_long_as_was_asked_for() {
 }
 
 #[tokio::test]
+async fn who_asks_for_too_short_codes_is_told_when_there_are_no_more() {
+    let service = Service::new().await;
+    for strategy in ["permuted", "pool"] {
+        let body = json!({"longUrl": URL, "strategy": strategy, "codeLength": 1});
+        let mut made = 0;
+        let refused = loop {
+            let answer = service.create(body.clone()).await;
+            match answer.status {
+                201 if made < 62 => made += 1,
+                _ => break answer,
+            }
+        };
+        assert_eq!((refused.status, made > 0), (422, strategy == "permuted"));
+        assert_eq!(refused.pointers(), ["/codeLength"]);
+    }
+}
+
+#[tokio::test]
 async fn marks_are_part_of_the_target() {
     let service = Service::new().await;
     let created = service
