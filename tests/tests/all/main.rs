@@ -21,5 +21,6 @@ mod sight;
 mod subrequests;
 mod tidy;
 mod topologies;
+mod transfer;
 mod urls;
 mod whole;

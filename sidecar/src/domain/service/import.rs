@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::time::Instant;
 use vocabulary::Code;
 
@@ -28,6 +29,9 @@ const PAUSES: [Duration; 4] = [
     Duration::from_secs(3),
     Duration::from_secs(10),
 ];
+
+/// How many thousand links share a transaction when nobody else waits for the database.
+const AT_FULL_SPEED: usize = 16;
 
 /// The longest rest between two transactions.
 const LONGEST_REST: Duration = Duration::from_millis(250);
@@ -112,7 +116,11 @@ impl Importer {
         let mut outcomes = vec![Outcome::Created; links.len()];
         let mut behind = Behind::default();
         let mut done = Ok(());
-        for places in firsts.chunks(MAX_TOGETHER) {
+        let together = match self.options.full_speed {
+            true => AT_FULL_SPEED * MAX_TOGETHER,
+            false => MAX_TOGETHER,
+        };
+        for places in firsts.chunks(together) {
             let places: Vec<_> = places.iter().map(|&place| (place, place)).collect();
             done = self
                 .import_some(links, &places, &mut outcomes, &mut behind)
@@ -123,7 +131,7 @@ impl Importer {
             advance(places.len());
         }
         if done.is_ok() {
-            for places in repeats.chunks(MAX_TOGETHER) {
+            for places in repeats.chunks(together) {
                 done = self
                     .import_some(links, places, &mut outcomes, &mut behind)
                     .await;
@@ -273,13 +281,26 @@ impl Importer {
         if codes.is_empty() {
             return Ok(found);
         }
-        let standing = again("look for links", || self.store.find_links(&codes)).await?;
-        found.extend(standing.into_iter().map(|link| (link.code, link)));
+        for codes in codes.chunks(MAX_TOGETHER) {
+            let standing = again("look for links", || self.store.find_links(codes)).await?;
+            found.extend(standing.into_iter().map(|link| (link.code, link)));
+        }
         Ok(found)
     }
 
+    /// Stores links; what is asked for at the same time may share a transaction.
     async fn create(&self, links: &[Link]) -> Result<Created, StoreError> {
-        again("store links", || self.store.create_links(links.to_vec())).await
+        let each = links
+            .chunks(MAX_TOGETHER)
+            .map(|links| again("store links", || self.store.create_links(links.to_vec())));
+        let mut all = Created::default();
+        for (chunk, created) in try_join_all(each).await?.into_iter().enumerate() {
+            let before = chunk * MAX_TOGETHER;
+            let taken = created.taken.into_iter().map(|place| before + place);
+            all.taken.extend(taken);
+            all.receipt.0.extend(created.receipt.0);
+        }
+        Ok(all)
     }
 
     /// Publishes what was stored last.
@@ -287,23 +308,26 @@ impl Importer {
         let Some((links, receipt)) = behind.unpublished.take() else {
             return;
         };
-        let are_new = links.iter().all(|link| link.revision == 1);
-        let published = if are_new {
-            self.publisher.publish_new(&links).await
-        } else {
-            self.publisher.publish(&links).await
-        };
-        match published {
-            Ok(()) => behind.unsettled.push(receipt),
-            Err(error) => {
-                behind.waiting += links.len() as u64;
+        let all = links.len();
+        for links in links.chunks(MAX_TOGETHER) {
+            let are_new = links.iter().all(|link| link.revision == 1);
+            let published = if are_new {
+                self.publisher.publish_new(links).await
+            } else {
+                self.publisher.publish(links).await
+            };
+            if let Err(error) = published {
+                // Some of them may have been; the receipt is for all.
+                behind.waiting += all as u64;
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
                     links = links.len(),
                     "imported links were not published and wait in the outbox"
                 );
+                return;
             }
         }
+        behind.unsettled.push(receipt);
     }
 
     /// Notes what was published.

@@ -119,9 +119,7 @@ pub(super) async fn create(
     count_usage(connection, kept.iter().map(|row| row.link)).await?;
     let receipt = Receipt(spans(&kept));
     if let Some(row) = kept.first() {
-        for &span in &receipt.0 {
-            enqueue(connection, span, row.link.updated_at).await?;
-        }
+        enqueue(connection, &receipt.0, row.link.updated_at).await?;
     }
     Ok(Created { taken, receipt })
 }

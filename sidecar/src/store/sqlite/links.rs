@@ -310,7 +310,7 @@ impl Write for EditLink {
                 last: id,
                 revision: link.revision,
             };
-            enqueue(connection, span, link.updated_at).await?;
+            enqueue(connection, &[span], link.updated_at).await?;
             receipt.0.push(span);
         }
         Ok(Some(Edited { edit, receipt }))

@@ -101,22 +101,44 @@ impl SqliteStore {
 /// Has links wait to be published, in the transaction that has stored them.
 pub(super) async fn enqueue(
     connection: &mut SqliteConnection,
-    span: OutboxSpan,
+    spans: &[OutboxSpan],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    if spans.is_empty() {
+        return Ok(());
+    }
+    // Codes that were not counted up need a row each: a thousand rows with one statement. SQLite
+    // takes `ON` for a join's unless there is a `WHERE`.
     sqlx::query(
-        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) VALUES (?1, ?2, ?3, ?4) \
+        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, ?2 FROM json_each(?1) WHERE true \
          ON CONFLICT (first_id, last_id) DO UPDATE SET \
          revision = max(revision, excluded.revision), \
          enqueued_at = excluded.enqueued_at, applied_at = NULL",
     )
-    .bind(span.first)
-    .bind(span.last)
-    .bind(span.revision as i64)
+    .bind(list(spans.iter()))
     .bind(now.as_millisecond())
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Spans as SQLite's functions for JSON read them.
+fn list<'a>(spans: impl Iterator<Item = &'a OutboxSpan>) -> String {
+    let mut list = String::from("[");
+    for OutboxSpan {
+        first,
+        last,
+        revision,
+    } in spans
+    {
+        if list.len() > 1 {
+            list.push(',');
+        }
+        list.push_str(&format!("[{first},{last},{revision}]"));
+    }
+    list.push(']');
+    list
 }
 
 struct Settle {
@@ -130,27 +152,28 @@ impl Write for Settle {
     const OPERATION: &'static str = "settle the outbox";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        for span in self.receipts.iter().flat_map(|receipt| &receipt.0) {
-            let statement = if span.revision == 1 {
-                sqlx::query(
-                    "DELETE FROM outbox WHERE first_id = ?1 AND last_id = ?2 AND revision = ?3",
-                )
-            } else {
-                sqlx::query(
-                    "UPDATE outbox SET applied_at = ?4 WHERE first_id = ?1 AND last_id = ?2 \
-                     AND revision <= ?3 AND applied_at IS NULL",
-                )
-            };
-            let statement = statement
-                .bind(span.first)
-                .bind(span.last)
-                .bind(span.revision as i64);
-            let statement = if span.revision == 1 {
-                statement
-            } else {
-                statement.bind(self.now.as_millisecond())
-            };
-            statement.execute(&mut *connection).await?;
+        let spans = || self.receipts.iter().flat_map(|receipt| &receipt.0);
+        if spans().any(|span| span.revision == 1) {
+            sqlx::query(
+                "DELETE FROM outbox WHERE revision = 1 AND (first_id, last_id) IN \
+                 (SELECT value ->> 0, value ->> 1 FROM json_each(?1))",
+            )
+            .bind(list(spans().filter(|span| span.revision == 1)))
+            .execute(&mut *connection)
+            .await?;
+        }
+        if spans().any(|span| span.revision != 1) {
+            sqlx::query(
+                "UPDATE outbox SET applied_at = ?2 FROM \
+                 (SELECT value ->> 0 AS first, value ->> 1 AS last, value ->> 2 AS confirmed \
+                 FROM json_each(?1)) \
+                 WHERE first_id = first AND last_id = last AND revision <= confirmed \
+                 AND applied_at IS NULL",
+            )
+            .bind(list(spans().filter(|span| span.revision != 1)))
+            .bind(self.now.as_millisecond())
+            .execute(connection)
+            .await?;
         }
         Ok(())
     }
