@@ -144,6 +144,7 @@ impl ImportCommand {
         publisher: Arc<dyn Publisher>,
     ) -> anyhow::Result<ExitCode> {
         let clock = SystemClock;
+        let began = clock.now();
         if let Some(id) = &self.key_id
             && store.find_key(id).await?.is_none()
         {
@@ -179,13 +180,14 @@ impl ImportCommand {
                 own,
                 redirect_status: config.links.redirect_status,
                 created_by: self.key_id.unwrap_or_else(|| "import".to_owned()),
-                now: clock.now(),
+                now: began,
             },
         };
         let importer = Importer {
             store,
             publisher,
             clock: Arc::new(clock),
+            began,
             options: ImportOptions {
                 dry_run: self.dry_run,
                 stop_at_conflict: self.on_conflict == OnConflict::Fail,

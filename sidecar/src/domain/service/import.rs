@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use jiff::Timestamp;
 use tokio::time::Instant;
 use vocabulary::Code;
 
@@ -66,6 +67,10 @@ pub struct Importer {
     pub publisher: Arc<dyn Publisher>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
+    /// When the import began. Links that say that they were changed last at this very moment, since
+    /// their file does not say it, are given the moment at which they are stored: what waits in the
+    /// outbox for longer than a moment is published by a running sidecar too.
+    pub began: Timestamp,
     /// How it is done.
     pub options: ImportOptions,
 }
@@ -210,7 +215,7 @@ impl Importer {
             return Ok(());
         }
         let started = Instant::now();
-        let new: Vec<Link> = fresh.iter().map(|&place| links[place].clone()).collect();
+        let new: Vec<Link> = fresh.iter().map(|&place| self.new(&links[place])).collect();
         // Those before are published while these are stored, and settled with them.
         let mut published = Behind {
             unpublished: behind.unpublished.take(),
@@ -232,10 +237,10 @@ impl Importer {
         }
         // Somebody else has taken these codes a moment ago, or an attempt that seemed to fail did
         // not.
-        let taken: Vec<usize> = created.taken.iter().map(|&index| fresh[index]).collect();
-        let found = self.find(links, taken.iter().copied()).await?;
-        for &place in &taken {
-            let link = &links[place];
+        let taken = || created.taken.iter().copied();
+        let found = self.find(&new, taken()).await?;
+        for index in taken() {
+            let (link, place) = (&new[index], fresh[index]);
             match found.get(&link.code) {
                 Some(standing) if standing == link => {}
                 Some(standing) => self.compare(link, standing, place, outcomes)?,
@@ -250,6 +255,15 @@ impl Importer {
             behind.unpublished = Some((kept, created.receipt));
         }
         Ok(())
+    }
+
+    /// A link as it is stored.
+    fn new(&self, link: &Link) -> Link {
+        let mut link = link.clone();
+        if link.updated_at == self.began {
+            link.updated_at = self.clock.now();
+        }
+        link
     }
 
     /// Says what it means that there is a link already.

@@ -19,6 +19,7 @@ impl Fixture {
                 store: Arc::clone(&temporary.store),
                 publisher: Arc::clone(&publisher) as _,
                 clock: Arc::new(ManualClock::at("2026-05-01T00:00:00Z")),
+                began: jiff::Timestamp::MIN,
                 options,
             },
             publisher,
