@@ -1,9 +1,11 @@
 //! The command line.
 
 mod keys;
+mod transfer;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -11,7 +13,8 @@ use clap::{Parser, Subcommand};
 use secrecy::ExposeSecret;
 
 use crate::config::Config;
-use crate::domain::ports::Store;
+use crate::domain::ports::{Publisher, Store};
+use crate::publisher::RedisPublisher;
 use crate::store::sqlite::SqliteStore;
 use crate::{lifecycle, telemetry};
 use keys::KeysCommand;
@@ -36,35 +39,68 @@ enum Command {
     /// Makes, lists, rotates and revokes API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Imports links of another service, or of `shortlink export`: CSV or NDJSON.
+    Import(transfer::ImportCommand),
+    /// Exports all links as CSV or NDJSON, while the service runs or not.
+    Export(transfer::ExportCommand),
 }
 
 impl Cli {
     /// Does what the command line says.
     ///
+    /// Answers with what the program ends with.
+    ///
     /// # Errors
     /// When it can't be done; the error is for whoever has typed the command.
-    pub async fn run(self) -> anyhow::Result<()> {
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         // An empty variable means the same as none.
         let file = self.config.filter(|path| !path.as_os_str().is_empty());
         let config = Config::load(file.as_deref(), environment())?;
         telemetry::start(&config.log);
         match self.command {
-            Command::Serve => Ok(lifecycle::serve(config).await?),
+            Command::Serve => {
+                lifecycle::serve(config).await?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Migrate => {
                 let url = config.database.url.expose_secret();
                 let applied = SqliteStore::migrate(url, &lifecycle::code_key()?).await?;
                 eprintln!("shortlink: the schema is up to date (migrations applied: {applied})");
-                Ok(())
+                Ok(ExitCode::SUCCESS)
             }
             Command::Keys(command) => {
-                let url = config.database.url.expose_secret();
-                let store: Arc<dyn Store> = Arc::new(SqliteStore::open(url, 1).await?);
+                let store = open(&config).await?;
                 let done = command.run(&store).await;
+                store.close().await;
+                done.map(|()| ExitCode::SUCCESS)
+            }
+            Command::Import(command) => {
+                let store = open(&config).await?;
+                let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
+                    config.redis.url.expose_secret(),
+                    &config.redis.topology,
+                    config.redis.prefix.clone(),
+                    config.redis.timeout,
+                    config.links.negative_ttl_s,
+                )?);
+                let done = command.run(&config, Arc::clone(&store), publisher).await;
+                store.close().await;
+                done
+            }
+            Command::Export(command) => {
+                let store = open(&config).await?;
+                let done = command.run(&*store).await;
                 store.close().await;
                 done
             }
         }
     }
+}
+
+/// Opens the database.
+async fn open(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let url = config.database.url.expose_secret();
+    Ok(Arc::new(SqliteStore::open(url, 1).await?))
 }
 
 /// The variables that are text; no setting is anything else.

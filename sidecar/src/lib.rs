@@ -7,6 +7,7 @@
 //! - [`store`]: keeps them in SQL. Nothing else knows SQL.
 //! - [`publisher`]: writes them to Redis. Nothing else does.
 //! - [`outbox`]: sees to it that what is stored gets published, whatever fails in between.
+//! - [`transfer`]: reads and writes files of links.
 //! - [`http`]: the API, the fallback resolver and the health checks. Nothing else knows axum.
 //! - [`config`], [`cli`], [`telemetry`], [`lifecycle`], [`clock`]: the process around them.
 #![forbid(unsafe_code)]
@@ -24,3 +25,4 @@ pub mod store;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;
+pub mod transfer;

@@ -179,6 +179,16 @@ impl Sidecar {
             .expect("the sidecar can be run")
     }
 
+    /// Starts a subcommand that goes on by itself; what it says goes to `log`.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn spawn(&self, arguments: &[&str], log: &Path) -> Process {
+        let mut command = self.program();
+        command.args(arguments);
+        Process::start("shortlink", &command, log)
+    }
+
     /// Runs a subcommand that must succeed, and returns what it prints.
     ///
     /// # Panics

@@ -93,6 +93,10 @@ pub trait LinkStore: Send + Sync {
     /// Finds a link, whatever its state.
     async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError>;
 
+    /// Finds the links of codes, whatever their state, in no order; codes that have none are left
+    /// out. At most [`MAX_TOGETHER`] codes.
+    async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError>;
+
     /// Has `editor` decide what becomes of a link and keeps that; nobody else changes the link
     /// meanwhile. A link left unchanged goes into the outbox too, so that whoever asks again for
     /// what has been done already gets it told to Redis again. What a changed link was before is
@@ -115,6 +119,13 @@ pub trait LinkStore: Send + Sync {
 
     /// Lists links, the latest first, those of one millisecond in an order that stays the same.
     async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError>;
+
+    /// Reads links in the order in which the store keeps them, which does not change: those behind
+    /// the link that has the code `after`, or from the first on; at most `limit`. Whoever goes on
+    /// until nothing comes has seen each link once that was there from the first call on, and of
+    /// those that were made meanwhile some. Nothing is held between two calls, so that a scan of
+    /// all links keeps nobody from writing.
+    async fn scan_links(&self, after: Option<&Code>, limit: u32) -> Result<Vec<Link>, StoreError>;
 }
 
 /// The most links that are created or published together.
@@ -241,10 +252,6 @@ pub trait IdempotencyStore: Send + Sync {
     /// As [`LinkStore::create_links`] for the links of a chunk's rows, and keeps the chunk in the
     /// same transaction.
     async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError>;
-
-    /// Finds links, whatever their state, in the order of the codes; those that are not there are
-    /// left out.
-    async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError>;
 
     /// Forgets chunks that were kept before a moment; answers how many.
     async fn forget_chunks(&self, before: Timestamp) -> Result<u64, StoreError>;

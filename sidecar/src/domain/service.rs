@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod campaigns;
+pub mod import;
 pub mod issue;
 pub mod keys;
 pub mod links;

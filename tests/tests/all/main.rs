@@ -27,6 +27,7 @@ mod sight;
 mod subrequests;
 mod tidy;
 mod topologies;
+mod transfer;
 mod unique;
 mod urls;
 mod whole;

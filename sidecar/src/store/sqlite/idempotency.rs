@@ -1,6 +1,5 @@
 //! What became of requests that may be sent again, in SQLite.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,14 +7,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::Sqlite;
 use sqlx::sqlite::SqliteConnection;
-use vocabulary::Code;
 
 use super::creation::create;
-use super::links::{columns, read};
 use super::writer::Write;
 use super::{SqliteStore, failed, invalid};
 use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::Link;
 use crate::domain::ports::{
     Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome, StoreError,
 };
@@ -33,37 +29,8 @@ impl IdempotencyStore for SqliteStore {
         self.writer.write(CreateChunk { new, numbering }).await
     }
 
-    async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError> {
-        self.read_links(codes).await.map_err(failed("find links"))
-    }
-
     async fn forget_chunks(&self, before: Timestamp) -> Result<u64, StoreError> {
         self.writer.write(ForgetChunks { before }).await
-    }
-}
-
-impl SqliteStore {
-    async fn read_links(&self, codes: &[Code]) -> Result<Vec<Link>, sqlx::Error> {
-        let mut ids = Vec::with_capacity(codes.len());
-        for code in codes {
-            if let Some(id) = self.find_id(code).await? {
-                ids.push(id.to_string());
-            }
-        }
-        let rows = sqlx::query(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM json_each(?1) CROSS JOIN links ON links.id = json_each.value"
-        ))
-        .bind(format!("[{}]", ids.join(",")))
-        .fetch_all(&self.readers)
-        .await?;
-        let mut found = HashMap::with_capacity(rows.len());
-        for row in &rows {
-            let link = read(row)?;
-            found.insert(link.code, link);
-        }
-        Ok(codes.iter().filter_map(|code| found.remove(code)).collect())
     }
 }
 

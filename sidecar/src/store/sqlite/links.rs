@@ -63,6 +63,19 @@ impl LinkStore for SqliteStore {
         found.await.map_err(failed("find a link"))
     }
 
+    async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError> {
+        let found = async {
+            let mut ids = Vec::with_capacity(codes.len());
+            for code in codes {
+                ids.extend(self.find_id(code).await?);
+            }
+            // In the order in which the rows lie.
+            ids.sort_unstable();
+            read_all(&self.readers, &ids).await
+        };
+        found.await.map_err(failed("find links"))
+    }
+
     async fn edit_link(
         &self,
         code: &Code,
@@ -104,6 +117,30 @@ impl LinkStore for SqliteStore {
             rows.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
         list.await.map_err(failed("list links"))
+    }
+
+    async fn scan_links(&self, after: Option<&Code>, limit: u32) -> Result<Vec<Link>, StoreError> {
+        let scan = async {
+            let after = match after {
+                None => i64::MIN,
+                Some(code) => self
+                    .find_id(code)
+                    .await?
+                    // A code that was read has an id.
+                    .ok_or_else(|| invalid("far_codes", "code"))?,
+            };
+            let rows = sqlx::query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM links WHERE id > ?1 ORDER BY id LIMIT ?2"
+            ))
+            .bind(after)
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await?;
+            rows.iter().map(read).collect::<Result<Vec<_>, _>>()
+        };
+        scan.await.map_err(failed("read all links"))
     }
 }
 
@@ -225,6 +262,31 @@ async fn find<'e>(
         Some(link) if link.code != *code => Err(invalid("links", "id")),
         link => Ok(link),
     }
+}
+
+/// Reads the links that have these ids, with one statement.
+async fn read_all<'e>(
+    executor: impl sqlx::Executor<'e, Database = Sqlite>,
+    ids: &[i64],
+) -> Result<Vec<Link>, sqlx::Error> {
+    let mut list = String::with_capacity(ids.len() * 20 + 2);
+    for id in ids {
+        list.push(if list.is_empty() { '[' } else { ',' });
+        list.push_str(&id.to_string());
+    }
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    list.push(']');
+    let rows = sqlx::query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM json_each(?1) AS wanted CROSS JOIN links ON links.id = wanted.value"
+    ))
+    .bind(list)
+    .fetch_all(executor)
+    .await?;
+    rows.iter().map(read).collect()
 }
 
 struct EditLink {

@@ -106,6 +106,9 @@ pub(super) async fn enqueue(
     spans: &[OutboxSpan],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    if spans.is_empty() {
+        return Ok(());
+    }
     // `WHERE true` tells SQLite that `ON` begins no join.
     sqlx::query(
         "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \

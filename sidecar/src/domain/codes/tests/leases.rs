@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use tempfile::TempDir;
 use vocabulary::{Code, CodeRules};
 
+use crate::domain::campaign::Campaign;
 use crate::domain::codes::numbering::CodeKey;
 use crate::domain::codes::permuted::PermutedCodes;
 use crate::domain::codes::pool::{PooledCodes, Watermarks};
@@ -162,6 +163,10 @@ impl Publisher for Meanwhile {
 
     async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
         self.redis.publish_new(links).await
+    }
+
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
+        self.redis.publish_campaigns(campaigns).await
     }
 
     async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError> {

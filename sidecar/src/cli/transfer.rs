@@ -1,0 +1,414 @@
+//! `shortlink import` and `shortlink export`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::domain::link::State;
+use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::import::{ImportError, ImportOptions, Importer};
+use crate::domain::target::OwnHosts;
+use crate::transfer::columns::{Assignment, Names};
+use crate::transfer::export::{LinkWriter, export};
+use crate::transfer::input::{Format, Source};
+use crate::transfer::report::Report;
+use crate::transfer::row::Checks;
+use crate::transfer::windows::{Reading, Window};
+
+/// How often progress is told of where there is no terminal.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// What an import ends with when rows were refused or in conflict.
+const SOME_ROWS: u8 = 2;
+
+/// What `shortlink import` is told.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Columns are found by their names, in any case and with or without _, - and spaces:
+  code     code, shortCode, slug, keyword, alias; or shortUrl, shortLink, bitlink, link, of which
+           the last segment of the path is the code
+  url      longUrl, originalUrl, destination, destinationUrl, target, targetUrl, url
+  created  created, createdAt, creationDate, dateCreated, timestamp
+  expires  expires, expiresAt, validUntil, expirationDate, expiryDate
+  redirectStatus, revokedAt, revision, updatedAt: as `shortlink export` writes them
+All others are left out. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds or
+milliseconds since 1970. Files may be compressed with gzip.
+
+Rows whose links are there with the same target count as such, so that importing a file again, or
+after the import was killed, is harmless. No link that is there is changed. An import runs beside a
+running service and leaves it time to write; expired links are imported and answer 410.
+
+Ends with 0 when every row is in, 2 when some were refused or are in conflict, 1 when it failed.")]
+pub(super) struct ImportCommand {
+    /// The files, one after the other; - is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The format, if the files' names (.csv, .tsv, .ndjson, .jsonl, each with or without .gz) don't
+    /// say it.
+    #[arg(long)]
+    format: Option<Format>,
+    /// Which columns are which: code=keyword,url=dest. `created=` leaves a column out.
+    #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',')]
+    map: Vec<Assignment>,
+    /// The columns' names, for files whose first line is no header: keyword,url,title.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    header: Option<Vec<String>>,
+    /// The character that parts columns.
+    #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
+    delimiter: Option<u8>,
+    /// Checks every row, also against the links that are there, and writes nothing. Of rows with one
+    /// code it notices those that are not far from each other in the file.
+    #[arg(long)]
+    dry_run: bool,
+    /// Where to write a line of JSON for each row that no link was made of.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// What to do when a code is taken by a link to another target: leave the row out, or stop.
+    #[arg(long, value_enum, default_value_t = OnConflict::Skip)]
+    on_conflict: OnConflict,
+    /// The id of the API key that counts as the links' maker, instead of "import".
+    #[arg(long, value_name = "ID")]
+    key_id: Option<String>,
+    /// A short domain: targets on it are refused, since they would lead back. May be repeated.
+    #[arg(long = "own-domain", value_name = "NAME")]
+    own_domains: Vec<String>,
+    /// Leaves nobody else time to write: for a database that no service uses at the moment.
+    #[arg(long)]
+    full_speed: bool,
+}
+
+/// What `shortlink export` is told.
+#[derive(Debug, Args)]
+pub(super) struct ExportCommand {
+    /// The format; that of the file's name, or else csv.
+    #[arg(long)]
+    format: Option<Format>,
+    /// Only links in this state.
+    #[arg(long, value_enum)]
+    state: Option<StateName>,
+    /// The file, which is there once it is whole; compressed if its name ends with .gz. Standard
+    /// output if none is given.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnConflict {
+    Skip,
+    Fail,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StateName {
+    Live,
+    Expired,
+    Revoked,
+}
+
+impl From<StateName> for State {
+    fn from(name: StateName) -> Self {
+        match name {
+            StateName::Live => Self::Live,
+            StateName::Expired => Self::Expired,
+            StateName::Revoked => Self::Revoked,
+        }
+    }
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => Ok(*byte),
+        _ if text == "\\t" => Ok(b'\t'),
+        _ => Err("must be one character such as ; or \\t".to_owned()),
+    }
+}
+
+impl ImportCommand {
+    /// Imports the files.
+    pub(super) async fn run(
+        self,
+        config: &Config,
+        store: Arc<dyn Store>,
+        publisher: Arc<dyn Publisher>,
+    ) -> anyhow::Result<ExitCode> {
+        let clock = SystemClock;
+        let began = clock.now();
+        if let Some(id) = &self.key_id
+            && store.find_key(id).await?.is_none()
+        {
+            anyhow::bail!("there is no key {id:?}; `shortlink keys list` shows all");
+        }
+        let files = self.sources()?;
+        let names: Vec<String> = files.iter().map(|(source, _)| source.name()).collect();
+        let mut own = OwnHosts::default();
+        for domain in &self.own_domains {
+            own.add(domain);
+        }
+        let report_file = match &self.report {
+            None => None,
+            Some(path) => {
+                let file = File::create(path);
+                let file =
+                    file.with_context(|| format!("cannot write the report {}", path.display()))?;
+                Some(Box::new(BufWriter::new(file)) as Box<dyn Write + Send>)
+            }
+        };
+        let mut report = Report::new(&names, report_file);
+        let length: Option<u64> = files.iter().map(|(source, _)| source.length()).sum();
+        let progress = Progress::new(length);
+        let reading = Reading {
+            files,
+            names: Names::new(self.map),
+            header: self.header,
+            delimiter: self.delimiter,
+            checks: Checks {
+                rules: config.codes.rules.clone(),
+                reserved: config.codes.reserved.clone(),
+                policy: config.links.policy,
+                own,
+                redirect_status: config.links.redirect_status,
+                created_by: self.key_id.unwrap_or_else(|| "import".to_owned()),
+                now: began,
+            },
+        };
+        let importer = Importer {
+            store,
+            publisher,
+            clock: Arc::new(clock),
+            began,
+            options: ImportOptions {
+                dry_run: self.dry_run,
+                stop_at_conflict: self.on_conflict == OnConflict::Fail,
+                full_speed: self.full_speed,
+            },
+        };
+        let mut windows = reading.start().context("cannot start to read")?;
+        let mut done = Ok(());
+        while let Some(window) = windows.recv().await {
+            done = match window {
+                Ok(window) => import(&importer, &window, &mut report, &progress, &names).await,
+                Err(error) => Err(error.into()),
+            };
+            if done.is_err() {
+                break;
+            }
+        }
+        progress.finish(report.rows());
+        for line in report.lines(self.dry_run) {
+            eprintln!("shortlink: {line}");
+        }
+        // What was imported until then stays, and was counted.
+        done?;
+        Ok(match report.conflicts + report.refused() {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::from(SOME_ROWS),
+        })
+    }
+
+    fn sources(&self) -> anyhow::Result<Vec<(Source, Format)>> {
+        let mut sources = Vec::new();
+        for path in &self.files {
+            let format = self.format.or_else(|| Format::of(path)).with_context(|| {
+                let name = path.display();
+                format!("the name {name} does not say the format; say it with --format")
+            })?;
+            sources.push((Source::new(path.clone()), format));
+        }
+        let standard = |(source, _): &&(Source, Format)| matches!(source, Source::Standard);
+        if sources.iter().filter(standard).count() > 1 {
+            anyhow::bail!("standard input can be read once only");
+        }
+        Ok(sources)
+    }
+}
+
+/// Imports a window.
+async fn import(
+    importer: &Importer,
+    window: &Window,
+    report: &mut Report<'_>,
+    progress: &Progress,
+    names: &[String],
+) -> anyhow::Result<()> {
+    let before = progress.begin(window, report.rows());
+    let advance = |count| progress.advance(before, window, count);
+    let imported = importer.import(&window.links, &advance).await;
+    let imported = match imported {
+        Ok(imported) => imported,
+        Err(ImportError::Conflict { place }) => {
+            let origin = window.origins[place];
+            anyhow::bail!(
+                "{} line {}: the code {} is taken by a link to another target; what was imported \
+                 before stays",
+                names[origin.file],
+                origin.line,
+                window.links[place].code
+            );
+        }
+        Err(error @ ImportError::Store(_)) => return Err(error.into()),
+    };
+    report.waiting += imported.waiting;
+    report
+        .add(window, &imported.outcomes)
+        .context("cannot write the report")
+}
+
+impl ExportCommand {
+    /// Exports what there is.
+    pub(super) async fn run(self, store: &dyn Store) -> anyhow::Result<ExitCode> {
+        let name = self.out.as_deref();
+        let format = self.format.or_else(|| name.and_then(Format::of));
+        let format = format.unwrap_or(Format::Csv);
+        let state = self.state.map(State::from);
+        let progress = Progress::new(None);
+        let count = match &self.out {
+            None => {
+                let out = BufWriter::new(io::stdout().lock());
+                write_links(store, out, format, state, &progress).await?.0
+            }
+            Some(path) => {
+                let cannot = || format!("cannot write {}", path.display());
+                // Under another name while it is not whole.
+                let partial = beside(path);
+                let file = File::create(&partial).with_context(cannot)?;
+                let written = if path.extension().is_some_and(|it| it == "gz") {
+                    let out = GzEncoder::new(BufWriter::new(file), Compression::fast());
+                    let (count, out) = write_links(store, out, format, state, &progress).await?;
+                    (count, out.finish().with_context(cannot)?)
+                } else {
+                    write_links(store, BufWriter::new(file), format, state, &progress).await?
+                };
+                let (count, out) = written;
+                let file = out.into_inner().map_err(io::IntoInnerError::into_error);
+                let stored = file.and_then(|file| file.sync_all());
+                let stored = stored.and_then(|()| std::fs::rename(&partial, path));
+                stored.with_context(cannot)?;
+                count
+            }
+        };
+        progress.finish(count);
+        eprintln!("shortlink: {count} links exported");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The name that a file has until it is whole.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
+async fn write_links<W: Write>(
+    store: &dyn Store,
+    out: W,
+    format: Format,
+    state: Option<State>,
+    progress: &Progress,
+) -> anyhow::Result<(u64, W)> {
+    let mut writer = LinkWriter::new(out, format, SystemClock.now())?;
+    let rows = AtomicU64::new(0);
+    let advance = |count| {
+        let rows = rows.fetch_add(count, Ordering::Relaxed) + count;
+        progress.show(0, rows);
+    };
+    let count = export(store, &mut writer, state, advance).await?;
+    Ok((count, writer.finish()?))
+}
+
+/// Tells how far it has come: with a bar on a terminal, with a line now and then elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    /// When it was told last, in milliseconds from the beginning.
+    told: AtomicU64,
+    is_terminal: bool,
+    /// The bytes up to the end of the window before.
+    position: AtomicU64,
+    /// The rows of the window that are done.
+    done: AtomicU64,
+}
+
+/// Where a window begins.
+#[derive(Clone, Copy)]
+struct Start {
+    position: u64,
+    rows: u64,
+}
+
+impl Progress {
+    /// Begins; `length` bytes are to be read, if that is known.
+    fn new(length: Option<u64>) -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        let bar = match length {
+            _ if !is_terminal => ProgressBar::hidden(),
+            None => ProgressBar::new_spinner(),
+            Some(length) => {
+                let style = ProgressStyle::with_template("{wide_bar} {percent}% {msg}, {eta} left");
+                ProgressBar::new(length)
+                    .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            }
+        };
+        Self {
+            bar,
+            began: Instant::now(),
+            told: AtomicU64::new(0),
+            is_terminal,
+            position: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins a window behind so many rows.
+    fn begin(&self, window: &Window, rows: u64) -> Start {
+        self.done.store(0, Ordering::Relaxed);
+        Start {
+            position: self.position.swap(window.position, Ordering::Relaxed),
+            rows,
+        }
+    }
+
+    /// Notes that so many links of a window are done.
+    fn advance(&self, start: Start, window: &Window, count: usize) {
+        let done = self.done.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        let bytes = (window.position - start.position) as f64;
+        let share = done as f64 / window.links.len().max(1) as f64;
+        let position = start.position + (bytes * share) as u64;
+        self.show(position, start.rows + done);
+    }
+
+    fn show(&self, position: u64, rows: u64) {
+        if self.is_terminal {
+            self.bar.set_position(position);
+            self.bar.set_message(format!("{rows} rows"));
+            return;
+        }
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let told = self.told.load(Ordering::Relaxed);
+        if u128::from(now - told) >= TELL_EVERY.as_millis() {
+            self.told.store(now, Ordering::Relaxed);
+            eprintln!("shortlink: {rows} rows so far");
+        }
+    }
+
+    fn finish(&self, rows: u64) {
+        self.bar.finish_and_clear();
+        let took = self.began.elapsed().as_secs_f64();
+        eprintln!(
+            "shortlink: {rows} rows in {took:.1} s ({:.0} a second)",
+            rows as f64 / took.max(0.001)
+        );
+    }
+}

@@ -1,0 +1,342 @@
+//! Rows of comma-separated values.
+//!
+//! The parser below is that of the crate `csv`, used directly, since a reader that hands out whole
+//! records holds a record of any length: a quotation mark that is not closed would have it read the
+//! rest of the file into memory. Here such a record is read over, refused and counted as one row.
+
+use std::io::{self, BufRead};
+
+use csv_core::{ReadRecordResult, ReaderBuilder};
+
+use super::columns::{Cells, Column, ColumnsError, Names};
+use super::row::Refusal;
+
+/// The most bytes that a row may have: a target, and a few long texts beside it.
+pub const MAX_ROW: usize = 1 << 20;
+
+/// The most columns.
+const MAX_COLUMNS: usize = 1024;
+
+/// The most lines that a row may span. More is hardly somebody's remark but the rows behind a
+/// quotation mark that is not closed, which must not be left out in silence.
+const MAX_LINES: u64 = 16;
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A row, from this line on.
+    Row {
+        /// Its first line.
+        line: u64,
+        /// How many lines it spans.
+        lines: u64,
+    },
+    /// Something that is not a row.
+    Refused {
+        /// Its first line.
+        line: u64,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// Nothing: the file has ended.
+    End,
+}
+
+/// Reads rows one after the other.
+pub trait Rows: Send {
+    /// Reads the next row into `cells`.
+    ///
+    /// # Errors
+    /// When the file can't be read any further.
+    fn next(&mut self, cells: &mut Cells) -> io::Result<Next>;
+}
+
+/// Why a file has no rows that could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// It can't be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// Its first row is none.
+    #[error("the header can't be read: {0}")]
+    Refused(Refusal),
+    /// There is nothing.
+    #[error("there is not even a header")]
+    Empty,
+    /// Its columns mean nothing.
+    #[error(transparent)]
+    Columns(#[from] ColumnsError),
+}
+
+/// Rows of comma-separated values.
+pub struct CsvRows<R> {
+    parser: Parser<R>,
+    /// What the columns mean, and how many there are.
+    meanings: Vec<Option<Column>>,
+}
+
+impl<R: BufRead + Send> CsvRows<R> {
+    /// Reads the header, or takes `header` if the file has none.
+    ///
+    /// # Errors
+    /// When there is no header or it does not say which column is which.
+    pub fn new(
+        reader: R,
+        delimiter: u8,
+        names: &Names,
+        header: Option<Vec<String>>,
+    ) -> Result<Self, HeaderError> {
+        let mut parser = Parser::new(reader, delimiter);
+        let header = match header {
+            Some(header) => header,
+            None => match parser.read()? {
+                Next::Row { .. } => parser
+                    .fields()
+                    .map(|field| String::from_utf8_lossy(field).trim().to_owned())
+                    .collect(),
+                Next::Refused { refusal, .. } => return Err(HeaderError::Refused(refusal)),
+                Next::End => return Err(HeaderError::Empty),
+            },
+        };
+        let mut meanings = vec![None; header.len()];
+        let places = names.places(&header)?;
+        for (column, place) in Column::ALL.into_iter().zip(places) {
+            if let Some(place) = place {
+                meanings[place] = Some(column);
+            }
+        }
+        Ok(Self { parser, meanings })
+    }
+}
+
+impl<R: BufRead + Send> Rows for CsvRows<R> {
+    fn next(&mut self, cells: &mut Cells) -> io::Result<Next> {
+        let next = self.parser.read()?;
+        let Next::Row { line, lines } = next else {
+            return Ok(next);
+        };
+        cells.clear();
+        for (field, meaning) in self.parser.fields().zip(&self.meanings) {
+            if let Some(column) = meaning {
+                cells.set(*column, field);
+            }
+        }
+        let refusal = if self.parser.count != self.meanings.len() {
+            // An unquoted comma in a target, for example: what is in which column is then unknown.
+            Refusal::Columns {
+                found: self.parser.count,
+                expected: self.meanings.len(),
+                lines,
+            }
+        } else if lines > MAX_LINES {
+            Refusal::Lines { lines }
+        } else {
+            return Ok(next);
+        };
+        Ok(Next::Refused { line, refusal })
+    }
+}
+
+/// Records, whatever they mean.
+struct Parser<R> {
+    reader: R,
+    core: csv_core::Reader,
+    output: Vec<u8>,
+    ends: Vec<usize>,
+    /// How many fields the record has.
+    count: usize,
+    /// How many lines have ended so far.
+    lines: u64,
+}
+
+impl<R: BufRead> Parser<R> {
+    fn new(reader: R, delimiter: u8) -> Self {
+        Self {
+            reader,
+            core: ReaderBuilder::new().delimiter(delimiter).build(),
+            output: vec![0; MAX_ROW],
+            ends: vec![0; MAX_COLUMNS],
+            count: 0,
+            lines: 0,
+        }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let spans = starts.zip(&self.ends[..self.count]);
+        spans.map(|(start, &end)| &self.output[start..end])
+    }
+
+    /// Reads the next record that is not empty.
+    fn read(&mut self) -> io::Result<Next> {
+        loop {
+            let next = self.read_any()?;
+            let is_empty = matches!(next, Next::Row { .. })
+                && self.fields().all(|field| field.trim_ascii().is_empty());
+            if !is_empty {
+                return Ok(next);
+            }
+        }
+    }
+
+    fn read_any(&mut self) -> io::Result<Next> {
+        let (mut length, mut count) = (0, 0);
+        let mut inner_lines = 0;
+        let mut last = 0;
+        let mut is_too_long = false;
+        loop {
+            let input = self.reader.fill_buf()?;
+            let is_end = input.is_empty();
+            let (result, read, written, ended) =
+                self.core
+                    .read_record(input, &mut self.output[length..], &mut self.ends[count..]);
+            last = input[..read].last().copied().unwrap_or(last);
+            self.lines += count_lines(&input[..read]);
+            self.reader.consume(read);
+            inner_lines += count_lines(&self.output[length..length + written]);
+            length += written;
+            count += ended;
+            match result {
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
+                    is_too_long = true;
+                    (length, count) = (0, 0);
+                }
+                ReadRecordResult::End => return Ok(Next::End),
+                ReadRecordResult::Record => {
+                    if is_end {
+                        // What came last belongs to the record: it has no end of line.
+                        last = 0;
+                    }
+                    break;
+                }
+            }
+        }
+        // The record's own end of line has been read already, if it has one.
+        let own = u64::from(last == b'\n');
+        let line = self.lines + 1 - own - inner_lines;
+        if is_too_long {
+            let lines = inner_lines + 1;
+            let refusal = Refusal::RowLength { lines };
+            return Ok(Next::Refused { line, refusal });
+        }
+        self.count = count;
+        Ok(Next::Row {
+            line,
+            lines: inner_lines + 1,
+        })
+    }
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a file holds: the lines and cells of its rows, and why others are refused.
+    fn read(text: &[u8]) -> Vec<String> {
+        // A small buffer, so that everything is cut somewhere.
+        let reader = io::BufReader::with_capacity(7, text);
+        let rows = CsvRows::new(reader, b',', &Names::default(), None);
+        let mut rows = rows.expect("a header");
+        let mut cells = Cells::default();
+        let mut found = Vec::new();
+        loop {
+            match rows.next(&mut cells).expect("a slice") {
+                Next::Row { line, .. } => {
+                    let text = |column| {
+                        String::from_utf8_lossy(cells.get(column).unwrap_or_default()).into_owned()
+                    };
+                    found.push(format!(
+                        "{line} {} {}",
+                        text(Column::Code),
+                        text(Column::Url)
+                    ));
+                }
+                Next::Refused { line, refusal } => found.push(format!("{line}: {refusal}")),
+                Next::End => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_read_whatever_ends_and_quotes_them() {
+        for (text, found) in [
+            ("code,url\na,b", &["2 a b"][..]),
+            ("code,url\r\na,b\r\n\r\nc,d\r\n", &["2 a b", "4 c d"]),
+            ("\n\ncode,url\n\n \n,\na,b\n", &["7 a b"]),
+            (
+                "url,code,note\n\"x,y\",a,\"say \"\"no\"\"\"\n",
+                &["2 a x,y"],
+            ),
+            (
+                "code,url,note\na,b,\"one\ntwo\"\nc,d,e\n",
+                &["2 a b", "4 c d"],
+            ),
+            ("code,url,note\na,b,\"one\ntwo\"", &["2 a b"]),
+            ("code,url\n a , b \n", &["2 a b"]),
+            ("code,url\na\0,b\n", &["2 a\0 b"]),
+            ("code,url", &[]),
+        ] {
+            assert_eq!(read(text.as_bytes()), found, "{text:?}");
+        }
+        assert_eq!(read(b"code,url\n\xff,\xfe\n"), ["2 \u{fffd} \u{fffd}"]);
+    }
+
+    #[test]
+    fn what_is_not_a_row_is_refused_and_the_next_is_read() {
+        let wrong = |text: &str| read(text.as_bytes());
+        for (text, said) in [
+            (
+                "code,url\na,b,c\nd,e\n",
+                "2: has 3 columns where the header has 2",
+            ),
+            (
+                "code,url\na\nd,e\n",
+                "2: has 1 columns where the header has 2",
+            ),
+        ] {
+            assert_eq!(wrong(text), [said, "3 d e"], "{text:?}");
+        }
+        // A mark that is not closed takes the rows behind it along.
+        let open = format!("code,url,note\na,b,\"c\n{}d,e,f\n", "x,y,z\n".repeat(100));
+        let found = wrong(&open);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("2: spans 103 lines"), "{found:?}");
+        let long = format!(
+            "code,url\na,{}\n\"{}\n{}\",b\nc,d\n",
+            "x".repeat(10 << 20),
+            "y".repeat(MAX_ROW),
+            "z".repeat(MAX_ROW)
+        );
+        let found = wrong(&long);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].starts_with("2: has more than"), "{found:?}");
+        assert!(found[1].starts_with("3: has more than"), "{found:?}");
+        assert_eq!(found[2], "5 c d");
+        let commas = format!("code,url\n{}\nc,d\n", ",".repeat(5000));
+        assert_eq!(wrong(&commas)[1], "3 c d");
+    }
+
+    #[test]
+    fn a_file_without_a_header_is_refused_or_given_one() {
+        let open = |text: &'static str, header: Option<&str>| {
+            let header = header.map(|it| it.split(',').map(str::to_owned).collect());
+            CsvRows::new(text.as_bytes(), b',', &Names::default(), header)
+        };
+        assert!(matches!(open("", None), Err(HeaderError::Empty)));
+        assert!(matches!(open("\n\n", None), Err(HeaderError::Empty)));
+        assert!(matches!(
+            open("a,https://example.com\n", None),
+            Err(HeaderError::Columns(_))
+        ));
+        let mut rows = open("a,b\n", Some("code,url")).expect("a header");
+        let mut cells = Cells::default();
+        let next = rows.next(&mut cells).expect("a slice");
+        assert_eq!(next, Next::Row { line: 1, lines: 1 });
+        assert_eq!(cells.get(Column::Code), Some(&b"a"[..]));
+    }
+}

@@ -1,0 +1,172 @@
+//! Rows of JSON objects, one a line.
+
+use std::io::{self, BufRead};
+
+use serde_json::{Map, Value};
+
+use super::columns::{Cells, Column, Names};
+use super::csv::{MAX_ROW, Next, Rows};
+use super::row::Refusal;
+
+/// Rows of JSON objects.
+pub struct NdjsonRows<R> {
+    reader: R,
+    names: Names,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+impl<R: BufRead + Send> NdjsonRows<R> {
+    /// Reads objects whose members are called by `names`.
+    pub fn new(reader: R, names: Names) -> Self {
+        Self {
+            reader,
+            names,
+            line: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Reads a line into the buffer, no further than is needed to know that it is too long; `false`
+    /// at the end.
+    fn read_line(&mut self) -> io::Result<bool> {
+        self.buffer.clear();
+        let mut is_something = false;
+        loop {
+            let input = self.reader.fill_buf()?;
+            if input.is_empty() {
+                return Ok(is_something);
+            }
+            is_something = true;
+            let end = input.iter().position(|&byte| byte == b'\n');
+            let read = end.map_or(input.len(), |end| end + 1);
+            let room = (MAX_ROW + 1).saturating_sub(self.buffer.len());
+            self.buffer.extend_from_slice(&input[..read.min(room)]);
+            self.reader.consume(read);
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Fills cells from an object.
+    fn fill(&self, object: &Map<String, Value>, cells: &mut Cells) -> Result<(), Refusal> {
+        cells.clear();
+        let mut ranks = [usize::MAX; Column::ALL.len()];
+        for (name, value) in object {
+            let Some((column, rank)) = self.names.meaning(name) else {
+                continue;
+            };
+            if value.is_null() || rank >= ranks[column as usize] {
+                continue;
+            }
+            ranks[column as usize] = rank;
+            match value {
+                Value::String(text) => cells.set(column, text.as_bytes()),
+                Value::Number(number) => cells.set(column, number.to_string().as_bytes()),
+                _ => {
+                    return Err(Refusal::Json {
+                        problem: format!("{name} is neither a text nor a number"),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: BufRead + Send> Rows for NdjsonRows<R> {
+    fn next(&mut self, cells: &mut Cells) -> io::Result<Next> {
+        let line = loop {
+            if !self.read_line()? {
+                return Ok(Next::End);
+            }
+            self.line += 1;
+            if !self.buffer.trim_ascii().is_empty() {
+                break self.line;
+            }
+        };
+        let refused = |refusal| Ok(Next::Refused { line, refusal });
+        if self.buffer.len() > MAX_ROW {
+            return refused(Refusal::RowLength { lines: 1 });
+        }
+        let object: Map<String, Value> = match serde_json::from_slice(&self.buffer) {
+            Ok(object) => object,
+            Err(error) => {
+                // The parser's own words would name line 1 of 1.
+                let problem = format!("is not a JSON object: column {}", error.column());
+                return refused(Refusal::Json { problem });
+            }
+        };
+        match self.fill(&object, cells) {
+            Ok(()) => Ok(Next::Row { line, lines: 1 }),
+            Err(refusal) => refused(refusal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], assigned: &[&str]) -> Vec<String> {
+        let assigned = assigned.iter().map(|it| it.parse().expect("an assignment"));
+        let names = Names::new(assigned.collect());
+        let mut rows = NdjsonRows::new(io::BufReader::with_capacity(5, text), names);
+        let mut cells = Cells::default();
+        let mut found = Vec::new();
+        loop {
+            match rows.next(&mut cells).expect("a slice") {
+                Next::Row { line, .. } => {
+                    let text = |column| {
+                        String::from_utf8_lossy(cells.get(column).unwrap_or_default()).into_owned()
+                    };
+                    let columns = [Column::Code, Column::Url, Column::Created];
+                    found.push(format!("{line} {}", columns.map(text).join(" ")));
+                }
+                Next::Refused { line, refusal } => found.push(format!("{line}: {refusal}")),
+                Next::End => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn objects_are_read_line_by_line() {
+        let text = b"{\"code\":\"a\",\"longUrl\":\"b\",\"created\":1622550600}\r\n\n \n\
+            {\"url\":\"c\",\"long_url\":\"d\",\"slug\":\"e\",\"x\":{\"y\":[]}}\n\
+            {\"shortCode\":\"f\",\"longUrl\":null,\"url\":\"g\",\"created\":null}";
+        assert_eq!(read(text, &[]), ["1 a b 1622550600", "4 e d ", "5 f g "]);
+        let text = b"{\"id\":7,\"dest\":\"b\",\"code\":\"z\"}\n";
+        assert_eq!(read(text, &["code=id", "url=dest"]), ["1 7 b "]);
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_refused_and_the_next_is_read() {
+        let good = "{\"code\":\"a\",\"url\":\"b\"}";
+        for bad in [
+            "[]",
+            "{",
+            "{\"code\":\"a\"",
+            "null",
+            "code,url",
+            "{\"code\":\"\\ud800\"}",
+            "{\"code\":[\"a\"]}",
+            "{\"code\":true}",
+            "\0",
+            "{} {}",
+        ] {
+            let found = read(format!("{bad}\n{good}\n").as_bytes(), &[]);
+            assert_eq!(found.len(), 2, "{bad}: {found:?}");
+            assert!(found[0].starts_with("1: "), "{bad}: {found:?}");
+            assert_eq!(found[1], "2 a b ");
+        }
+        let wrong_utf8 = [b"{\"code\":\"\xff\"}\n", good.as_bytes()].concat();
+        assert_eq!(read(&wrong_utf8, &[]).len(), 2);
+        let deep = format!("{}\n{good}", "[".repeat(100_000));
+        assert_eq!(read(deep.as_bytes(), &[])[1], "2 a b ");
+        let long = format!("{{\"url\":\"{}\"}}\n{good}", "x".repeat(10 << 20));
+        let found = read(long.as_bytes(), &[]);
+        assert!(found[0].starts_with("1: has more than"), "{}", found[0]);
+        assert_eq!(found[1], "2 a b ");
+    }
+}

@@ -1,0 +1,393 @@
+//! Makes a link of a row, or says why it can't be one.
+
+use jiff::Timestamp;
+use vocabulary::{Code, CodeError, CodeRules, RedirectStatus, Verdict};
+
+use super::columns::{Cells, Column};
+use super::csv::MAX_ROW;
+use super::moment::{self, Moment};
+use crate::domain::codes::reserved::ReservedWords;
+use crate::domain::link::{Link, Second};
+use crate::domain::target::{OwnHosts, Target, TargetError, TargetPolicy};
+
+/// The largest revision that is stored.
+const MAX_REVISION: u64 = (1 << 53) - 1;
+
+/// What rows are held against, and what they don't say of links.
+#[derive(Clone, Debug)]
+pub struct Checks {
+    /// What codes look like.
+    pub rules: CodeRules,
+    /// Which words are no codes.
+    pub reserved: ReservedWords,
+    /// Which targets are good.
+    pub policy: TargetPolicy,
+    /// Which hosts targets may not have.
+    pub own: OwnHosts,
+    /// How links redirect.
+    pub redirect_status: RedirectStatus,
+    /// Who makes them.
+    pub created_by: String,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl Checks {
+    /// Makes the link that a row speaks of.
+    ///
+    /// # Errors
+    /// When it would not be resolved, or not as the row says.
+    pub fn link(&self, cells: &Cells) -> Result<Link, Refusal> {
+        let code = self.code(cells)?;
+        let target = text(cells, Column::Url)?.ok_or(Refusal::Absent {
+            column: Column::Url,
+        })?;
+        let target = Target::parse(target, self.policy, &self.own)
+            .map_err(|source| Refusal::Target { source })?;
+        let redirect_status = match number(cells, Column::RedirectStatus, u64::from(u16::MAX))? {
+            None => self.redirect_status,
+            Some(code) => u16::try_from(code)
+                .ok()
+                .and_then(RedirectStatus::from_code)
+                .ok_or(Refusal::RedirectStatus)?,
+        };
+        let valid_until = match time(cells, Column::Expires)? {
+            None => None,
+            // Without this it would be a link that never expires.
+            Some(moment) => Some(Second::at(moment).ok_or(Refusal::Time {
+                column: Column::Expires,
+            })?),
+        };
+        let revoked_at = time(cells, Column::Revoked)?;
+        let revision = number(cells, Column::Revision, MAX_REVISION)?;
+        Ok(Link {
+            code,
+            target,
+            redirect_status,
+            // A link has a revision of its own for being revoked.
+            revision: revision.unwrap_or(1 + u64::from(revoked_at.is_some())),
+            forward_query: false,
+            valid_since: None,
+            valid_until,
+            max_visits: None,
+            paused_at: None,
+            revoked_at,
+            external_id: None,
+            note: None,
+            tags: Vec::new(),
+            created_at: time(cells, Column::Created)?.unwrap_or(self.now),
+            updated_at: time(cells, Column::Updated)?.unwrap_or(self.now),
+            created_by: self.created_by.clone(),
+        })
+    }
+
+    fn code(&self, cells: &Cells) -> Result<Code, Refusal> {
+        let text = cells.get(Column::Code).ok_or(Refusal::Absent {
+            column: Column::Code,
+        })?;
+        let code = Code::parse(last_segment(text)).map_err(|source| Refusal::Code { source })?;
+        if self.reserved.contain(&code) {
+            return Err(Refusal::Reserved);
+        }
+        match self.rules.judge(&code) {
+            Verdict::Issued | Verdict::Foreign => Ok(code),
+            Verdict::WrongCheck => Err(Refusal::WrongCheck {
+                length: code.as_bytes().len(),
+            }),
+        }
+    }
+}
+
+/// The last segment of a short URL's path; a code is its own.
+pub fn last_segment(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|it| matches!(it, b'?' | b'#'));
+    let text = &text[..end.unwrap_or(text.len())];
+    let path = match text.windows(3).position(|it| it == b"://") {
+        // Where there is no path there is no code, whatever the host.
+        Some(scheme) => {
+            let rest = &text[scheme + 3..];
+            let host = rest.iter().position(|&it| it == b'/');
+            &rest[host.unwrap_or(rest.len())..]
+        }
+        None => text,
+    };
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let slash = path.iter().rposition(|&it| it == b'/');
+    &path[slash.map_or(0, |slash| slash + 1)..]
+}
+
+fn text(cells: &Cells, column: Column) -> Result<Option<&str>, Refusal> {
+    let text = cells.get(column).map(std::str::from_utf8);
+    text.transpose()
+        .map_err(|_error| Refusal::Encoding { column })
+}
+
+fn time(cells: &Cells, column: Column) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = text(cells, column)? else {
+        return Ok(None);
+    };
+    match moment::parse(text) {
+        // Before 1970 there were no links.
+        Some(Moment::At(moment)) if moment.as_millisecond() >= 0 => Ok(Some(moment)),
+        Some(Moment::None) => Ok(None),
+        Some(Moment::At(_)) | None => Err(Refusal::Time { column }),
+    }
+}
+
+fn number(cells: &Cells, column: Column, most: u64) -> Result<Option<u64>, Refusal> {
+    let Some(text) = text(cells, column)? else {
+        return Ok(None);
+    };
+    match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(Some(number)),
+        _ => Err(Refusal::Number { column }),
+    }
+}
+
+/// Why a row is not a link, in words for whoever imports it. None of them shows a target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It has other columns than the header.
+    #[error("has {found} columns where the header has {expected}{}", spanning(*lines))]
+    Columns {
+        /// How many it has.
+        found: usize,
+        /// How many the header has.
+        expected: usize,
+        /// How many lines it spans.
+        lines: u64,
+    },
+    /// It has more lines than a row would have.
+    #[error("spans {lines} lines: is a quotation mark not closed? None of them was imported")]
+    Lines {
+        /// How many.
+        lines: u64,
+    },
+    /// It has more bytes than a row would have.
+    #[error("has more than {MAX_ROW} bytes{}", spanning(*lines))]
+    RowLength {
+        /// How many lines it spans.
+        lines: u64,
+    },
+    /// It is not an object with texts and numbers.
+    #[error("{problem}")]
+    Json {
+        /// What is wrong.
+        problem: String,
+    },
+    /// It lacks something.
+    #[error("has no {}", .column.name())]
+    Absent {
+        /// What.
+        column: Column,
+    },
+    /// Something is not text.
+    #[error("{} is not UTF-8", .column.name())]
+    Encoding {
+        /// What.
+        column: Column,
+    },
+    /// Its code is not of the shape of a code.
+    #[error("{source}")]
+    Code {
+        /// Why not.
+        source: CodeError,
+    },
+    /// Its code is a reserved word.
+    #[error("the code is a reserved word (codes.reserved)")]
+    Reserved,
+    /// Its code would be taken for a mistyped one.
+    #[error(
+        "the code has the length of issued codes ({length}) but not their check character, so that \
+         nginx would answer 404 without looking for it"
+    )]
+    WrongCheck {
+        /// How many characters it has.
+        length: usize,
+    },
+    /// Its target is not a good one.
+    #[error("the target {source}")]
+    Target {
+        /// Why not.
+        source: TargetError,
+    },
+    /// It does not redirect so.
+    #[error("redirectStatus must be one of {}", RedirectStatus::CODES)]
+    RedirectStatus,
+    /// A time is none.
+    #[error("{} is not a time since 1970 like 2030-12-31T23:59:59Z", .column.name())]
+    Time {
+        /// Which.
+        column: Column,
+    },
+    /// A number is none.
+    #[error("{} is not a number within bounds", .column.name())]
+    Number {
+        /// Which.
+        column: Column,
+    },
+}
+
+fn spanning(lines: u64) -> String {
+    if lines > 1 {
+        format!(", and spans {lines} lines: is a quotation mark not closed?")
+    } else {
+        String::new()
+    }
+}
+
+impl Refusal {
+    /// What refusals of this kind are counted as.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Columns { .. }
+            | Self::Lines { .. }
+            | Self::RowLength { .. }
+            | Self::Json { .. } => "unreadable rows",
+            Self::Absent { .. } => "rows without a code or target",
+            Self::Encoding { .. } => "texts that are not UTF-8",
+            Self::Code { .. } => "texts that can't be codes",
+            Self::Reserved => "reserved words",
+            Self::WrongCheck { .. } => "codes of an issued length without its check character",
+            Self::Target { .. } => "targets that links may not have",
+            Self::RedirectStatus | Self::Time { .. } | Self::Number { .. } => {
+                "times and numbers that are none"
+            }
+        }
+    }
+
+    /// What can be done about it by other means than another file.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Reserved => Some("words can be taken out of codes.reserved"),
+            Self::WrongCheck { .. } => Some(
+                "have codes of another length issued (codes.body_length of the sidecar and \
+                 shortlink_check of nginx), or codes without a check character (check \"none\" in \
+                 both), and import the file again",
+            ),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks() -> Checks {
+        Checks {
+            rules: CodeRules {
+                check: vocabulary::Check::Luhn,
+                ..CodeRules::default()
+            },
+            reserved: ReservedWords::new(["admin".to_owned()]),
+            policy: TargetPolicy::default(),
+            own: OwnHosts::default(),
+            redirect_status: RedirectStatus::Found,
+            created_by: "import".to_owned(),
+            now: "2026-01-01T00:00:00Z".parse().expect("a moment"),
+        }
+    }
+
+    fn link(cells: &[(Column, &[u8])]) -> Result<Link, Refusal> {
+        let mut row = Cells::default();
+        row.set(Column::Code, b"old");
+        row.set(Column::Url, b"https://example.com/");
+        for (column, text) in cells {
+            row.set(*column, text);
+        }
+        checks().link(&row)
+    }
+
+    #[test]
+    fn a_row_makes_a_link() {
+        let made = link(&[]).expect("a link");
+        assert_eq!(made.code.as_str(), "old");
+        assert_eq!((made.revision, made.created_at), (1, checks().now));
+        let full = link(&[
+            (Column::Created, b"2019-05-01 08:00:00"),
+            (Column::Expires, b"1600000000"),
+            (Column::RedirectStatus, b"301"),
+            (Column::Revoked, b"2020-01-01"),
+            (Column::Revision, b"7"),
+            (Column::Updated, b"2020-01-01"),
+        ]);
+        let full = full.expect("a link");
+        let moment = |text: &str| -> Timestamp { text.parse().expect("a moment") };
+        assert_eq!(full.created_at, moment("2019-05-01T08:00:00Z"));
+        assert_eq!(full.valid_until, Second::at(moment("2020-09-13T12:26:40Z")));
+        assert_eq!(full.revoked_at, Some(moment("2020-01-01T00:00:00Z")));
+        assert_eq!(full.updated_at, moment("2020-01-01T00:00:00Z"));
+        assert_eq!(full.redirect_status, RedirectStatus::MovedPermanently);
+        assert_eq!(full.revision, 7);
+        let revoked = link(&[(Column::Revoked, b"2020-01-01")]).expect("a link");
+        assert_eq!(revoked.revision, 2);
+    }
+
+    #[test]
+    fn a_short_url_is_cut_to_its_code() {
+        for (text, code) in [
+            ("abc", "abc"),
+            ("https://sho.rt/abc", "abc"),
+            ("https://sho.rt/a/abc/", "abc"),
+            ("sho.rt/abc", "abc"),
+            ("/abc", "abc"),
+            ("https://sho.rt/abc?utm=a/b#c", "abc"),
+            ("https://short", ""),
+            ("https://short/", ""),
+            ("https://", ""),
+            ("", ""),
+            ("/", ""),
+        ] {
+            assert_eq!(last_segment(text.as_bytes()), code.as_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_would_not_be_resolved_is_refused() {
+        use Column::{Code, Created, Expires, RedirectStatus, Revision, Url};
+        for (column, text, kind) in [
+            (Code, &b""[..], "rows without a code or target"),
+            (Code, b"https://short/", "texts that can't be codes"),
+            (Code, b"a-b", "texts that can't be codes"),
+            (Code, b"a\0b", "texts that can't be codes"),
+            (Code, b"\xff\xfe", "texts that can't be codes"),
+            (Code, b"ABCDEFGHIJKLMNOPQ", "texts that can't be codes"),
+            (Code, b"Admin", "reserved words"),
+            (
+                Code,
+                b"abcdefgh",
+                "codes of an issued length without its check character",
+            ),
+            (Url, b"", "rows without a code or target"),
+            (Url, b"NULL", "rows without a code or target"),
+            (Url, b"https://example.com/\xff", "texts that are not UTF-8"),
+            (
+                Url,
+                b"https://example.com/\0",
+                "targets that links may not have",
+            ),
+            (
+                Url,
+                b"javascript:alert(1)",
+                "targets that links may not have",
+            ),
+            (Url, b"https://10.0.0.1/", "targets that links may not have"),
+            (Created, b"yesterday", "times and numbers that are none"),
+            (Created, b"1969-01-01", "times and numbers that are none"),
+            (Expires, b"1970-01-01", "times and numbers that are none"),
+            (RedirectStatus, b"200", "times and numbers that are none"),
+            (Revision, b"0", "times and numbers that are none"),
+            (
+                Revision,
+                b"9007199254740992",
+                "times and numbers that are none",
+            ),
+        ] {
+            let refusal = link(&[(column, text)]).expect_err("no link");
+            assert_eq!(refusal.kind(), kind, "{refusal}");
+        }
+        // Nine characters are no issued length.
+        assert!(link(&[(Code, b"abcdefghi")]).is_ok());
+    }
+}

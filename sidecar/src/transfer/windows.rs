@@ -1,0 +1,289 @@
+//! Reads ahead, many rows at a time, on a thread of its own: reading and checking rows takes as
+//! much of a processor as storing them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+
+use super::columns::{Cells, Column, Names};
+use super::csv::{CsvRows, HeaderError, Next, Rows};
+use super::input::{Format, Source};
+use super::ndjson::NdjsonRows;
+use super::row::{Checks, Refusal, last_segment};
+use crate::domain::link::Link;
+
+/// How many bytes of memory a window takes, about. At most three are there at a time: one that is
+/// stored, one that waits and one that is being filled.
+const WINDOW: usize = 64 << 20;
+
+/// What a row takes besides its texts.
+const ROW: usize = size_of::<Link>() + size_of::<Origin>();
+
+/// Where a row stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// Which of the files.
+    pub file: usize,
+    /// Its first line.
+    pub line: u64,
+}
+
+/// A row that is not a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// Where it stands.
+    pub origin: Origin,
+    /// Its code, if it has one; shortened.
+    pub code: Option<String>,
+    /// Why not.
+    pub refusal: Refusal,
+}
+
+/// Rows that are imported together.
+#[derive(Debug, Default)]
+pub struct Window {
+    /// Links in the order of the file.
+    pub links: Vec<Link>,
+    /// Where they stand.
+    pub origins: Vec<Origin>,
+    /// The others.
+    pub refused: Vec<RefusedRow>,
+    /// The rows that span several lines: how many, and the first of them.
+    pub spanning: (u64, Option<Origin>),
+    /// How many bytes of all files were read up to its end.
+    pub position: u64,
+    size: usize,
+}
+
+impl Window {
+    fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.refused.is_empty()
+    }
+}
+
+/// What is to be read.
+pub struct Reading {
+    /// The files, one after the other.
+    pub files: Vec<(Source, Format)>,
+    /// What columns are called.
+    pub names: Names,
+    /// The names of the columns of files that have no header.
+    pub header: Option<Vec<String>>,
+    /// What parts columns, if not what the format says.
+    pub delimiter: Option<u8>,
+    /// What rows are held against.
+    pub checks: Checks,
+}
+
+/// Why files can't be read, or not to their end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// One can't be read.
+    #[error("cannot read {file}{}", .line.map_or_else(String::new, |line| format!(" behind line {line}")))]
+    Read {
+        /// Its name.
+        file: String,
+        /// The last line that was read, if any.
+        line: Option<u64>,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// One has no rows.
+    #[error("cannot read {file}")]
+    Header {
+        /// Its name.
+        file: String,
+        /// Why not.
+        #[source]
+        source: HeaderError,
+    },
+}
+
+impl Reading {
+    /// Begins to read. The thread ends when everything was read or nobody listens any more.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(self) -> io::Result<mpsc::Receiver<Result<Window, ReadError>>> {
+        let (sender, receiver) = mpsc::channel(1);
+        std::thread::Builder::new()
+            .name("import".to_owned())
+            .spawn(move || {
+                if let Err(error) = self.read(&sender, WINDOW) {
+                    // Nobody wants to know if nobody listens.
+                    let _ = sender.blocking_send(Err(error));
+                }
+            })?;
+        Ok(receiver)
+    }
+
+    fn read(
+        &self,
+        windows: &mpsc::Sender<Result<Window, ReadError>>,
+        most: usize,
+    ) -> Result<(), ReadError> {
+        let position = Arc::new(AtomicU64::new(0));
+        let mut window = Window::default();
+        let mut cells = Cells::default();
+        for (file, (source, format)) in self.files.iter().enumerate() {
+            let mut rows = self.open(source, *format, &position)?;
+            let mut last = None;
+            loop {
+                let next = rows.next(&mut cells).map_err(|error| ReadError::Read {
+                    file: source.name(),
+                    line: last,
+                    source: error,
+                })?;
+                let line = match &next {
+                    Next::Row { line, .. } | Next::Refused { line, .. } => *line,
+                    Next::End => break,
+                };
+                last = Some(line);
+                self.add(next, &cells, Origin { file, line }, &mut window);
+                if window.size >= most {
+                    window.position = position.load(Ordering::Relaxed);
+                    if windows
+                        .blocking_send(Ok(std::mem::take(&mut window)))
+                        .is_err()
+                    {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if !window.is_empty() {
+            window.position = position.load(Ordering::Relaxed);
+            let _ = windows.blocking_send(Ok(window));
+        }
+        Ok(())
+    }
+
+    fn open(
+        &self,
+        source: &Source,
+        format: Format,
+        position: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn Rows>, ReadError> {
+        let reader = source.open(position).map_err(|error| ReadError::Read {
+            file: source.name(),
+            line: None,
+            source: error,
+        })?;
+        let delimiter = match format {
+            Format::Csv => b',',
+            Format::Tsv => b'\t',
+            Format::Ndjson => return Ok(Box::new(NdjsonRows::new(reader, self.names.clone()))),
+        };
+        let delimiter = self.delimiter.unwrap_or(delimiter);
+        let rows = CsvRows::new(reader, delimiter, &self.names, self.header.clone());
+        let rows = rows.map_err(|error| ReadError::Header {
+            file: source.name(),
+            source: error,
+        })?;
+        Ok(Box::new(rows))
+    }
+
+    /// Puts a row into a window.
+    fn add(&self, next: Next, cells: &Cells, origin: Origin, window: &mut Window) {
+        let (code, refusal) = match next {
+            Next::Row { lines, .. } => {
+                if lines > 1 {
+                    window.spanning.0 += 1;
+                    window.spanning.1.get_or_insert(origin);
+                }
+                match self.checks.link(cells) {
+                    Ok(link) => {
+                        window.size += ROW + link.target.as_str().len() + link.created_by.len();
+                        window.links.push(link);
+                        window.origins.push(origin);
+                        return;
+                    }
+                    Err(refusal) => (code(cells), refusal),
+                }
+            }
+            Next::Refused { refusal, .. } => (None, refusal),
+            Next::End => return,
+        };
+        window.size += size_of::<RefusedRow>() + code.as_ref().map_or(0, String::len);
+        window.refused.push(RefusedRow {
+            origin,
+            code,
+            refusal,
+        });
+    }
+}
+
+/// A row's code as it stands there, as far as it helps to find the row.
+fn code(cells: &Cells) -> Option<String> {
+    let text = String::from_utf8_lossy(last_segment(cells.get(Column::Code)?)).into_owned();
+    Some(text.chars().take(64).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::codes::reserved::ReservedWords;
+    use crate::domain::target::{OwnHosts, TargetPolicy};
+
+    #[tokio::test]
+    async fn files_are_read_in_windows_one_after_the_other() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut files = Vec::new();
+        for (file, name) in ["a.csv", "b.ndjson"].into_iter().enumerate() {
+            let path = directory.path().join(name);
+            let mut text = String::new();
+            if file == 0 {
+                text.push_str("code,url\n");
+            }
+            for number in 0..50 {
+                let (code, url) = (format!("c{file}x{number}"), "https://example.com/");
+                let bad = if number == 7 { "-" } else { "" };
+                text.push_str(&match file {
+                    0 => format!("{code}{bad},{url}\n"),
+                    _ => format!("{{\"code\":\"{code}{bad}\",\"url\":\"{url}\"}}\n"),
+                });
+            }
+            std::fs::write(&path, text).expect("a file");
+            let format = Format::of(&path).expect("a format");
+            files.push((Source::new(path), format));
+        }
+        let reading = Reading {
+            files,
+            names: Names::default(),
+            header: None,
+            delimiter: None,
+            checks: Checks {
+                rules: vocabulary::CodeRules::default(),
+                reserved: ReservedWords::default(),
+                policy: TargetPolicy::default(),
+                own: OwnHosts::default(),
+                redirect_status: vocabulary::RedirectStatus::Found,
+                created_by: "import".to_owned(),
+                now: "2026-01-01T00:00:00Z".parse().expect("a moment"),
+            },
+        };
+        let (sender, mut receiver) = mpsc::channel(1);
+        std::thread::spawn(move || reading.read(&sender, 2000).expect("readable files"));
+        let (mut links, mut refused, mut windows) = (Vec::new(), Vec::new(), 0);
+        while let Some(window) = receiver.recv().await {
+            let window = window.expect("readable files");
+            assert_eq!(window.links.len(), window.origins.len());
+            links.extend(window.links.into_iter().zip(window.origins));
+            refused.extend(window.refused);
+            windows += 1;
+        }
+        assert!(windows > 5, "{windows}");
+        assert_eq!(links.len(), 98);
+        let (link, origin) = &links[49];
+        assert_eq!(link.code.as_str(), "c1x0");
+        assert_eq!(*origin, Origin { file: 1, line: 1 });
+        let refused: Vec<_> = refused
+            .into_iter()
+            .map(|it| (it.origin.line, it.code.expect("a code")))
+            .collect();
+        assert_eq!(refused, [(9, "c0x7-".to_owned()), (8, "c1x7-".to_owned())]);
+    }
+}

@@ -1,0 +1,263 @@
+//! Links are brought from another service, and taken to one.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use shortlink_tests::stack::{Stack, StackOptions, text};
+use shortlink_tests::wait::until;
+
+/// The path of a file beside the servers'.
+fn path_of(stack: &Stack, name: &str) -> String {
+    stack.directory().join(name).display().to_string()
+}
+
+fn write(stack: &Stack, name: &str, text: &str) -> String {
+    let path = path_of(stack, name);
+    fs::write(&path, text).expect("a file");
+    path
+}
+
+/// Imports; returns the exit code, and what was said.
+fn import(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = stack.sidecar.run(&[&["import"], arguments].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+/// Codes of six characters as an old service gave them out: without a check character.
+fn old_code(number: usize) -> String {
+    let mut rest = number.wrapping_mul(2_654_435_761) % 62_usize.pow(6);
+    let characters = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    (0..6)
+        .map(|_| {
+            let character = char::from(characters[rest % 62]);
+            rest /= 62;
+            character
+        })
+        .collect()
+}
+
+fn old_file(count: usize) -> String {
+    let mut text = "\u{feff}keyword,url,title,timestamp,ip,clicks\r\n".to_owned();
+    for number in 0..count {
+        text.push_str(&format!(
+            "{},https://example.com/old/{number},\"No. {number}, the \"\"best\"\"\",\
+             2019-05-01 08:00:00,192.0.2.1,{number}\r\n",
+            old_code(number)
+        ));
+    }
+    text
+}
+
+fn lines(path: &str) -> Vec<Value> {
+    let text = fs::read_to_string(path).expect("a file");
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[test]
+fn every_link_of_an_old_service_redirects() {
+    let mut stack = Stack::start();
+    let path = write(&stack, "old.csv", &old_file(3000));
+    let (code, said) = import(&stack, &[&path]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("created: 3000"), "{said}");
+    for number in 0..3000 {
+        let answer = stack.follow(&old_code(number));
+        let target = format!("https://example.com/old/{number}");
+        assert_eq!(
+            (answer.status, answer.location()),
+            (302, Some(&*target)),
+            "{number}"
+        );
+    }
+    let link = stack.api("GET", &format!("/v1/links/{}", old_code(7)), None);
+    assert_eq!(text(&link.json(), "createdAt"), "2019-05-01T08:00:00Z");
+    let (code, said) = import(&stack, &[&path]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the same: 3000"), "{said}");
+    // They were published: nginx needs no sidecar.
+    until("all are in Redis", Duration::from_secs(20), || {
+        stack.redis.command(&["DBSIZE"]) == "3000"
+    });
+    stack.sidecar.kill();
+    for number in [0, 7, 2999] {
+        assert_eq!(stack.follow(&old_code(number)).status, 302, "{number}");
+    }
+}
+
+#[test]
+fn an_import_that_was_killed_is_finished_by_the_next() {
+    let stack = Stack::start();
+    let count = 60_000;
+    let path = write(&stack, "old.csv", &old_file(count));
+    let log = stack.directory().join("import.log");
+    let mut first = stack.sidecar.spawn(&["import", &path], &log);
+    until("something is imported", Duration::from_secs(60), || {
+        stack.redis.command(&["DBSIZE"]).parse::<u32>().unwrap_or(0) > 2000
+    });
+    first.kill();
+    let there: usize = stack.redis.command(&["DBSIZE"]).parse().expect("a number");
+    assert!(there < count, "it was too fast to be killed");
+    // The service had its say meanwhile, and has it now.
+    let began = Instant::now();
+    stack.link("https://example.com/meanwhile");
+    assert!(began.elapsed() < Duration::from_secs(2));
+    let (code, said) = import(&stack, &[&path]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("the same: 0"), "{said}");
+    let out = path_of(&stack, "all.ndjson");
+    stack.sidecar.run_ok(&["export", "--out", &out]);
+    let mut codes: Vec<String> = lines(&out).iter().map(|it| text(it, "shortCode")).collect();
+    assert_eq!(codes.len(), count + 1);
+    codes.sort_unstable();
+    codes.dedup();
+    assert_eq!(codes.len(), count + 1);
+    for number in (0..count).step_by(997) {
+        assert_eq!(stack.follow(&old_code(number)).status, 302, "{number}");
+    }
+}
+
+#[test]
+fn a_dry_run_checks_and_writes_nothing() {
+    let stack = Stack::start();
+    let taken = json!({ "longUrl": "https://example.com/", "customSlug": "taken" });
+    stack.create(&taken);
+    let file = "code,url\ntaken,https://example.com/other\nnew,https://example.com/\n\
+                bad-code,https://example.com/\n";
+    let path = write(&stack, "links.csv", file);
+    let (code, said) = import(&stack, &["--dry-run", &path]);
+    assert_eq!(code, Some(2), "{said}");
+    for expected in ["to be created: 1", "other targets: 1", "refused: 1"] {
+        assert!(said.contains(expected), "{said}");
+    }
+    assert_eq!(stack.follow("new").status, 404);
+    assert_eq!(stack.sidecar.run_ok(&["export"]).lines().count(), 2);
+}
+
+#[test]
+fn an_export_can_be_imported_into_an_empty_database() {
+    let stack = Stack::start();
+    let slug = |slug: &str| {
+        let body = json!({ "longUrl": "https://example.com/a,\"b\"", "customSlug": slug,
+            "redirectStatus": 308 });
+        stack.create(&body);
+    };
+    slug("ABCDEFGHIJKLMNOP");
+    slug("away");
+    let issued = stack.link("https://example.com/issued?x=1");
+    let until = json!({ "longUrl": "https://example.com/u", "customSlug": "until",
+        "validUntil": "2035-01-01T00:00:00Z" });
+    stack.create(&until);
+    assert_eq!(stack.api("DELETE", "/v1/links/away", None).status, 200);
+    let old = "slug,destination,expires_at\nold,https://example.com/old,1500000000\n";
+    let old = write(&stack, "old.csv", old);
+    assert_eq!(import(&stack, &[&old]).0, Some(0));
+    assert_eq!(stack.follow("old").status, 410);
+
+    for format in ["csv.gz", "ndjson"] {
+        let name = format!("all.{format}");
+        let out = path_of(&stack, &name);
+        stack.sidecar.run_ok(&["export", "--out", &out]);
+        let other = Stack::start();
+        let (code, said) = import(&other, &[&out]);
+        assert_eq!(code, Some(0), "{said}");
+        let links = |stack: &Stack| -> Vec<Value> {
+            let text = stack.sidecar.run_ok(&["export", "--format", "ndjson"]);
+            let mut links: Vec<Value> = text
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("JSON"))
+                .collect();
+            for link in &mut links {
+                // Who has made it is whoever has imported it.
+                link["createdBy"].take();
+            }
+            links.sort_by_key(|link| text(link, "shortCode"));
+            links
+        };
+        assert_eq!(links(&other), links(&stack), "{format}");
+        assert_eq!(links(&other).len(), 5);
+        for (code, status) in [
+            (&*issued, 302),
+            ("ABCDEFGHIJKLMNOP", 308),
+            ("away", 410),
+            ("until", 302),
+            ("old", 410),
+        ] {
+            assert_eq!(other.follow(code).status, status, "{code}");
+        }
+    }
+    let live = stack.sidecar.run_ok(&["export", "--state", "live"]);
+    assert_eq!(live.lines().count(), 4, "{live}");
+}
+
+#[test]
+fn a_report_says_why_rows_are_not_in() {
+    let stack = Stack::with(&StackOptions {
+        sidecar: "[codes]\nbody_length = 7\ncheck = \"luhn\"".to_owned(),
+        ..StackOptions::default()
+    });
+    let issued = stack.link("https://example.com/");
+    // Its last character is changed, so that it is not the check character.
+    let wrong = format!(
+        "{}{}",
+        &issued[..7],
+        if issued.ends_with('a') { 'b' } else { 'a' }
+    );
+    let rows = [
+        ("a-b".to_owned(), "https://example.com/", "refused"),
+        (wrong, "https://example.com/", "refused"),
+        (issued.clone(), "https://example.com/other", "conflict"),
+        (issued, "https://example.com/", "same"),
+        ("inside".to_owned(), "http://localhost/", "refused"),
+        ("Login".to_owned(), "https://example.com/", "refused"),
+    ];
+    let mut file = "{\"code\":\"good\",\"target\":\"https://example.com/\"}\n".to_owned();
+    for (code, target, _) in &rows {
+        file.push_str(&format!(
+            "{}\n",
+            json!({ "short_code": code, "target": target })
+        ));
+    }
+    file.push_str("nonsense\n");
+    let path = write(&stack, "links.jsonl", &file);
+    let report = path_of(&stack, "report.ndjson");
+    let (code, said) = import(&stack, &["--report", &report, &path]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("codes.body_length"), "{said}");
+    let found = lines(&report);
+    assert_eq!(found.len(), rows.len() + 1);
+    for (number, (code, _, outcome)) in rows.iter().enumerate() {
+        assert_eq!(found[number]["line"], number + 2);
+        assert_eq!(found[number]["code"], **code);
+        assert_eq!(found[number]["outcome"], **outcome, "{}", found[number]);
+    }
+    assert_eq!(found[6]["line"], 8);
+    assert_eq!(stack.follow("good").status, 302);
+    // As a whole it can be made to fail.
+    let (code, said) = import(&stack, &["--on-conflict", "fail", &path]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("line 4: the code"), "{said}");
+    // What can't be read at all fails.
+    for (name, content, expected) in [
+        ("a.csv", "a,b\nc,d\n", "--map code=NAME"),
+        ("b.csv", "", "there is not even a header"),
+        ("c.csv", "", "UTF-16"),
+        ("d.txt", "code,url\n", "--format"),
+    ] {
+        let path = if name == "c.csv" {
+            let path = path_of(&stack, name);
+            fs::write(&path, b"\xff\xfec\0o\0").expect("a file");
+            path
+        } else {
+            write(&stack, name, content)
+        };
+        let (code, said) = import(&stack, &[&path]);
+        assert_eq!(code, Some(1), "{name}: {said}");
+        assert!(said.contains(expected), "{name}: {said}");
+    }
+    assert_eq!(import(&stack, &["nosuch.csv"]).0, Some(1));
+}
