@@ -1,7 +1,13 @@
 //! The command line.
 
+mod audit;
+mod rebuild;
+mod sample;
+mod workbench;
+
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -34,6 +40,26 @@ enum Command {
     /// Makes, lists and revokes API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Writes the records of all links from the database into Redis, while everything serves. A
+    /// run that was interrupted is gone on with.
+    Rebuild {
+        /// Begins anew instead of going on.
+        #[arg(long)]
+        restart: bool,
+    },
+    /// Compares the database with Redis, both ways. Ends with 0 when there is no drift, 2 when there
+    /// is, 1 when that is not known.
+    Audit(audit::AuditArguments),
+    /// Makes links that are in the database alone, for benchmarks and tests.
+    #[command(hide = true)]
+    MakeSampleLinks {
+        /// How many.
+        #[arg(long)]
+        count: usize,
+        /// Prints the codes.
+        #[arg(long)]
+        print_codes: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -61,12 +87,13 @@ impl Cli {
     ///
     /// # Errors
     /// When it can't be done; the error is for whoever has typed the command.
-    pub async fn run(self) -> anyhow::Result<()> {
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         // An empty variable means the same as none.
         let file = self.config.filter(|path| !path.as_os_str().is_empty());
         let config = Config::load(file.as_deref(), environment())?;
         telemetry::start(&config.log);
-        match self.command {
+        let done = match self.command {
+            Command::Audit(arguments) => return audit::run(&config, arguments).await,
             Command::Serve => Ok(lifecycle::serve(config).await?),
             Command::Migrate => {
                 let url = config.database.url.expose_secret();
@@ -81,7 +108,12 @@ impl Cli {
                 store.close().await;
                 done
             }
-        }
+            Command::Rebuild { restart } => rebuild::run(&config, restart).await,
+            Command::MakeSampleLinks { count, print_codes } => {
+                sample::run(&config, count, print_codes).await
+            }
+        };
+        done.map(|()| ExitCode::SUCCESS)
     }
 }
 

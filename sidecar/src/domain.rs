@@ -7,5 +7,6 @@ pub mod api_key;
 pub mod codes;
 pub mod link;
 pub mod ports;
+pub mod records;
 pub mod service;
 pub mod target;

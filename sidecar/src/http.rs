@@ -1,6 +1,7 @@
 //! The service over HTTP. Nothing outside of this module knows axum.
 
 mod auth;
+mod codespace;
 mod cursor;
 mod extract;
 mod fields;
@@ -23,6 +24,7 @@ use vocabulary::RedirectStatus;
 
 use crate::clock::Clock;
 use crate::domain::ports::{Publisher, Store};
+use crate::domain::service::codespace::Codespace;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
@@ -36,6 +38,8 @@ pub struct App {
     pub links: Links,
     /// Follows links.
     pub resolver: Resolver,
+    /// Knows how full the space of codes is.
+    pub codespace: Codespace,
     /// Where API keys are kept.
     pub store: Arc<dyn Store>,
     /// Asked how Redis is.
@@ -62,6 +66,7 @@ fn router(app: App) -> Router {
             "/v1/links/{code}",
             get(links::find).patch(links::change).delete(links::revoke),
         )
+        .route("/v1/codespace", get(codespace::usage))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

@@ -9,7 +9,7 @@ use shortlink_sidecar::cli::Cli;
 #[tokio::main]
 async fn main() -> ExitCode {
     match Cli::parse().run().await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // One line, causes included, whatever they are made of.
             let message = format!("{error:#}");

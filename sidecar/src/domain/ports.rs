@@ -5,6 +5,8 @@
 //! of how: which statements, how many in a transaction and on which connection is each store's
 //! own affair. A thing that is not there is `Ok(None)`, never an error.
 
+mod upkeep;
+
 use std::error::Error;
 use std::sync::Arc;
 
@@ -15,6 +17,10 @@ use vocabulary::Code;
 use crate::domain::api_key::ApiKey;
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::{Edit, Link, State};
+
+pub use upkeep::{
+    ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
+};
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.
 pub type Editor = Box<dyn FnOnce(Link) -> Edit + Send>;
@@ -172,7 +178,7 @@ pub struct PoolCounts {
 pub struct CodeUsage {
     /// The length, check character included.
     pub length: usize,
-    /// Links that were ever made.
+    /// Links that were made, without those that were deleted.
     pub links: u64,
     /// Those made since the day that was asked for.
     pub lately: u64,
@@ -196,7 +202,7 @@ pub trait KeyStore: Send + Sync {
 
 /// Everything that is kept.
 #[async_trait]
-pub trait Store: LinkStore + OutboxStore + CodeStore + KeyStore {
+pub trait Store: LinkStore + OutboxStore + CodeStore + KeyStore + UpkeepStore {
     /// Ends every connection, after what has been begun.
     async fn close(&self);
 }

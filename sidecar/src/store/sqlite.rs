@@ -8,10 +8,12 @@
 mod adoption;
 mod codes;
 mod creation;
+mod deletion;
 mod keys;
 mod links;
 mod outbox;
 mod schema;
+mod upkeep;
 mod writer;
 
 use std::error::Error;
