@@ -128,6 +128,13 @@ impl Service {
                 Arc::clone(&shared_clock),
                 TaskTracker::new(),
             ),
+            codespace: Codespace {
+                store: Arc::clone(&kept.store),
+                rules: CodeRules::default(),
+                policy: POLICY,
+                one_in: 1000,
+                clock: Arc::clone(&shared_clock),
+            },
             store: Arc::clone(&kept.store),
             publisher,
             clock: shared_clock,

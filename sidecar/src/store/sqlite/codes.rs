@@ -15,7 +15,7 @@ use crate::domain::link::Link;
 use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
 
 /// How many milliseconds a day has, for the table of usage.
-const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+pub(super) const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 #[async_trait]
 impl CodeStore for SqliteStore {

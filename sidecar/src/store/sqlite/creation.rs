@@ -14,7 +14,7 @@ use super::tags;
 use super::writer::Write;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::Link;
-use crate::domain::ports::{Created, OutboxSpan, Receipt};
+use crate::domain::ports::{Created, MAX_TOGETHER, OutboxSpan, Receipt};
 
 /// How many rows a statement inserts. A statement is worth preparing for few sizes only, so links
 /// are dealt to the largest that can be filled.
@@ -24,6 +24,9 @@ const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 /// issued one after the other, with a few left out. All links between the first and the last of
 /// a row are published, so none may be far from the others.
 const NEAR: i64 = 62 * 8;
+
+/// How far the first and the last id of a row of the outbox may be apart at most.
+pub(super) const LONGEST_SPAN: i64 = NEAR * MAX_TOGETHER as i64;
 
 /// The columns of a link that uses nothing else, as most do.
 const PLAIN_COLUMNS: [&str; 9] = [
@@ -91,10 +94,15 @@ pub(super) async fn create(
     let mut rows = Vec::with_capacity(links.len());
     let mut taken = Vec::new();
     let mut ids = HashSet::with_capacity(links.len());
+    // Hardly ever is there any, so that looking once for all links is worth it.
+    let any_removed: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM removed_links)")
+        .fetch_one(&mut *connection)
+        .await?;
     for (place, link) in links.iter().enumerate() {
         let id = id_of(connection, numbering, &link.code).await?;
+        let is_removed = any_removed && is_removed(connection, id).await?;
         // Of two new links with one code the first gets it.
-        if ids.insert(id) {
+        if ids.insert(id) && !is_removed {
             rows.push(Row { id, place, link });
         } else {
             taken.push(place);
@@ -224,6 +232,15 @@ async fn insert(
 
 async fn exists(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx::Error> {
     let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM links WHERE id = ?1")
+        .bind(id)
+        .fetch_optional(connection)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Whether a code still belongs to a link that was deleted.
+async fn is_removed(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx::Error> {
+    let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM removed_links WHERE id = ?1")
         .bind(id)
         .fetch_optional(connection)
         .await?;
