@@ -209,7 +209,8 @@ fn parse_at(text: &[u8], start: usize, depth: usize) -> io::Result<Option<(Reply
     let Some(length) = text[start..].windows(2).position(|two| two == b"\r\n") else {
         return Ok(None);
     };
-    let line = &text[start + 1..start + length];
+    // A line without even a kind is a line too.
+    let line = text.get(start + 1..start + length).ok_or_else(malformed)?;
     let end = start + length + 2;
     let number = || -> io::Result<i64> {
         let line = std::str::from_utf8(line).map_err(|_error| malformed())?;
