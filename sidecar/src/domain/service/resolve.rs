@@ -26,7 +26,7 @@ const MAX_BACKFILLS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// To go on to the link's target.
-    Redirect(Link),
+    Redirect(Box<Link>),
     /// That there was a link and is none any more.
     Gone,
     /// That there is no link, or none yet.
@@ -99,7 +99,7 @@ impl Resolver {
         let record = link.clone();
         self.backfill(move |publisher| async move { publisher.publish(&[record]).await });
         Ok(match link.state(self.clock.now()) {
-            State::Live => Resolution::Redirect(link),
+            State::Live => Resolution::Redirect(Box::new(link)),
             State::Scheduled => Resolution::Unknown,
             State::Paused | State::Expired | State::Revoked => Resolution::Gone,
         })
