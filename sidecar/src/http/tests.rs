@@ -1,5 +1,6 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
+mod codespace;
 mod links;
 mod requests;
 mod visitors;

@@ -488,7 +488,7 @@ async fn only_a_file_with_the_right_schema_is_opened() {
         SqliteStore::migrate(&url, &KEY)
             .await
             .expect("an empty file"),
-        2
+        3
     );
     assert_eq!(
         SqliteStore::migrate(&url, &KEY)
