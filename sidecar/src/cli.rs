@@ -59,6 +59,9 @@ enum Command {
         /// Prints the codes.
         #[arg(long)]
         print_codes: bool,
+        /// Makes them so that they have expired so many days ago.
+        #[arg(long)]
+        expired_days_ago: Option<u16>,
     },
 }
 
@@ -109,9 +112,11 @@ impl Cli {
                 done
             }
             Command::Rebuild { restart } => rebuild::run(&config, restart).await,
-            Command::MakeSampleLinks { count, print_codes } => {
-                sample::run(&config, count, print_codes).await
-            }
+            Command::MakeSampleLinks {
+                count,
+                print_codes,
+                expired_days_ago,
+            } => sample::run(&config, count, print_codes, expired_days_ago).await,
         };
         done.map(|()| ExitCode::SUCCESS)
     }

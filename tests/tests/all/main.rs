@@ -13,6 +13,7 @@ mod links;
 mod logs;
 mod lua;
 mod names;
+mod operations;
 mod protocols;
 mod redirects;
 mod reload;
