@@ -66,6 +66,9 @@ enum Command {
         /// Prints the codes.
         #[arg(long)]
         print_codes: bool,
+        /// Makes them so that they have expired so many days ago.
+        #[arg(long)]
+        expired_days_ago: Option<u16>,
     },
 }
 
@@ -122,8 +125,12 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Audit(arguments) => audit::run(&config, arguments).await,
-            Command::MakeSampleLinks { count, print_codes } => {
-                sample::run(&config, count, print_codes).await?;
+            Command::MakeSampleLinks {
+                count,
+                print_codes,
+                expired_days_ago,
+            } => {
+                sample::run(&config, count, print_codes, expired_days_ago).await?;
                 Ok(ExitCode::SUCCESS)
             }
         }

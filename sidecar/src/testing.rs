@@ -108,6 +108,18 @@ impl MemoryPublisher {
         Some(String::from_utf8(record.clone()).expect("a readable record"))
     }
 
+    /// Writes a text under a code, whatever stands there.
+    pub(crate) fn set_record(&self, code: &str, text: &str) {
+        let mut records = self.records.lock().expect("no holder panics");
+        records.insert(code.parse().expect("a code"), text.into());
+    }
+
+    /// Loses the record of a code.
+    pub(crate) fn lose(&self, code: &str) {
+        let mut records = self.records.lock().expect("no holder panics");
+        records.remove(&code.parse().expect("a code"));
+    }
+
     /// The record of a campaign.
     pub(crate) fn campaign_record(&self, id: &str) -> Option<String> {
         let campaigns = self.campaigns.lock().expect("no holder panics");

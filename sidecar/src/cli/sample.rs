@@ -4,21 +4,31 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use jiff::{SignedDuration, Timestamp};
+use vocabulary::{BodyLengths, RedirectStatus};
 
 use super::workbench::Workbench;
 use crate::config::Config;
 use crate::domain::codes::lengths::Lengths;
 use crate::domain::codes::permuted::PermutedCodes;
 use crate::domain::codes::strategy::{CodeStrategy, DrawRequest};
-use crate::domain::link::Link;
+use crate::domain::link::{Link, Second};
 use crate::domain::ports::MAX_TOGETHER;
 use crate::domain::target::Target;
-use vocabulary::{BodyLengths, RedirectStatus};
 
 /// Makes so many links, and prints their codes if asked to.
-pub(super) async fn run(config: &Config, count: usize, print_codes: bool) -> anyhow::Result<()> {
+pub(super) async fn run(
+    config: &Config,
+    count: usize,
+    print_codes: bool,
+    expired_days_ago: Option<u16>,
+) -> anyhow::Result<()> {
     let bench = Workbench::open(config).await?;
-    let done = make(&bench, config, count, print_codes).await;
+    let expired_at = expired_days_ago.map(|days| {
+        let ago = SignedDuration::from_hours(24 * i64::from(days));
+        bench.clock.now() - ago
+    });
+    let done = make(&bench, config, count, print_codes, expired_at).await;
     bench.close().await;
     done
 }
@@ -28,6 +38,7 @@ async fn make(
     config: &Config,
     count: usize,
     print_codes: bool,
+    expired_at: Option<Timestamp>,
 ) -> anyhow::Result<()> {
     let rules = config.codes.rules.clone();
     let strategy = PermutedCodes::new(Arc::clone(&bench.store), rules.clone());
@@ -43,7 +54,7 @@ async fn make(
             targets: &targets,
             attempt: 0,
         };
-        let now = bench.clock.now();
+        let now = expired_at.unwrap_or_else(|| bench.clock.now());
         let codes = strategy.draw(&request).await?;
         let links: Vec<Link> = codes
             .iter()
@@ -56,7 +67,7 @@ async fn make(
                 revision: 1,
                 forward_query: false,
                 valid_since: None,
-                valid_until: None,
+                valid_until: expired_at.and_then(Second::at),
                 max_visits: None,
                 paused_at: None,
                 revoked_at: None,

@@ -3,6 +3,7 @@
 mod access;
 mod batch;
 mod campaigns;
+mod codespace;
 mod keys;
 mod links;
 mod once;

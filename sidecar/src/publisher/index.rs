@@ -87,7 +87,7 @@ impl RedisIndex {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends commands to the one server; `false` when there is a cluster instead.
+    /// Sends commands to the one server that there is.
     async fn exchange(
         &self,
         operation: &'static str,
@@ -511,3 +511,6 @@ pub(super) fn masters_of(slots: &Value) -> io::Result<Vec<(String, u16)>> {
     }
     Ok(masters)
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,12 +206,12 @@ fn parse_at(text: &[u8], start: usize, depth: usize) -> io::Result<Option<(Reply
     let Some(&kind) = text.get(start) else {
         return Ok(None);
     };
-    let Some(length) = text[start..].windows(2).position(|two| two == b"\r\n") else {
+    let rest = &text[start + 1..];
+    let Some(length) = rest.windows(2).position(|two| two == b"\r\n") else {
         return Ok(None);
     };
-    // A line without even a kind is a line too.
-    let line = text.get(start + 1..start + length).ok_or_else(malformed)?;
-    let end = start + length + 2;
+    let line = &rest[..length];
+    let end = start + 1 + length + 2;
     let number = || -> io::Result<i64> {
         let line = std::str::from_utf8(line).map_err(|_error| malformed())?;
         line.parse().map_err(|_error| malformed())

@@ -41,20 +41,20 @@ macro_rules! line {
     };
 }
 
-pub(super) const WALK: &str = concat!(
+const WALK: &str = concat!(
     "SELECT count(*), max(id), group_concat(line, char(10)) FROM (SELECT id, ",
     line!(),
     " AS line FROM links WHERE id > ?1 ORDER BY id LIMIT ?2)"
 );
 
-pub(super) const WALK_BY_EXPIRY: &str = concat!(
+const WALK_BY_EXPIRY: &str = concat!(
     "SELECT ",
     columns!(),
     ", id FROM links INDEXED BY links_by_end \
      WHERE (valid_until, id) > (?1, ?2) AND valid_until <= ?3 ORDER BY valid_until, id LIMIT ?4"
 );
 
-pub(super) const REVOKED_SINCE: &str = concat!(
+const REVOKED_SINCE: &str = concat!(
     "SELECT ",
     columns!(),
     " FROM links INDEXED BY links_by_revocation \
@@ -63,13 +63,21 @@ pub(super) const REVOKED_SINCE: &str = concat!(
      LIMIT ?2"
 );
 
-pub(super) const EXPIRED_SINCE: &str = concat!(
+const EXPIRED_SINCE: &str = concat!(
     "SELECT ",
     columns!(),
     " FROM links INDEXED BY links_by_end \
      WHERE valid_until <= ?3 AND updated_at <= ?1 \
      AND NOT EXISTS (SELECT 1 FROM outbox WHERE first_id = links.id AND last_id = links.id) \
      LIMIT ?2"
+);
+
+const FIND: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", EXISTS (SELECT 1 FROM outbox WHERE first_id BETWEEN links.id - ?2 AND links.id \
+     AND last_id >= links.id AND applied_at IS NULL) AS is_waiting \
+     FROM links WHERE id IN (SELECT value FROM json_each(?1))"
 );
 
 #[async_trait]
@@ -314,17 +322,11 @@ impl SqliteStore {
     }
 
     async fn kept(&self, codes: &[Code], now: Timestamp) -> Result<Kept, sqlx::Error> {
-        let rows = sqlx::query(concat!(
-            "SELECT ",
-            columns!(),
-            ", EXISTS (SELECT 1 FROM outbox WHERE first_id BETWEEN links.id - ?2 AND links.id \
-             AND last_id >= links.id AND applied_at IS NULL) AS is_waiting \
-             FROM links WHERE id IN (SELECT value FROM json_each(?1))"
-        ))
-        .bind(json_list(&self.ids(codes).await?))
-        .bind(LONGEST_SPAN)
-        .fetch_all(&self.readers)
-        .await?;
+        let rows = sqlx::query(FIND)
+            .bind(json_list(&self.ids(codes).await?))
+            .bind(LONGEST_SPAN)
+            .fetch_all(&self.readers)
+            .await?;
         let mut kept = Kept {
             records: Records::at(now),
             waiting: Vec::with_capacity(rows.len()),
@@ -491,3 +493,6 @@ async fn drop_setting(connection: &mut SqliteConnection, name: &str) -> Result<(
         .await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
