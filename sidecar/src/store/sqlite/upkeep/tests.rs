@@ -218,7 +218,7 @@ async fn a_dead_link_is_deleted_with_all_that_is_its_own_and_its_code_is_taken_u
         .execute("UPDATE links SET tags = '[\"a\",\"b\"]' WHERE code = 'abcdefghijklmnop'")
         .await;
     fixture
-        .execute("INSERT INTO link_tags SELECT 'a', id FROM links WHERE code = 'abcdefghijklmnop'")
+        .execute("INSERT INTO link_tags SELECT 'a', created_at, id FROM links WHERE code = 'abcdefghijklmnop'")
         .await;
     let (store, now) = (&fixture.store, moment(NOW));
     let before = now - SignedDuration::from_hours(24 * 30);
