@@ -16,7 +16,7 @@ use ngx::http::{HttpModuleLocationConf, HttpModuleMainConf, Request};
 use resolver::counters::Counter;
 use resolver::path::{code_of_path, code_of_text};
 use resolver::vocabulary::RedirectStatus;
-use resolver::vocabulary::target::with_query;
+use resolver::vocabulary::target::{encoded_query, with_query};
 use resolver::{Answer, MissReason, Outcome, PathCode, Refusal, Source};
 
 use crate::state::RequestState;
@@ -57,7 +57,8 @@ impl OwnedAnswer {
                 unsafe {
                     let request = state.as_ref().request;
                     let copied = if forwards_query && (*request).args.len > 0 {
-                        let query = (*request).args.as_bytes();
+                        let mut room = Vec::new();
+                        let query = encoded_query((*request).args.as_bytes(), &mut room);
                         // What can't be served with the query is served without it.
                         let pieces = with_query(target, query).unwrap_or([target, b"", b"", b""]);
                         copy_pieces(request, &pieces)

@@ -101,7 +101,7 @@ impl Sidecar {
                 None => command.env_remove(variable),
             };
         }
-        let log = self.directory.join(format!("sidecar-{}.log", self.port));
+        let log = self.log_path();
         let mut process = Process::start("shortlink serve", &command, &log);
         let port = self.port;
         process.wait_ready(|| {
@@ -204,6 +204,15 @@ impl Sidecar {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "shortlink {arguments:?}: {said}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join(format!("sidecar-{}.log", self.port))
     }
 
     /// Makes links that are in the database alone, as if Redis had lost them, and returns their

@@ -1,5 +1,7 @@
 //! What a target must look like to be served.
 
+use alloc::vec::Vec;
+
 /// The most bytes that a target has.
 pub const MAX_TARGET_LENGTH: usize = 8192;
 
@@ -22,6 +24,33 @@ pub fn is_servable(target: &[u8]) -> bool {
         // An empty authority: browsers would take what follows for the host.
         && !matches!(rest.first(), None | Some(b'/' | b'\\' | b'?' | b'#'))
         && rest.iter().all(|byte| matches!(byte, 0x21..=0x7e))
+}
+
+/// A visitor's query as a browser would write it, by the URL standard: what can't stand in a
+/// `Location` header, or means something else behind a query, is percent-encoded. Most queries
+/// are so already and are returned as they are; otherwise `room` holds the new one.
+#[inline]
+pub fn encoded_query<'a>(query: &'a [u8], room: &'a mut Vec<u8>) -> &'a [u8] {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let is_special = |byte: u8| {
+        matches!(
+            byte,
+            0..=b' ' | b'"' | b'#' | b'\'' | b'<' | b'>' | 0x7f..=0xff
+        )
+    };
+    if !query.iter().any(|&byte| is_special(byte)) {
+        return query;
+    }
+    room.clear();
+    for &byte in query {
+        if is_special(byte) {
+            let (high, low) = (byte >> 4, byte & 0xf);
+            room.extend_from_slice(&[b'%', DIGITS[usize::from(high)], DIGITS[usize::from(low)]]);
+        } else {
+            room.push(byte);
+        }
+    }
+    room
 }
 
 /// Appends a visitor's query to a target: behind the target's own, and before its fragment. What
@@ -66,6 +95,25 @@ mod tests {
         ] {
             assert_eq!(joined(target, "a=b").as_deref(), Some(with));
         }
+    }
+
+    #[test]
+    fn a_query_is_written_as_a_browser_would() {
+        let mut room = Vec::new();
+        for (query, encoded) in [
+            (&b""[..], &b""[..]),
+            (b"x=1&y=%2B+%20%zz?/", b"x=1&y=%2B+%20%zz?/"),
+            (b"a b", b"a%20b"),
+            (b"a#b", b"a%23b"),
+            (b"\"<'>\"", b"%22%3C%27%3E%22"),
+            (b"\xc3\xbc=\xff\x7f\r\n", b"%C3%BC=%FF%7F%0D%0A"),
+        ] {
+            assert_eq!(encoded_query(query, &mut room), encoded);
+        }
+        let every: Vec<u8> = (0..=255).collect();
+        let encoded = encoded_query(&every, &mut room);
+        let pieces = with_query(b"https://e.com/", encoded).expect("it can be served");
+        assert!(is_servable(&pieces.concat()));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use url::form_urlencoded;
-use vocabulary::target::MAX_TARGET_LENGTH;
+use vocabulary::target::{encoded_query, with_query};
 
 /// Where a visitor comes from, in the words of web analytics: the parameters `utm_…` of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,29 +75,17 @@ impl Utm {
     }
 }
 
-/// Appends a visitor's query, as it came, to the query of a serialised URL. What can't stand in a
-/// `Location` header is encoded. `None` when there is nothing to append, or no room for it: a
-/// visitor without their query is better off than one without their page.
+/// Appends a visitor's query, as it came, to the query of a serialised URL, as the edge does. What
+/// can't stand in a `Location` header is encoded. `None` when there is nothing to append, or no
+/// room for it: a visitor without their query is better off than one without their page.
 pub fn with_forwarded(url: &str, forwarded: &[u8]) -> Option<String> {
     if forwarded.is_empty() {
         return None;
     }
-    let (head, query, fragment) = split(url);
-    let mut url = head.to_owned();
-    url.push('?');
-    if let Some(query) = query.filter(|query| !query.is_empty()) {
-        url.push_str(query);
-        url.push('&');
-    }
-    for &byte in forwarded {
-        match byte {
-            // As a browser would write it, by the URL standard.
-            ..=b' ' | b'"' | b'#' | b'\'' | b'<' | b'>' | 0x7f.. => push_encoded(&mut url, byte),
-            _ => url.push(char::from(byte)),
-        }
-    }
-    url.push_str(fragment);
-    (url.len() <= MAX_TARGET_LENGTH).then_some(url)
+    let mut room = Vec::new();
+    let query = encoded_query(forwarded, &mut room);
+    let pieces = with_query(url.as_bytes(), query)?;
+    String::from_utf8(pieces.concat()).ok()
 }
 
 /// What is before the query, the query, and the fragment with its `#`.
@@ -133,7 +121,7 @@ fn push_encoded(out: &mut String, byte: u8) {
 
 #[cfg(test)]
 mod tests {
-    use vocabulary::target::is_servable;
+    use vocabulary::target::{MAX_TARGET_LENGTH, is_servable};
 
     use super::*;
 

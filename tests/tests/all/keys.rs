@@ -109,8 +109,11 @@ fn a_key_ends_when_it_expires() {
     let of_cli = [&of_cli[..], &["--expires-at", &expiry]].concat();
     let of_cli = stack.sidecar.run_ok(&of_cli);
     let kept = stack.sidecar.make_key(&["links:read"]);
-    for key in [&of_rest, of_cli.trim()] {
+    let keys = [&of_rest, of_cli.trim()];
+    for key in keys {
         assert_eq!(status(&stack, key), 200);
+    }
+    for key in keys {
         until("the key expires", SOON, || status(&stack, key) == 401);
         let path = format!("/v1/keys/{}", id(key));
         let shown = ask(&stack, &admin, "GET", &path, None).json();
