@@ -3,6 +3,7 @@
 mod audit;
 mod auth;
 mod batch;
+mod campaign_links;
 mod campaigns;
 mod codespace;
 mod cursor;

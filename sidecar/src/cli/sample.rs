@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::domain::codes::lengths::Lengths;
 use crate::domain::codes::permuted::PermutedCodes;
 use crate::domain::codes::strategy::{CodeStrategy, DrawRequest};
-use crate::domain::link::{Link, Second};
+use crate::domain::link::{Destination, Link, Second};
 use crate::domain::ports::MAX_TOGETHER;
 use crate::domain::target::Target;
 
@@ -60,9 +60,9 @@ async fn make(
             .iter()
             .map(|&code| Link {
                 code,
-                target: Target::from_stored(format!(
+                destination: Destination::Target(Target::from_stored(format!(
                     "https://www.example.com/campaign/spring?recipient={code}&source=sms"
-                )),
+                ))),
                 redirect_status: RedirectStatus::Found,
                 revision: 1,
                 forward_query: false,

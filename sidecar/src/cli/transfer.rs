@@ -1,5 +1,6 @@
 //! `shortlink import` and `shortlink export`.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indicatif::{ProgressBar, ProgressStyle};
+use vocabulary::CampaignId;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
@@ -26,6 +28,9 @@ use crate::transfer::input::{Format, Source};
 use crate::transfer::report::Report;
 use crate::transfer::row::Checks;
 use crate::transfer::windows::{Reading, Window};
+
+/// How many campaigns are read at a time.
+const CAMPAIGNS_TOGETHER: u32 = 1000;
 
 /// How often progress is told of where there is no terminal.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -181,6 +186,7 @@ impl ImportCommand {
                 redirect_status: config.links.redirect_status,
                 created_by: self.key_id.unwrap_or_else(|| "import".to_owned()),
                 now: began,
+                campaigns: campaigns(&*store).await?,
             },
         };
         let importer = Importer {
@@ -410,5 +416,19 @@ impl Progress {
             "shortlink: {rows} rows in {took:.1} s ({:.0} a second)",
             rows as f64 / took.max(0.001)
         );
+    }
+}
+
+/// Every campaign, and how many parameters it has.
+async fn campaigns(store: &dyn Store) -> anyhow::Result<HashMap<CampaignId, usize>> {
+    let mut all = HashMap::new();
+    let mut after = None;
+    loop {
+        let page = store.list_campaigns(after, CAMPAIGNS_TOGETHER).await?;
+        let Some(last) = page.last() else {
+            return Ok(all);
+        };
+        after = Some(last.id);
+        all.extend(page.iter().map(|it| (it.id, it.target.names().len())));
     }
 }

@@ -4,6 +4,7 @@
 //! it does at all is said by the campaign, so that one write changes millions of links.
 
 use jiff::Timestamp;
+use url::form_urlencoded;
 use vocabulary::parameters::{MAX_PARAMETERS, Parameters, encode_parameters};
 use vocabulary::template::{ExpandError, Place, Template};
 use vocabulary::{CampaignId, Code, LinkRecord, Phase, Record, RedirectStatus, Validity};
@@ -213,6 +214,21 @@ impl ParameterValues {
     /// The values as they stand in a link's record.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The values as they were before they were encoded.
+    pub fn decoded(&self) -> Vec<String> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        // What a form means by `+`, `=` and `&` is encoded in a value.
+        let values = self.0.split('&');
+        values
+            .map(|value| {
+                let decoded = form_urlencoded::parse(value.as_bytes()).next();
+                decoded.map_or_else(String::new, |(text, _)| text.into_owned())
+            })
+            .collect()
     }
 }
 

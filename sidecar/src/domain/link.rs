@@ -1,13 +1,17 @@
 //! Links, and how they change.
 
+mod destination;
 mod second;
 
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
-use vocabulary::{Code, LinkRecord, Record, RedirectStatus, Validity};
+use vocabulary::parameters::Parameters;
+use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Record, RedirectStatus, Validity};
 
+use crate::domain::campaign::ParameterValues;
 use crate::domain::target::Target;
+pub use destination::Destination;
 pub use second::Second;
 
 /// What a link answers.
@@ -31,10 +35,10 @@ pub struct Link {
     /// Its code, unique for ever: a revoked link's code is not given out again.
     pub code: Code,
     /// Where it leads.
-    pub target: Target,
-    /// How it redirects.
+    pub destination: Destination,
+    /// How it redirects to a target of its own.
     pub redirect_status: RedirectStatus,
-    /// Whether the visitor's query is appended to the target.
+    /// Whether the visitor's query is appended to a target of its own.
     pub forward_query: bool,
     /// 1 for a new link, one more for each change.
     pub revision: u64,
@@ -66,11 +70,14 @@ pub struct Link {
 /// What to change of a link. What is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// A new target.
+    /// A new target; for links that have one of their own.
     pub target: Option<Target>,
-    /// Another redirect status.
+    /// Other values for the campaign's target; for links of campaigns.
+    pub values: Option<ParameterValues>,
+    /// Another redirect status; for links that have a target of their own.
     pub redirect_status: Option<RedirectStatus>,
-    /// Whether the visitor's query is appended from now on.
+    /// Whether the visitor's query is appended from now on; for links that have a target of their
+    /// own.
     pub forward_query: Option<bool>,
     /// Another beginning, or `Some(None)` for none.
     pub valid_since: Option<Option<Second>>,
@@ -109,6 +116,10 @@ pub enum Refusal {
     },
     /// It would end before it begins.
     NeverValid,
+    /// It belongs to a campaign, which says where and how it redirects.
+    OfCampaign,
+    /// It belongs to no campaign that could have parameters.
+    OfNoCampaign,
 }
 
 /// Which revisions of a link may be edited.
@@ -155,6 +166,7 @@ impl Link {
         }
         let Change {
             target,
+            values,
             redirect_status,
             forward_query,
             valid_since,
@@ -165,8 +177,20 @@ impl Link {
             tags,
         } = change.clone();
         let before = self.clone();
+        let says_how = target.is_some() || redirect_status.is_some() || forward_query.is_some();
+        let destination = match (self.destination, target, values) {
+            (Destination::Target(_), _, Some(_)) => return Edit::Refused(Refusal::OfNoCampaign),
+            (Destination::Target(old), target, None) => Destination::Target(target.unwrap_or(old)),
+            (Destination::Campaign { .. }, ..) if says_how => {
+                return Edit::Refused(Refusal::OfCampaign);
+            }
+            (Destination::Campaign { id, values: old }, _, values) => Destination::Campaign {
+                id,
+                values: values.unwrap_or(old),
+            },
+        };
         let changed = Self {
-            target: target.unwrap_or(self.target),
+            destination,
             redirect_status: redirect_status.unwrap_or(self.redirect_status),
             forward_query: forward_query.unwrap_or(self.forward_query),
             valid_since: valid_since.unwrap_or(self.valid_since),
@@ -232,7 +256,7 @@ impl Link {
     /// to be, whoever made it and whatever its code, and has not come to an end.
     pub fn stands_for(&self, wanted: &Self, now: Timestamp) -> bool {
         matches!(self.state(now), State::Live | State::Scheduled)
-            && self.target == wanted.target
+            && self.destination == wanted.destination
             && self.redirect_status == wanted.redirect_status
             && self.forward_query == wanted.forward_query
             && self.valid_since == wanted.valid_since
@@ -251,7 +275,21 @@ impl Link {
                 revision: self.revision,
             };
         }
-        Record::Link(self.link_record())
+        match &self.destination {
+            Destination::Target(target) => Record::Link(LinkRecord {
+                status: self.redirect_status,
+                forwards_query: self.forward_query,
+                revision: self.revision,
+                validity: self.validity(),
+                target: target.as_str().as_bytes(),
+            }),
+            Destination::Campaign { id, values } => Record::CampaignLink(CampaignLinkRecord {
+                campaign: *id,
+                revision: self.revision,
+                validity: self.validity(),
+                parameters: Parameters::from_checked(values.as_str().as_bytes()),
+            }),
+        }
     }
 
     /// When it redirects.
@@ -259,17 +297,6 @@ impl Link {
         let bound = |second: Option<Second>| second.map(Second::non_zero);
         // It was looked at when the link was made or changed that it is valid at some time.
         Validity::new(bound(self.valid_since), bound(self.valid_until)).unwrap_or_default()
-    }
-
-    /// The record of a link that redirects, now or later.
-    fn link_record(&self) -> LinkRecord<'_> {
-        LinkRecord {
-            status: self.redirect_status,
-            forwards_query: self.forward_query,
-            revision: self.revision,
-            validity: self.validity(),
-            target: self.target.as_str().as_bytes(),
-        }
     }
 
     fn next_revision(self, now: Timestamp) -> Self {

@@ -45,6 +45,8 @@ pub struct Listing {
     pub tag: Option<String>,
     /// Only links that the caller calls so.
     pub external_id: Option<String>,
+    /// Only links of this campaign.
+    pub campaign: Option<CampaignId>,
     /// Only links that this API key has asked for.
     pub created_by: Option<String>,
     /// Only links behind this position.

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use vocabulary::record::MAX_REVISION;
-use vocabulary::{Code, Phase, Record};
+use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record};
 
 /// Records of links, as they are to stand in Redis at one moment.
 #[derive(Clone, Debug)]
@@ -60,7 +60,10 @@ impl Records {
             Record::Unknown => 0,
         };
         match record {
-            Record::Link(link) if link.validity.at(self.now_s) == Phase::Over => {
+            Record::Link(LinkRecord { validity, .. })
+            | Record::CampaignLink(CampaignLinkRecord { validity, .. })
+                if validity.at(self.now_s) == Phase::Over =>
+            {
                 Record::Revoked { revision }.write(&mut self.text);
             }
             record => record.write(&mut self.text),
@@ -147,11 +150,13 @@ impl Records {
             Some((_, revision)) if revision > wanted.revision => Drift::Newer(revision),
             Some((_, revision)) if revision < wanted.revision => Drift::Older,
             Some(_) => match (Record::parse(wanted.text), Record::parse(text)) {
-                (Ok(Record::Revoked { .. }), Ok(Record::Link(link)))
-                    if link.validity.at(self.now_s) == Phase::Over =>
-                {
-                    Drift::Long
-                }
+                (
+                    Ok(Record::Revoked { .. }),
+                    Ok(
+                        Record::Link(LinkRecord { validity, .. })
+                        | Record::CampaignLink(CampaignLinkRecord { validity, .. }),
+                    ),
+                ) if validity.at(self.now_s) == Phase::Over => Drift::Long,
                 _ => Drift::Different,
             },
         })

@@ -27,6 +27,7 @@ use serde_json::{Map, Value};
 
 use super::SharedApp;
 use super::auth::MayWrite;
+use super::campaign_links::Campaigns;
 use super::extract::Domains;
 use super::new_link::read_new_link;
 use super::problem::{FieldError, Problem};
@@ -225,11 +226,17 @@ impl Context {
         let mut external_ids = Vec::with_capacity(chunk.rows.len());
         let mut links = Vec::with_capacity(chunk.rows.len());
         let mut digest = RowsDigest::default();
+        let mut rows = Vec::with_capacity(chunk.rows.len());
         for row in &chunk.rows {
             if self.idempotency_key.is_some() {
                 row.for_each_part(|part| digest.add(part));
             }
-            let Read { external_id, link } = self.read(row, &chunk.names);
+            rows.push(row.members(&chunk.names));
+        }
+        let named = rows.iter().filter_map(|row| row.as_ref().ok());
+        let campaigns = Campaigns::named(&self.app, named).await;
+        for row in rows {
+            let Read { external_id, link } = self.read(row, campaigns.as_ref());
             external_ids.push(external_id);
             links.push(link);
         }
@@ -253,7 +260,10 @@ impl Context {
             .map(|((result, external_id), index)| {
                 let (status, link, problem) = match result {
                     RowResult::Link(stored) => {
-                        let body = LinkBody::new(&stored.link, now, base);
+                        // The same campaigns: a link that was found is as it was asked for.
+                        let campaign = campaigns.as_ref().ok();
+                        let campaign = campaign.and_then(|known| known.of_link(&stored.link));
+                        let body = LinkBody::new(&stored.link, campaign, now, base);
                         let status = if stored.is_new { 201 } else { 200 };
                         (status, Some(body.published(stored.published)), None)
                     }
@@ -301,8 +311,12 @@ impl Context {
         }
     }
 
-    fn read(&self, row: &RawRow, names: &[String]) -> Read {
-        let members = match row.members(names) {
+    fn read(
+        &self,
+        row: Result<Map<String, Value>, BadRow>,
+        campaigns: Result<&Campaigns, &Problem>,
+    ) -> Read {
+        let members = match row {
             Ok(members) => members,
             Err(bad) => {
                 return Read {
@@ -314,12 +328,18 @@ impl Context {
         let external_id = members.get("externalId").and_then(Value::as_str);
         Read {
             external_id: external_id.map(str::to_owned),
-            link: self.read_link(members),
+            link: campaigns
+                .map_err(Problem::clone)
+                .and_then(|campaigns| self.read_link(members, campaigns)),
         }
     }
 
-    fn read_link(&self, members: Map<String, Value>) -> Result<NewLink, Problem> {
-        let new = read_new_link(&self.app, members, &self.domains, &self.caller)?;
+    fn read_link(
+        &self,
+        members: Map<String, Value>,
+        campaigns: &Campaigns,
+    ) -> Result<NewLink, Problem> {
+        let new = read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)?;
         if new.dedupe && self.idempotency_key.is_some() {
             return Err(Problem::validation(vec![FieldError {
                 pointer: "/dedupe".to_owned(),

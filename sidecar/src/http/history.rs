@@ -5,6 +5,7 @@ use axum::extract::{RawQuery, State};
 
 use super::SharedApp;
 use super::auth::MayRead;
+use super::campaign_links::Campaigns;
 use super::cursor;
 use super::extract::{CodeInPath, no_such_link};
 use super::listing::{DEFAULT_LIMIT, read_limit};
@@ -41,7 +42,13 @@ pub(super) async fn list(
     history.truncate(limit as usize);
     let last = history.last().filter(|_| has_more);
     let next_cursor = last.map(|change| cursor::encode_revision(change.before.revision));
-    let history = history.iter().map(PastChangeBody::new).collect();
+    // A link never leaves its campaign.
+    let links = history.iter().map(|change| &change.before);
+    let campaigns = Campaigns::of(&app, links).await?;
+    let history = history
+        .iter()
+        .map(|change| PastChangeBody::new(change, campaigns.of_link(&change.before)))
+        .collect();
     Ok(Json(HistoryBody {
         history,
         next_cursor,

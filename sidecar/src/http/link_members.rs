@@ -42,6 +42,8 @@ pub(super) fn read_members(
     }
     Change {
         target,
+        // Needs its campaign.
+        values: None,
         redirect_status,
         forward_query,
         valid_since,

@@ -6,17 +6,20 @@ use axum::extract::State;
 use axum::http::header::{ETAG, LOCATION};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
+use vocabulary::Code;
 
-use super::SharedApp;
 use super::auth::{MayRead, MayWrite};
+use super::campaign_links::{Campaigns, read_values};
 use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
-use super::fields::Fields;
+use super::fields::{Fields, Member};
 use super::link_members::{Null, read_members};
 use super::new_link::{not_created, read_new_link};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
-use crate::domain::link::{Expected, Link, Refusal};
+use super::{App, SharedApp};
+use crate::domain::campaign::ParameterValues;
+use crate::domain::link::{Change, Expected, Link, Refusal};
 use crate::domain::service::access::Caller;
 use crate::domain::service::links::{EditedBy, LinkError, Stored};
 
@@ -27,11 +30,12 @@ pub(super) async fn create(
     domains: Domains,
     JsonObject(members): JsonObject,
 ) -> Result<Response<Body>, Problem> {
-    let new = read_new_link(&app, members, &domains, &caller)?;
+    let campaigns = Campaigns::named(&app, [&members]).await?;
+    let new = read_new_link(&app, members, &domains, &caller, &campaigns)?;
     let policy = new.policy;
     let created = app.links.create(new).await;
     let stored = created.map_err(|error| not_created(&app, policy, error))?;
-    let answer = answer(&stored, &app, &domains);
+    let answer = answer_with(&stored, &app, &domains, &campaigns);
     if !stored.is_new {
         return Ok(answer);
     }
@@ -47,7 +51,8 @@ pub(super) async fn find(
     domains: Domains,
 ) -> Result<Response<Body>, Problem> {
     let link = app.links.find(&code).await?.ok_or_else(no_such_link)?;
-    Ok(tagged(&link, body(&link, &app, &domains)))
+    let campaigns = Campaigns::of(&app, [&link]).await?;
+    Ok(tagged(&link, body(&link, &app, &domains, &campaigns)))
 }
 
 /// `PATCH /v1/links/{code}`
@@ -60,8 +65,17 @@ pub(super) async fn change(
     JsonObject(members): JsonObject,
 ) -> Result<Response<Body>, Problem> {
     let mut fields = Fields::new(members);
-    let change = read_members(&app, &mut fields, &domains.own, &caller, Null::IsRefused);
+    let values = read_changed_values(&app, &mut fields, &code).await?;
+    let change = Change {
+        values,
+        ..read_members(&app, &mut fields, &domains.own, &caller, Null::IsRefused)
+    };
     fields.finish()?;
+    let of_campaign = [
+        (change.target.is_some(), "/longUrl"),
+        (change.redirect_status.is_some(), "/redirectStatus"),
+        (change.forward_query.is_some(), "/forwardQuery"),
+    ];
     let (pointer, detail) = match change.valid_until {
         Some(_) => ("/validUntil", "must be later than the link's validSince"),
         None => ("/validSince", "must be before the link's validUntil"),
@@ -76,8 +90,41 @@ pub(super) async fn change(
             pointer: pointer.to_owned(),
             detail: detail.to_owned(),
         }])),
-        changed => answer_found(changed, &app, &domains),
+        Err(LinkError::Refused {
+            refusal: Refusal::OfCampaign,
+            ..
+        }) => {
+            let refused = of_campaign.iter().filter(|(is_changed, _)| *is_changed);
+            let refused = refused.map(|(_, pointer)| FieldError {
+                pointer: (*pointer).to_owned(),
+                detail: "is said by the link's campaign".to_owned(),
+            });
+            Err(Problem::validation(refused.collect()))
+        }
+        changed => answer_found(changed, &app, &domains).await,
     }
+}
+
+/// Reads other values for the target of a link's campaign.
+async fn read_changed_values(
+    app: &App,
+    fields: &mut Fields,
+    code: &Code,
+) -> Result<Option<ParameterValues>, Problem> {
+    if !fields.has("parameters") {
+        if let Member::Null = fields.members("parameters") {
+            fields.refuse("parameters", "must not be null");
+        }
+        return Ok(None);
+    }
+    let link = app.links.find(code).await?.ok_or_else(no_such_link)?;
+    let campaigns = Campaigns::of(app, [&link]).await?;
+    let Some(campaign) = campaigns.of_link(&link) else {
+        fields.refuse("parameters", "is for links of campaigns");
+        fields.ignore("parameters");
+        return Ok(None);
+    };
+    Ok(read_values(fields, campaign))
 }
 
 fn edited_by(caller: &Caller, expected: Expected) -> EditedBy {
@@ -96,7 +143,7 @@ pub(super) async fn pause(
     domains: Domains,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
-    answer_found(app.links.pause(&code, editor).await, &app, &domains)
+    answer_found(app.links.pause(&code, editor).await, &app, &domains).await
 }
 
 /// `POST /v1/links/{code}/resume`
@@ -108,7 +155,7 @@ pub(super) async fn resume(
     domains: Domains,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
-    answer_found(app.links.resume(&code, editor).await, &app, &domains)
+    answer_found(app.links.resume(&code, editor).await, &app, &domains).await
 }
 
 /// `DELETE /v1/links/{code}`
@@ -120,26 +167,33 @@ pub(super) async fn revoke(
     domains: Domains,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
-    answer_found(app.links.revoke(&code, editor).await, &app, &domains)
+    answer_found(app.links.revoke(&code, editor).await, &app, &domains).await
 }
 
 /// Answers with what has become of a link, if there is one.
-fn answer_found(
+async fn answer_found(
     outcome: Result<Option<Stored>, LinkError>,
     app: &SharedApp,
     domains: &Domains,
 ) -> Result<Response<Body>, Problem> {
     let stored = outcome?.ok_or_else(no_such_link)?;
-    Ok(answer(&stored, app, domains))
+    let campaigns = Campaigns::of(app, [&stored.link]).await?;
+    Ok(answer_with(&stored, app, domains, &campaigns))
 }
 
-fn answer(stored: &Stored, app: &SharedApp, domains: &Domains) -> Response<Body> {
-    let body = body(&stored.link, app, domains).published(stored.published);
+fn answer_with(
+    stored: &Stored,
+    app: &App,
+    domains: &Domains,
+    campaigns: &Campaigns,
+) -> Response<Body> {
+    let body = body(&stored.link, app, domains, campaigns).published(stored.published);
     tagged(&stored.link, body)
 }
 
-fn body(link: &Link, app: &SharedApp, domains: &Domains) -> LinkBody {
-    LinkBody::new(link, app.clock.now(), domains.base.as_deref())
+fn body(link: &Link, app: &App, domains: &Domains, campaigns: &Campaigns) -> LinkBody {
+    let base = domains.base.as_deref();
+    LinkBody::new(link, campaigns.of_link(link), app.clock.now(), base)
 }
 
 fn tagged(link: &Link, body: LinkBody) -> Response<Body> {

@@ -3,9 +3,11 @@
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use jiff::Timestamp;
+use vocabulary::CampaignId;
 
 use super::SharedApp;
 use super::auth::MayRead;
+use super::campaign_links::Campaigns;
 use super::cursor;
 use super::extract::Domains;
 use super::problem::Problem;
@@ -39,9 +41,10 @@ pub(super) async fn list(
         })
     });
     let base = domains.base.as_deref();
+    let campaigns = Campaigns::of(&app, &links).await?;
     let links = links
         .iter()
-        .map(|link| LinkBody::new(link, now, base))
+        .map(|link| LinkBody::new(link, campaigns.of_link(link), now, base))
         .collect();
     Ok(Json(PageBody { links, next_cursor }))
 }
@@ -66,11 +69,17 @@ fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
             }
             "tag" => listing.tag = Some(value.into_owned()),
             "externalId" => listing.external_id = Some(value.into_owned()),
+            "campaignId" => {
+                let id = CampaignId::parse(value.as_bytes()).ok_or_else(|| {
+                    Problem::query("campaignId must be the id of a campaign.".to_owned())
+                })?;
+                listing.campaign = Some(id);
+            }
             "createdBy" => listing.created_by = Some(value.into_owned()),
             _ => {
                 return Err(Problem::query(
-                    "There are only the parameters limit, cursor, state, tag, externalId and \
-                     createdBy.",
+                    "There are only the parameters limit, cursor, state, tag, externalId, \
+                     campaignId and createdBy.",
                 ));
             }
         }

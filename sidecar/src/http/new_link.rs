@@ -1,20 +1,22 @@
 //! What a new link is to be: the members of `POST /v1/links`.
 
 use serde_json::{Map, Value};
-use vocabulary::Code;
+use vocabulary::{Code, RedirectStatus};
 
 use super::App;
+use super::campaign_links::{Campaigns, read_membership};
 use super::extract::Domains;
 use super::fields::{Fields, Member};
 use super::link_members::{Null, read_members};
 use super::problem::{FieldError, Problem};
 use crate::domain::api_key::KeyPolicy;
 use crate::domain::codes::strategy::StrategyName;
+use crate::domain::link::Destination;
 use crate::domain::service::access::Caller;
 use crate::domain::service::issue::{CodePolicy, NoCode};
 use crate::domain::service::links::{LinkError, NewLink};
 
-/// Reads what a new link is to be.
+/// Reads what a new link is to be; `campaigns` are those that the members name.
 ///
 /// # Errors
 /// A problem that tells everything that is wrong, with pointers from these members on.
@@ -23,10 +25,13 @@ pub(super) fn read_new_link(
     members: Map<String, Value>,
     domains: &Domains,
     caller: &Caller,
+    campaigns: &Campaigns,
 ) -> Result<NewLink, Problem> {
     let mut fields = Fields::new(members);
+    let is_of_campaign = fields.has("campaignId");
+    let membership = read_membership(app, &mut fields, caller, campaigns);
     let said = read_members(app, &mut fields, &domains.own, caller, Null::IsDefault);
-    if said.target.is_none() {
+    if said.target.is_none() && !is_of_campaign {
         // What is wrong with it has been said already and is told once.
         fields.require("longUrl");
     }
@@ -43,11 +48,17 @@ pub(super) fn read_new_link(
         fields.refuse("dedupe", "can't be with customSlug, which is had once");
     }
     fields.finish()?;
+    let destination = membership.or(said.target.map(Destination::Target));
     Ok(NewLink {
-        target: said.target.ok_or_else(Problem::internal)?,
+        destination: destination.ok_or_else(Problem::internal)?,
         slug,
         policy,
-        redirect_status: said.redirect_status.unwrap_or(app.default_redirect_status),
+        redirect_status: match said.redirect_status {
+            Some(status) => status,
+            // It is the campaign's that counts, whatever is configured when the link is made.
+            None if is_of_campaign => RedirectStatus::default(),
+            None => app.default_redirect_status,
+        },
         forward_query: said.forward_query.unwrap_or_default(),
         valid_since: said.valid_since.flatten(),
         valid_until: said.valid_until.flatten(),

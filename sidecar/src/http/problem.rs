@@ -36,10 +36,10 @@ pub(super) struct FieldError {
 }
 
 /// An error as a client sees it. Boxed, since most requests have none.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Problem(Box<Content>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Content {
     status: StatusCode,
     /// The last part of the identifier; clients may depend on it.
@@ -282,6 +282,14 @@ impl From<LinkError> for Problem {
                 Refusal::NeverValid => Self::validation(vec![FieldError {
                     pointer: String::new(),
                     detail: "the link would end before it begins".to_owned(),
+                }]),
+                Refusal::OfCampaign => Self::validation(vec![FieldError {
+                    pointer: String::new(),
+                    detail: "the link's campaign says where and how it redirects".to_owned(),
+                }]),
+                Refusal::OfNoCampaign => Self::validation(vec![FieldError {
+                    pointer: "/parameters".to_owned(),
+                    detail: "is for links of campaigns".to_owned(),
                 }]),
             },
             LinkError::Forgotten { .. } => Self::forgotten(),

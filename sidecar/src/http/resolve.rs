@@ -13,9 +13,8 @@ use axum::response::IntoResponse;
 
 use super::SharedApp;
 use super::problem::log_panic;
-use crate::domain::link::Link;
 use crate::domain::query::with_forwarded;
-use crate::domain::service::resolve::Resolution;
+use crate::domain::service::resolve::{Redirect, Resolution};
 
 /// Where nginx puts the visitor's query, as it came. Not behind the path: a visitor may send bytes
 /// there that no reader of URLs takes, and must be redirected all the same.
@@ -38,9 +37,9 @@ pub(super) async fn resolve(
     let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
     let code = path.split('/').next().unwrap_or_default();
     match app.resolver.resolve(code.as_bytes()).await {
-        Ok(Resolution::Redirect(link)) => {
+        Ok(Resolution::Redirect(to)) => {
             let query = headers.get(QUERY).map(HeaderValue::as_bytes);
-            redirect(&link, query.unwrap_or_default())
+            redirect(&to, query.unwrap_or_default(), code)
         }
         Ok(Resolution::Gone) => (
             StatusCode::GONE,
@@ -75,23 +74,23 @@ pub(super) fn panicked(payload: Box<dyn Any + Send>) -> Response<Body> {
     unavailable()
 }
 
-fn redirect(link: &Link, query: &[u8]) -> Response<Body> {
-    let status = StatusCode::from_u16(link.redirect_status.code());
-    let forwarded = link
+fn redirect(to: &Redirect, query: &[u8], code: &str) -> Response<Body> {
+    let status = StatusCode::from_u16(to.status.code());
+    let forwarded = to
         .forward_query
-        .then(|| with_forwarded(link.target.as_str(), query));
+        .then(|| with_forwarded(to.target.as_str(), query));
     let forwarded = forwarded.flatten();
-    let target = forwarded.as_deref().unwrap_or(link.target.as_str());
+    let target = forwarded.as_deref().unwrap_or(to.target.as_str());
     let location = HeaderValue::from_str(target);
     let is_servable = vocabulary::target::is_servable(target.as_bytes());
     let (Ok(status), Ok(location), true) = (status, location, is_servable) else {
         // Nothing of the kind gets through the API; somebody else has written to the database.
-        tracing::error!(code = link.code.as_str(), "a link's target can't be served");
+        tracing::error!(code, "a link's target can't be served");
         return unavailable();
     };
     let mut response = status.into_response();
     response.headers_mut().insert(LOCATION, location);
-    if !link.redirect_status.is_permanent() {
+    if !to.status.is_permanent() {
         let (name, value) = NO_STORE;
         response
             .headers_mut()

@@ -2,6 +2,7 @@
 
 mod access;
 mod batch;
+mod campaign_links;
 mod campaigns;
 mod codespace;
 mod keys;

@@ -1,10 +1,12 @@
 //! Links as JSON.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::domain::campaign::Campaign;
 use crate::domain::link::{Link, PastChange, Second, State};
 
 /// A link as clients see it.
@@ -14,6 +16,9 @@ pub(super) struct LinkBody {
     short_code: String,
     short_url: Option<String>,
     state: &'static str,
+    /// The state of the campaign that the link belongs to. It redirects when both are live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    campaign_state: Option<&'static str>,
     #[serde(flatten)]
     settings: SettingsBody,
     revision: u64,
@@ -29,7 +34,14 @@ pub(super) struct LinkBody {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SettingsBody {
-    long_url: String,
+    /// Where it leads. `None` for what a link of a campaign was once: that has changed with the
+    /// campaign.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    long_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    campaign_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<BTreeMap<String, String>>,
     redirect_status: u16,
     forward_query: bool,
     valid_since: Option<Timestamp>,
@@ -42,11 +54,20 @@ struct SettingsBody {
 }
 
 impl SettingsBody {
-    fn new(link: &Link) -> Self {
+    /// Describes a link and what its campaign says, if it belongs to one.
+    fn new(link: &Link, campaign: Option<&Campaign>) -> Self {
+        let redirect_status = campaign.map_or(link.redirect_status, |it| it.redirect_status);
+        let values = link.destination.values();
+        let parameters = campaign.zip(values).map(|(campaign, values)| {
+            let names = campaign.target.names().iter().cloned();
+            names.zip(values.decoded()).collect()
+        });
         Self {
-            long_url: link.target.as_str().to_owned(),
-            redirect_status: link.redirect_status.code(),
-            forward_query: link.forward_query,
+            long_url: link.destination.target().map(|it| it.as_str().to_owned()),
+            campaign_id: link.destination.campaign().map(|id| id.to_string()),
+            parameters,
+            redirect_status: redirect_status.code(),
+            forward_query: campaign.map_or(link.forward_query, |it| it.forward_query),
             valid_since: link.valid_since.map(Second::moment),
             valid_until: link.valid_until.map(Second::moment),
             max_visits: link.max_visits,
@@ -58,13 +79,25 @@ impl SettingsBody {
 }
 
 impl LinkBody {
-    /// Describes a link at a moment; `base` is what short URLs begin with.
-    pub(super) fn new(link: &Link, now: Timestamp, base: Option<&str>) -> Self {
+    /// Describes a link at a moment, with its campaign if it belongs to one; `base` is what short
+    /// URLs begin with.
+    pub(super) fn new(
+        link: &Link,
+        campaign: Option<&Campaign>,
+        now: Timestamp,
+        base: Option<&str>,
+    ) -> Self {
+        let mut settings = SettingsBody::new(link, campaign);
+        if let (Some(campaign), Some(values)) = (campaign, link.destination.values()) {
+            let target = campaign.target.expand(&link.code, values);
+            settings.long_url = target.ok().map(|target| target.as_str().to_owned());
+        }
         Self {
             short_code: link.code.as_str().to_owned(),
             short_url: base.map(|base| format!("{base}/{}", link.code)),
             state: state_name(link.state(now)),
-            settings: SettingsBody::new(link),
+            campaign_state: campaign.map(|campaign| campaign.state(now).name()),
+            settings,
             revision: link.revision,
             created_at: link.created_at,
             updated_at: link.updated_at,
@@ -123,8 +156,8 @@ struct BeforeBody {
 }
 
 impl PastChangeBody {
-    /// Describes a change.
-    pub(super) fn new(change: &PastChange) -> Self {
+    /// Describes a change of a link, with its campaign if it belongs to one.
+    pub(super) fn new(change: &PastChange, campaign: Option<&Campaign>) -> Self {
         let before = &change.before;
         Self {
             changed_at: change.changed_at,
@@ -132,7 +165,7 @@ impl PastChangeBody {
             before: BeforeBody {
                 revision: before.revision,
                 paused: before.paused_at.is_some(),
-                settings: SettingsBody::new(before),
+                settings: SettingsBody::new(before, campaign),
                 updated_at: before.updated_at,
             },
         }

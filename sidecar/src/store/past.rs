@@ -6,14 +6,19 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vocabulary::RedirectStatus;
 
-use crate::domain::link::{Link, Second};
+use crate::domain::campaign::ParameterValues;
+use crate::domain::link::{Destination, Link, Second};
 use crate::domain::target::Target;
 
 /// All of a link that can change but its revision, which stands beside. What a later version
 /// adds must be optional: what was kept stays as it is.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Past {
-    target: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    /// The values of a link of a campaign, which it never leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parameters: Option<String>,
     redirect_status: u16,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     forward_query: bool,
@@ -40,7 +45,8 @@ impl Past {
     /// What is kept of a link.
     pub(super) fn of(link: &Link) -> Self {
         Self {
-            target: link.target.as_str().to_owned(),
+            target: link.destination.target().map(|it| it.as_str().to_owned()),
+            parameters: link.destination.values().map(|it| it.as_str().to_owned()),
             redirect_status: link.redirect_status.code(),
             forward_query: link.forward_query,
             valid_since: link.valid_since.map(|second| second.get() as i64),
@@ -76,9 +82,16 @@ impl Past {
             None => None,
             Some(moment) => Some(Timestamp::from_millisecond(moment).ok()?),
         };
+        let destination = match &now.destination {
+            Destination::Target(_) => Destination::Target(Target::from_stored(self.target?)),
+            Destination::Campaign { id, .. } => Destination::Campaign {
+                id: *id,
+                values: ParameterValues::from_stored(self.parameters?),
+            },
+        };
         Some(Link {
             code: now.code,
-            target: Target::from_stored(self.target),
+            destination,
             redirect_status: RedirectStatus::from_code(self.redirect_status)?,
             forward_query: self.forward_query,
             revision,
@@ -100,6 +113,8 @@ impl Past {
 
 #[cfg(test)]
 mod tests {
+    use vocabulary::CampaignId;
+
     use super::*;
     use crate::domain::link::tests::{link, moment};
 
@@ -118,7 +133,14 @@ mod tests {
             tags: vec!["a".to_owned(), "ü".to_owned()],
             ..link("abc")
         };
-        for link in [link("abc"), full] {
+        let of_campaign = Link {
+            destination: Destination::Campaign {
+                id: CampaignId::FIRST,
+                values: ParameterValues::from_stored("Wien&b%20c".to_owned()),
+            },
+            ..full.clone()
+        };
+        for link in [link("abc"), full, of_campaign] {
             let json = Past::of(&link).to_json();
             let past = Past::from_json(&json).and_then(|past| past.link(&link, link.revision));
             assert_eq!(past, Some(link), "{json}");

@@ -21,11 +21,32 @@ pub enum Column {
     Revision,
     /// When it was changed last.
     Updated,
+    /// From when on it redirects.
+    ValidSince,
+    /// Whether the visitor's query is appended.
+    ForwardQuery,
+    /// After about how many visits it ends.
+    MaxVisits,
+    /// Since when it is paused.
+    Paused,
+    /// What the caller calls it.
+    ExternalId,
+    /// What people want to remember of it.
+    Note,
+    /// What it is found by: parted by `|`, or as a JSON list.
+    Tags,
+    /// The campaign that it belongs to.
+    Campaign,
+    /// The values for the campaign's target, as they stand in a record.
+    Parameters,
 }
+
+/// How many columns there are.
+pub const COLUMNS: usize = Column::ALL.len();
 
 impl Column {
     /// Every column.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 17] = [
         Self::Code,
         Self::Url,
         Self::Created,
@@ -34,11 +55,20 @@ impl Column {
         Self::Revoked,
         Self::Revision,
         Self::Updated,
+        Self::ValidSince,
+        Self::ForwardQuery,
+        Self::MaxVisits,
+        Self::Paused,
+        Self::ExternalId,
+        Self::Note,
+        Self::Tags,
+        Self::Campaign,
+        Self::Parameters,
     ];
 
     /// The names, for messages that list what is allowed.
-    pub const NAMES: &'static str =
-        "code, url, created, expires, redirectStatus, revokedAt, revision, updatedAt";
+    pub const NAMES: &'static str = "code, url, created, expires, redirectStatus, revokedAt, revision, updatedAt, validSince, \
+         forwardQuery, maxVisits, pausedAt, externalId, note, tags, campaignId, parameters";
 
     /// The column's name.
     pub fn name(self) -> &'static str {
@@ -51,6 +81,15 @@ impl Column {
             Self::Revoked => "revokedAt",
             Self::Revision => "revision",
             Self::Updated => "updatedAt",
+            Self::ValidSince => "validSince",
+            Self::ForwardQuery => "forwardQuery",
+            Self::MaxVisits => "maxVisits",
+            Self::Paused => "pausedAt",
+            Self::ExternalId => "externalId",
+            Self::Note => "note",
+            Self::Tags => "tags",
+            Self::Campaign => "campaignId",
+            Self::Parameters => "parameters",
         }
     }
 
@@ -97,6 +136,15 @@ impl Column {
             Self::Revoked => &["revokedat"],
             Self::Revision => &["revision"],
             Self::Updated => &["updatedat"],
+            Self::ValidSince => &["validsince"],
+            Self::ForwardQuery => &["forwardquery"],
+            Self::MaxVisits => &["maxvisits"],
+            Self::Paused => &["pausedat"],
+            Self::ExternalId => &["externalid"],
+            Self::Note => &["note"],
+            Self::Tags => &["tags"],
+            Self::Campaign => &["campaignid"],
+            Self::Parameters => &["parameters"],
         }
     }
 }
@@ -204,8 +252,8 @@ impl Names {
     ///
     /// # Errors
     /// When the code or the target is missing, or it can't be said which column is meant.
-    pub fn places(&self, header: &[String]) -> Result<[Option<usize>; 8], ColumnsError> {
-        let mut best: [Option<(usize, usize)>; 8] = [None; 8];
+    pub fn places(&self, header: &[String]) -> Result<[Option<usize>; COLUMNS], ColumnsError> {
+        let mut best: [Option<(usize, usize)>; COLUMNS] = [None; COLUMNS];
         for (place, name) in header.iter().enumerate() {
             let Some((column, rank)) = self.meaning(name) else {
                 continue;
@@ -241,14 +289,14 @@ impl Names {
 #[derive(Clone, Debug, Default)]
 pub struct Cells {
     text: Vec<u8>,
-    spans: [Option<(usize, usize)>; 8],
+    spans: [Option<(usize, usize)>; COLUMNS],
 }
 
 impl Cells {
     /// Forgets all cells.
     pub fn clear(&mut self) {
         self.text.clear();
-        self.spans = [None; 8];
+        self.spans = [None; COLUMNS];
     }
 
     /// Fills a cell.

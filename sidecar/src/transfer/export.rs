@@ -1,19 +1,25 @@
 //! Writes links: every one of a store, in the order in which the store keeps them.
 
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
+use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use vocabulary::CampaignId;
 
 use super::input::Format;
-use crate::domain::link::{Link, State};
+use crate::domain::campaign::{Campaign, ParameterValues};
+use crate::domain::link::{Destination, Link, State};
 use crate::domain::ports::{Store, StoreError};
 
 /// How many links are read at a time.
 const TOGETHER: u32 = 1000;
 
 /// The names of the columns, which an import knows. They are those of the API.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 19] = [
     "shortCode",
     "longUrl",
     "createdAt",
@@ -24,6 +30,15 @@ const NAMES: [&str; 10] = [
     "revision",
     "updatedAt",
     "createdBy",
+    "validSince",
+    "forwardQuery",
+    "maxVisits",
+    "pausedAt",
+    "externalId",
+    "note",
+    "tags",
+    "campaignId",
+    "parameters",
 ];
 
 /// A link as it is written, in the order of [`NAMES`].
@@ -31,7 +46,9 @@ const NAMES: [&str; 10] = [
 #[serde(rename_all = "camelCase")]
 struct Row<'a> {
     short_code: &'a str,
-    long_url: &'a str,
+    /// Where a link of a campaign leads now; `None` when its campaign makes no target of its
+    /// values.
+    long_url: Option<Cow<'a, str>>,
     created_at: Timestamp,
     valid_until: Option<Timestamp>,
     redirect_status: u16,
@@ -40,13 +57,24 @@ struct Row<'a> {
     revision: u64,
     updated_at: Timestamp,
     created_by: &'a str,
+    valid_since: Option<Timestamp>,
+    forward_query: bool,
+    max_visits: Option<NonZeroU64>,
+    paused_at: Option<Timestamp>,
+    external_id: Option<&'a str>,
+    note: Option<&'a str>,
+    /// Parted by `|`, or a JSON list when one of them has that.
+    tags: Option<String>,
+    campaign_id: Option<String>,
+    /// As they stand in a record.
+    parameters: Option<&'a str>,
 }
 
 impl<'a> Row<'a> {
-    fn new(link: &'a Link, now: Timestamp) -> Self {
+    fn new(link: &'a Link, campaigns: &Campaigns, now: Timestamp) -> Self {
         Self {
             short_code: link.code.as_str(),
-            long_url: link.target.as_str(),
+            long_url: campaigns.target(link),
             created_at: link.created_at,
             valid_until: link.valid_until.map(|end| end.moment()),
             redirect_status: link.redirect_status.code(),
@@ -61,6 +89,59 @@ impl<'a> Row<'a> {
             revision: link.revision,
             updated_at: link.updated_at,
             created_by: &link.created_by,
+            valid_since: link.valid_since.map(|start| start.moment()),
+            forward_query: link.forward_query,
+            max_visits: link.max_visits,
+            paused_at: link.paused_at,
+            external_id: link.external_id.as_deref(),
+            note: link.note.as_deref(),
+            tags: joined(&link.tags),
+            campaign_id: link.destination.campaign().map(|id| id.to_string()),
+            parameters: link.destination.values().map(ParameterValues::as_str),
+        }
+    }
+}
+
+fn joined(tags: &[String]) -> Option<String> {
+    if tags.is_empty() {
+        return None;
+    }
+    if tags
+        .iter()
+        .any(|tag| tag.contains('|') || tag.starts_with('['))
+    {
+        return serde_json::to_string(tags).ok();
+    }
+    Some(tags.join("|"))
+}
+
+/// The campaigns that links have, as they are now. Many links have the same, one after the other.
+#[derive(Default)]
+struct Campaigns(HashMap<CampaignId, Campaign>);
+
+impl Campaigns {
+    /// Looks up those of some links, and forgets the others.
+    async fn learn(&mut self, store: &dyn Store, links: &[Link]) -> Result<(), StoreError> {
+        let ids = links.iter().filter_map(|link| link.destination.campaign());
+        let ids: HashSet<CampaignId> = ids.collect();
+        self.0.retain(|id, _| ids.contains(id));
+        for id in ids {
+            if let Entry::Vacant(entry) = self.0.entry(id)
+                && let Some(campaign) = store.find_campaign(id).await?
+            {
+                entry.insert(campaign);
+            }
+        }
+        Ok(())
+    }
+
+    fn target<'a>(&self, link: &'a Link) -> Option<Cow<'a, str>> {
+        match &link.destination {
+            Destination::Target(target) => Some(Cow::Borrowed(target.as_str())),
+            Destination::Campaign { id, values } => {
+                let target = self.0.get(id)?.target.expand(&link.code, values).ok()?;
+                Some(Cow::Owned(target.as_str().to_owned()))
+            }
         }
     }
 }
@@ -108,8 +189,8 @@ impl<W: Write> LinkWriter<W> {
     ///
     /// # Errors
     /// When it can't be written.
-    pub fn write(&mut self, link: &Link) -> io::Result<()> {
-        let row = Row::new(link, self.now);
+    fn write(&mut self, link: &Link, campaigns: &Campaigns) -> io::Result<()> {
+        let row = Row::new(link, campaigns, self.now);
         match &mut self.out {
             Out::Separated(writer) => Ok(writer.serialize(row)?),
             Out::Json(out) => {
@@ -158,6 +239,7 @@ pub async fn export<W: Write>(
 ) -> Result<u64, ExportError> {
     let mut after = None;
     let mut count = 0;
+    let mut campaigns = Campaigns::default();
     loop {
         let links = store.scan_links(after.as_ref(), TOGETHER).await?;
         let Some(last) = links.last() else {
@@ -165,9 +247,10 @@ pub async fn export<W: Write>(
         };
         after = Some(last.code);
         let before = count;
+        campaigns.learn(store, &links).await?;
         for link in &links {
             if state.is_none_or(|state| link.state(writer.now) == state) {
-                writer.write(link)?;
+                writer.write(link, &campaigns)?;
                 count += 1;
             }
         }
@@ -179,6 +262,7 @@ pub async fn export<W: Write>(
 mod tests {
     use super::*;
     use crate::domain::link::tests::{link, moment};
+    use crate::domain::target::Target;
     use crate::testing::TemporaryStore;
 
     #[tokio::test]
@@ -186,7 +270,8 @@ mod tests {
         let temporary = TemporaryStore::new().await;
         let store = &temporary.store;
         let mut revoked = link("b");
-        revoked.target = crate::domain::target::Target::from_stored("https://e.com/,".to_owned());
+        revoked.destination =
+            Destination::Target(Target::from_stored("https://e.com/,".to_owned()));
         revoked.revoked_at = Some(moment("2026-02-01T00:00:00Z"));
         revoked.revision = 2;
         let kept = store.create_links(vec![link("a"), revoked]).await;
@@ -197,9 +282,10 @@ mod tests {
                 Format::Csv,
                 Some(State::Live),
                 "shortCode,longUrl,createdAt,validUntil,redirectStatus,state,revokedAt,revision,\
-                 updatedAt,createdBy\n\
+                 updatedAt,createdBy,validSince,forwardQuery,maxVisits,pausedAt,externalId,note,\
+                 tags,campaignId,parameters\n\
                  a,https://example.com/a,2026-01-01T00:00:00Z,,302,live,,1,\
-                 2026-01-01T00:00:00Z,key\n",
+                 2026-01-01T00:00:00Z,key,,false,,,,,,,\n",
             ),
             (
                 Format::Ndjson,
@@ -208,7 +294,10 @@ mod tests {
                  \"createdAt\":\"2026-01-01T00:00:00Z\",\"validUntil\":null,\
                  \"redirectStatus\":302,\"state\":\"revoked\",\
                  \"revokedAt\":\"2026-02-01T00:00:00Z\",\"revision\":2,\
-                 \"updatedAt\":\"2026-01-01T00:00:00Z\",\"createdBy\":\"key\"}\n",
+                 \"updatedAt\":\"2026-01-01T00:00:00Z\",\"createdBy\":\"key\",\
+                 \"validSince\":null,\"forwardQuery\":false,\"maxVisits\":null,\
+                 \"pausedAt\":null,\"externalId\":null,\"note\":null,\"tags\":null,\
+                 \"campaignId\":null,\"parameters\":null}\n",
             ),
             (Format::Ndjson, Some(State::Expired), ""),
         ] {

@@ -64,6 +64,12 @@ impl<R: BufRead + Send> NdjsonRows<R> {
             match value {
                 Value::String(text) => cells.set(column, text.as_bytes()),
                 Value::Number(number) => cells.set(column, number.to_string().as_bytes()),
+                Value::Bool(truth) if column == Column::ForwardQuery => {
+                    cells.set(column, truth.to_string().as_bytes());
+                }
+                Value::Array(_) if column == Column::Tags => {
+                    cells.set(column, value.to_string().as_bytes());
+                }
                 _ => {
                     return Err(Refusal::Json {
                         problem: format!("{name} is neither a text nor a number"),

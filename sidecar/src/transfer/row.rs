@@ -1,13 +1,20 @@
 //! Makes a link of a row, or says why it can't be one.
 
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+
 use jiff::Timestamp;
-use vocabulary::{Code, CodeError, CodeRules, RedirectStatus, Verdict};
+use vocabulary::{CampaignId, Code, CodeError, CodeRules, Parameters, RedirectStatus, Verdict};
 
 use super::columns::{Cells, Column};
 use super::csv::MAX_ROW;
 use super::moment::{self, Moment};
+use crate::domain::annotation::{
+    MAX_TAGS, check_external_id, check_note, check_tag, normalized_tags,
+};
+use crate::domain::campaign::ParameterValues;
 use crate::domain::codes::reserved::ReservedWords;
-use crate::domain::link::{Link, Second};
+use crate::domain::link::{Destination, Link, Second, is_never_valid};
 use crate::domain::target::{OwnHosts, Target, TargetError, TargetPolicy};
 
 /// The largest revision that is stored.
@@ -30,6 +37,8 @@ pub struct Checks {
     pub created_by: String,
     /// When.
     pub now: Timestamp,
+    /// The campaigns that there are, and how many parameters each has.
+    pub campaigns: HashMap<CampaignId, usize>,
 }
 
 impl Checks {
@@ -39,11 +48,7 @@ impl Checks {
     /// When it would not be resolved, or not as the row says.
     pub fn link(&self, cells: &Cells) -> Result<Link, Refusal> {
         let code = self.code(cells)?;
-        let target = text(cells, Column::Url)?.ok_or(Refusal::Absent {
-            column: Column::Url,
-        })?;
-        let target = Target::parse(target, self.policy, &self.own)
-            .map_err(|source| Refusal::Target { source })?;
+        let destination = self.destination(cells)?;
         let redirect_status = match number(cells, Column::RedirectStatus, u64::from(u16::MAX))? {
             None => self.redirect_status,
             Some(code) => u16::try_from(code)
@@ -51,34 +56,62 @@ impl Checks {
                 .and_then(RedirectStatus::from_code)
                 .ok_or(Refusal::RedirectStatus)?,
         };
-        let valid_until = match time(cells, Column::Expires)? {
-            None => None,
-            // Without this it would be a link that never expires.
-            Some(moment) => Some(Second::at(moment).ok_or(Refusal::Time {
-                column: Column::Expires,
-            })?),
-        };
+        let valid_since = second(cells, Column::ValidSince)?;
+        let valid_until = second(cells, Column::Expires)?;
+        if is_never_valid(valid_since, valid_until) {
+            return Err(Refusal::Time {
+                column: Column::ValidSince,
+            });
+        }
+        let paused_at = time(cells, Column::Paused)?;
         let revoked_at = time(cells, Column::Revoked)?;
         let revision = number(cells, Column::Revision, MAX_REVISION)?;
         Ok(Link {
             code,
-            target,
+            destination,
             redirect_status,
-            // A link has a revision of its own for being revoked.
-            revision: revision.unwrap_or(1 + u64::from(revoked_at.is_some())),
-            forward_query: false,
-            valid_since: None,
+            // A link has a revision of its own for being paused or revoked.
+            revision: revision
+                .unwrap_or(1 + u64::from(paused_at.is_some()) + u64::from(revoked_at.is_some())),
+            forward_query: truth(cells, Column::ForwardQuery)?.unwrap_or_default(),
+            valid_since,
             valid_until,
-            max_visits: None,
-            paused_at: None,
+            max_visits: number(cells, Column::MaxVisits, MAX_REVISION)?.and_then(NonZeroU64::new),
+            paused_at,
             revoked_at,
-            external_id: None,
-            note: None,
-            tags: Vec::new(),
+            external_id: annotation(cells, Column::ExternalId, |text| {
+                check_external_id(text).map_err(|error| error.to_string())
+            })?,
+            note: annotation(cells, Column::Note, |text| {
+                check_note(text).map_err(|error| error.to_string())
+            })?,
+            tags: tags(cells)?,
             created_at: time(cells, Column::Created)?.unwrap_or(self.now),
             updated_at: time(cells, Column::Updated)?.unwrap_or(self.now),
             created_by: self.created_by.clone(),
         })
+    }
+
+    fn destination(&self, cells: &Cells) -> Result<Destination, Refusal> {
+        if let Some(id) = text(cells, Column::Campaign)? {
+            let known = CampaignId::parse(id.as_bytes())
+                .and_then(|id| self.campaigns.get(&id).map(|parameters| (id, *parameters)));
+            let (id, parameters) = known.ok_or(Refusal::Campaign)?;
+            let values = text(cells, Column::Parameters)?.unwrap_or_default();
+            return Parameters::parse(values.as_bytes())
+                .filter(|values| values.count() == parameters)
+                .map(|_values| Destination::Campaign {
+                    id,
+                    values: ParameterValues::from_stored(values.to_owned()),
+                })
+                .ok_or(Refusal::Parameters { parameters });
+        }
+        let target = text(cells, Column::Url)?.ok_or(Refusal::Absent {
+            column: Column::Url,
+        })?;
+        Target::parse(target, self.policy, &self.own)
+            .map(Destination::Target)
+            .map_err(|source| Refusal::Target { source })
     }
 
     fn code(&self, cells: &Cells) -> Result<Code, Refusal> {
@@ -132,6 +165,67 @@ fn time(cells: &Cells, column: Column) -> Result<Option<Timestamp>, Refusal> {
         Some(Moment::None) => Ok(None),
         Some(Moment::At(_)) | None => Err(Refusal::Time { column }),
     }
+}
+
+/// A bound in time. One that can't be kept would be a link without it.
+fn second(cells: &Cells, column: Column) -> Result<Option<Second>, Refusal> {
+    match time(cells, column)? {
+        None => Ok(None),
+        Some(moment) => {
+            let second = Second::at(moment).ok_or(Refusal::Time { column })?;
+            Ok(Some(second))
+        }
+    }
+}
+
+fn truth(cells: &Cells, column: Column) -> Result<Option<bool>, Refusal> {
+    match text(cells, column)? {
+        None => Ok(None),
+        Some("true" | "1") => Ok(Some(true)),
+        Some("false" | "0") => Ok(Some(false)),
+        Some(_) => Err(Refusal::Truth { column }),
+    }
+}
+
+fn annotation(
+    cells: &Cells,
+    column: Column,
+    check: impl FnOnce(&str) -> Result<(), String>,
+) -> Result<Option<String>, Refusal> {
+    let Some(text) = text(cells, column)? else {
+        return Ok(None);
+    };
+    match check(text) {
+        Ok(()) => Ok(Some(text.to_owned())),
+        Err(problem) => Err(Refusal::Annotation { column, problem }),
+    }
+}
+
+fn tags(cells: &Cells) -> Result<Vec<String>, Refusal> {
+    let refused = |problem: String| Refusal::Annotation {
+        column: Column::Tags,
+        problem,
+    };
+    let text = text(cells, Column::Tags)?.unwrap_or_default();
+    let tags: Vec<String> = if text.starts_with('[') {
+        let list = serde_json::from_str(text);
+        list.map_err(|_error| refused("must be a list of texts".to_owned()))?
+    } else {
+        let tags = text.split('|').map(str::trim);
+        tags.filter(|tag| !tag.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    for tag in &tags {
+        check_tag(tag).map_err(|error| refused(error.to_string()))?;
+    }
+    let tags = normalized_tags(tags);
+    if tags.len() > MAX_TAGS {
+        return Err(refused(format!(
+            "must be at most {MAX_TAGS} different ones"
+        )));
+    }
+    Ok(tags)
 }
 
 fn number(cells: &Cells, column: Column, most: u64) -> Result<Option<u64>, Refusal> {
@@ -220,6 +314,29 @@ pub enum Refusal {
         /// Which.
         column: Column,
     },
+    /// There is no such campaign.
+    #[error("there is no campaign of this campaignId; without one the link leads to its longUrl")]
+    Campaign,
+    /// The values do not fit the campaign.
+    #[error("parameters are not {parameters} encoded values parted by &")]
+    Parameters {
+        /// How many there are to be.
+        parameters: usize,
+    },
+    /// Something is neither true nor false.
+    #[error("{} is neither true nor false", .column.name())]
+    Truth {
+        /// What.
+        column: Column,
+    },
+    /// A text that goes with the link can't be kept.
+    #[error("{} {problem}", .column.name())]
+    Annotation {
+        /// Which.
+        column: Column,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A number is none.
     #[error("{} is not a number within bounds", .column.name())]
     Number {
@@ -250,9 +367,11 @@ impl Refusal {
             Self::Reserved => "reserved words",
             Self::WrongCheck { .. } => "codes of an issued length without its check character",
             Self::Target { .. } => "targets that links may not have",
-            Self::RedirectStatus | Self::Time { .. } | Self::Number { .. } => {
+            Self::RedirectStatus | Self::Time { .. } | Self::Number { .. } | Self::Truth { .. } => {
                 "times and numbers that are none"
             }
+            Self::Campaign | Self::Parameters { .. } => "links of campaigns that there are not",
+            Self::Annotation { .. } => "texts that links may not have",
         }
     }
 
@@ -286,6 +405,7 @@ mod tests {
             redirect_status: RedirectStatus::Found,
             created_by: "import".to_owned(),
             now: "2026-01-01T00:00:00Z".parse().expect("a moment"),
+            campaigns: [(CampaignId::FIRST, 2)].into(),
         }
     }
 
@@ -311,6 +431,13 @@ mod tests {
             (Column::Revoked, b"2020-01-01"),
             (Column::Revision, b"7"),
             (Column::Updated, b"2020-01-01"),
+            (Column::ValidSince, b"2019-06-01"),
+            (Column::ForwardQuery, b"true"),
+            (Column::MaxVisits, b"9"),
+            (Column::Paused, b"2019-07-01"),
+            (Column::ExternalId, b"order 7"),
+            (Column::Note, b"two\nlines"),
+            (Column::Tags, b"b | a|a"),
         ]);
         let full = full.expect("a link");
         let moment = |text: &str| -> Timestamp { text.parse().expect("a moment") };
@@ -320,6 +447,27 @@ mod tests {
         assert_eq!(full.updated_at, moment("2020-01-01T00:00:00Z"));
         assert_eq!(full.redirect_status, RedirectStatus::MovedPermanently);
         assert_eq!(full.revision, 7);
+        assert_eq!(full.valid_since, Second::at(moment("2019-06-01T00:00:00Z")));
+        assert_eq!(full.paused_at, Some(moment("2019-07-01T00:00:00Z")));
+        assert!(full.forward_query);
+        assert_eq!(full.max_visits, NonZeroU64::new(9));
+        assert_eq!(full.external_id.as_deref(), Some("order 7"));
+        assert_eq!(full.note.as_deref(), Some("two\nlines"));
+        assert_eq!(full.tags, ["a", "b"]);
+        let tagged = link(&[(Column::Tags, b"[\"a|b\"]")]).expect("a link");
+        assert_eq!(tagged.tags, ["a|b"]);
+        let of_campaign = link(&[
+            (Column::Url, b""),
+            (Column::Campaign, b"1"),
+            (Column::Parameters, b"Wien&b%20c"),
+        ]);
+        assert_eq!(
+            of_campaign.expect("a link").destination,
+            Destination::Campaign {
+                id: CampaignId::FIRST,
+                values: ParameterValues::from_stored("Wien&b%20c".to_owned()),
+            }
+        );
         let revoked = link(&[(Column::Revoked, b"2020-01-01")]).expect("a link");
         assert_eq!(revoked.revision, 2);
     }
@@ -345,7 +493,10 @@ mod tests {
 
     #[test]
     fn a_row_that_would_not_be_resolved_is_refused() {
-        use Column::{Code, Created, Expires, RedirectStatus, Revision, Url};
+        use Column::{
+            Campaign, Code, Created, Expires, ExternalId, ForwardQuery, MaxVisits, RedirectStatus,
+            Revision, Tags, Url,
+        };
         for (column, text, kind) in [
             (Code, &b""[..], "rows without a code or target"),
             (Code, b"https://short/", "texts that can't be codes"),
@@ -377,6 +528,13 @@ mod tests {
             (Created, b"1969-01-01", "times and numbers that are none"),
             (Expires, b"1970-01-01", "times and numbers that are none"),
             (RedirectStatus, b"200", "times and numbers that are none"),
+            (Campaign, b"2", "links of campaigns that there are not"),
+            // It has two parameters.
+            (Campaign, b"1", "links of campaigns that there are not"),
+            (ForwardQuery, b"maybe", "times and numbers that are none"),
+            (MaxVisits, b"0", "times and numbers that are none"),
+            (ExternalId, b"a\tb", "texts that links may not have"),
+            (Tags, b"[1]", "texts that links may not have"),
             (Revision, b"0", "times and numbers that are none"),
             (
                 Revision,

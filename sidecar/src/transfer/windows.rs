@@ -196,7 +196,7 @@ impl Reading {
                 }
                 match self.checks.link(cells) {
                     Ok(link) => {
-                        window.size += ROW + link.target.as_str().len() + link.created_by.len();
+                        window.size += size_of_link(&link);
                         window.links.push(link);
                         window.origins.push(origin);
                         return;
@@ -214,6 +214,21 @@ impl Reading {
             refusal,
         });
     }
+}
+
+/// About how many bytes a link takes.
+fn size_of_link(link: &Link) -> usize {
+    let tags: usize = link
+        .tags
+        .iter()
+        .map(|tag| tag.len() + size_of::<String>())
+        .sum();
+    let of_option = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    ROW + link.destination.text().len()
+        + link.created_by.len()
+        + of_option(&link.external_id)
+        + of_option(&link.note)
+        + tags
 }
 
 /// A row's code as it stands there, as far as it helps to find the row.
@@ -263,6 +278,7 @@ mod tests {
                 redirect_status: vocabulary::RedirectStatus::Found,
                 created_by: "import".to_owned(),
                 now: "2026-01-01T00:00:00Z".parse().expect("a moment"),
+                campaigns: std::collections::HashMap::new(),
             },
         };
         let (sender, mut receiver) = mpsc::channel(1);

@@ -1,3 +1,5 @@
+use vocabulary::CampaignId;
+
 use super::*;
 
 pub(crate) fn moment(text: &str) -> Timestamp {
@@ -7,7 +9,7 @@ pub(crate) fn moment(text: &str) -> Timestamp {
 pub(crate) fn link(code: &str) -> Link {
     Link {
         code: code.parse().expect("a code"),
-        target: Target::from_stored("https://example.com/a".to_owned()),
+        destination: Destination::Target(Target::from_stored("https://example.com/a".to_owned())),
         redirect_status: RedirectStatus::Found,
         forward_query: false,
         revision: 1,
@@ -62,6 +64,7 @@ fn only_a_real_change_makes_a_revision() {
         (
             Change {
                 target: target("https://example.com/a"),
+                values: None,
                 valid_until: Some(None),
                 valid_since: Some(None),
                 max_visits: Some(None),
@@ -242,7 +245,7 @@ fn a_link_stands_for_another_as_long_as_it_is_the_same_and_not_dead() {
     let other_target = Target::from_stored("https://example.com/b".to_owned());
     for changed in [
         Link {
-            target: other_target,
+            destination: Destination::Target(other_target),
             ..link("abc")
         },
         Link {
@@ -316,4 +319,69 @@ fn the_record_says_when_and_how_a_link_redirects() {
         let record = link.record().to_vec();
         assert_eq!(std::str::from_utf8(&record), Ok(expected));
     }
+}
+
+fn of_campaign(code: &str, values: &str) -> Link {
+    Link {
+        destination: Destination::Campaign {
+            id: CampaignId::FIRST,
+            values: ParameterValues::from_stored(values.to_owned()),
+        },
+        ..link(code)
+    }
+}
+
+#[test]
+fn a_link_of_a_campaign_says_no_more_than_its_values() {
+    let now = moment("2026-02-01T00:00:00Z");
+    let wien = of_campaign("abc", "Wien");
+    assert_eq!(wien.record().to_vec(), b"c1 Wien");
+    let ending = Link {
+        valid_until: second("2026-03-01T00:00:00Z"),
+        revision: 2,
+        ..wien.clone()
+    };
+    assert_eq!(ending.record().to_vec(), b"1 C1 2 1772323200 Wien");
+    let paused = Link {
+        paused_at: Some(now),
+        ..wien.clone()
+    };
+    assert_eq!(paused.record().to_vec(), b"1 410 1");
+
+    let other = Change {
+        values: Some(ParameterValues::from_stored("Graz".to_owned())),
+        ..Change::default()
+    };
+    match wien.clone().change(&other, now) {
+        Edit::Changed(graz) => assert_eq!(graz.record().to_vec(), b"1 C1 2 0 Graz"),
+        edit => panic!("{edit:?}"),
+    }
+    assert_eq!(
+        link("abc").change(&other, now),
+        Edit::Refused(Refusal::OfNoCampaign)
+    );
+    let target = Target::from_stored("https://example.com/b".to_owned());
+    for change in [
+        Change {
+            target: Some(target),
+            ..Change::default()
+        },
+        Change {
+            redirect_status: Some(RedirectStatus::Found),
+            ..Change::default()
+        },
+        Change {
+            forward_query: Some(false),
+            ..Change::default()
+        },
+    ] {
+        let edit = wien.clone().change(&change, now);
+        assert_eq!(edit, Edit::Refused(Refusal::OfCampaign), "{change:?}");
+    }
+    assert!(wien.stands_for(&of_campaign("abd", "Wien"), now));
+    assert!(!wien.stands_for(&of_campaign("abd", "Graz"), now));
+    assert_ne!(
+        wien.destination.text(),
+        of_campaign("abc", "").destination.text()
+    );
 }

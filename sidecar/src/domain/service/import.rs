@@ -277,7 +277,7 @@ impl Importer {
         place: usize,
         outcomes: &mut [Outcome],
     ) -> Result<(), ImportError> {
-        if standing.target == link.target {
+        if standing.destination == link.destination {
             outcomes[place] = Outcome::Same;
             return Ok(());
         }

@@ -250,7 +250,8 @@ impl Parts {
         attempt: u32,
     ) -> Result<Vec<Code>, NoCode> {
         let (mut shortest, longest) = policy.lengths;
-        let targets: Vec<&str> = new.iter().map(|(_, new)| new.target.as_str()).collect();
+        let texts: Vec<_> = new.iter().map(|(_, new)| new.destination.text()).collect();
+        let targets: Vec<&str> = texts.iter().map(|text| &**text).collect();
         let strategy = self.strategies.get(policy.strategy);
         let mut codes = Vec::with_capacity(targets.len());
         while codes.len() < targets.len() {

@@ -14,22 +14,21 @@ use vocabulary::{Code, CodeError, CodeRules, RedirectStatus, Verdict};
 use super::issue::{CodePolicy, Issuer, NoCode};
 use crate::clock::Clock;
 use crate::domain::codes::reserved::ReservedWords;
-use crate::domain::link::{Change, Edit, Expected, Link, PastChange, Refusal, Second};
+use crate::domain::link::{Change, Destination, Edit, Expected, Link, PastChange, Refusal, Second};
 use crate::domain::ports::{Delivery, Edited, Listing, RequestDigest, Store, StoreError};
-use crate::domain::target::Target;
 
 /// What a new link is to be.
 #[derive(Clone, Debug)]
 pub struct NewLink {
     /// Where it leads.
-    pub target: Target,
+    pub destination: Destination,
     /// The code that it must have; `None` to have one drawn.
     pub slug: Option<Code>,
     /// How a code is drawn.
     pub policy: CodePolicy,
-    /// How it redirects.
+    /// How it redirects to a target of its own.
     pub redirect_status: RedirectStatus,
-    /// Whether the visitor's query is appended to the target.
+    /// Whether the visitor's query is appended to a target of its own.
     pub forward_query: bool,
     /// Before this second it answers 404.
     pub valid_since: Option<Second>,
@@ -55,7 +54,7 @@ impl NewLink {
     pub(super) fn link(&self, code: Code, now: Timestamp) -> Link {
         Link {
             code,
-            target: self.target.clone(),
+            destination: self.destination.clone(),
             redirect_status: self.redirect_status,
             forward_query: self.forward_query,
             revision: 1,
@@ -88,7 +87,7 @@ impl NewLink {
         };
         let second = |second: Option<Second>| second.map_or(0, Second::get).to_be_bytes();
         let (shortest, longest) = self.policy.lengths;
-        add(self.target.as_str().as_bytes());
+        add(self.destination.text().as_bytes());
         add(self.policy.strategy.name().as_bytes());
         add(&[shortest, longest, u8::from(self.forward_query)]);
         add(&self.redirect_status.code().to_be_bytes());

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
-use vocabulary::{Code, CodeRules, Verdict};
+use vocabulary::{CampaignId, Code, CodeRules, ExpandError, RedirectStatus, Verdict};
 
 use crate::clock::Clock;
-use crate::domain::link::{Link, State};
+use crate::domain::campaign::{Campaign, CampaignState};
+use crate::domain::link::{Destination, Link, State};
 use crate::domain::ports::{PublishError, Publisher, Store, StoreError};
+use crate::domain::target::Target;
 
 /// How long SQL may take to find a link before the visitor is asked to come back.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
@@ -25,12 +27,23 @@ const MAX_BACKFILLS: usize = 64;
 /// What a visitor is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// To go on to the link's target.
-    Redirect(Box<Link>),
+    /// To go on.
+    Redirect(Redirect),
     /// That there was a link and is none any more.
     Gone,
     /// That there is no link, or none yet.
     Unknown,
+}
+
+/// Where a visitor goes on to, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// The link's target, or what its campaign makes of its values.
+    pub target: Target,
+    /// How it is answered.
+    pub status: RedirectStatus,
+    /// Whether the visitor's query is appended.
+    pub forward_query: bool,
 }
 
 /// Why nobody can know what to tell a visitor.
@@ -45,6 +58,12 @@ pub enum ResolveError {
         /// How long it was given, in milliseconds.
         limit_ms: u128,
     },
+    /// SQL has a link of a campaign that it has not.
+    #[error("the link belongs to the campaign {0}, which there is not")]
+    NoCampaign(CampaignId),
+    /// The campaign's target and the link's values make no target.
+    #[error("the link's values do not fit the target of its campaign: {0}")]
+    Expand(ExpandError),
 }
 
 /// Follows links.
@@ -87,12 +106,12 @@ impl Resolver {
         if self.rules.judge(&code) == Verdict::WrongCheck {
             return Ok(Resolution::Unknown);
         }
-        let found = tokio::time::timeout(LOOKUP_LIMIT, self.store.find_link(&code))
+        let found = tokio::time::timeout(LOOKUP_LIMIT, self.find(&code))
             .await
             .map_err(|_elapsed| ResolveError::Slow {
                 limit_ms: LOOKUP_LIMIT.as_millis(),
             })??;
-        let Some(link) = found else {
+        let Some((link, campaign)) = found else {
             let store = Arc::clone(&self.store);
             self.backfill(move |publisher| async move {
                 publisher.note_unknown(&code).await?;
@@ -105,13 +124,42 @@ impl Resolver {
             });
             return Ok(Resolution::Unknown);
         };
-        let record = link.clone();
-        self.backfill(move |publisher| async move { publisher.publish(&[record]).await });
-        Ok(match link.state(self.clock.now()) {
-            State::Live => Resolution::Redirect(Box::new(link)),
-            State::Scheduled => Resolution::Unknown,
-            State::Paused | State::Expired | State::Revoked => Resolution::Gone,
-        })
+        let (record, of_campaign) = (link.clone(), campaign.clone());
+        self.backfill(move |publisher| async move {
+            if let Some(campaign) = of_campaign {
+                publisher.publish_campaigns(&[campaign]).await?;
+            }
+            publisher.publish(&[record]).await
+        });
+        let now = self.clock.now();
+        match link.state(now) {
+            State::Live => {}
+            State::Scheduled => return Ok(Resolution::Unknown),
+            State::Paused | State::Expired | State::Revoked => return Ok(Resolution::Gone),
+        }
+        // A link that redirects is as good as its campaign.
+        match campaign.as_ref().map(|campaign| campaign.state(now)) {
+            None | Some(CampaignState::Live) => {}
+            Some(CampaignState::Scheduled) => return Ok(Resolution::Unknown),
+            Some(CampaignState::Paused | CampaignState::Expired | CampaignState::Revoked) => {
+                return Ok(Resolution::Gone);
+            }
+        }
+        redirect(link, campaign.as_ref()).map(Resolution::Redirect)
+    }
+
+    /// Finds a link, and its campaign if it belongs to one.
+    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, ResolveError> {
+        let Some(link) = self.store.find_link(code).await? else {
+            return Ok(None);
+        };
+        let Some(id) = link.destination.campaign() else {
+            return Ok(Some((link, None)));
+        };
+        match self.store.find_campaign(id).await? {
+            Some(campaign) => Ok(Some((link, Some(campaign)))),
+            None => Err(ResolveError::NoCampaign(id)),
+        }
     }
 
     /// Has something written to Redis in the background, or not at all when enough is under way.
@@ -133,5 +181,25 @@ impl Resolver {
             }
             drop(permit);
         });
+    }
+}
+
+/// Where a live link of a live campaign, or of none, leads.
+fn redirect(link: Link, campaign: Option<&Campaign>) -> Result<Redirect, ResolveError> {
+    match (link.destination, campaign) {
+        (Destination::Target(target), _) => Ok(Redirect {
+            target,
+            status: link.redirect_status,
+            forward_query: link.forward_query,
+        }),
+        (Destination::Campaign { values, .. }, Some(campaign)) => Ok(Redirect {
+            target: campaign
+                .target
+                .expand(&link.code, &values)
+                .map_err(ResolveError::Expand)?,
+            status: campaign.redirect_status,
+            forward_query: campaign.forward_query,
+        }),
+        (Destination::Campaign { id, .. }, None) => Err(ResolveError::NoCampaign(id)),
     }
 }

@@ -61,7 +61,7 @@ async fn adopt_some(
         .execute(&mut *connection)
         .await?;
     let rows = sqlx::query(
-        "SELECT id AS old_id, code, target, redirect_status, 0 AS forward_query, revision, \
+        "SELECT id AS old_id, code, target, NULL AS campaign_id, NULL AS parameters, redirect_status, 0 AS forward_query, revision, \
          NULL AS valid_since, expires_at AS valid_until, NULL AS max_visits, NULL AS paused_at, \
          revoked_at, created_at, updated_at, created_by, NULL AS external_id, NULL AS note, \
          NULL AS tags FROM links_before ORDER BY id LIMIT ?1",

@@ -12,9 +12,11 @@ use super::links::id_of;
 use super::outbox::enqueue;
 use super::tags;
 use super::writer::Write;
+use crate::domain::campaign::ParameterValues;
 use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::Link;
+use crate::domain::link::{Destination, Link};
 use crate::domain::ports::{Created, MAX_TOGETHER, OutboxSpan, Receipt};
+use crate::domain::target::Target;
 
 /// How many rows a statement inserts. A statement is worth preparing for few sizes only, so links
 /// are dealt to the largest that can be filled.
@@ -28,11 +30,10 @@ const NEAR: i64 = 62 * 8;
 /// How far the first and the last id of a row of the outbox may be apart at most.
 pub(super) const LONGEST_SPAN: i64 = NEAR * MAX_TOGETHER as i64;
 
-/// The columns of a link that uses nothing else, as most do.
-const PLAIN_COLUMNS: [&str; 9] = [
+/// The columns of every link.
+const COMMON_COLUMNS: [&str; 8] = [
     "id",
     "code",
-    "target",
     "redirect_status",
     "revision",
     "valid_until",
@@ -40,6 +41,10 @@ const PLAIN_COLUMNS: [&str; 9] = [
     "updated_at",
     "created_by",
 ];
+
+/// The columns of links that have a target of their own, and of those of campaigns.
+const TARGET_COLUMNS: [&str; 1] = ["target"];
+const CAMPAIGN_COLUMNS: [&str; 2] = ["campaign_id", "parameters"];
 
 /// The columns that only some links use.
 const OTHER_COLUMNS: [&str; 8] = [
@@ -53,14 +58,58 @@ const OTHER_COLUMNS: [&str; 8] = [
     "tags",
 ];
 
-/// The statement for each of the [`SIZES`]: for links that use the plain columns alone, and for
-/// all others. Every value costs, the default ones too.
-static PLAIN_STATEMENTS: LazyLock<[String; SIZES.len()]> = LazyLock::new(|| statements(&[]));
-static FULL_STATEMENTS: LazyLock<[String; SIZES.len()]> =
-    LazyLock::new(|| statements(&OTHER_COLUMNS));
+/// Which columns rows are inserted with. Every value costs, the default ones too, and most links
+/// are of the first two kinds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    /// Those of a link with a target of its own that uses nothing else.
+    Target,
+    /// Those of a link of a campaign that uses nothing else.
+    Campaign,
+    /// All there are.
+    All,
+}
 
-fn statements(others: &[&str]) -> [String; SIZES.len()] {
-    let columns = [&PLAIN_COLUMNS, others].concat();
+impl Columns {
+    const EACH: [Self; 3] = [Self::Target, Self::Campaign, Self::All];
+
+    /// The fewest that a link needs.
+    fn of(link: &Link) -> Self {
+        let uses_others = link.forward_query
+            || link.valid_since.is_some()
+            || link.max_visits.is_some()
+            || link.paused_at.is_some()
+            || link.revoked_at.is_some()
+            || link.external_id.is_some()
+            || link.note.is_some()
+            || !link.tags.is_empty();
+        match &link.destination {
+            _ if uses_others => Self::All,
+            Destination::Target(_) => Self::Target,
+            Destination::Campaign { .. } => Self::Campaign,
+        }
+    }
+
+    /// The statement for each of the [`SIZES`].
+    fn statements(self) -> &'static [String; SIZES.len()] {
+        static STATEMENTS: LazyLock<[[String; SIZES.len()]; 3]> = LazyLock::new(|| {
+            [
+                statements(&[&TARGET_COLUMNS]),
+                statements(&[&CAMPAIGN_COLUMNS]),
+                statements(&[&TARGET_COLUMNS, &CAMPAIGN_COLUMNS, &OTHER_COLUMNS]),
+            ]
+        });
+        let [target, campaign, all] = &*STATEMENTS;
+        match self {
+            Self::Target => target,
+            Self::Campaign => campaign,
+            Self::All => all,
+        }
+    }
+}
+
+fn statements(others: &[&[&str]]) -> [String; SIZES.len()] {
+    let columns = [&COMMON_COLUMNS, others.concat().as_slice()].concat();
     SIZES.map(|size| {
         // Without numbers: for a parameter that has one SQLite walks through the names of all.
         let row = format!("({})", vec!["?"; columns.len()].join(", "));
@@ -112,14 +161,17 @@ pub(super) async fn create(
     // a row of the outbox.
     rows.sort_unstable_by_key(|row| row.id);
     let mut kept = Vec::with_capacity(rows.len());
-    let (plain, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| is_plain(row.link));
-    insert_all(connection, Columns::Plain, &plain, &mut kept, &mut taken).await?;
-    if !others.is_empty() {
-        insert_all(connection, Columns::All, &others, &mut kept, &mut taken).await?;
-        kept.sort_unstable_by_key(|row| row.id);
-        for row in kept.iter().filter(|row| !row.link.tags.is_empty()) {
-            tags::add(connection, row.id, row.link.created_at, &row.link.tags).await?;
-        }
+    for columns in Columns::EACH {
+        let some: Vec<_> = rows
+            .iter()
+            .filter(|row| Columns::of(row.link) == columns)
+            .copied()
+            .collect();
+        insert_all(connection, columns, &some, &mut kept, &mut taken).await?;
+    }
+    kept.sort_unstable_by_key(|row| row.id);
+    for row in kept.iter().filter(|row| !row.link.tags.is_empty()) {
+        tags::add(connection, row.id, row.link.created_at, &row.link.tags).await?;
     }
     taken.sort_unstable();
     count_usage(connection, kept.iter().map(|row| row.link)).await?;
@@ -136,25 +188,6 @@ struct Row<'a> {
     id: i64,
     place: usize,
     link: &'a Link,
-}
-
-/// Which columns rows are inserted with.
-#[derive(Clone, Copy)]
-enum Columns {
-    Plain,
-    All,
-}
-
-/// Whether a link has nothing in the [`OTHER_COLUMNS`].
-fn is_plain(link: &Link) -> bool {
-    !link.forward_query
-        && link.valid_since.is_none()
-        && link.max_visits.is_none()
-        && link.paused_at.is_none()
-        && link.revoked_at.is_none()
-        && link.external_id.is_none()
-        && link.note.is_none()
-        && link.tags.is_empty()
 }
 
 /// Inserts rows; those whose ids have rows already are noted as taken.
@@ -198,23 +231,26 @@ async fn insert(
     which: usize,
     rows: &[Row<'_>],
 ) -> Result<(), sqlx::Error> {
-    let statement = match columns {
-        Columns::Plain => &PLAIN_STATEMENTS[which],
-        Columns::All => &FULL_STATEMENTS[which],
-    };
-    let mut query = sqlx::query(statement.as_str());
+    let mut query = sqlx::query(columns.statements()[which].as_str());
     for Row { id, link, .. } in rows {
         query = query
             .bind(id)
             .bind(link.code.as_str())
-            .bind(link.target.as_str())
             .bind(link.redirect_status.code())
             .bind(link.revision as i64)
             .bind(link.valid_until.map(|second| second.get() as i64))
             .bind(link.created_at.as_millisecond())
             .bind(link.updated_at.as_millisecond())
             .bind(&link.created_by);
-        if let Columns::All = columns {
+        if columns != Columns::Campaign {
+            query = query.bind(link.destination.target().map(Target::as_str));
+        }
+        if columns != Columns::Target {
+            query = query
+                .bind(link.destination.campaign().map(|id| id.get() as i64))
+                .bind(link.destination.values().map(ParameterValues::as_str));
+        }
+        if columns == Columns::All {
             query = query
                 .bind(link.forward_query)
                 .bind(link.valid_since.map(|second| second.get() as i64))

@@ -7,15 +7,16 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
-use vocabulary::{Code, RedirectStatus};
+use vocabulary::{CampaignId, Code, RedirectStatus};
 
 use super::creation::CreateLinks;
 use super::digests::{FindOrCreate, find_by_digest};
 use super::outbox::enqueue;
 use super::writer::Write;
 use super::{SqliteStore, failed, history, invalid, listing, tags};
+use crate::domain::campaign::ParameterValues;
 use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::{Edit, Link, PastChange, Second};
+use crate::domain::link::{Destination, Edit, Link, PastChange, Second};
 use crate::domain::ports::{
     Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position, Receipt,
     RequestDigest, StoreError,
@@ -25,7 +26,7 @@ use crate::domain::target::Target;
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
     () => {
-        "code, target, redirect_status, forward_query, revision, valid_since, valid_until, \
+        "code, target, campaign_id, parameters, redirect_status, forward_query, revision, valid_since, valid_until, \
          max_visits, paused_at, revoked_at, created_at, updated_at, created_by, external_id, \
          note, tags"
     };
@@ -228,7 +229,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Link, sqlx::Error> {
     let max_visits = row.try_get::<Option<i64>, _>("max_visits")?;
     Ok(Link {
         code: code.parse().map_err(|_error| invalid("links", "code"))?,
-        target: Target::from_stored(row.try_get("target")?),
+        destination: destination(row)?,
         redirect_status: RedirectStatus::from_code(status).ok_or_else(bad("redirect_status"))?,
         forward_query: row.try_get("forward_query")?,
         revision: u64::try_from(row.try_get::<i64, _>("revision")?)
@@ -244,6 +245,19 @@ pub(super) fn read(row: &SqliteRow) -> Result<Link, sqlx::Error> {
         external_id: row.try_get("external_id")?,
         note: row.try_get("note")?,
         tags: tags::of_column(row.try_get("tags")?)?,
+    })
+}
+
+fn destination(row: &SqliteRow) -> Result<Destination, sqlx::Error> {
+    if let Some(target) = row.try_get("target")? {
+        return Ok(Destination::Target(Target::from_stored(target)));
+    }
+    let id: i64 = row.try_get("campaign_id")?;
+    let id = u64::try_from(id).ok().and_then(CampaignId::new);
+    let values: Option<String> = row.try_get("parameters")?;
+    Ok(Destination::Campaign {
+        id: id.ok_or_else(|| invalid("links", "campaign_id"))?,
+        values: ParameterValues::from_stored(values.unwrap_or_default()),
     })
 }
 
@@ -348,10 +362,11 @@ async fn update(
     sqlx::query(
         "UPDATE links SET target = ?2, redirect_status = ?3, forward_query = ?4, revision = ?5, \
          valid_since = ?6, valid_until = ?7, max_visits = ?8, paused_at = ?9, revoked_at = ?10, \
-         updated_at = ?11, external_id = ?12, note = ?13, tags = ?14 WHERE id = ?1",
+         updated_at = ?11, external_id = ?12, note = ?13, tags = ?14, parameters = ?15 \
+         WHERE id = ?1",
     )
     .bind(id)
-    .bind(link.target.as_str())
+    .bind(link.destination.target().map(Target::as_str))
     .bind(link.redirect_status.code())
     .bind(link.forward_query)
     .bind(link.revision as i64)
@@ -364,6 +379,7 @@ async fn update(
     .bind(link.external_id.as_deref())
     .bind(link.note.as_deref())
     .bind(tags::to_column(&link.tags))
+    .bind(link.destination.values().map(ParameterValues::as_str))
     .execute(connection)
     .await?;
     Ok(())

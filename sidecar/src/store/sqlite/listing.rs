@@ -52,6 +52,11 @@ pub(super) fn query(
         }
         None => {}
     }
+    if let Some(campaign) = listing.campaign {
+        query
+            .push(" AND campaign_id = ")
+            .push_bind(campaign.get() as i64);
+    }
     if let Some(created_by) = &listing.created_by {
         query
             .push(" AND created_by = ")
@@ -74,6 +79,9 @@ pub(super) fn query(
 fn index(listing: &Listing) -> &'static str {
     if listing.external_id.is_some() {
         return "links_by_external_id";
+    }
+    if listing.campaign.is_some() {
+        return "links_by_campaign";
     }
     match listing.state {
         Some((State::Revoked, _)) => "links_revoked_by_age",

@@ -1,13 +1,16 @@
 //! Walking through all links in SQLite, and what is remembered of who does so.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 use vocabulary::number::parse_decimal;
-use vocabulary::{Code, LinkRecord, Record, RedirectStatus, Validity};
+use vocabulary::{
+    CampaignId, CampaignLinkRecord, Code, LinkRecord, Parameters, Record, RedirectStatus, Validity,
+};
 
 use super::creation::LONGEST_SPAN;
 use super::deletion::{DeleteLinks, FreeCodes};
@@ -21,8 +24,7 @@ use crate::domain::records::Records;
 /// as a [`crate::domain::link::Link`], which knows what its record is.
 macro_rules! is_plain {
     () => {
-        "target IS NOT NULL AND campaign_id IS NULL AND forward_query = 0 \
-         AND valid_since IS NULL AND max_visits IS NULL AND paused_at IS NULL"
+        "forward_query = 0 AND valid_since IS NULL AND paused_at IS NULL"
     };
 }
 
@@ -35,8 +37,8 @@ macro_rules! line {
         concat!(
             "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision) WHEN ",
             is_plain!(),
-            " THEN concat_ws(' ', code, redirect_status, revision, ifnull(valid_until, 0), target) \
-             ELSE '!' END"
+            " THEN concat_ws(' ', code, iif(campaign_id IS NULL, redirect_status, 'C' || campaign_id), \
+             revision, ifnull(valid_until, 0), coalesce(target, parameters, '')) ELSE '!' END"
         )
     };
 }
@@ -388,24 +390,35 @@ fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
     let mut fields = line.splitn(5, |&byte| byte == b' ');
     let mut field = || fields.next().unwrap_or_default();
     let code = Code::parse(field()).map_err(|_error| invalid("links", "code"))?;
-    let status = parse_decimal(field()).and_then(|status| u16::try_from(status).ok());
-    let status = status.ok_or_else(|| invalid("links", "redirect_status"))?;
+    let kind = field();
     let revision = parse_decimal(field()).ok_or_else(|| invalid("links", "revision"))?;
-    if status == 410 {
+    if kind == b"410" {
         records.push(code, &Record::Revoked { revision });
         return Ok(());
     }
-    let expiry = parse_decimal(field()).ok_or_else(|| invalid("links", "valid_until"))?;
-    let record = LinkRecord {
-        status: RedirectStatus::from_code(status)
-            .ok_or_else(|| invalid("links", "redirect_status"))?,
-        revision,
-        forwards_query: false,
-        validity: Validity::new(None, std::num::NonZeroU64::new(expiry))
-            .ok_or_else(|| invalid("links", "valid_until"))?,
-        target: field(),
+    let validity = parse_decimal(field())
+        .and_then(|expiry| Validity::new(None, NonZeroU64::new(expiry)))
+        .ok_or_else(|| invalid("links", "valid_until"))?;
+    let record = match kind.split_first() {
+        Some((b'C', id)) => Record::CampaignLink(CampaignLinkRecord {
+            campaign: parse_decimal(id)
+                .and_then(CampaignId::new)
+                .ok_or_else(|| invalid("links", "campaign_id"))?,
+            revision,
+            validity,
+            parameters: Parameters::from_checked(field()),
+        }),
+        _ => Record::Link(LinkRecord {
+            status: parse_decimal(kind)
+                .and_then(|status| RedirectStatus::from_code(u16::try_from(status).ok()?))
+                .ok_or_else(|| invalid("links", "redirect_status"))?,
+            revision,
+            forwards_query: false,
+            validity,
+            target: field(),
+        }),
     };
-    records.push(code, &Record::Link(record));
+    records.push(code, &record);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::clock::ManualClock;
+use crate::domain::link::Destination;
 use crate::domain::link::tests::link;
 use crate::domain::target::Target;
 use crate::testing::{MemoryPublisher, TemporaryStore};
@@ -59,7 +60,7 @@ const OPTIONS: ImportOptions = ImportOptions {
 
 fn to(code: &str, target: &str) -> Link {
     Link {
-        target: Target::from_stored(target.to_owned()),
+        destination: Destination::Target(Target::from_stored(target.to_owned())),
         ..link(code)
     }
 }

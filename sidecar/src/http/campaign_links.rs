@@ -1,0 +1,178 @@
+//! What requests and answers about links of campaigns need of these campaigns.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+use vocabulary::parameters::ParametersError;
+use vocabulary::{CampaignId, Code, MAX_CODE_LENGTH};
+
+use super::App;
+use super::fields::{Fields, Member};
+use super::problem::Problem;
+use crate::domain::campaign::{Campaign, ParameterValues};
+use crate::domain::link::{Destination, Link};
+use crate::domain::service::access::Caller;
+use crate::domain::target::Target;
+
+/// A code that makes a campaign's target as long as any.
+static LONGEST_CODE: LazyLock<Option<Code>> =
+    LazyLock::new(|| Code::parse(&[b'0'; MAX_CODE_LENGTH]).ok());
+
+/// What the campaign of a link says, and its links do not.
+const OF_CAMPAIGN: [&str; 4] = ["longUrl", "utm", "redirectStatus", "forwardQuery"];
+
+/// The campaigns that some links or requests name, as they are.
+#[derive(Default)]
+pub(super) struct Campaigns(HashMap<CampaignId, Campaign>);
+
+impl Campaigns {
+    /// Those that requests for new links name. What is no id names none.
+    pub(super) async fn named(
+        app: &App,
+        requests: impl IntoIterator<Item = &Map<String, Value>>,
+    ) -> Result<Self, Problem> {
+        let ids = requests.into_iter().filter_map(|members| {
+            let id = members.get("campaignId")?.as_str()?;
+            CampaignId::parse(id.as_bytes())
+        });
+        Self::find(app, ids.collect()).await
+    }
+
+    /// Those of links.
+    pub(super) async fn of<'a>(
+        app: &App,
+        links: impl IntoIterator<Item = &'a Link>,
+    ) -> Result<Self, Problem> {
+        let ids = links
+            .into_iter()
+            .filter_map(|link| link.destination.campaign());
+        Self::find(app, ids.collect()).await
+    }
+
+    async fn find(app: &App, ids: BTreeSet<CampaignId>) -> Result<Self, Problem> {
+        let mut found = HashMap::with_capacity(ids.len());
+        for id in ids {
+            if let Some(campaign) = app.campaigns.find(id).await? {
+                found.insert(id, campaign);
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// A link's campaign, if it belongs to one.
+    pub(super) fn of_link(&self, link: &Link) -> Option<&Campaign> {
+        self.0.get(&link.destination.campaign()?)
+    }
+}
+
+/// Reads the campaign of a new link and its values; `None` when the link has a target of its own,
+/// or something is wrong, which is noted.
+pub(super) fn read_membership(
+    app: &App,
+    fields: &mut Fields,
+    caller: &Caller,
+    campaigns: &Campaigns,
+) -> Option<Destination> {
+    if !fields.has("campaignId") {
+        fields.ignore("campaignId");
+        if fields.has("parameters") {
+            fields.refuse(
+                "parameters",
+                "needs campaignId, whose target has places for them",
+            );
+        }
+        fields.ignore("parameters");
+        return None;
+    }
+    for name in OF_CAMPAIGN {
+        if fields.has(name) {
+            fields.refuse(name, "can't be with campaignId: the campaign says it");
+        }
+        fields.ignore(name);
+    }
+    let Some(campaign) = read_campaign(app, fields, caller, campaigns) else {
+        // What they should be is not known.
+        fields.ignore("parameters");
+        return None;
+    };
+    Some(Destination::Campaign {
+        id: campaign.id,
+        values: read_values(fields, campaign)?,
+    })
+}
+
+fn read_campaign<'a>(
+    app: &App,
+    fields: &mut Fields,
+    caller: &Caller,
+    campaigns: &'a Campaigns,
+) -> Option<&'a Campaign> {
+    let text = fields.text("campaignId").value()?;
+    let id: Result<CampaignId, _> = text.parse();
+    let id = id
+        .map_err(|_error| fields.refuse("campaignId", "must be the id of a campaign"))
+        .ok()?;
+    let Some(campaign) = campaigns.0.get(&id) else {
+        fields.refuse("campaignId", "must be the id of a campaign that there is");
+        return None;
+    };
+    if campaign.revoked_at.is_some() {
+        fields.refuse(
+            "campaignId",
+            "must be the id of a campaign that is not revoked",
+        );
+        return None;
+    }
+    // Whatever fills the places, none stands before the path.
+    let template = Target::from_stored(campaign.target.template().to_owned());
+    let allowed = app.target_domains.check(&template, &caller.key().policy);
+    allowed
+        .map_err(|error| fields.refuse("campaignId", format!("leads to a domain that {error}")))
+        .ok()?;
+    Some(campaign)
+}
+
+/// Reads a value for each parameter of a campaign.
+pub(super) fn read_values(fields: &mut Fields, campaign: &Campaign) -> Option<ParameterValues> {
+    let mut given = match fields.members("parameters") {
+        Member::Value(given) => given,
+        // Some may be wrong, which was noted.
+        Member::Absent | Member::Null => Map::new(),
+    };
+    let names = campaign.target.names();
+    let mut values = Vec::with_capacity(names.len());
+    for name in names {
+        match given.remove(name) {
+            Some(Value::String(value)) => values.push(value),
+            None => fields.refuse_at(&["parameters", name], "is required by the campaign"),
+            Some(_) => fields.refuse_at(&["parameters", name], "must be a string"),
+        }
+    }
+    for name in given.keys() {
+        fields.refuse_at(&["parameters", name], "is no parameter of the campaign");
+    }
+    if values.len() < names.len() {
+        return None;
+    }
+    let texts: Vec<&str> = values.iter().map(String::as_str).collect();
+    let values = match ParameterValues::encode(&texts) {
+        Ok(values) => values,
+        Err(ParametersError::Value { place, error }) => {
+            let name = names.get(place).map_or("", String::as_str);
+            fields.refuse_at(&["parameters", name], error.to_string());
+            return None;
+        }
+        Err(error) => {
+            fields.refuse("parameters", error.to_string());
+            return None;
+        }
+    };
+    let code = LONGEST_CODE.as_ref()?;
+    campaign
+        .target
+        .expand(code, &values)
+        .map_err(|error| fields.refuse("parameters", error.to_string()))
+        .ok()?;
+    Some(values)
+}
