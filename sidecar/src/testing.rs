@@ -25,7 +25,7 @@ use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::{Strategies, StrategyName};
 use crate::domain::link::Link;
 use crate::domain::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood, Store};
-use crate::domain::records::{Drift, Records, Standing};
+use crate::domain::records::{Drift, Records, Standing, drift_of};
 use crate::domain::service::issue::{CodePolicy, Issuer, Parts};
 use crate::domain::service::keys::{Actor, Keys, NewKey};
 use crate::store::sqlite::SqliteStore;
@@ -225,6 +225,34 @@ impl RecordIndex for MemoryPublisher {
             let standing = text.map_or(Standing::Nothing, |text| Standing::Text(text));
             Some((place, records.drift(place, standing)?))
         });
+        Ok(drifts.collect())
+    }
+
+    async fn fill_campaigns(&self, campaigns: &[Campaign]) -> Result<Vec<usize>, PublishError> {
+        let drifts = self.compare_campaigns(campaigns).await?;
+        let newer = drifts
+            .iter()
+            .filter_map(|(place, drift)| matches!(drift, Drift::Newer(_)).then_some(*place));
+        let newer: Vec<usize> = newer.collect();
+        self.publish_campaigns(campaigns).await?;
+        Ok(newer)
+    }
+
+    async fn compare_campaigns(
+        &self,
+        campaigns: &[Campaign],
+    ) -> Result<Vec<(usize, Drift)>, PublishError> {
+        self.check("read the records of campaigns")?;
+        let standing = self.campaigns.lock().expect("no holder panics");
+        let drifts = campaigns
+            .iter()
+            .enumerate()
+            .filter_map(|(place, campaign)| {
+                let text = standing.get(&campaign.id).map(|(_, text)| &**text);
+                let standing = text.map_or(Standing::Nothing, Standing::Text);
+                let drift = drift_of(&campaign.record().to_vec(), campaign.revision, 0, standing);
+                Some((place, drift?))
+            });
         Ok(drifts.collect())
     }
 

@@ -422,8 +422,32 @@ impl Campaign {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::domain::link::tests::moment;
+
+    /// A campaign with one parameter, and no id of its own yet.
+    pub(crate) fn campaign() -> Campaign {
+        Campaign {
+            id: CampaignId::FIRST,
+            name: "Spring".to_owned(),
+            target: CampaignTarget::from_stored(
+                "https://example.com/{0}".to_owned(),
+                vec!["member".to_owned()],
+            ),
+            redirect_status: RedirectStatus::Found,
+            forward_query: false,
+            revision: 1,
+            validity: Validity::ALWAYS,
+            paused_at: None,
+            revoked_at: None,
+            created_at: moment("2026-01-01T00:00:00Z"),
+            updated_at: moment("2026-01-01T00:00:00Z"),
+            created_by: "key".to_owned(),
+            external_id: None,
+            note: None,
+        }
+    }
 
     fn parse(text: &str, declared: &[&str]) -> Result<CampaignTarget, CampaignTargetError> {
         let declared: Vec<String> = declared.iter().map(|&name| name.to_owned()).collect();

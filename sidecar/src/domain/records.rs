@@ -136,30 +136,7 @@ impl Records {
     /// How what stands under the key of the record at a place differs from it.
     pub fn drift(&self, place: usize, standing: Standing<'_>) -> Option<Drift> {
         let wanted = self.get(place);
-        let text = match standing {
-            Standing::Text(text) if text == wanted.text => return None,
-            Standing::Text(text) => text,
-            Standing::Nothing => return Some(Drift::Missing),
-            Standing::OtherType => return Some(Drift::OtherType),
-        };
-        Some(match first_fields(text) {
-            Some((b"404", _)) => Drift::Negative,
-            // What the script that publishes can't compare it does not believe either.
-            None => Drift::Different,
-            Some((_, revision)) if revision > MAX_REVISION => Drift::Different,
-            Some((_, revision)) if revision > wanted.revision => Drift::Newer(revision),
-            Some((_, revision)) if revision < wanted.revision => Drift::Older,
-            Some(_) => match (Record::parse(wanted.text), Record::parse(text)) {
-                (
-                    Ok(Record::Revoked { .. }),
-                    Ok(
-                        Record::Link(LinkRecord { validity, .. })
-                        | Record::CampaignLink(CampaignLinkRecord { validity, .. }),
-                    ),
-                ) if validity.at(self.now_s) == Phase::Over => Drift::Long,
-                _ => Drift::Different,
-            },
-        })
+        drift_of(wanted.text, wanted.revision, self.now_s, standing)
     }
 }
 
@@ -193,11 +170,45 @@ pub enum Drift {
     Long,
 }
 
+/// How what stands under a key differs from the record that is to stand there at a second.
+pub fn drift_of(wanted: &[u8], revision: u64, now_s: u64, standing: Standing<'_>) -> Option<Drift> {
+    let text = match standing {
+        Standing::Text(text) if text == wanted => return None,
+        Standing::Text(text) => text,
+        Standing::Nothing => return Some(Drift::Missing),
+        Standing::OtherType => return Some(Drift::OtherType),
+    };
+    Some(match first_fields(text) {
+        Some((b"404", _)) => Drift::Negative,
+        // What the script that publishes can't compare it does not believe either.
+        None => Drift::Different,
+        Some((_, standing)) if standing > MAX_REVISION => Drift::Different,
+        Some((_, standing)) if standing > revision => Drift::Newer(standing),
+        Some((_, standing)) if standing < revision => Drift::Older,
+        Some(_) => match (Record::parse(wanted), Record::parse(text)) {
+            (
+                Ok(Record::Revoked { .. }),
+                Ok(
+                    Record::Link(LinkRecord { validity, .. })
+                    | Record::CampaignLink(CampaignLinkRecord { validity, .. }),
+                ),
+            ) if validity.at(now_s) == Phase::Over => Drift::Long,
+            _ => Drift::Different,
+        },
+    })
+}
+
 /// The kind and the revision of a record of whatever version; `None` when it is no record.
 pub fn first_fields(text: &[u8]) -> Option<(&[u8], u64)> {
     let mut fields = text.split(|&byte| byte == b' ');
     let version = fields.next()?;
     let kind = fields.next()?;
+    if let Ok(Record::CampaignLink(link)) = Record::parse(text)
+        && version != b"1"
+    {
+        // The compact record of a campaign's link has neither.
+        return Some((version, link.revision));
+    }
     let revision = fields.next()?;
     if version.is_empty() || kind.is_empty() || !revision.iter().all(u8::is_ascii_digit) {
         return None;
@@ -236,6 +247,8 @@ mod tests {
             (0, "1 410 9007199254740992", Some(Drift::Different)),
             (0, "no record", Some(Drift::Different)),
             (0, "", Some(Drift::Different)),
+            (0, "c4f Wien", Some(Drift::Older)),
+            (0, "c4f x 5 0", Some(Drift::Newer(5))),
             (1, "1 410 3", None),
             (1, "1 302 3 1 https://example.com/a", Some(Drift::Long)),
             (1, "1 302 3 0 https://example.com/a", Some(Drift::Different)),

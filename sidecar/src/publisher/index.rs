@@ -19,9 +19,10 @@ use vocabulary::KeyPrefix;
 use super::connection::{Connection, Failure};
 use super::servers::{Handle, Master, Servers, Topology};
 use super::wire::{Commands, Reply, Wire, refused, unexpected};
-use super::{UrlError, ask_incarnation, failure_error, is_noscript, load_publish};
+use super::{PUBLISH, UrlError, ask_incarnation, failure_error, is_noscript, load_publish};
+use crate::domain::campaign::Campaign;
 use crate::domain::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
-use crate::domain::records::{Drift, Records, Standing};
+use crate::domain::records::{Drift, Records, Standing, drift_of};
 
 /// How long one exchange of thousands of commands may take, at least.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -359,6 +360,49 @@ impl RecordIndex for RedisIndex {
         )
         .await?;
         Ok(drifts)
+    }
+
+    async fn fill_campaigns(&self, campaigns: &[Campaign]) -> Result<Vec<usize>, PublishError> {
+        let put = self
+            .each("store the records of campaigns", campaigns.len(), |place| {
+                let campaign = &campaigns[place];
+                let mut command = redis::cmd("EVAL");
+                command
+                    .arg(PUBLISH)
+                    .arg(1)
+                    .arg(self.prefix.campaign_key(campaign.id))
+                    .arg(campaign.record().to_vec())
+                    .arg(campaign.revision);
+                command
+            })
+            .await?;
+        let put = put.into_iter().enumerate();
+        let newer = put.filter(|(_, put)| *put == Value::Int(0));
+        Ok(newer.map(|(place, _)| place).collect())
+    }
+
+    async fn compare_campaigns(
+        &self,
+        campaigns: &[Campaign],
+    ) -> Result<Vec<(usize, Drift)>, PublishError> {
+        let stood = self
+            .each("read the records of campaigns", campaigns.len(), |place| {
+                let mut command = redis::cmd("GET");
+                command.arg(self.prefix.campaign_key(campaigns[place].id));
+                command
+            })
+            .await?;
+        let drifts = campaigns.iter().zip(&stood).enumerate();
+        let drifts = drifts.filter_map(|(place, (campaign, stood))| {
+            let standing = match stood {
+                Value::Nil => Standing::Nothing,
+                Value::BulkString(text) => Standing::Text(text),
+                _ => Standing::OtherType,
+            };
+            let drift = drift_of(&campaign.record().to_vec(), campaign.revision, 0, standing);
+            Some((place, drift?))
+        });
+        Ok(drifts.collect())
     }
 
     async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError> {

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use vocabulary::Code;
 
 use super::{PublishError, StoreError};
+use crate::domain::campaign::Campaign;
 use crate::domain::records::{Drift, Records};
 
 /// Walks through links, removes dead ones, and remembers how far whoever does so has come.
@@ -148,6 +149,16 @@ pub trait RecordIndex: Send + Sync {
     /// Finds out which of the records do not stand as they should: their places, in ascending
     /// order.
     async fn compare(&self, records: &Records) -> Result<Vec<(usize, Drift)>, PublishError>;
+
+    /// As [`RecordIndex::fill`] for the records of campaigns; answers the places of those that
+    /// were left out since a newer one stands there.
+    async fn fill_campaigns(&self, campaigns: &[Campaign]) -> Result<Vec<usize>, PublishError>;
+
+    /// As [`RecordIndex::compare`] for the records of campaigns.
+    async fn compare_campaigns(
+        &self,
+        campaigns: &[Campaign],
+    ) -> Result<Vec<(usize, Drift)>, PublishError>;
 
     /// Sends on the names of all keys of link records, some at a time, until all were seen or
     /// nobody receives any more. A name is what stands behind the prefix: a code, unless somebody

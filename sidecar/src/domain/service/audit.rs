@@ -5,7 +5,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 use vocabulary::Code;
 
-use super::drift::{InspectError, Inspector};
+use super::drift::{CampaignDrift, InspectError, Inspector};
 use crate::domain::ports::{Place, PublishError, Stood};
 use crate::domain::records::{Drift, first_fields};
 
@@ -95,11 +95,12 @@ pub struct Report {
     pub keys: u64,
     /// How much there is of each of [`Kind::ALL`].
     pub found: [u64; Kind::ALL.len()],
-    /// Links that were just being changed.
+    /// Links and campaigns that were just being changed.
     pub changing: u64,
     /// How much of what was found was put right.
     pub repaired: u64,
-    /// The first that were found: the code, or whatever stands behind the prefix.
+    /// The first that were found: the code, whatever stands behind the prefix, or the word
+    /// `campaign` and an id.
     pub examples: Vec<(Kind, String)>,
 }
 
@@ -125,9 +126,28 @@ impl Audit {
     /// When SQL or Redis fails.
     pub async fn run(&self, progress: &(dyn Fn(&Report) + Sync)) -> Result<Report, InspectError> {
         let mut report = Report::default();
+        self.compare_campaigns(&mut report).await?;
         self.compare_links(&mut report, progress).await?;
         self.look_for_orphans(&mut report, progress).await?;
         Ok(report)
+    }
+
+    async fn compare_campaigns(&self, report: &mut Report) -> Result<(), InspectError> {
+        let mut compared = self.inspector.compare_campaigns().await?;
+        report.changing += compared.changing;
+        compared
+            .drifts
+            .retain(|found| Kind::of(found.drift).is_some());
+        for CampaignDrift { campaign, drift } in &compared.drifts {
+            if let Some(kind) = Kind::of(*drift) {
+                let name = format!("campaign {}", campaign.id);
+                report.add(kind, name.as_bytes(), self.examples);
+            }
+        }
+        if self.repair {
+            report.repaired += self.inspector.repair_campaigns(compared.drifts).await?;
+        }
+        Ok(())
     }
 
     async fn compare_links(

@@ -4,6 +4,8 @@
 //! differ. What counts is a link that SQL has told Redis of (it does not wait in the outbox), that
 //! SQL has not changed while Redis was read, and whose record stands otherwise all the same.
 
+mod campaigns;
+
 use std::error::Error;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::clock::Clock;
 use crate::domain::link::{Edit, Link};
 use crate::domain::ports::{PublishError, RecordIndex, Store, StoreError};
 use crate::domain::records::{Drift, Records};
+
+pub use campaigns::{CampaignDrift, ComparedCampaigns};
 
 /// How often a link that keeps changing is looked at before it is left alone.
 const MAX_LOOKS: u32 = 5;

@@ -230,9 +230,28 @@ impl Keeper {
                 None => {
                     place = Place::START;
                     left = 0;
+                    Self::keep_campaigns(inspector).await?;
                 }
             }
             *position = Some(place);
+        }
+        Ok(())
+    }
+
+    /// Puts right what does not stand as it should of campaigns.
+    async fn keep_campaigns(inspector: &Inspector) -> Result<(), InspectError> {
+        let mut drifts = inspector.compare_campaigns().await?.drifts;
+        let all = drifts.len();
+        drifts.retain(|found| !matches!(found.drift, Drift::Newer(_)));
+        if drifts.len() < all {
+            tracing::warn!(
+                campaigns = all - drifts.len(),
+                "Redis has newer records than the database; `shortlink audit` shows them"
+            );
+        }
+        if !drifts.is_empty() {
+            tracing::info!(campaigns = drifts.len(), "records in Redis were put right");
+            inspector.repair_campaigns(drifts).await?;
         }
         Ok(())
     }

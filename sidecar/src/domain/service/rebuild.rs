@@ -1,4 +1,5 @@
-//! Writing the records of all links from SQL into Redis, while everything serves.
+//! Writing the records of all links from SQL into Redis, while everything serves. Those of
+//! campaigns come first.
 //!
 //! Links are read in the order of their numbers, some thousand at a time, and several such pages
 //! are on their way to Redis at once. How far it has come is noted in SQL every second, so that
@@ -24,6 +25,9 @@ use crate::domain::ports::{Filled, Page, Place, PublishError, RecordIndex, Store
 
 /// How many links a page has.
 const PAGE: u32 = 2048;
+
+/// How many campaigns are written together.
+const CAMPAIGNS: u32 = 1000;
 
 /// How often the position is noted, the claim renewed and Redis looked at.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
@@ -147,6 +151,8 @@ impl Rebuild {
         loop {
             progress.done = note.done;
             report(progress);
+            // There are few, and no link of one redirects without its campaign.
+            self.fill_campaigns().await?;
             let end = self.walk(&mut note, &mut progress, shutdown, report).await;
             match end {
                 Ok(End::Done) => {
@@ -177,6 +183,19 @@ impl Rebuild {
                     return Err(error);
                 }
             }
+        }
+    }
+
+    /// Writes the records of all campaigns.
+    async fn fill_campaigns(&self) -> Result<(), RebuildError> {
+        let mut after = None;
+        loop {
+            let campaigns = self.store.list_campaigns(after, CAMPAIGNS).await?;
+            let Some(last) = campaigns.last() else {
+                return Ok(());
+            };
+            after = Some(last.id);
+            patiently(|| self.index.fill_campaigns(&campaigns)).await?;
         }
     }
 

@@ -2,9 +2,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
+use crate::domain::campaign::Campaign;
+use crate::domain::campaign::tests::campaign;
 use crate::domain::link::tests::{link, moment};
 use crate::domain::link::{Link, Second};
-use crate::domain::ports::{Publisher, Store};
+use crate::domain::ports::{PublishedCampaign, Publisher, Store};
 use crate::testing::{MemoryPublisher, TemporaryStore};
 
 struct Scene {
@@ -117,4 +119,48 @@ async fn what_waits_and_what_has_expired_is_no_drift() {
     scene.redis.publish(&[expired]).await.expect("a Redis");
     let report = scene.found(false).await;
     assert_eq!((report.drift(), report.changing), (0, 1));
+}
+
+#[tokio::test]
+async fn campaigns_are_compared_and_repaired_too() {
+    let scene = Scene::with(&["a1"]).await;
+    let store = &scene.kept.store;
+    let mut campaigns = Vec::new();
+    for _ in 0..5 {
+        let mut campaign = campaign();
+        campaign.id = store.create_campaign(&campaign).await.expect("room");
+        campaigns.push(campaign);
+    }
+    // The last one waits in the outbox.
+    let settled = campaigns[..4].iter().map(|campaign| PublishedCampaign {
+        id: campaign.id,
+        revision: campaign.revision,
+    });
+    let settled = store.settle_campaigns(settled.collect(), moment(NOW)).await;
+    settled.expect("a working store");
+    let published = scene.redis.publish_campaigns(&campaigns[..2]).await;
+    published.expect("a working Redis");
+    let newer = Campaign {
+        revision: 7,
+        ..campaigns[1].clone()
+    };
+    let published = scene.redis.publish_campaigns(&[newer]).await;
+    published.expect("a working Redis");
+    let found = scene.found(false).await;
+    let names: Vec<(Kind, String)> = [
+        (Kind::Missing, campaigns[3].id),
+        (Kind::Missing, campaigns[2].id),
+        (Kind::Newer, campaigns[1].id),
+    ]
+    .map(|(kind, id)| (kind, format!("campaign {id}")))
+    .into();
+    assert_eq!((found.examples, found.changing), (names, 1));
+    let repaired = scene.found(true).await;
+    assert_eq!((repaired.drift(), repaired.repaired), (3, 3));
+    let left = scene.found(false).await;
+    // The last one waits as before.
+    assert_eq!((left.drift(), left.changing), (0, 1));
+    let record = scene.redis.campaign_record(&campaigns[1].id.to_string());
+    let expected = "1 302 8 0 https://example.com/{0}";
+    assert_eq!(record.as_deref(), Some(expected));
 }
