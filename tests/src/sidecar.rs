@@ -54,7 +54,13 @@ impl Sidecar {
             key: String::new(),
         };
         sidecar.run_ok(&["migrate"]);
-        sidecar.key = sidecar.make_key(&["links:write", "links:read"]);
+        let scopes = [
+            "links:write",
+            "links:read",
+            "campaigns:write",
+            "campaigns:read",
+        ];
+        sidecar.key = sidecar.make_key(&scopes);
         sidecar.start_again();
         sidecar
     }

@@ -1,5 +1,6 @@
 //! The whole from outside. One program, so that it is linked once; one module a theme.
 
+mod campaign_links;
 mod campaigns;
 mod citizen;
 mod coherence;
