@@ -3,8 +3,10 @@
 mod audit;
 mod auth;
 mod batch;
+mod campaign_defaults;
 mod campaign_links;
 mod campaigns;
+mod code_members;
 mod codespace;
 mod cursor;
 mod extract;

@@ -14,6 +14,7 @@ use vocabulary::{CampaignId, Code, CodeRules, Record};
 use crate::clock::Clock;
 
 use crate::domain::api_key::{ApiKey, KeyPolicy, Scope};
+use crate::domain::audit::{Action, ChangedBy};
 use crate::domain::campaign::Campaign;
 use crate::domain::codes::hash::HashedCodes;
 use crate::domain::codes::lengths::Lengths;
@@ -367,4 +368,12 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: 
     let limit = std::time::Duration::from_secs(20);
     let came_true = tokio::time::timeout(limit, poll).await;
     assert!(came_true.is_ok(), "{what}: not within {limit:?}");
+}
+
+/// A change of a link with the key of an id.
+pub(crate) fn changed_by(key_id: &str) -> ChangedBy {
+    ChangedBy {
+        key_id: Some(key_id.to_owned()),
+        action: Action::LinkChange,
+    }
 }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
 use crate::domain::api_key::{ApiKey, Scope};
+pub use crate::domain::audit::ChangedBy;
 use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
@@ -108,11 +109,11 @@ pub trait LinkStore: Send + Sync {
     /// Has `editor` decide what becomes of a link and keeps that; nobody else changes the link
     /// meanwhile. A link left unchanged goes into the outbox too, so that whoever asks again for
     /// what has been done already gets it told to Redis again. What a changed link was before is
-    /// kept too, with the id of whoever has `changed_by`.
+    /// kept too, and the audit log told.
     async fn edit_link(
         &self,
         code: &Code,
-        changed_by: &str,
+        by: &ChangedBy,
         editor: Editor,
     ) -> Result<Option<Edited>, StoreError>;
 
@@ -281,17 +282,20 @@ pub struct PublishedCampaign {
 /// transaction, and has made both durable when it returns.
 #[async_trait]
 pub trait CampaignStore: Send + Sync {
-    /// Keeps a new campaign under an id that the store chooses, which is answered.
+    /// Keeps a new campaign under an id that the store chooses, which is answered. The audit log
+    /// is told.
     async fn create_campaign(&self, campaign: &Campaign) -> Result<CampaignId, StoreError>;
 
     /// Finds a campaign, whatever its state.
     async fn find_campaign(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError>;
 
     /// Has `editor` decide what becomes of a campaign and keeps that; nobody else changes it
-    /// meanwhile. One that is left unchanged goes into the outbox too.
+    /// meanwhile. One that is left unchanged goes into the outbox too; of a change the audit log
+    /// is told.
     async fn edit_campaign(
         &self,
         id: CampaignId,
+        by: &ChangedBy,
         editor: CampaignEditor,
     ) -> Result<Option<CampaignEdit>, StoreError>;
 

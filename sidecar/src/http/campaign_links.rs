@@ -62,7 +62,12 @@ impl Campaigns {
 
     /// A link's campaign, if it belongs to one.
     pub(super) fn of_link(&self, link: &Link) -> Option<&Campaign> {
-        self.0.get(&link.destination.campaign()?)
+        self.of_destination(&link.destination)
+    }
+
+    /// The campaign that says where a destination is, if one does.
+    pub(super) fn of_destination(&self, destination: &Destination) -> Option<&Campaign> {
+        self.0.get(&destination.campaign()?)
     }
 }
 

@@ -12,10 +12,11 @@ use vocabulary::{CampaignId, Validity};
 
 use super::SharedApp;
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
+use super::campaign_defaults::{DefaultsBody, read_defaults};
 use super::extract::{Domains, JsonObject};
 use super::fields::{Fields, Member};
 use super::problem::Problem;
-use crate::domain::campaign::{Campaign, CampaignChange, CampaignTarget};
+use crate::domain::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
 use crate::domain::link::Second;
 use crate::domain::service::access::Caller;
 use crate::domain::service::campaigns::{NewCampaign, StoredCampaign};
@@ -53,6 +54,7 @@ pub(super) async fn create(
     let validity = read_validity(&mut fields, Validity::ALWAYS, app.clock.now());
     let external_id = fields.short_text("externalId", LONGEST_EXTERNAL_ID).value();
     let note = fields.short_text("note", LONGEST_NOTE).value();
+    let defaults = read_defaults(&app, &mut fields, &caller.key().policy).value();
     fields.finish()?;
     let new = NewCampaign {
         name: name.ok_or_else(Problem::internal)?,
@@ -63,6 +65,7 @@ pub(super) async fn create(
         created_by: caller.key().id.clone(),
         external_id,
         note,
+        defaults: defaults.unwrap_or_default(),
     };
     let stored = app.campaigns.create(new).await?;
     let location = format!("/v1/campaigns/{}", stored.campaign.id);
@@ -121,35 +124,40 @@ pub(super) async fn change(
         Member::Null => change.note = Some(None),
         Member::Absent => {}
     }
+    change.defaults = match read_defaults(&app, &mut fields, &caller.key().policy) {
+        Member::Value(defaults) => Some(defaults),
+        Member::Null => Some(CampaignDefaults::default()),
+        Member::Absent => None,
+    };
     fields.finish()?;
-    changed(&app, id, change).await
+    changed(&app, id, change, &caller).await
 }
 
 /// `POST /v1/campaigns/{id}/pause`
 pub(super) async fn pause(
     State(app): State<SharedApp>,
-    _: MayWriteCampaigns,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
-    set_paused(&app, id, true).await
+    set_paused(&app, id, true, &caller).await
 }
 
 /// `POST /v1/campaigns/{id}/resume`
 pub(super) async fn resume(
     State(app): State<SharedApp>,
-    _: MayWriteCampaigns,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
-    set_paused(&app, id, false).await
+    set_paused(&app, id, false, &caller).await
 }
 
 /// `DELETE /v1/campaigns/{id}`
 pub(super) async fn revoke(
     State(app): State<SharedApp>,
-    _: MayWriteCampaigns,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
-    let stored = app.campaigns.revoke(id).await?;
+    let stored = app.campaigns.revoke(id, &caller.key().id).await?;
     let stored = stored.ok_or_else(no_such_campaign)?;
     Ok(Json(body_of(&stored, &app)))
 }
@@ -206,20 +214,22 @@ async fn set_paused(
     app: &SharedApp,
     id: CampaignId,
     paused: bool,
+    caller: &Caller,
 ) -> Result<Json<CampaignBody>, Problem> {
     let change = CampaignChange {
         paused: Some(paused),
         ..CampaignChange::default()
     };
-    changed(app, id, change).await
+    changed(app, id, change, caller).await
 }
 
 async fn changed(
     app: &SharedApp,
     id: CampaignId,
     change: CampaignChange,
+    caller: &Caller,
 ) -> Result<Json<CampaignBody>, Problem> {
-    let stored = app.campaigns.change(id, change).await?;
+    let stored = app.campaigns.change(id, change, &caller.key().id).await?;
     let stored = stored.ok_or_else(no_such_campaign)?;
     Ok(Json(body_of(&stored, app)))
 }
@@ -320,6 +330,7 @@ pub(super) struct CampaignBody {
     valid_until: Option<Timestamp>,
     external_id: Option<String>,
     note: Option<String>,
+    defaults: DefaultsBody,
     revision: u64,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -345,6 +356,7 @@ impl CampaignBody {
             valid_until: campaign.validity.until().map(moment),
             external_id: campaign.external_id.clone(),
             note: campaign.note.clone(),
+            defaults: DefaultsBody::new(&campaign.defaults),
             revision: campaign.revision,
             created_at: campaign.created_at,
             updated_at: campaign.updated_at,

@@ -168,7 +168,8 @@ fn read_text(
     Some(text)
 }
 
-fn read_tags(fields: &mut Fields) -> Option<Vec<String>> {
+/// Reads tags, in ascending order and each once.
+pub(super) fn read_tags(fields: &mut Fields) -> Option<Vec<String>> {
     let values = optional(fields.values("tags"))?.unwrap_or_default();
     let mut tags = Vec::with_capacity(values.len());
     for (place, value) in values.into_iter().enumerate() {

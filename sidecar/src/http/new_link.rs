@@ -5,12 +5,12 @@ use vocabulary::{Code, RedirectStatus};
 
 use super::App;
 use super::campaign_links::{Campaigns, read_membership};
+use super::code_members::read_code_members;
 use super::extract::Domains;
-use super::fields::{Fields, Member};
+use super::fields::Fields;
 use super::link_members::{Null, read_members};
 use super::problem::{FieldError, Problem};
 use crate::domain::api_key::KeyPolicy;
-use crate::domain::codes::strategy::StrategyName;
 use crate::domain::link::Destination;
 use crate::domain::service::access::Caller;
 use crate::domain::service::issue::{CodePolicy, NoCode};
@@ -37,10 +37,14 @@ pub(super) fn read_new_link(
     }
     let has_slug = fields.has("customSlug");
     let slug = read_slug(app, &mut fields);
+    let defaults = membership
+        .as_ref()
+        .and_then(|membership| campaigns.of_destination(membership))
+        .map(|campaign| &campaign.defaults);
     let policy = read_policy(
         &mut fields,
         has_slug,
-        app.default_policy,
+        defaults.map_or(app.default_policy, |it| it.policy(app.default_policy)),
         &caller.key().policy,
     );
     let dedupe = fields.truth("dedupe").value().unwrap_or_default();
@@ -62,10 +66,16 @@ pub(super) fn read_new_link(
         forward_query: said.forward_query.unwrap_or_default(),
         valid_since: said.valid_since.flatten(),
         valid_until: said.valid_until.flatten(),
-        max_visits: said.max_visits.flatten(),
+        max_visits: match said.max_visits {
+            Some(most) => most,
+            None => defaults.and_then(|it| it.max_visits),
+        },
         external_id: said.external_id.flatten(),
         note: said.note.flatten(),
-        tags: said.tags.unwrap_or_default(),
+        tags: match said.tags {
+            Some(tags) => tags,
+            None => defaults.map(|it| it.tags.clone()).unwrap_or_default(),
+        },
         dedupe,
         created_by: caller.key().id.clone(),
     })
@@ -109,82 +119,17 @@ fn read_policy(
             fields.refuse(name, "can't be with customSlug, which is the code");
         }
     }
-    let strategy = match fields.text("strategy") {
-        Member::Value(name) => match name.parse() {
-            Ok(strategy) => {
-                if let Err(error) = allowed.check_strategy(strategy) {
-                    fields.refuse("strategy", error.to_string());
-                }
-                strategy
-            }
-            Err(_unknown) => {
-                fields.refuse(
-                    "strategy",
-                    format!("must be one of {}", StrategyName::NAMES),
-                );
-                // How long its codes could be is not known either.
-                fields.ignore("codeLength");
-                return default;
-            }
-        },
-        Member::Absent | Member::Null => default.strategy,
+    let Some(said) = read_code_members(fields, default.strategy, allowed) else {
+        return default;
     };
+    let strategy = said.strategy.unwrap_or(default.strategy);
     let (least, most) = strategy.lengths();
     let (shortest, longest) = default.lengths;
-    let lengths = read_lengths(fields, strategy);
-    if let Some((shortest, longest)) = lengths {
-        for length in [shortest, longest] {
-            if let Err(error) = allowed.check_body_length(length) {
-                fields.refuse("codeLength", error.to_string());
-                break;
-            }
-        }
-    }
     CodePolicy {
         strategy,
         // What is configured, as far as the strategy can do it.
-        lengths: lengths.unwrap_or((shortest.clamp(least, most), longest.clamp(least, most))),
+        lengths: said
+            .lengths
+            .unwrap_or((shortest.clamp(least, most), longest.clamp(least, most))),
     }
-}
-
-/// Reads a number, or the least and the most: without the check character.
-fn read_lengths(fields: &mut Fields, strategy: StrategyName) -> Option<(u8, u8)> {
-    let must = "a number, or an object with the numbers min and max";
-    let value = fields.member("codeLength", must, |value| match value {
-        Value::Number(_) | Value::Object(_) => Some(value),
-        _ => None,
-    });
-    let (least, most) = strategy.lengths();
-    let allowed =
-        format!("must be a whole number from {least} to {most} with the strategy {strategy}");
-    let within = |value: &Value| {
-        let length = u8::try_from(value.as_u64()?).ok()?;
-        (least..=most).contains(&length).then_some(length)
-    };
-    let mut members = match value.value()? {
-        Value::Object(members) => members,
-        number => {
-            let length = within(&number);
-            if length.is_none() {
-                fields.refuse("codeLength", allowed);
-            }
-            return length.map(|length| (length, length));
-        }
-    };
-    let mut bound = |name| {
-        let length = members.remove(name).as_ref().and_then(within);
-        if length.is_none() {
-            fields.refuse_at(&["codeLength", name], &*allowed);
-        }
-        length
-    };
-    let (min, max) = (bound("min"), bound("max"));
-    for name in members.keys() {
-        fields.refuse_at(&["codeLength", name], "is not known");
-    }
-    let lengths = (min?, max?);
-    if lengths.0 > lengths.1 {
-        fields.refuse("codeLength", "must have a min that is not above its max");
-    }
-    Some(lengths)
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::domain::link::tests::{link, moment};
 use crate::domain::ports::Editor;
+use crate::testing::changed_by;
 use crate::testing::{MemoryPublisher, TemporaryStore, eventually};
 
 /// A store, a Redis and a worker between them.
@@ -63,7 +64,11 @@ impl Fixture {
         let now = self.clock.now();
         let editor: Editor = Box::new(move |link| link.revoke(now));
         let code = code.parse().expect("a code");
-        let edit = self.kept.store.edit_link(&code, "key", editor).await;
+        let edit = self
+            .kept
+            .store
+            .edit_link(&code, &changed_by("key"), editor)
+            .await;
         let edited = edit.expect("a working store").expect("a known link");
         let crate::domain::link::Edit::Changed(link) = edited.edit else {
             panic!("{code} was revoked before");

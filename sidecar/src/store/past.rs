@@ -10,6 +10,9 @@ use crate::domain::campaign::ParameterValues;
 use crate::domain::link::{Destination, Link, Second};
 use crate::domain::target::Target;
 
+/// Who stands in the history for changes that were made without a key.
+pub(super) const NOBODY: &str = "keeper";
+
 /// All of a link that can change but its revision, which stands beside. What a later version
 /// adds must be optional: what was kept stays as it is.
 #[derive(Debug, Deserialize, Serialize)]

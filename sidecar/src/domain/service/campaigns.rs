@@ -5,7 +5,10 @@ use std::sync::Arc;
 use vocabulary::{CampaignId, RedirectStatus, Validity};
 
 use crate::clock::Clock;
-use crate::domain::campaign::{Campaign, CampaignChange, CampaignEdit, CampaignTarget};
+use crate::domain::audit::{Action, ChangedBy};
+use crate::domain::campaign::{
+    Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget,
+};
 use crate::domain::ports::{CampaignEditor, Delivery, Store, StoreError};
 
 /// What a new campaign is to be.
@@ -27,6 +30,8 @@ pub struct NewCampaign {
     pub external_id: Option<String>,
     /// What people want to remember of it.
     pub note: Option<String>,
+    /// What its new links are like.
+    pub defaults: CampaignDefaults,
 }
 
 /// A campaign that is stored, and whether Redis knows.
@@ -71,6 +76,7 @@ impl Campaigns {
             created_by: new.created_by,
             external_id: new.external_id,
             note: new.note,
+            defaults: new.defaults,
         };
         campaign.id = self.store.create_campaign(&campaign).await?;
         Ok(self.deliver(campaign).await)
@@ -96,7 +102,7 @@ impl Campaigns {
         self.store.list_campaigns(after, limit).await
     }
 
-    /// Changes a campaign. A change to what it is already makes no revision.
+    /// Changes a campaign with the key of an id. A change to what it is already makes no revision.
     ///
     /// # Errors
     /// When the campaign is revoked or the store fails.
@@ -104,28 +110,44 @@ impl Campaigns {
         &self,
         id: CampaignId,
         change: CampaignChange,
+        key_id: &str,
     ) -> Result<Option<StoredCampaign>, CampaignError> {
         let now = self.clock.now();
+        let action = match change.paused {
+            Some(true) => Action::CampaignPause,
+            Some(false) => Action::CampaignResume,
+            None => Action::CampaignChange,
+        };
         let editor = move |campaign: Campaign| campaign.change(&change, now);
-        self.edit(id, Box::new(editor)).await
+        self.edit(id, key_id, action, Box::new(editor)).await
     }
 
-    /// Revokes a campaign. A revoked one stays as it is, which is no error.
+    /// Revokes a campaign with the key of an id. A revoked one stays as it is, which is no error.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn revoke(&self, id: CampaignId) -> Result<Option<StoredCampaign>, CampaignError> {
+    pub async fn revoke(
+        &self,
+        id: CampaignId,
+        key_id: &str,
+    ) -> Result<Option<StoredCampaign>, CampaignError> {
         let now = self.clock.now();
-        self.edit(id, Box::new(move |campaign| campaign.revoke(now)))
-            .await
+        let editor = Box::new(move |campaign: Campaign| campaign.revoke(now));
+        self.edit(id, key_id, Action::CampaignRevoke, editor).await
     }
 
     async fn edit(
         &self,
         id: CampaignId,
+        key_id: &str,
+        action: Action,
         editor: CampaignEditor,
     ) -> Result<Option<StoredCampaign>, CampaignError> {
-        match self.store.edit_campaign(id, editor).await? {
+        let by = ChangedBy {
+            key_id: Some(key_id.to_owned()),
+            action,
+        };
+        match self.store.edit_campaign(id, &by, editor).await? {
             Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
                 Ok(Some(self.deliver(campaign).await))
             }

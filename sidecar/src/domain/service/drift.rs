@@ -13,6 +13,7 @@ use vocabulary::Code;
 use vocabulary::record::MAX_REVISION;
 
 use crate::clock::Clock;
+use crate::domain::audit::{Action, ChangedBy};
 use crate::domain::link::{Edit, Link};
 use crate::domain::ports::{PublishError, RecordIndex, Store, StoreError};
 use crate::domain::records::{Drift, Records};
@@ -21,9 +22,6 @@ pub use campaigns::{CampaignDrift, ComparedCampaigns};
 
 /// How often a link that keeps changing is looked at before it is left alone.
 const MAX_LOOKS: u32 = 5;
-
-/// Who changes a link whose record in Redis is newer than it may be.
-const KEEPER: &str = "keeper";
 
 /// Looks closely.
 pub struct Inspector {
@@ -133,7 +131,11 @@ impl Inspector {
                 ..link
             })
         });
-        let Some(edited) = self.store.edit_link(&code, KEEPER, editor).await? else {
+        let by = ChangedBy {
+            key_id: None,
+            action: Action::LinkChange,
+        };
+        let Some(edited) = self.store.edit_link(&code, &by, editor).await? else {
             return Ok(false);
         };
         let (Edit::Changed(link) | Edit::Unchanged(link)) = edited.edit else {

@@ -13,6 +13,7 @@ use vocabulary::{Code, CodeError, CodeRules, RedirectStatus, Verdict};
 
 use super::issue::{CodePolicy, Issuer, NoCode};
 use crate::clock::Clock;
+use crate::domain::audit::{Action, ChangedBy};
 use crate::domain::codes::reserved::ReservedWords;
 use crate::domain::link::{Change, Destination, Edit, Expected, Link, PastChange, Refusal, Second};
 use crate::domain::ports::{Delivery, Edited, Listing, RequestDigest, Store, StoreError};
@@ -197,8 +198,8 @@ impl Links {
         change: Change,
         caller: EditedBy,
     ) -> Result<Option<Stored>, LinkError> {
-        self.edit(code, caller, move |link, now| link.change(&change, now))
-            .await
+        let change = move |link: Link, now| link.change(&change, now);
+        self.edit(code, caller, Action::LinkChange, change).await
     }
 
     /// Pauses a link. A paused one stays as it is, which is no error.
@@ -206,7 +207,8 @@ impl Links {
     /// # Errors
     /// When the link is revoked or not as expected, or the store fails.
     pub async fn pause(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
-        self.edit(code, caller, Link::pause).await
+        self.edit(code, caller, Action::LinkPause, Link::pause)
+            .await
     }
 
     /// Ends a link's pause. One that is not paused stays as it is, which is no error.
@@ -214,7 +216,8 @@ impl Links {
     /// # Errors
     /// When the link is revoked or not as expected, or the store fails.
     pub async fn resume(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
-        self.edit(code, caller, Link::resume).await
+        self.edit(code, caller, Action::LinkResume, Link::resume)
+            .await
     }
 
     /// Revokes a link. A revoked one stays as it is, which is no error.
@@ -222,13 +225,15 @@ impl Links {
     /// # Errors
     /// When the link is not as expected or the store fails.
     pub async fn revoke(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
-        self.edit(code, caller, Link::revoke).await
+        self.edit(code, caller, Action::LinkRevoke, Link::revoke)
+            .await
     }
 
     async fn edit(
         &self,
         code: &Code,
         EditedBy { key_id, expected }: EditedBy,
+        action: Action,
         apply: impl FnOnce(Link, Timestamp) -> Edit + Send + 'static,
     ) -> Result<Option<Stored>, LinkError> {
         let now = self.clock.now();
@@ -236,7 +241,11 @@ impl Links {
             let revision = link.revision;
             apply(link, now).only_of(&expected, revision)
         });
-        let edited = self.store.edit_link(code, &key_id, editor).await?;
+        let by = ChangedBy {
+            key_id: Some(key_id),
+            action,
+        };
+        let edited = self.store.edit_link(code, &by, editor).await?;
         let Some(Edited { edit, receipt }) = edited else {
             return Ok(None);
         };

@@ -362,3 +362,136 @@ async fn visitors_follow_links_of_campaigns_without_redis() {
     assert_eq!(revoked.await.status, 200);
     assert_eq!(follow("one").await, (410, None));
 }
+
+#[tokio::test]
+async fn new_links_are_as_their_campaign_says_unless_they_say_otherwise() {
+    let service = Service::new().await;
+    let defaults = json!({
+        "strategy": "pool", "codeLength": {"min": 5, "max": 6}, "maxVisits": 3,
+        "tags": ["spring", "sms"],
+    });
+    let body = json!({
+        "name": "Spring", "longUrl": "https://e.example/{code}", "defaults": defaults,
+    });
+    let id = campaign(&service, body).await;
+    let path = format!("/v1/campaigns/{id}");
+    let shown = service.look(&path).await.json();
+    assert_eq!(
+        shown["defaults"],
+        json!({
+            "strategy": "pool", "codeLength": {"min": 5, "max": 6}, "maxVisits": 3,
+            "tags": ["sms", "spring"],
+        })
+    );
+    let link = service.create(json!({"campaignId": id})).await.json();
+    let code = link["shortCode"].as_str().expect("a code");
+    // Five characters and one to check them by.
+    assert_eq!(code.len(), 6);
+    assert_eq!(
+        (&link["maxVisits"], &link["tags"]),
+        (&json!(3), &json!(["sms", "spring"]))
+    );
+    let own = json!({
+        "campaignId": id, "maxVisits": null, "tags": ["own"], "strategy": "permuted",
+        "codeLength": 8,
+    });
+    let link = service.create(own).await.json();
+    assert_eq!(link["shortCode"].as_str().map(str::len), Some(9));
+    assert_eq!(
+        (&link["maxVisits"], &link["tags"]),
+        (&json!(null), &json!(["own"]))
+    );
+    let patch = async |body: Value| {
+        service
+            .call(&service.campaigner, "PATCH", &path, Some(body))
+            .await
+    };
+    let refused = patch(json!({
+        "defaults": {"strategy": "magic", "tags": [""], "maxVisits": 0, "note": "x"},
+    }));
+    assert_eq!(
+        refused.await.pointers(),
+        [
+            "/defaults/strategy",
+            "/defaults/maxVisits",
+            "/defaults/tags/0",
+            "/defaults/note"
+        ]
+    );
+    assert_eq!(patch(json!({"defaults": null})).await.status, 200);
+    let link = service.create(json!({"campaignId": id})).await.json();
+    assert_eq!(link["tags"], json!([]));
+}
+
+#[tokio::test]
+async fn what_is_done_to_links_and_campaigns_is_in_the_audit_log() {
+    let service = Service::new().await;
+    let (_, admin) = service
+        .key(
+            7,
+            crate::testing::new_key(&[crate::domain::api_key::Scope::Admin]),
+        )
+        .await;
+    let id = spring(&service).await;
+    let path = format!("/v1/campaigns/{id}");
+    let renamed = json!({"name": "Easter"});
+    service
+        .call(&service.campaigner, "PATCH", &path, Some(renamed.clone()))
+        .await;
+    // Once more changes nothing and is not told.
+    service
+        .call(&service.campaigner, "PATCH", &path, Some(renamed))
+        .await;
+    for what in ["pause", "resume"] {
+        post(&service, &format!("{path}/{what}")).await;
+    }
+    let body = json!({"campaignId": id, "parameters": {"member": "1"}, "customSlug": "one"});
+    service.create(body).await;
+    let body = json!({"parameters": {"member": "secret"}, "note": "was wrong"});
+    patch(&service, "/v1/links/one", body).await;
+    for what in ["pause", "resume"] {
+        let path = format!("/v1/links/one/{what}");
+        service.call(&service.writer, "POST", &path, None).await;
+    }
+    for (key, path) in [
+        (&service.writer, "/v1/links/one"),
+        (&service.campaigner, &*path),
+    ] {
+        assert_eq!(service.call(key, "DELETE", path, None).await.status, 200);
+    }
+    let log = async |query: &str| {
+        let path = format!("/v1/audit?{query}");
+        let answer = service.call(&admin, "GET", &path, None).await.json();
+        let entries = answer["entries"].as_array().expect("entries").clone();
+        entries
+            .into_iter()
+            .map(|entry| (entry["action"].clone(), entry["detail"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        log("subject=link:one").await,
+        [
+            (json!("link.revoke"), json!({"revision": 5})),
+            (json!("link.resume"), json!({"revision": 4})),
+            (json!("link.pause"), json!({"revision": 3})),
+            (
+                json!("link.change"),
+                json!({"revision": 2, "changed": ["parameters", "note"]})
+            ),
+        ]
+    );
+    let of_campaign = log(&format!("subject=campaign:{id}")).await;
+    let actions: Vec<&Value> = of_campaign.iter().map(|(action, _)| action).collect();
+    assert_eq!(
+        actions,
+        [
+            "campaign.revoke",
+            "campaign.resume",
+            "campaign.pause",
+            "campaign.change",
+            "campaign.create"
+        ]
+    );
+    assert_eq!(of_campaign[3].1, json!({"revision": 2, "name": "Easter"}));
+    assert_eq!(of_campaign[4].1["longUrl"], TEMPLATE);
+}

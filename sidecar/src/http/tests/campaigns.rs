@@ -47,6 +47,7 @@ async fn a_campaign_lives_from_creation_to_revocation() {
             "validUntil": null,
             "externalId": "s-26",
             "note": null,
+            "defaults": {},
             "revision": 1,
             "createdAt": "2026-06-01T00:00:00Z",
             "updatedAt": "2026-06-01T00:00:00Z",

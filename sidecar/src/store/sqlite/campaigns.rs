@@ -8,17 +8,22 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 use vocabulary::{CampaignId, RedirectStatus, Validity};
 
+use super::audit::append_audit;
 use super::writer::Write;
 use super::{SqliteStore, failed, invalid};
+use crate::domain::audit::Action;
 use crate::domain::campaign::{Campaign, CampaignEdit, CampaignTarget};
-use crate::domain::ports::{CampaignEditor, CampaignStore, PublishedCampaign, StoreError};
+use crate::domain::ports::{
+    CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError,
+};
+use crate::store::defaults;
 
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
     () => {
         "campaigns.id, name, target, parameters, redirect_status, forward_query, \
          campaigns.revision, valid_since, valid_until, paused_at, revoked_at, created_at, \
-         updated_at, created_by, external_id, note"
+         updated_at, created_by, external_id, note, defaults"
     };
 }
 
@@ -37,10 +42,12 @@ impl CampaignStore for SqliteStore {
     async fn edit_campaign(
         &self,
         id: CampaignId,
+        by: &ChangedBy,
         editor: CampaignEditor,
     ) -> Result<Option<CampaignEdit>, StoreError> {
         let edit = EditCampaign {
             id,
+            by: by.clone(),
             editor: Some(editor),
         };
         self.writer.write(edit).await
@@ -121,6 +128,7 @@ fn read(row: &SqliteRow) -> Result<Campaign, sqlx::Error> {
         created_by: row.try_get("created_by")?,
         external_id: row.try_get("external_id")?,
         note: row.try_get("note")?,
+        defaults: defaults::from_json(row.try_get("defaults")?).ok_or_else(bad("defaults"))?,
     })
 }
 
@@ -182,7 +190,7 @@ impl Write for CreateCampaign {
             "INSERT INTO campaigns (name, target, parameters, redirect_status, forward_query, \
              revision, valid_since, valid_until, paused_at, revoked_at, created_at, updated_at, \
              created_by, external_id, note, defaults) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, '{}') \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) \
              RETURNING id",
         )
         .bind(&campaign.name)
@@ -200,16 +208,27 @@ impl Write for CreateCampaign {
         .bind(&campaign.created_by)
         .bind(&campaign.external_id)
         .bind(&campaign.note)
+        .bind(defaults::to_json(&campaign.defaults))
         .fetch_one(&mut *connection)
         .await?;
         let id = CampaignId::new(id.unsigned_abs()).ok_or_else(|| invalid("campaigns", "id"))?;
         enqueue(connection, id, campaign.revision, campaign.created_at).await?;
+        let by = ChangedBy {
+            key_id: Some(campaign.created_by.clone()),
+            action: Action::CampaignCreate,
+        };
+        let created = Campaign {
+            id,
+            ..campaign.clone()
+        };
+        append_audit(connection, &by.of_campaign(&created, None)).await?;
         Ok(id)
     }
 }
 
 struct EditCampaign {
     id: CampaignId,
+    by: ChangedBy,
     /// Taken when it is called, which is once.
     editor: Option<CampaignEditor>,
 }
@@ -229,14 +248,16 @@ impl Write for EditCampaign {
         let Some(editor) = self.editor.take() else {
             return Ok(None);
         };
+        let before = campaign.clone();
         let edit = editor(campaign);
         if let CampaignEdit::Changed(campaign) = &edit {
+            append_audit(connection, &self.by.of_campaign(campaign, Some(&before))).await?;
             let names = serde_json::json!(campaign.target.names()).to_string();
             sqlx::query(
                 "UPDATE campaigns SET name = ?2, target = ?3, parameters = ?4, \
                  redirect_status = ?5, forward_query = ?6, revision = ?7, valid_since = ?8, \
                  valid_until = ?9, paused_at = ?10, revoked_at = ?11, updated_at = ?12, \
-                 note = ?13 WHERE id = ?1",
+                 note = ?13, defaults = ?14 WHERE id = ?1",
             )
             .bind(self.id.get() as i64)
             .bind(&campaign.name)
@@ -251,6 +272,7 @@ impl Write for EditCampaign {
             .bind(campaign.revoked_at.map(Timestamp::as_millisecond))
             .bind(campaign.updated_at.as_millisecond())
             .bind(&campaign.note)
+            .bind(defaults::to_json(&campaign.defaults))
             .execute(&mut *connection)
             .await?;
         }

@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 use vocabulary::{CampaignId, Code, RedirectStatus};
 
+use super::audit::append_audit;
 use super::creation::CreateLinks;
 use super::digests::{FindOrCreate, find_by_digest};
 use super::outbox::enqueue;
@@ -18,10 +19,11 @@ use crate::domain::campaign::ParameterValues;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::{Destination, Edit, Link, PastChange, Second};
 use crate::domain::ports::{
-    Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position, Receipt,
-    RequestDigest, StoreError,
+    ChangedBy, Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position,
+    Receipt, RequestDigest, StoreError,
 };
 use crate::domain::target::Target;
+use crate::store::past::NOBODY;
 
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
@@ -80,12 +82,12 @@ impl LinkStore for SqliteStore {
     async fn edit_link(
         &self,
         code: &Code,
-        changed_by: &str,
+        by: &ChangedBy,
         editor: Editor,
     ) -> Result<Option<Edited>, StoreError> {
         let edit = EditLink {
             code: *code,
-            changed_by: changed_by.to_owned(),
+            by: by.clone(),
             editor: Some(editor),
             numbering: Arc::clone(&self.numbering),
         };
@@ -305,7 +307,7 @@ async fn read_all<'e>(
 
 struct EditLink {
     code: Code,
-    changed_by: String,
+    by: ChangedBy,
     /// Taken when it is called, which is once.
     editor: Option<Editor>,
     numbering: Arc<Numbering>,
@@ -333,7 +335,9 @@ impl Write for EditLink {
         let edit = editor(link);
         let mut receipt = Receipt::default();
         if let Edit::Changed(link) = &edit {
-            history::add(connection, id, &before, link.updated_at, &self.changed_by).await?;
+            let key_id = self.by.key_id.as_deref().unwrap_or(NOBODY);
+            history::add(connection, id, &before, link.updated_at, key_id).await?;
+            append_audit(connection, &self.by.of_link(link, &before)).await?;
             update(connection, id, link).await?;
             if before.tags != link.tags {
                 tags::remove(connection, id, link.created_at, &before.tags).await?;

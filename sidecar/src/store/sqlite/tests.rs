@@ -12,6 +12,7 @@ use crate::domain::codes::numbering::CodeKey;
 use crate::domain::link::tests::{link, moment};
 use crate::domain::link::{Edit, Link, Second};
 use crate::domain::ports::{CodeStore, LinkStore, OutboxSpan, OutboxStore, Receipt};
+use crate::testing::changed_by;
 
 /// A store in a directory of its own.
 struct Fixture {
@@ -73,7 +74,9 @@ async fn create(store: &SqliteStore, link: Link) -> Receipt {
 
 async fn revoke(store: &SqliteStore, text: &str) -> Option<Edit> {
     let editor = Box::new(|link: Link| link.revoke(moment(REVOKED_AT)));
-    let edited = store.edit_link(&code(text), "key", editor).await;
+    let edited = store
+        .edit_link(&code(text), &changed_by("key"), editor)
+        .await;
     edited.expect("a working store").map(|edited| edited.edit)
 }
 

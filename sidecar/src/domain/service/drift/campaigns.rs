@@ -6,6 +6,7 @@ use vocabulary::CampaignId;
 use vocabulary::record::MAX_REVISION;
 
 use super::{InspectError, Inspector};
+use crate::domain::audit::{Action, ChangedBy};
 use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::records::Drift;
 
@@ -101,7 +102,11 @@ impl Inspector {
                 ..campaign
             })
         });
-        Ok(match self.store.edit_campaign(id, editor).await? {
+        let by = ChangedBy {
+            key_id: None,
+            action: Action::CampaignChange,
+        };
+        Ok(match self.store.edit_campaign(id, &by, editor).await? {
             Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
                 Some(campaign)
             }

@@ -9,6 +9,7 @@ use crate::domain::link::tests::{link, moment};
 use crate::domain::link::{Change, Edit, Link};
 use crate::domain::ports::{LinkStore, RequestDigest};
 use crate::domain::target::Target;
+use crate::testing::changed_by;
 
 #[tokio::test]
 async fn each_change_keeps_what_was_before() {
@@ -35,7 +36,7 @@ async fn each_change_keeps_what_was_before() {
             _ => link.change(&change, at),
         });
         let edited = store
-            .edit_link(&abc, &format!("key {number}"), editor)
+            .edit_link(&abc, &changed_by(&format!("key {number}")), editor)
             .await;
         if let Some(Edit::Changed(link)) = edited.expect("a store").map(|edited| edited.edit) {
             states.push(link);

@@ -7,6 +7,7 @@ use crate::domain::link::tests::{link, moment};
 use crate::domain::link::{Change, Link, Second, State};
 use crate::domain::ports::{LinkStore, Listing, Position};
 use crate::store::sqlite::{SqliteStore, listing};
+use crate::testing::changed_by;
 
 /// All codes of a listing, page by page.
 async fn listed(store: &SqliteStore, listing: &Listing) -> Vec<String> {
@@ -172,7 +173,7 @@ async fn links_are_found_by_the_tags_that_they_have_now() {
     };
     let editor = Box::new(move |link: Link| link.change(&change, moment(REVOKED_AT)));
     store
-        .edit_link(&code("a"), "key", editor)
+        .edit_link(&code("a"), &changed_by("key"), editor)
         .await
         .expect("a store");
     for (tag, expected) in [("x", &[][..]), ("y", &["a", "b"]), ("z", &["a"])] {
