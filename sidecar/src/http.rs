@@ -13,6 +13,7 @@ mod extract;
 mod fields;
 mod health;
 mod history;
+mod idempotency;
 mod keys;
 mod link_members;
 mod links;

@@ -29,6 +29,7 @@ use super::SharedApp;
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::extract::Domains;
+use super::idempotency::{idempotency_key, status_of};
 use super::new_link::read_new_link;
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
@@ -47,9 +48,6 @@ const CHUNKS_AT_ONCE: usize = 4;
 
 /// How long the rows that are there wait for others to fill a chunk.
 const PATIENCE: Duration = Duration::from_millis(50);
-
-/// The longest `Idempotency-Key`.
-const LONGEST_KEY: usize = 255;
 
 /// `POST /v1/links/batch`
 pub(super) async fn create(
@@ -457,15 +455,6 @@ fn raw(json: String) -> Option<Box<RawValue>> {
     RawValue::from_string(json).ok()
 }
 
-/// The status that a problem tells of itself.
-fn status_of(problem: &str) -> u16 {
-    let status = serde_json::from_str::<Value>(problem)
-        .ok()
-        .and_then(|problem| problem.get("status")?.as_u64())
-        .and_then(|status| u16::try_from(status).ok());
-    status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR.as_u16())
-}
-
 fn lines(answers: impl Stream<Item = Answer>) -> impl Stream<Item = Result<Bytes, Infallible>> {
     answers.map(|Answer(results)| {
         let mut text = results.join("\n");
@@ -518,18 +507,4 @@ fn wants_array(headers: &HeaderMap, format: Format) -> bool {
         accept if accept.contains("application/json") => true,
         _ => format == Format::Json,
     }
-}
-
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(key) = headers.get("idempotency-key") else {
-        return Ok(None);
-    };
-    let key = key.to_str().ok().map(str::trim);
-    key.filter(|key| (1..=LONGEST_KEY).contains(&key.len()))
-        .map(|key| Some(key.to_owned()))
-        .ok_or_else(|| {
-            Problem::query(format!(
-                "The Idempotency-Key must have 1 to {LONGEST_KEY} visible characters."
-            ))
-        })
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{ETAG, LOCATION};
-use axum::http::{Response, StatusCode};
+use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use vocabulary::Code;
 
@@ -12,6 +12,7 @@ use super::auth::{MayRead, MayWrite};
 use super::campaign_links::{Campaigns, read_values};
 use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
 use super::fields::{Fields, Member};
+use super::idempotency::{Once, create_once, digest, idempotency_key};
 use super::link_members::{Null, read_members};
 use super::new_link::{not_created, read_new_link};
 use super::precondition::{IfMatch, etag};
@@ -20,6 +21,7 @@ use super::wire::LinkBody;
 use super::{App, SharedApp};
 use crate::domain::campaign::ParameterValues;
 use crate::domain::link::{Change, Expected, Link, Refusal};
+use crate::domain::ports::ChunkKey;
 use crate::domain::service::access::Caller;
 use crate::domain::service::links::{EditedBy, LinkError, Stored};
 
@@ -28,13 +30,38 @@ pub(super) async fn create(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     domains: Domains,
+    headers: HeaderMap,
     JsonObject(members): JsonObject,
 ) -> Result<Response<Body>, Problem> {
+    let idempotency_key = idempotency_key(&headers)?;
+    let request = idempotency_key.map(|key| {
+        let key = ChunkKey {
+            key_id: caller.key().id.clone(),
+            idempotency_key: key,
+            chunk: 0,
+        };
+        (key, digest(&members))
+    });
     let campaigns = Campaigns::named(&app, [&members]).await?;
-    let new = read_new_link(&app, members, &domains, &caller, &campaigns)?;
-    let policy = new.policy;
-    let created = app.links.create(new).await;
-    let stored = created.map_err(|error| not_created(&app, policy, error))?;
+    let new = read_new_link(&app, members, &domains, &caller, &campaigns);
+    let stored = match request {
+        None => {
+            let new = new?;
+            let policy = new.policy;
+            let created = app.links.create(new).await;
+            created.map_err(|error| not_created(&app, policy, error))?
+        }
+        Some(_) if new.as_ref().is_ok_and(|new| new.dedupe) => {
+            return Err(Problem::validation(vec![FieldError {
+                pointer: "/dedupe".to_owned(),
+                detail: "can't be with an Idempotency-Key, which does the same and more".to_owned(),
+            }]));
+        }
+        Some((key, digest)) => match create_once(&app, key, digest, new).await? {
+            Once::Made(stored) => *stored,
+            Once::Told(answer) => return Ok(answer),
+        },
+    };
     let answer = answer_with(&stored, &app, &domains, &campaigns);
     if !stored.is_new {
         return Ok(answer);
