@@ -299,8 +299,8 @@ fn the_visitor_s_query_is_passed_on_where_the_record_says_so() {
         ("/member?utm=1", "https://e.com/a?utm=1#member"),
         ("/plain?{0}{code}", "https://e.com/p?{0}{code}"),
         ("/plain?//evil.example/", "https://e.com/p?//evil.example/"),
-        // What a URL can't have is not passed on.
-        ("/plain?\u{fc}", "https://e.com/p"),
+        // What a URL can't have is encoded.
+        ("/plain?\u{fc}", "https://e.com/p?%C3%BC"),
     ] {
         for _ in 0..3 {
             for method in ["GET", "HEAD"] {
