@@ -11,6 +11,7 @@
 
 mod rows;
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -251,6 +252,7 @@ impl Context {
         };
         let now = self.app.clock.now();
         let base = self.domains.base.as_deref();
+        let mut failures = Failures::default();
         let mut answers: Vec<String> = results
             .into_iter()
             .zip(external_ids)
@@ -267,8 +269,8 @@ impl Context {
                     }
                     RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
                     RowResult::Failed(error) => {
-                        let (status, problem) = Problem::from(error).to_json();
-                        (status.as_u16(), None, raw(problem))
+                        let (status, problem) = failures.tell(error);
+                        (status, None, raw(problem))
                     }
                 };
                 to_line(&ResultBody {
@@ -415,6 +417,21 @@ impl Context {
         (0..count)
             .map(|_| RowResult::Problem(problem.clone()))
             .collect()
+    }
+}
+
+/// What was told of rows for which no link could be made. What has kept one from being made has
+/// mostly kept others too, and is logged once for all of them.
+#[derive(Default)]
+struct Failures(HashMap<String, (u16, String)>);
+
+impl Failures {
+    fn tell(&mut self, error: LinkError) -> (u16, String) {
+        let told = self.0.entry(error.to_string()).or_insert_with(|| {
+            let (status, problem) = Problem::from(error).to_json();
+            (status.as_u16(), problem)
+        });
+        told.clone()
     }
 }
 
