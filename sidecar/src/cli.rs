@@ -5,13 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use secrecy::ExposeSecret;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::domain::api_key::{ApiKey, Scope};
-use crate::domain::ports::{KeyStore, Store};
-use crate::store::sqlite::SqliteStore;
+use crate::domain::ports::KeyStore;
+use crate::store::{self, StoreOptions};
 use crate::{lifecycle, telemetry};
 
 /// Short links for companies that send SMS: issues codes, keeps links, publishes them to Redis.
@@ -69,15 +68,17 @@ impl Cli {
         match self.command {
             Command::Serve => Ok(lifecycle::serve(config).await?),
             Command::Migrate => {
-                let url = config.database.url.expose_secret();
-                let applied = SqliteStore::migrate(url, &lifecycle::code_key()?).await?;
+                let applied = store::migrate(&config.database, &lifecycle::code_key()?).await?;
                 eprintln!("shortlink: the schema is up to date (migrations applied: {applied})");
                 Ok(())
             }
             Command::Keys(command) => {
-                let url = config.database.url.expose_secret();
-                let store = SqliteStore::open(url, 1).await?;
-                let done = command.run(&store).await;
+                let options = StoreOptions {
+                    max_connections: 1,
+                    ..config.database
+                };
+                let store = store::open(&options).await?;
+                let done = command.run(&*store).await;
                 store.close().await;
                 done
             }
