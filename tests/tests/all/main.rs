@@ -13,6 +13,7 @@ mod links;
 mod logs;
 mod lua;
 mod names;
+mod postgres;
 mod protocols;
 mod redirects;
 mod reload;

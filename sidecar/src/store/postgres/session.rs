@@ -29,7 +29,7 @@ pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenEr
             "idle_in_transaction_session_timeout",
             milliseconds(IDLE_IN_TRANSACTION),
         ),
-        // Every statement has an index. With statistics that are old, or missing, as on the first
+        // What is asked of links has an index. With statistics that are old, or missing, as on the first
         // day, the planner might think that reading all links is cheap.
         ("enable_seqscan", "off".to_owned()),
         // Compiling pays for statements that take seconds.
