@@ -19,6 +19,8 @@ pub struct StackOptions {
     pub sidecar: String,
     /// For nginx.
     pub nginx: NginxOptions,
+    /// The URL of the sidecar's database; `None` for a SQLite file of its own.
+    pub database: Option<String>,
     /// Where nginx finds Redis; `None` for where it is.
     pub redis_port_of_nginx: Option<u16>,
 }
@@ -46,8 +48,11 @@ impl Stack {
         let directory = directory();
         let path = directory.path();
         let redis = Redis::start(&path.join("redis"), ports::free());
-        let sidecar = Sidecar::start(
-            &path.join("sidecar"),
+        let sidecar_directory = path.join("sidecar");
+        let file = || format!("sqlite:{}", sidecar_directory.join("links.db").display());
+        let sidecar = Sidecar::start_on(
+            &options.database.clone().unwrap_or_else(file),
+            &sidecar_directory,
             ports::free(),
             redis.port,
             &options.sidecar,

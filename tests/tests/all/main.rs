@@ -19,6 +19,7 @@ mod logs;
 mod lua;
 mod names;
 mod options;
+mod postgres;
 mod protocols;
 mod redirects;
 mod reload;

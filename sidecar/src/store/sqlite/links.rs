@@ -21,6 +21,7 @@ use crate::domain::ports::{
     RequestDigest, StoreError,
 };
 use crate::domain::target::Target;
+use crate::store::texts::{of_tags, to_tags};
 
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
@@ -243,7 +244,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Link, sqlx::Error> {
         created_by: row.try_get("created_by")?,
         external_id: row.try_get("external_id")?,
         note: row.try_get("note")?,
-        tags: tags::of_column(row.try_get("tags")?)?,
+        tags: to_tags(row.try_get("tags")?)?,
     })
 }
 
@@ -363,7 +364,7 @@ async fn update(
     .bind(link.updated_at.as_millisecond())
     .bind(link.external_id.as_deref())
     .bind(link.note.as_deref())
-    .bind(tags::to_column(&link.tags))
+    .bind(of_tags(&link.tags))
     .execute(connection)
     .await?;
     Ok(())

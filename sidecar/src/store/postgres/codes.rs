@@ -1,0 +1,241 @@
+//! What the strategies for codes have to remember, in PostgreSQL.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::postgres::PgConnection;
+use vocabulary::Code;
+
+use super::PostgresStore;
+use super::creation::ids_of;
+use super::work::Work;
+use crate::domain::codes::numbering::{CodeKey, Numbering};
+use crate::domain::link::Link;
+use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
+use crate::store::shared::{invalid, usage};
+
+#[async_trait]
+impl CodeStore for PostgresStore {
+    fn numbering(&self) -> Arc<Numbering> {
+        Arc::clone(&self.numbering)
+    }
+
+    fn code_key(&self) -> CodeKey {
+        self.code_key.clone()
+    }
+
+    async fn lease(&self, counter: &str, floor: u64, count: u64) -> Result<u64, StoreError> {
+        let lease = Lease {
+            counter,
+            floor: floor as i64,
+            count: count as i64,
+        };
+        self.run(lease).await
+    }
+
+    async fn take_pooled(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {
+        self.run(TakePooled { length, count }).await
+    }
+
+    async fn fill_pool(&self, codes: Vec<Code>) -> Result<u64, StoreError> {
+        let fill = FillPool {
+            codes,
+            numbering: &self.numbering,
+        };
+        self.transact(fill).await
+    }
+
+    async fn void_pooled(&self, codes: Vec<Code>) -> Result<(), StoreError> {
+        self.run(VoidPooled { codes }).await
+    }
+
+    async fn count_pooled(&self, length: usize) -> Result<PoolCounts, StoreError> {
+        self.run(CountPooled { length }).await
+    }
+
+    async fn code_usage(&self, since_day: i64) -> Result<Vec<CodeUsage>, StoreError> {
+        self.run(ReadUsage { since_day }).await
+    }
+}
+
+/// Counts new links, in the transaction that keeps them.
+pub(super) async fn count_usage(
+    connection: &mut PgConnection,
+    links: impl Iterator<Item = &Link>,
+) -> Result<(), sqlx::Error> {
+    let mut columns = (Vec::new(), Vec::new(), Vec::new());
+    for ((length, day), links) in usage(links) {
+        columns.0.push(length);
+        columns.1.push(day);
+        columns.2.push(links);
+    }
+    sqlx::query(
+        "INSERT INTO code_usage (length, day, links) \
+         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
+         ON CONFLICT (length, day) DO UPDATE SET links = code_usage.links + excluded.links",
+    )
+    .bind(columns.0)
+    .bind(columns.1)
+    .bind(columns.2)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+struct Lease<'a> {
+    counter: &'a str,
+    floor: i64,
+    count: i64,
+}
+
+#[async_trait]
+impl Work for Lease<'_> {
+    type Output = u64;
+    const OPERATION: &'static str = "lease codes";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        let next: i64 = sqlx::query_scalar(
+            "INSERT INTO code_counters (name, next) VALUES ($1, $2::bigint + $3) \
+             ON CONFLICT (name) DO UPDATE SET next = greatest(code_counters.next, $2) + $3 \
+             RETURNING next",
+        )
+        .bind(self.counter)
+        .bind(self.floor)
+        .bind(self.count)
+        .fetch_one(connection)
+        .await?;
+        Ok((next - self.count).unsigned_abs())
+    }
+}
+
+struct TakePooled {
+    length: usize,
+    count: u32,
+}
+
+#[async_trait]
+impl Work for TakePooled {
+    type Output = Vec<Code>;
+    const OPERATION: &'static str = "take codes out of the pool";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Code>, sqlx::Error> {
+        // What somebody else is about to take is passed over instead of being waited for.
+        let codes: Vec<String> = sqlx::query_scalar(
+            "WITH free AS MATERIALIZED (SELECT id FROM code_pool \
+             WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2 \
+             FOR UPDATE SKIP LOCKED) \
+             UPDATE code_pool SET status = 'used' \
+             WHERE id IN (SELECT id FROM free) RETURNING code",
+        )
+        .bind(self.length as i64)
+        .bind(i64::from(self.count))
+        .fetch_all(connection)
+        .await?;
+        codes
+            .iter()
+            .map(|code| code.parse().map_err(|_error| invalid("code_pool", "code")))
+            .collect()
+    }
+}
+
+struct FillPool<'a> {
+    codes: Vec<Code>,
+    numbering: &'a Numbering,
+}
+
+#[async_trait]
+impl Work for FillPool<'_> {
+    type Output = u64;
+    const OPERATION: &'static str = "fill the pool of codes";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        // Two who bring the same codes do it in the same order.
+        self.codes
+            .sort_unstable_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
+        let ids = ids_of(connection, self.numbering, &self.codes).await?;
+        let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
+        let done = sqlx::query(
+            "INSERT INTO code_pool (code, length, status) SELECT code, length(code), 'unused' \
+             FROM unnest($1::bigint[], $2::text[]) AS new (id, code) \
+             WHERE NOT EXISTS (SELECT 1 FROM links WHERE links.id = new.id) \
+             ON CONFLICT (code) DO NOTHING",
+        )
+        .bind(ids)
+        .bind(codes)
+        .execute(connection)
+        .await?;
+        Ok(done.rows_affected())
+    }
+}
+
+struct VoidPooled {
+    codes: Vec<Code>,
+}
+
+#[async_trait]
+impl Work for VoidPooled {
+    type Output = ();
+    const OPERATION: &'static str = "void pooled codes";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
+        sqlx::query("UPDATE code_pool SET status = 'void' WHERE code = ANY($1::text[])")
+            .bind(codes)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+}
+
+struct CountPooled {
+    length: usize,
+}
+
+#[async_trait]
+impl Work for CountPooled {
+    type Output = PoolCounts;
+    const OPERATION: &'static str = "count pooled codes";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<PoolCounts, sqlx::Error> {
+        let (unused, used, void): (i64, i64, i64) = sqlx::query_as(
+            "SELECT count(*) FILTER (WHERE status = 'unused'), \
+             count(*) FILTER (WHERE status = 'used'), \
+             count(*) FILTER (WHERE status = 'void') FROM code_pool WHERE length = $1",
+        )
+        .bind(self.length as i64)
+        .fetch_one(connection)
+        .await?;
+        Ok(PoolCounts {
+            unused: unused.unsigned_abs(),
+            used: used.unsigned_abs(),
+            void: void.unsigned_abs(),
+        })
+    }
+}
+
+struct ReadUsage {
+    since_day: i64,
+}
+
+#[async_trait]
+impl Work for ReadUsage {
+    type Output = Vec<CodeUsage>;
+    const OPERATION: &'static str = "read how many codes are used";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<CodeUsage>, sqlx::Error> {
+        let rows: Vec<(i64, i64, i64)> = sqlx::query_as(
+            "SELECT length, sum(links)::bigint, \
+             coalesce(sum(links) FILTER (WHERE day >= $1), 0)::bigint \
+             FROM code_usage GROUP BY length ORDER BY length",
+        )
+        .bind(self.since_day)
+        .fetch_all(connection)
+        .await?;
+        let usage = rows.into_iter().map(|(length, links, lately)| CodeUsage {
+            length: length as usize,
+            links: links.unsigned_abs(),
+            lately: lately.unsigned_abs(),
+        });
+        Ok(usage.collect())
+    }
+}
