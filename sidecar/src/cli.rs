@@ -1,7 +1,11 @@
 //! The command line.
 
+mod audit;
 mod keys;
+mod rebuild;
+mod sample;
 mod transfer;
+mod workbench;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -43,6 +47,29 @@ enum Command {
     Import(transfer::ImportCommand),
     /// Exports all links as CSV or NDJSON, while the service runs or not.
     Export(transfer::ExportCommand),
+    /// Writes the records of all links from the database into Redis, while everything serves. A
+    /// run that was interrupted is gone on with.
+    Rebuild {
+        /// Begins anew instead of going on.
+        #[arg(long)]
+        restart: bool,
+    },
+    /// Compares the database with Redis, both ways. Ends with 0 when there is no drift, 2 when there
+    /// is, 1 when that is not known.
+    Audit(audit::AuditArguments),
+    /// Makes links that are in the database alone, for benchmarks and tests.
+    #[command(hide = true)]
+    MakeSampleLinks {
+        /// How many.
+        #[arg(long)]
+        count: usize,
+        /// Prints the codes.
+        #[arg(long)]
+        print_codes: bool,
+        /// Makes them so that they have expired so many days ago.
+        #[arg(long)]
+        expired_days_ago: Option<u16>,
+    },
 }
 
 impl Cli {
@@ -91,6 +118,19 @@ impl Cli {
                 let done = command.run(&*store).await;
                 store.close().await;
                 done
+            }
+            Command::Rebuild { restart } => {
+                rebuild::run(&config, restart).await?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Audit(arguments) => audit::run(&config, arguments).await,
+            Command::MakeSampleLinks {
+                count,
+                print_codes,
+                expired_days_ago,
+            } => {
+                sample::run(&config, count, print_codes, expired_days_ago).await?;
+                Ok(ExitCode::SUCCESS)
             }
         }
     }

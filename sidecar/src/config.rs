@@ -40,6 +40,8 @@ pub struct Config {
     pub codes: Codes,
     /// `[links]`
     pub links: LinkDefaults,
+    /// `[upkeep]`
+    pub upkeep: Upkeep,
     /// `[log]`
     pub log: Log,
 }
@@ -94,6 +96,19 @@ pub struct LinkDefaults {
     pub domains: TargetDomains,
     /// How long Redis remembers that a code is unknown, in seconds.
     pub negative_ttl_s: u64,
+    /// After how many days dead links are deleted; 0 for never.
+    pub quarantine_days: u32,
+}
+
+/// What is done in the background.
+#[derive(Debug)]
+pub struct Upkeep {
+    /// How many links are compared with Redis each second; 0 for none.
+    pub reconcile_per_s: u32,
+    /// Whether an empty Redis is filled by itself.
+    pub rebuild: bool,
+    /// How long is waited between sweeps of dead links; `None` for no sweeps.
+    pub sweep: Option<Duration>,
 }
 
 /// What is logged and how.
@@ -169,6 +184,15 @@ impl Config {
                     denied: settings.domains("links.denied_domains")?,
                 },
                 negative_ttl_s: settings.number("links.negative_ttl_s", 1, 3600)?,
+                quarantine_days: settings.number("links.quarantine_days", 0, 100_000)?,
+            },
+            upkeep: Upkeep {
+                reconcile_per_s: settings.number("upkeep.reconcile_per_s", 0, 100_000)?,
+                rebuild: settings.truth("upkeep.rebuild"),
+                sweep: match settings.number("upkeep.sweep_every_s", 0, 86_400)? {
+                    0 => None,
+                    seconds => Some(Duration::from_secs(seconds)),
+                },
             },
             log: Log {
                 format: settings.log_format("log.format")?,

@@ -11,5 +11,6 @@ pub mod codes;
 pub mod link;
 pub mod ports;
 pub mod query;
+pub mod records;
 pub mod service;
 pub mod target;

@@ -4,6 +4,7 @@ mod audit;
 mod auth;
 mod batch;
 mod campaigns;
+mod codespace;
 mod cursor;
 mod extract;
 mod fields;
@@ -35,6 +36,7 @@ use crate::clock::Clock;
 use crate::domain::ports::{Publisher, Store};
 use crate::domain::service::access::Access;
 use crate::domain::service::campaigns::Campaigns;
+use crate::domain::service::codespace::Codespace;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
@@ -56,6 +58,8 @@ pub struct App {
     pub access: Arc<Access>,
     /// Makes, changes, rotates and revokes API keys.
     pub keys: Keys,
+    /// Knows how full the space of codes is.
+    pub codespace: Codespace,
     /// Where the audit log is read, and asked how the database is.
     pub store: Arc<dyn Store>,
     /// Asked how Redis is.
@@ -107,6 +111,7 @@ fn router(app: App) -> Router {
         .route("/v1/links/{code}/pause", post(links::pause))
         .route("/v1/links/{code}/resume", post(links::resume))
         .route("/v1/links/{code}/history", get(history::list))
+        .route("/v1/codespace", get(codespace::usage))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

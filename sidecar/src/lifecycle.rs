@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng, TryRng};
 use secrecy::ExposeSecret;
@@ -21,21 +22,27 @@ use crate::domain::codes::permuted::PermutedCodes;
 use crate::domain::codes::pool::PooledCodes;
 use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::Strategies;
-use crate::domain::ports::{Delivery, Publisher};
+use crate::domain::ports::{Delivery, Publisher, RecordIndex, Store};
 use crate::domain::service::access::Access;
 use crate::domain::service::campaigns::Campaigns;
+use crate::domain::service::codespace::Codespace;
 use crate::domain::service::issue::{Issuer, Parts};
+use crate::domain::service::keeper::Keeper;
 use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
+use crate::domain::service::sweep::Sweep;
 use crate::housekeeping;
 use crate::http::{self, App};
 use crate::outbox::outbox;
-use crate::publisher::{RedisPublisher, UrlError};
+use crate::publisher::{RedisIndex, RedisPublisher, UrlError};
 use crate::store::{self, OpenError};
 
 /// How long what was begun in the background may take to finish once no request is left.
 const LAST_GRACE: Duration = Duration::from_secs(3);
+
+/// How long anybody may take, besides waiting for Redis, from reading a link to publishing it.
+const LEAST_STRAGGLE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -57,6 +64,12 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         config.redis.prefix.clone(),
         config.redis.timeout,
         config.links.negative_ttl_s,
+    )?);
+    let index: Arc<dyn RecordIndex> = Arc::new(RedisIndex::new(
+        config.redis.url.expose_secret(),
+        &config.redis.topology,
+        config.redis.prefix.clone(),
+        config.redis.timeout,
     )?);
     let listener = TcpListener::bind(listen).await.map_err(listen_failed)?;
     let address = listener.local_addr().map_err(listen_failed)?;
@@ -110,6 +123,13 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             delivery,
             clock: Arc::clone(&clock),
         },
+        codespace: Codespace {
+            store: Arc::clone(&store),
+            rules: config.codes.rules.clone(),
+            policy: config.codes.policy,
+            one_in: config.codes.one_in,
+            clock: Arc::clone(&clock),
+        },
         resolver: Resolver::new(
             Arc::clone(&store),
             Arc::clone(&publisher),
@@ -126,7 +146,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         access,
         store: Arc::clone(&store),
         publisher,
-        clock,
+        clock: Arc::clone(&clock),
         policy: config.links.policy,
         target_domains: config.links.domains,
         default_redirect_status: config.links.redirect_status,
@@ -142,6 +162,29 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         housekeeping_clock,
         stop_worker.clone(),
     ));
+    let keeper = Keeper {
+        store: Arc::clone(&store),
+        index: Arc::clone(&index),
+        clock: Arc::clone(&clock),
+        holder: holder()?,
+        links_per_s: config.upkeep.reconcile_per_s,
+        rebuilds: config.upkeep.rebuild,
+    };
+    tasks.spawn(keeper.run(stop_worker.clone()));
+    if let Some(every) = config.upkeep.sweep {
+        let days = i64::from(config.links.quarantine_days);
+        let straggle = SignedDuration::try_from(config.redis.timeout * 4).unwrap_or_default();
+        let sweep = Sweep {
+            store: Arc::clone(&store),
+            index,
+            clock,
+            holder: holder()?,
+            quarantine: (days > 0).then(|| SignedDuration::from_hours(24 * days)),
+            straggle: LEAST_STRAGGLE + straggle,
+            every,
+        };
+        tasks.spawn(sweep.run(stop_worker.clone()));
+    }
     tracing::info!(%address, "serving");
 
     let server = http::serve(listener, app, shutdown.clone());
@@ -195,6 +238,14 @@ pub fn random() -> Result<StdRng, ServeError> {
     Ok(StdRng::from_seed(seed))
 }
 
+/// What this process is called among all that claim tasks in SQL.
+///
+/// # Errors
+/// When the operating system has no random numbers to give.
+pub fn holder() -> Result<String, ServeError> {
+    Ok(format!("{:016x}", random()?.next_u64()))
+}
+
 /// Why the service does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -236,7 +287,8 @@ pub enum ServeError {
     },
 }
 
-fn cancel_on_signal(shutdown: CancellationToken) -> io::Result<()> {
+/// Cancels a token on SIGTERM and SIGINT.
+pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {

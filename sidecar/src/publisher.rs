@@ -10,7 +10,9 @@
 //!   knows; written only where nothing stands.
 
 mod connection;
+mod index;
 mod servers;
+mod wire;
 
 use std::error::Error;
 use std::time::Duration;
@@ -25,6 +27,7 @@ use crate::domain::ports::{PublishError, Publisher};
 use connection::{Connection, Failure};
 use servers::{Handle, Servers};
 
+pub use index::RedisIndex;
 pub use servers::Topology;
 
 /// Puts a record in place unless a newer one stands there.
@@ -94,14 +97,7 @@ impl RedisPublisher {
     }
 
     fn error(&self, operation: &'static str, failure: Failure) -> PublishError {
-        match failure {
-            Failure::Timeout => PublishError::Timeout {
-                operation,
-                limit_ms: self.connection.timeout_ms(),
-            },
-            Failure::Away => PublishError::Away { operation },
-            Failure::Refused(source) => PublishError::Refused { operation, source },
-        }
+        failure_error(operation, failure, &self.connection)
     }
 
     /// Stores records unless newer ones stand there.
@@ -261,29 +257,49 @@ impl Publisher for RedisPublisher {
     }
 
     async fn incarnation(&self) -> Result<String, PublishError> {
-        let operation = "say which server it is";
-        let info: Value = self
-            .connection
-            .run(async |mut connection| {
-                redis::cmd("INFO")
-                    .arg("server")
-                    .query_async(&mut connection.redis)
-                    .await
-            })
-            .await
-            .map_err(|failure| self.error(operation, failure))?;
-        // One server answers with a text, a cluster with one for each of its nodes.
-        let mut run_ids = Vec::new();
-        collect_run_ids(&info, &mut run_ids);
-        run_ids.sort_unstable();
-        if run_ids.is_empty() {
-            return Err(PublishError::Refused {
-                operation,
-                source: "INFO server has no run_id".into(),
-            });
-        }
-        Ok(run_ids.join(" "))
+        ask_incarnation(&self.connection).await
     }
+}
+
+/// Why an operation was not done, for whoever has asked for it.
+fn failure_error(
+    operation: &'static str,
+    failure: Failure,
+    connection: &Connection,
+) -> PublishError {
+    match failure {
+        Failure::Timeout => PublishError::Timeout {
+            operation,
+            limit_ms: connection.timeout_ms(),
+        },
+        Failure::Away => PublishError::Away { operation },
+        Failure::Refused(source) => PublishError::Refused { operation, source },
+    }
+}
+
+/// Asks the servers which start of theirs this is.
+async fn ask_incarnation(connection: &Connection) -> Result<String, PublishError> {
+    let operation = "say which server it is";
+    let info: Value = connection
+        .run(async |mut connection| {
+            redis::cmd("INFO")
+                .arg("server")
+                .query_async(&mut connection.redis)
+                .await
+        })
+        .await
+        .map_err(|failure| failure_error(operation, failure, connection))?;
+    // One server answers with a text, a cluster with one for each of its nodes.
+    let mut run_ids = Vec::new();
+    collect_run_ids(&info, &mut run_ids);
+    run_ids.sort_unstable();
+    if run_ids.is_empty() {
+        return Err(PublishError::Refused {
+            operation,
+            source: "INFO server has no run_id".into(),
+        });
+    }
+    Ok(run_ids.join(" "))
 }
 
 /// Finds the run ids in whatever `INFO server` was answered.

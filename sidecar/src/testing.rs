@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use tokio::sync::mpsc;
 use vocabulary::{CampaignId, Code, CodeRules, Record};
 
 use crate::clock::Clock;
@@ -23,7 +24,8 @@ use crate::domain::codes::reserved::ReservedWords;
 use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::{Strategies, StrategyName};
 use crate::domain::link::Link;
-use crate::domain::ports::{Delivery, PublishError, Publisher, Store};
+use crate::domain::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood, Store};
+use crate::domain::records::{Drift, Records, Standing};
 use crate::domain::service::issue::{CodePolicy, Issuer, Parts};
 use crate::domain::service::keys::{Actor, Keys, NewKey};
 use crate::store::sqlite::SqliteStore;
@@ -106,6 +108,18 @@ impl MemoryPublisher {
         Some(String::from_utf8(record.clone()).expect("a readable record"))
     }
 
+    /// Writes a text under a code, whatever stands there.
+    pub(crate) fn set_record(&self, code: &str, text: &str) {
+        let mut records = self.records.lock().expect("no holder panics");
+        records.insert(code.parse().expect("a code"), text.into());
+    }
+
+    /// Loses the record of a code.
+    pub(crate) fn lose(&self, code: &str) {
+        let mut records = self.records.lock().expect("no holder panics");
+        records.remove(&code.parse().expect("a code"));
+    }
+
     /// The record of a campaign.
     pub(crate) fn campaign_record(&self, id: &str) -> Option<String> {
         let campaigns = self.campaigns.lock().expect("no holder panics");
@@ -176,6 +190,89 @@ impl Publisher for MemoryPublisher {
     async fn incarnation(&self) -> Result<String, PublishError> {
         self.check("say which server it is")?;
         Ok(self.incarnation.load(Ordering::SeqCst).to_string())
+    }
+}
+
+#[async_trait]
+impl RecordIndex for MemoryPublisher {
+    async fn fill(&self, records: &Records) -> Result<Filled, PublishError> {
+        let drifts = self.compare(records).await?;
+        let mut filled = Filled {
+            same: (records.len() - drifts.len()) as u64,
+            ..Filled::default()
+        };
+        let mut standing = self.records.lock().expect("no holder panics");
+        for (place, drift) in drifts {
+            match drift {
+                Drift::Newer(_) => {
+                    filled.newer += 1;
+                    continue;
+                }
+                Drift::Missing => filled.added += 1,
+                _ => filled.replaced += 1,
+            }
+            let wanted = records.get(place);
+            standing.insert(wanted.code, wanted.text.to_vec());
+        }
+        Ok(filled)
+    }
+
+    async fn compare(&self, records: &Records) -> Result<Vec<(usize, Drift)>, PublishError> {
+        self.check("read link records")?;
+        let standing = self.records.lock().expect("no holder panics");
+        let drifts = (0..records.len()).filter_map(|place| {
+            let text = standing.get(&records.get(place).code);
+            let standing = text.map_or(Standing::Nothing, |text| Standing::Text(text));
+            Some((place, records.drift(place, standing)?))
+        });
+        Ok(drifts.collect())
+    }
+
+    async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError> {
+        self.check("list the keys of link records")?;
+        let names: Vec<Vec<u8>> = {
+            let records = self.records.lock().expect("no holder panics");
+            records
+                .keys()
+                .map(|code| code.as_bytes().to_vec())
+                .collect()
+        };
+        let _ = pages.send(names).await;
+        Ok(())
+    }
+
+    async fn read(&self, names: &[Vec<u8>]) -> Result<Vec<Stood>, PublishError> {
+        self.check("read link records")?;
+        let records = self.records.lock().expect("no holder panics");
+        let stood = names.iter().map(|name| {
+            let text = Code::parse(name).ok().and_then(|code| records.get(&code));
+            text.map_or(Stood::Nothing, |text| Stood::Text(text.clone()))
+        });
+        Ok(stood.collect())
+    }
+
+    async fn remove(&self, read: &[(Vec<u8>, Stood)]) -> Result<u64, PublishError> {
+        self.check("remove link records")?;
+        let mut records = self.records.lock().expect("no holder panics");
+        let before = records.len();
+        for (name, stood) in read {
+            let code = Code::parse(name).expect("a code");
+            if let Stood::Text(text) = stood
+                && records.get(&code) == Some(text)
+            {
+                records.remove(&code);
+            }
+        }
+        Ok((before - records.len()) as u64)
+    }
+
+    async fn count(&self) -> Result<u64, PublishError> {
+        self.check("count its keys")?;
+        Ok(self.records.lock().expect("no holder panics").len() as u64)
+    }
+
+    async fn incarnation(&self) -> Result<String, PublishError> {
+        Publisher::incarnation(self).await
     }
 }
 

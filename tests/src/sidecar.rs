@@ -47,10 +47,16 @@ impl Sidecar {
     ) -> Self {
         fs::create_dir_all(directory).expect("a directory");
         let config = directory.join("shortlink.toml");
+        // What works in the background would put right what most tests put wrong on purpose.
+        let upkeep = if extra.contains("[upkeep]") {
+            ""
+        } else {
+            "[upkeep]\nreconcile_per_s = 0\nrebuild = false\nsweep_every_s = 0\n"
+        };
         let text = format!(
             "[http]\nlisten = \"127.0.0.1:{port}\"\n\
              [database]\nurl = \"{database}\"\n\
-             [redis]\nurl = \"redis://127.0.0.1:{redis_port}/0\"\n{extra}\n"
+             [redis]\nurl = \"redis://127.0.0.1:{redis_port}/0\"\n{extra}\n{upkeep}"
         );
         fs::write(&config, text).expect("a configuration");
         let mut sidecar = Self {
@@ -211,6 +217,22 @@ impl Sidecar {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "shortlink {arguments:?}: {said}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Makes links that are in the database alone, as if Redis had lost them, and returns their
+    /// codes. `arguments` are added to the command.
+    pub fn sample(&self, count: usize, arguments: &[&str]) -> Vec<String> {
+        let count = count.to_string();
+        let words = ["make-sample-links", "--print-codes", "--count", &count];
+        let codes = self.run_ok(&[&words, arguments].concat());
+        codes.lines().map(str::to_owned).collect()
+    }
+
+    /// Starts a subcommand; what it says goes to `log`.
+    pub fn begin(&self, arguments: &[&str], log: &Path) -> Process {
+        let mut command = self.program();
+        command.args(arguments);
+        Process::start(&format!("shortlink {arguments:?}"), &command, log)
     }
 
     fn program(&self) -> Command {

@@ -1,5 +1,6 @@
 //! Polling with a deadline.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,17 @@ pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Optio
 /// As [`eventually`].
 pub fn until(what: &str, limit: Duration, mut ask: impl FnMut() -> bool) {
     eventually(what, limit, || ask().then_some(()));
+}
+
+/// Says that something is over when it is dropped, which is also when the test fails: to threads
+/// that go on until then.
+#[derive(Debug)]
+pub struct OverAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for OverAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Lets time pass where the passing of time is what a test is about.

@@ -5,6 +5,8 @@
 //! of how: which statements, how many in a transaction and on which connection is each store's
 //! own affair. A thing that is not there is `Ok(None)`, never an error.
 
+mod upkeep;
+
 use std::error::Error;
 use std::sync::Arc;
 
@@ -17,6 +19,10 @@ use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::{Edit, Link, PastChange, State};
+
+pub use upkeep::{
+    ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
+};
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.
 pub type Editor = Box<dyn FnOnce(Link) -> Edit + Send>;
@@ -353,7 +359,7 @@ pub struct PoolCounts {
 pub struct CodeUsage {
     /// The length, check character included.
     pub length: usize,
-    /// Links that were ever made.
+    /// Links that were made, without those that were deleted.
     pub links: u64,
     /// Those made since the day that was asked for.
     pub lately: u64,
@@ -478,7 +484,14 @@ pub trait AuditStore: Send + Sync {
 /// Everything that is kept.
 #[async_trait]
 pub trait Store:
-    LinkStore + CampaignStore + OutboxStore + IdempotencyStore + CodeStore + KeyStore + AuditStore
+    LinkStore
+    + CampaignStore
+    + OutboxStore
+    + IdempotencyStore
+    + CodeStore
+    + KeyStore
+    + AuditStore
+    + UpkeepStore
 {
     /// Ends every connection, after what has been begun.
     async fn close(&self);

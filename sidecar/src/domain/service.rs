@@ -1,10 +1,16 @@
 //! What can be asked of the service.
 
 pub mod access;
+pub mod audit;
 pub mod campaigns;
+pub mod codespace;
+pub mod drift;
 pub mod import;
 pub mod issue;
+pub mod keeper;
 pub mod keys;
 pub mod links;
+pub mod rebuild;
 pub mod repeat;
 pub mod resolve;
+pub mod sweep;

@@ -3,6 +3,7 @@
 mod access;
 mod batch;
 mod campaigns;
+mod codespace;
 mod keys;
 mod links;
 mod once;
@@ -128,6 +129,13 @@ impl Service {
                 Arc::clone(&shared_clock),
                 TaskTracker::new(),
             ),
+            codespace: Codespace {
+                store: Arc::clone(&kept.store),
+                rules: CodeRules::default(),
+                policy: POLICY,
+                one_in: 1000,
+                clock: Arc::clone(&shared_clock),
+            },
             store: Arc::clone(&kept.store),
             publisher,
             clock: shared_clock,

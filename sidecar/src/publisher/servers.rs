@@ -1,12 +1,17 @@
 //! How the servers that link records are written to are found: one server, the master that
 //! sentinels name, or a cluster.
 
+use std::time::Duration;
+
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, Pipeline, RedisError};
-use redis::{RedisFuture, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo};
+use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, Value};
+
+use super::connection::Failure;
+use super::index::masters_of;
 
 /// How servers are found, as the configuration says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +30,23 @@ pub(super) enum Servers {
     One(Client),
     /// Asked by one caller at a time.
     Sentinel(tokio::sync::Mutex<SentinelClient>),
-    Cluster(ClusterClient),
+    Cluster {
+        client: ClusterClient,
+        /// How the node is reached that the URL names, and who is there.
+        info: Box<ConnectionInfo>,
+    },
 }
+
+/// What there is to be connected to.
+pub(super) enum Master {
+    /// One server.
+    One(Client),
+    /// Several.
+    Cluster,
+}
+
+/// Where a server is, and who is there.
+pub(super) type Address = (ConnectionAddr, RedisConnectionInfo);
 
 /// An open connection.
 #[derive(Clone)]
@@ -61,7 +81,10 @@ impl Servers {
                 if let Some(password) = settings.password() {
                     builder = builder.password(password);
                 }
-                Self::Cluster(builder.build()?)
+                Self::Cluster {
+                    client: builder.build()?,
+                    info: Box::new(info),
+                }
             }
         })
     }
@@ -81,8 +104,58 @@ impl Servers {
                 let mut client = client.lock().await;
                 Handle::One(client.get_async_connection_with_config(&config).await?)
             }
-            Self::Cluster(client) => Handle::Cluster(client.get_async_connection().await?),
+            Self::Cluster { client, .. } => Handle::Cluster(client.get_async_connection().await?),
         })
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster { .. })
+    }
+
+    /// The one server that is written to, if there is one.
+    pub(super) async fn master(&self) -> Result<Master, RedisError> {
+        Ok(match self {
+            Self::One(client) => Master::One(client.clone()),
+            Self::Sentinel(client) => Master::One(client.lock().await.async_get_client().await?),
+            Self::Cluster { .. } => Master::Cluster,
+        })
+    }
+
+    /// Every server that is written to.
+    pub(super) async fn all_masters(&self, limit: Duration) -> Result<Vec<Address>, Failure> {
+        let find = async {
+            let info = match self.master().await? {
+                Master::One(client) => client.get_connection_info().clone(),
+                Master::Cluster => return self.nodes().await,
+            };
+            Ok(vec![(info.addr().clone(), info.redis_settings().clone())])
+        };
+        match tokio::time::timeout(limit, find).await {
+            Ok(found) => found,
+            Err(_elapsed) => Err(Failure::Timeout),
+        }
+    }
+
+    /// The masters of a cluster.
+    async fn nodes(&self) -> Result<Vec<Address>, Failure> {
+        let Self::Cluster { client, info } = self else {
+            return Ok(Vec::new());
+        };
+        let mut redis = client.get_async_connection().await?;
+        let slots: Value = redis::cmd("CLUSTER")
+            .arg("SLOTS")
+            .query_async(&mut redis)
+            .await?;
+        let asked = match info.addr() {
+            ConnectionAddr::Tcp(host, _) => host.clone(),
+            _ => String::new(),
+        };
+        let masters = masters_of(&slots)?.into_iter().map(|(host, port)| {
+            let host = if host.is_empty() { asked.clone() } else { host };
+            let settings = info.redis_settings().clone();
+            (ConnectionAddr::Tcp(host, port), settings)
+        });
+        Ok(masters.collect())
     }
 }
 

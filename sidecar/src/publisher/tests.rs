@@ -7,13 +7,13 @@ use super::*;
 use crate::domain::link::tests::link;
 
 /// A server on a socket in a directory of its own; it ends with the value.
-struct Server {
+pub(super) struct Server {
     process: Child,
     directory: tempfile::TempDir,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         Self {
             process: spawn(&directory),
@@ -41,7 +41,7 @@ impl Server {
         assert!(sent.success());
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         let socket = self.directory.path().join("redis.sock");
         format!("redis+unix://{}", socket.display())
     }
@@ -57,7 +57,7 @@ impl Server {
         .expect("a good URL")
     }
 
-    async fn redis(&self) -> redis::aio::MultiplexedConnection {
+    pub(super) async fn redis(&self) -> redis::aio::MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a good URL");
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {

@@ -7,15 +7,18 @@ use std::sync::Arc;
 use sqlx::{Database, Encode, QueryBuilder, Type};
 
 use crate::domain::link::{Link, State};
-use crate::domain::ports::{OutboxSpan, StoreError};
+use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, StoreError};
 
 /// How far the ids of two links may be apart that share a row of the outbox: codes that were
 /// issued one after the other, with a few left out. All links between the first and the last of
 /// a row are published, so none may be far from the others.
 const NEAR: i64 = 62 * 8;
 
+/// How far the first and the last id of a row of the outbox may be apart at most.
+pub(super) const LONGEST_SPAN: i64 = NEAR * MAX_TOGETHER as i64;
+
 /// How many milliseconds a day has, for the table of usage.
-const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+pub(super) const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The rows of the outbox for new links, given as ids and revisions in the order of the ids.
 pub(super) fn spans(links: impl IntoIterator<Item = (i64, u64)>) -> Vec<OutboxSpan> {

@@ -10,6 +10,7 @@ mod audit;
 mod campaigns;
 mod codes;
 mod creation;
+mod deletion;
 mod digests;
 mod history;
 mod idempotency;
@@ -19,6 +20,7 @@ mod listing;
 mod outbox;
 mod schema;
 mod tags;
+mod upkeep;
 mod writer;
 
 use std::path::PathBuf;

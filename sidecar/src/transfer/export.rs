@@ -72,7 +72,7 @@ pub struct LinkWriter<W: Write> {
 }
 
 enum Out<W: Write> {
-    Separated(csv::Writer<W>),
+    Separated(Box<csv::Writer<W>>),
     Json(W),
 }
 
@@ -99,7 +99,7 @@ impl<W: Write> LinkWriter<W> {
         // Also where there are no links.
         writer.write_record(NAMES)?;
         Ok(Self {
-            out: Out::Separated(writer),
+            out: Out::Separated(Box::new(writer)),
             now,
         })
     }

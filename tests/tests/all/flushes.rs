@@ -9,20 +9,11 @@ use shortlink_tests::chance::Chance;
 use shortlink_tests::made::{Made, make_batch};
 use shortlink_tests::stack::Stack;
 use shortlink_tests::visitor::Visitor;
-use shortlink_tests::wait::{SOON, pass, until};
+use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 
 /// How often Redis is emptied, and how long it is left alone at most.
 const FLUSHES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(60);
-
-/// Ends the clients, also when the test fails before it says so.
-struct OverAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for OverAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
 
 #[test]
 fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {

@@ -16,7 +16,7 @@ use shortlink_tests::http;
 use shortlink_tests::made::{Made, listed, make_batch};
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::visitor::Visitor;
-use shortlink_tests::wait::{SOON, pass, until};
+use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 
 /// How often the sidecar is killed unless the environment says otherwise.
 const KILLS: u64 = 8;
@@ -24,20 +24,14 @@ const KILLS: u64 = 8;
 /// How many rows a batch has: three chunks, which are kept and answered one by one.
 const ROWS: usize = 2200;
 
+/// How long a client waits before it asks again when a server is away.
+const AWAY: Duration = Duration::from_millis(2);
+
 /// What clients were told, and whether they are to go on.
 #[derive(Default)]
 struct Ledger {
     made: Mutex<Vec<(Made, bool)>>,
     is_over: AtomicBool,
-}
-
-/// Ends the clients, also when the test fails before it says so.
-struct OverAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for OverAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 impl Ledger {
@@ -49,10 +43,11 @@ impl Ledger {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// What was made since there were `known` links.
-    fn since(&self, known: usize) -> Vec<Made> {
+    /// What was made last, so many links at most.
+    fn last(&self, most: usize) -> Vec<Made> {
         let made = self.made();
-        made[known..].iter().map(|(made, _)| made.clone()).collect()
+        let first = made.len().saturating_sub(most);
+        made[first..].iter().map(|(made, _)| made.clone()).collect()
     }
 
     fn wait_for_more(&self, count: u64) {
@@ -88,9 +83,10 @@ fn make_singles(port: u16, key: &str, client: usize, lost: &[u16], ledger: &Ledg
             Ok(answer) => {
                 let said = String::from_utf8_lossy(&answer.body);
                 assert!(lost.contains(&answer.status), "{}: {said}", answer.status);
+                pass(AWAY);
             }
             // Killed, or not yet there again.
-            Err(_) => pass(Duration::from_millis(2)),
+            Err(_) => pass(AWAY),
         }
     }
 }
@@ -128,7 +124,7 @@ fn make_batches(
                 0 => {}
                 _ => broken += 1,
             }
-            pass(Duration::from_millis(2));
+            pass(AWAY);
         }
     }
 }
@@ -170,20 +166,20 @@ fn single_links_outlive_a_sidecar_that_is_killed_again_and_again() {
             let (port, key, ledger) = (ports[client % 2], &*key, &ledger);
             scope.spawn(move || make_singles(port, key, client, &[502, 504], ledger));
         }
-        let mut known = 0;
         for _ in 0..kills {
             ledger.wait_for_more(chance.below(60));
             pass(chance.time_below(Duration::from_millis(10)));
             stack.sidecar.kill();
+            // Those before them have outlived a kill already; all are looked at in the end.
+            let last = ledger.last(50);
             stack.sidecar.start_again();
-            for made in ledger.since(known) {
+            for made in last {
                 assert_exists(&mut api, &key, &made);
                 assert_leads(&mut visitor, &made);
-                known += 1;
             }
         }
     });
-    let made = ledger.since(0);
+    let made = ledger.last(usize::MAX);
     let codes: HashSet<&str> = made.iter().map(|made| &*made.code).collect();
     assert_eq!(codes.len(), made.len(), "a code was given twice");
     let all = listed(stack.sidecar.port, &key);

@@ -18,6 +18,7 @@ mod links;
 mod logs;
 mod lua;
 mod names;
+mod operations;
 mod options;
 mod postgres;
 mod protocols;

@@ -295,7 +295,7 @@ fn a_link_expires_by_itself() {
 }
 
 /// RFC 3339 of a second since 1970, by the calendar's rules.
-fn format_time(seconds: u64) -> String {
+pub(crate) fn format_time(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (mut year, mut day) = (1970, days);
     let is_leap = |year: u64| {

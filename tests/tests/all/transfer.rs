@@ -149,9 +149,9 @@ fn an_export_can_be_imported_into_an_empty_database() {
     slug("ABCDEFGHIJKLMNOP");
     slug("away");
     let issued = stack.link("https://example.com/issued?x=1");
-    let until = json!({ "longUrl": "https://example.com/u", "customSlug": "until",
+    let bounded = json!({ "longUrl": "https://example.com/u", "customSlug": "until",
         "validUntil": "2035-01-01T00:00:00Z" });
-    stack.create(&until);
+    stack.create(&bounded);
     assert_eq!(stack.api("DELETE", "/v1/links/away", None).status, 200);
     let old = "slug,destination,expires_at\nold,https://example.com/old,1500000000\n";
     let old = write(&stack, "old.csv", old);
@@ -166,8 +166,8 @@ fn an_export_can_be_imported_into_an_empty_database() {
         let (code, said) = import(&other, &[&out]);
         assert_eq!(code, Some(0), "{said}");
         let links = |stack: &Stack| -> Vec<Value> {
-            let text = stack.sidecar.run_ok(&["export", "--format", "ndjson"]);
-            let mut links: Vec<Value> = text
+            let all = stack.sidecar.run_ok(&["export", "--format", "ndjson"]);
+            let mut links: Vec<Value> = all
                 .lines()
                 .map(|line| serde_json::from_str(line).expect("JSON"))
                 .collect();

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use shortlink_tests::chance::Chance;
 use shortlink_tests::made::{Made, list, make_batch};
 use shortlink_tests::redis::Redis;
 use shortlink_tests::sidecar::Sidecar;
-use shortlink_tests::wait::{SOON, pass, until};
+use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 use shortlink_tests::{ports, stack};
 use vocabulary::Alphabet;
 
@@ -52,18 +53,21 @@ struct Work {
     /// Rows that were answered that the database was not to be had: others had it for too long.
     refused: AtomicU64,
     is_over: AtomicBool,
+    entries: Mutex<Vec<Entry>>,
 }
 
 /// Has a sidecar make links until there are enough of all.
-fn make(sidecar: (u16, &str), work: &Work, mut target: impl FnMut() -> String) -> Vec<Entry> {
+fn make(sidecar: (u16, &str), work: &Work, mut target: impl FnMut() -> String) {
     let (port, key) = sidecar;
-    let mut entries = Vec::new();
     while !work.is_over.load(Ordering::SeqCst) && work.made.load(Ordering::SeqCst) < work.wanted {
         let targets: Vec<String> = (0..ROWS).map(|_| target()).collect();
         let results = make_batch(port, &[("X-Api-Key", key)], &targets);
-        for (index, made) in &results.made {
-            assert_eq!(made.target, targets[*index]);
-            entries.push(entry(made));
+        {
+            let mut entries = work.entries.lock().expect("no holder panics");
+            for (index, made) in &results.made {
+                assert_eq!(made.target, targets[*index]);
+                entries.push(entry(made));
+            }
         }
         for refused in &results.refused {
             assert!(refused.contains("\"status\":503"), "{refused}");
@@ -78,7 +82,6 @@ fn make(sidecar: (u16, &str), work: &Work, mut target: impl FnMut() -> String) -
             pass(Duration::from_millis(2));
         }
     }
-    entries
 }
 
 fn assert_none_twice(entries: &mut [Entry]) {
@@ -106,32 +109,30 @@ fn codes_of(strategy: &str, target: fn(&mut String, usize, u64)) {
     sidecars.push(first);
     let key = sidecars[0].key.clone();
     let clients: Vec<u16> = sidecars.iter().map(|sidecar| sidecar.port).collect();
+    // Clients stop when there are enough, each with a request under way.
+    let room = (wanted + (SIDECARS as u64) * ROWS) as usize;
     let work = Work {
         wanted,
         made: AtomicU64::new(0),
         refused: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
+        entries: Mutex::new(Vec::with_capacity(room)),
     };
     let begin = Instant::now();
-    let mut entries: Vec<Entry> = thread::scope(|scope| {
-        let makers: Vec<_> = clients
-            .iter()
-            .enumerate()
-            .map(|(sidecar, &port)| {
-                let (work, key) = (&work, &*key);
-                scope.spawn(move || {
-                    let mut number = 0;
-                    make((port, key), work, || {
-                        let mut text = String::from("https://example.com/");
-                        target(&mut text, sidecar, number);
-                        number += 1;
-                        text
-                    })
-                })
-            })
-            .collect();
-        // Ended also when a kill fails.
-        let over = OverAtEnd(&work.is_over);
+    thread::scope(|scope| {
+        let _over = OverAtEnd(&work.is_over);
+        for (sidecar, &port) in clients.iter().enumerate() {
+            let (work, key) = (&work, &*key);
+            scope.spawn(move || {
+                let mut number = 0;
+                make((port, key), work, || {
+                    let mut text = String::from("https://example.com/");
+                    target(&mut text, sidecar, number);
+                    number += 1;
+                    text
+                });
+            });
+        }
         let mut chance = Chance::default();
         for kill in 1..=KILLS {
             let limit = SOON + Duration::from_millis(wanted / 5);
@@ -148,12 +149,8 @@ fn codes_of(strategy: &str, target: fn(&mut String, usize, u64)) {
         until("all links are made", limit, || {
             work.made.load(Ordering::SeqCst) >= wanted
         });
-        drop(over);
-        let all = makers
-            .into_iter()
-            .map(|maker| maker.join().expect("a maker"));
-        all.flatten().collect()
     });
+    let mut entries = work.entries.into_inner().expect("no holder panics");
     println!(
         "{strategy}: {} links in {:.1?}, {} rows refused",
         entries.len(),
@@ -161,22 +158,13 @@ fn codes_of(strategy: &str, target: fn(&mut String, usize, u64)) {
         work.refused.load(Ordering::SeqCst)
     );
     assert_none_twice(&mut entries);
-    let mut listed = Vec::with_capacity(entries.len());
+    let mut listed = Vec::with_capacity(room + room / 100);
     list(sidecars[0].port, &key, |made| listed.push(entry(&made)));
     assert_none_twice(&mut listed);
     // What was broken off may have been made too.
     let mut listed = listed.iter();
     for entry in &entries {
         assert!(listed.any(|listed| listed == entry), "a link is lost");
-    }
-}
-
-/// Ends the clients, also when the test fails before it says so.
-struct OverAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for OverAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
     }
 }
 

@@ -128,18 +128,20 @@ impl<R: CryptoRng + Send> CodeStrategy for PooledCodes<R> {
         let wanted = request.targets.len();
         let mut taken = self.taken.lock().await;
         let stock = taken.entry(request.length).or_default();
-        if stock.len() < wanted {
+        while stock.len() < wanted {
             let missing = u32::try_from(wanted - stock.len()).unwrap_or(u32::MAX);
             let count = missing.max(LEAST_TAKEN);
             stock.extend(self.take(request.length, count).await?);
-        }
-        if stock.len() < wanted {
-            // Nobody has filled the pool in time, or it was never used.
+            if stock.len() >= wanted {
+                break;
+            }
+            // Nobody has filled the pool in time, or others have taken what was put into it: that
+            // is no sign that the length is full, which is when there is nothing to be put into it.
             let missing = (wanted - stock.len()) as u64;
             let count = missing + u64::from(LEAST_TAKEN).min(self.watermarks.high);
-            self.fill(request.length, count).await?;
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
-            stock.extend(self.take(request.length, count).await?);
+            if self.fill(request.length, count).await? == 0 {
+                break;
+            }
         }
         let first = stock.len().saturating_sub(wanted);
         Ok(stock.split_off(first))

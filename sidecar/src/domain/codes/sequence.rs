@@ -5,9 +5,9 @@
 //!   1        1       1 to length-3      rest
 //! ```
 //!
-//! The number grows by random steps. The counter lives in Redis, which all processes share, and
-//! its highest value in SQL: when Redis has lost its counter it goes on above that, and while
-//! Redis is away SQL alone counts.
+//! The number grows by random steps. Counters live in Redis and in SQL, and each goes on above the
+//! other: when Redis has lost its counter SQL's is the higher one, and while Redis is away SQL
+//! counts alone. Who gets which numbers is decided in SQL.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,25 +70,22 @@ impl<R: CryptoRng> SequenceCodes<R> {
         let name = format!("sequence:{length}");
         let size = codes.max(LEAST_LEASE) * LONGEST_STEP;
         let highest = self.store.lease(&name, 0, 0).await?;
-        let end = match self.publisher.advance(&name, highest, size).await {
-            Ok(end) => end,
+        let floor = match self.publisher.advance(&name, highest, size).await {
+            Ok(end) => end.saturating_sub(size),
             Err(error) => {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
                     "Redis does not count; SQL does alone"
                 );
-                let next = self.store.lease(&name, 0, size).await?;
-                return Ok(Block {
-                    next,
-                    end: next + size,
-                });
+                0
             }
         };
-        // Durable before any of them is used.
-        self.store.lease(&name, end, 0).await?;
+        // SQL has the last word, and it is durable before any of them is used: while Redis was
+        // asked somebody for whom it is away may have taken what it gives.
+        let next = self.store.lease(&name, floor, size).await?;
         Ok(Block {
-            next: end - size,
-            end,
+            next,
+            end: next + size,
         })
     }
 }

@@ -70,7 +70,6 @@ fn only_a_real_change_makes_a_revision() {
                 tags: Some(Vec::new()),
                 forward_query: Some(false),
                 redirect_status: Some(RedirectStatus::Found),
-                ..none.clone()
             },
             false,
         ),

@@ -215,7 +215,10 @@ impl Importer {
             return Ok(());
         }
         let started = Instant::now();
-        let new: Vec<Link> = fresh.iter().map(|&place| self.new(&links[place])).collect();
+        let new: Vec<Link> = fresh
+            .iter()
+            .map(|&place| self.stamped(&links[place]))
+            .collect();
         // Those before are published while these are stored, and settled with them.
         let mut published = Behind {
             unpublished: behind.unpublished.take(),
@@ -258,7 +261,7 @@ impl Importer {
     }
 
     /// A link as it is stored.
-    fn new(&self, link: &Link) -> Link {
+    fn stamped(&self, link: &Link) -> Link {
         let mut link = link.clone();
         if link.updated_at == self.began {
             link.updated_at = self.clock.now();

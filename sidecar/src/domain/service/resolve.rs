@@ -93,7 +93,16 @@ impl Resolver {
                 limit_ms: LOOKUP_LIMIT.as_millis(),
             })??;
         let Some(link) = found else {
-            self.backfill(move |publisher| async move { publisher.note_unknown(&code).await });
+            let store = Arc::clone(&self.store);
+            self.backfill(move |publisher| async move {
+                publisher.note_unknown(&code).await?;
+                // A link that was made and published since SQL was asked, and lost by Redis before
+                // the note was written, would be answered 404: whoever has noted looks again.
+                match store.find_link(&code).await {
+                    Ok(Some(link)) => publisher.publish(&[link]).await,
+                    Ok(None) | Err(_) => Ok(()),
+                }
+            });
             return Ok(Resolution::Unknown);
         };
         let record = link.clone();

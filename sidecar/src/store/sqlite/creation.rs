@@ -88,10 +88,15 @@ pub(super) async fn create(
     let mut rows = Vec::with_capacity(links.len());
     let mut taken = Vec::new();
     let mut ids = HashSet::with_capacity(links.len());
+    // Hardly ever is there any, so that looking once for all links is worth it.
+    let any_removed: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM removed_links)")
+        .fetch_one(&mut *connection)
+        .await?;
     for (place, link) in links.iter().enumerate() {
         let id = id_of(connection, numbering, &link.code).await?;
+        let is_removed = any_removed && is_removed(connection, id).await?;
         // Of two new links with one code the first gets it.
-        if ids.insert(id) {
+        if ids.insert(id) && !is_removed {
             rows.push(Row { id, place, link });
         } else {
             taken.push(place);
@@ -221,6 +226,15 @@ async fn insert(
 
 async fn exists(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx::Error> {
     let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM links WHERE id = ?1")
+        .bind(id)
+        .fetch_optional(connection)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Whether a code still belongs to a link that was deleted.
+async fn is_removed(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx::Error> {
+    let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM removed_links WHERE id = ?1")
         .bind(id)
         .fetch_optional(connection)
         .await?;

@@ -169,7 +169,7 @@ impl SqliteStore {
 }
 
 /// The id that a code's link has, if there is one.
-async fn find_id<'e>(
+pub(super) async fn find_id<'e>(
     executor: impl sqlx::Executor<'e, Database = Sqlite>,
     numbering: &Numbering,
     code: &Code,

@@ -154,8 +154,11 @@ fn codes_that_leave_characters_out_or_prefer_some_are_found_out() {
                 .map(|number| derive(&target(number), alphabet))
                 .collect();
             let found = uneven(&texts, alphabet);
-            // Every position and every pair.
-            assert_eq!(found.len(), LENGTH + LENGTH - 1, "{alphabet:?}: {found:?}");
+            for position in 0..LENGTH {
+                let what = format!("position {position}:");
+                let is_found = found.iter().any(|found| found.starts_with(&what));
+                assert!(is_found, "{alphabet:?}, {what} {found:?}");
+            }
         }
     }
     let target = "https://example.com/";

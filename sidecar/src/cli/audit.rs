@@ -1,0 +1,173 @@
+//! `shortlink audit`
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::print;
+use super::workbench::{Workbench, thousands};
+use crate::config::Config;
+use crate::domain::service::audit::{Audit, Kind, Report};
+use crate::domain::service::drift::Inspector;
+
+/// The exit code for drift that was found and is still there.
+const DRIFT: u8 = 2;
+
+/// How often a line is printed where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// How an audit is done and told.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct AuditArguments {
+    /// How many examples of what was found are shown.
+    #[arg(long, default_value_t = 10)]
+    examples: usize,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Puts right what is found.
+    #[arg(long)]
+    repair: bool,
+}
+
+/// Compares SQL with Redis.
+pub(super) async fn run(config: &Config, arguments: AuditArguments) -> anyhow::Result<ExitCode> {
+    let bench = Workbench::open(config).await?;
+    let audit = Audit {
+        inspector: Inspector {
+            store: Arc::clone(&bench.store),
+            index: Arc::clone(&bench.index),
+            clock: Arc::clone(&bench.clock),
+        },
+        examples: arguments.examples,
+        repair: arguments.repair,
+    };
+    let shutdown = CancellationToken::new();
+    crate::lifecycle::cancel_on_signal(shutdown.clone())?;
+    let begun = Instant::now();
+    let display = Display::new();
+    let progress = |report: &Report| display.show(report);
+    let report = tokio::select! {
+        report = audit.run(&progress) => report.map_err(anyhow::Error::from),
+        () = shutdown.cancelled() => Err(anyhow::anyhow!("interrupted")),
+    };
+    display.finish();
+    bench.close().await;
+    let report = report?;
+    let seconds = begun.elapsed().as_secs_f64();
+    print(&if arguments.json {
+        as_json(&report, seconds)
+    } else {
+        as_text(&report, seconds, arguments.repair)
+    })?;
+    let left = report.drift().saturating_sub(report.repaired);
+    Ok(match left {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(DRIFT),
+    })
+}
+
+fn as_json(report: &Report, seconds: f64) -> String {
+    let found = Kind::ALL.into_iter().zip(report.found);
+    let found: serde_json::Map<_, _> = found
+        .map(|(kind, count)| (kind.name().to_owned(), json!(count)))
+        .collect();
+    let examples = report.examples.iter();
+    let examples: Vec<_> = examples
+        .map(|(kind, code)| json!({ "kind": kind.name(), "code": code }))
+        .collect();
+    let body = json!({
+        "links": report.links,
+        "keys": report.keys,
+        "drift": found,
+        "changing": report.changing,
+        "repaired": report.repaired,
+        "examples": examples,
+        "seconds": seconds,
+    });
+    format!("{body}\n")
+}
+
+fn as_text(report: &Report, seconds: f64, repairs: bool) -> String {
+    let mut text = format!(
+        "{} links and {} keys in {seconds:.1} s: ",
+        thousands(report.links),
+        thousands(report.keys)
+    );
+    if report.drift() == 0 {
+        text.push_str("no drift\n");
+    } else {
+        let found = Kind::ALL.into_iter().zip(report.found);
+        let found: Vec<String> = found
+            .filter(|(_, count)| *count > 0)
+            .map(|(kind, count)| format!("{} {}", thousands(count), kind.name()))
+            .collect();
+        text.push_str(&format!("{}\n", found.join(", ")));
+    }
+    if report.changing > 0 {
+        text.push_str(&format!(
+            "{} links were just being changed\n",
+            thousands(report.changing)
+        ));
+    }
+    for (kind, code) in &report.examples {
+        text.push_str(&format!("  {:<9}  {code}\n", kind.name()));
+    }
+    if repairs {
+        text.push_str(&format!("{} repaired\n", thousands(report.repaired)));
+    }
+    text
+}
+
+/// Shows the progress: as a spinner on a terminal, as lines elsewhere.
+struct Display {
+    bar: Option<ProgressBar>,
+    next_line: Mutex<Instant>,
+}
+
+impl Display {
+    fn new() -> Self {
+        let bar = std::io::stderr()
+            .is_terminal()
+            .then(ProgressBar::new_spinner);
+        Self {
+            bar,
+            next_line: Mutex::new(Instant::now() + LINE_EVERY),
+        }
+    }
+
+    fn show(&self, report: &Report) {
+        let text = || {
+            format!(
+                "{} links, {} keys, {} found",
+                thousands(report.links),
+                thousands(report.keys),
+                thousands(report.drift())
+            )
+        };
+        if let Some(bar) = &self.bar {
+            bar.set_message(text());
+            bar.tick();
+            return;
+        }
+        let mut next_line = self
+            .next_line
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() >= *next_line {
+            *next_line = Instant::now() + LINE_EVERY;
+            eprintln!("shortlink: {}", text());
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `shortlink make-sample-links`: links by the million, for benchmarks and tests. They are in SQL
+//! alone, as if Redis had lost them.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use jiff::{SignedDuration, Timestamp};
+use vocabulary::{BodyLengths, RedirectStatus};
+
+use super::workbench::Workbench;
+use crate::config::Config;
+use crate::domain::codes::lengths::Lengths;
+use crate::domain::codes::permuted::PermutedCodes;
+use crate::domain::codes::strategy::{CodeStrategy, DrawRequest};
+use crate::domain::link::{Link, Second};
+use crate::domain::ports::MAX_TOGETHER;
+use crate::domain::target::Target;
+
+/// Makes so many links, and prints their codes if asked to.
+pub(super) async fn run(
+    config: &Config,
+    count: usize,
+    print_codes: bool,
+    expired_days_ago: Option<u16>,
+) -> anyhow::Result<()> {
+    let bench = Workbench::open(config).await?;
+    let expired_at = expired_days_ago.map(|days| {
+        let ago = SignedDuration::from_hours(24 * i64::from(days));
+        bench.clock.now() - ago
+    });
+    let done = make(&bench, config, count, print_codes, expired_at).await;
+    bench.close().await;
+    done
+}
+
+async fn make(
+    bench: &Workbench,
+    config: &Config,
+    count: usize,
+    print_codes: bool,
+    expired_at: Option<Timestamp>,
+) -> anyhow::Result<()> {
+    let rules = config.codes.rules.clone();
+    let strategy = PermutedCodes::new(Arc::clone(&bench.store), rules.clone());
+    let lengths = Lengths::new(Arc::clone(&bench.store), rules, config.codes.one_in);
+    let (shortest, longest) = config.codes.policy.lengths;
+    let bounds = BodyLengths::new(shortest, longest).unwrap_or_default();
+    let mut made = 0;
+    while made < count {
+        let some = (count - made).min(MAX_TOGETHER);
+        let targets = vec![""; some];
+        let request = DrawRequest {
+            length: lengths.choose(bounds).await?.context("no codes are left")?,
+            targets: &targets,
+            attempt: 0,
+        };
+        let now = expired_at.unwrap_or_else(|| bench.clock.now());
+        let codes = strategy.draw(&request).await?;
+        let links: Vec<Link> = codes
+            .iter()
+            .map(|&code| Link {
+                code,
+                target: Target::from_stored(format!(
+                    "https://www.example.com/campaign/spring?recipient={code}&source=sms"
+                )),
+                redirect_status: RedirectStatus::Found,
+                revision: 1,
+                forward_query: false,
+                valid_since: None,
+                valid_until: expired_at.and_then(Second::at),
+                max_visits: None,
+                paused_at: None,
+                revoked_at: None,
+                created_at: now,
+                updated_at: now,
+                created_by: "sample".to_owned(),
+                external_id: None,
+                note: None,
+                tags: Vec::new(),
+            })
+            .collect();
+        let created = bench.store.create_links(links).await?;
+        // Nobody is to publish them.
+        bench.store.settle(vec![created.receipt], now).await?;
+        if print_codes {
+            let text: String = codes.iter().map(|code| format!("{code}\n")).collect();
+            super::print(&text)?;
+        }
+        made += some;
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+use super::*;
+
+#[tokio::test]
+async fn the_space_of_codes_is_told_with_the_chance_of_a_guess() {
+    let service = Service::new().await;
+    for slug in ["chosen", "taken1"] {
+        let body = json!({ "longUrl": "https://example.com/", "customSlug": slug });
+        service.create(body).await;
+    }
+    for _ in 0..3 {
+        service
+            .create(json!({ "longUrl": "https://example.com/" }))
+            .await;
+    }
+    let answer = service.get("/v1/codespace").await;
+    assert_eq!(answer.status, 200);
+    let body = answer.json();
+    assert_eq!(
+        (&body["strategy"], &body["oneIn"]),
+        (&json!("permuted"), &json!(1000))
+    );
+    let lengths = body["lengths"].as_array().expect("a list");
+    let of = |length: u64| {
+        let found = lengths.iter().find(|it| it["length"] == length);
+        found.expect("the length").clone()
+    };
+    assert_eq!(lengths.len(), 2);
+    let chosen = of(6);
+    assert_eq!(
+        (&chosen["links"], &chosen["isIssued"]),
+        (&json!(2), &json!(false))
+    );
+    assert_eq!(chosen["codes"], json!(62u64.pow(6)));
+    assert_eq!(chosen["capacity"], Value::Null);
+    let issued = of(8);
+    assert_eq!(
+        (&issued["links"], &issued["linksLast7Days"]),
+        (&json!(3), &json!(3))
+    );
+    assert_eq!(issued["codes"], json!(62u64.pow(7)));
+    assert_eq!(issued["capacity"], json!(62u64.pow(7) / 1000));
+    assert_eq!(
+        issued["guess"]["oneIn"],
+        json!((62u64.pow(7) as f64 / 3.0).round())
+    );
+    assert_eq!(
+        issued["blindGuess"]["oneIn"],
+        json!((62u64.pow(8) as f64 / 3.0).round())
+    );
+    assert_eq!(issued["pool"], json!({ "unused": 0, "used": 0, "void": 0 }));
+    assert_eq!(issued["fullAt"], Value::Null);
+}

@@ -1,0 +1,498 @@
+//! Walking through all links in SQLite, and what is remembered of who does so.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteConnection;
+use vocabulary::number::parse_decimal;
+use vocabulary::{Code, LinkRecord, Record, RedirectStatus, Validity};
+
+use super::deletion::{DeleteLinks, FreeCodes};
+use super::links::{columns, read};
+use super::writer::Write;
+use super::{SqliteStore, failed, invalid};
+use crate::domain::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
+use crate::domain::records::Records;
+use crate::store::shared::LONGEST_SPAN;
+
+/// Whether a link's record follows from the columns of [`line!`] alone. Every other link is read
+/// as a [`crate::domain::link::Link`], which knows what its record is.
+macro_rules! is_plain {
+    () => {
+        "target IS NOT NULL AND campaign_id IS NULL AND forward_query = 0 \
+         AND valid_since IS NULL AND max_visits IS NULL AND paused_at IS NULL"
+    };
+}
+
+/// A link as one line of text, which [`push_line`] reads.
+///
+/// A statement that answers with a row for each link spends most of its time on handing rows
+/// over. So many links are put into one text, which is three times as fast.
+macro_rules! line {
+    () => {
+        concat!(
+            "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision) WHEN ",
+            is_plain!(),
+            " THEN concat_ws(' ', code, redirect_status, revision, ifnull(valid_until, 0), target) \
+             ELSE '!' END"
+        )
+    };
+}
+
+const WALK: &str = concat!(
+    "SELECT count(*), max(id), group_concat(line, char(10)) FROM (SELECT id, ",
+    line!(),
+    " AS line FROM links WHERE id > ?1 ORDER BY id LIMIT ?2)"
+);
+
+const WALK_BY_EXPIRY: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", id FROM links INDEXED BY links_by_end \
+     WHERE (valid_until, id) > (?1, ?2) AND valid_until <= ?3 ORDER BY valid_until, id LIMIT ?4"
+);
+
+const REVOKED_SINCE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM links INDEXED BY links_by_revocation \
+     WHERE revoked_at IS NOT NULL AND revoked_at <= ?1 AND updated_at <= ?1 \
+     AND NOT EXISTS (SELECT 1 FROM outbox WHERE first_id = links.id AND last_id = links.id) \
+     LIMIT ?2"
+);
+
+const EXPIRED_SINCE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM links INDEXED BY links_by_end \
+     WHERE valid_until <= ?3 AND updated_at <= ?1 \
+     AND NOT EXISTS (SELECT 1 FROM outbox WHERE first_id = links.id AND last_id = links.id) \
+     LIMIT ?2"
+);
+
+const FIND: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", EXISTS (SELECT 1 FROM outbox WHERE first_id BETWEEN links.id - ?2 AND links.id \
+     AND last_id >= links.id AND applied_at IS NULL) AS is_waiting \
+     FROM links WHERE id IN (SELECT value FROM json_each(?1))"
+);
+
+#[async_trait]
+impl UpkeepStore for SqliteStore {
+    async fn records_after(
+        &self,
+        after: Place,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Page, StoreError> {
+        self.walk(after, limit, now)
+            .await
+            .map_err(failed("read the records of links"))
+    }
+
+    async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError> {
+        self.kept(codes, now)
+            .await
+            .map_err(failed("find the records of links"))
+    }
+
+    async fn codes_without_link(&self, codes: &[Code]) -> Result<Vec<usize>, StoreError> {
+        let missing = async {
+            let places: Vec<i64> = sqlx::query_scalar(
+                "SELECT wanted.key FROM json_each(?1) AS wanted \
+                 WHERE NOT EXISTS (SELECT 1 FROM links WHERE id = wanted.value) \
+                 AND NOT EXISTS (SELECT 1 FROM removed_links WHERE id = wanted.value) \
+                 ORDER BY wanted.key",
+            )
+            .bind(json_list(&self.ids(codes).await?))
+            .fetch_all(&self.readers)
+            .await?;
+            Ok(places.into_iter().map(|place| place as usize).collect())
+        };
+        missing
+            .await
+            .map_err(failed::<sqlx::Error>("look for codes without link"))
+    }
+
+    async fn records_expired(
+        &self,
+        after: ExpiryPlace,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<ExpiredPage, StoreError> {
+        let page = async {
+            let rows = sqlx::query(WALK_BY_EXPIRY)
+                .bind(after.second)
+                .bind(after.place.0)
+                .bind(now.as_second())
+                .bind(limit)
+                .fetch_all(&self.readers)
+                .await?;
+            let mut records = Records::at(now);
+            let mut next = None;
+            for row in &rows {
+                let link = read(row)?;
+                records.push(link.code, &link.record());
+                next = Some(ExpiryPlace {
+                    second: row.try_get("valid_until")?,
+                    place: Place(row.try_get("id")?),
+                });
+            }
+            Ok(ExpiredPage { records, next })
+        };
+        page.await
+            .map_err(failed::<sqlx::Error>("read what has expired"))
+    }
+
+    async fn records_dead_since(
+        &self,
+        before: Timestamp,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Records, StoreError> {
+        let dead = async {
+            let mut rows = sqlx::query(REVOKED_SINCE)
+                .bind(before.as_millisecond())
+                .bind(limit)
+                .fetch_all(&self.readers)
+                .await?;
+            let left = limit.saturating_sub(rows.len() as u32);
+            let expired = sqlx::query(EXPIRED_SINCE)
+                .bind(before.as_millisecond())
+                .bind(left)
+                .bind(before.as_second())
+                .fetch_all(&self.readers)
+                .await?;
+            rows.extend(expired);
+            let mut records = Records::at(now);
+            for row in &rows {
+                let link = read(row)?;
+                records.push(link.code, &link.record());
+            }
+            Ok(records)
+        };
+        dead.await
+            .map_err(failed::<sqlx::Error>("look for links that are dead"))
+    }
+
+    async fn delete_links(
+        &self,
+        links: Vec<(Code, u64)>,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let numbering = self.numbering.clone();
+        let delete = DeleteLinks {
+            links,
+            now,
+            numbering,
+        };
+        self.writer.write(delete).await
+    }
+
+    async fn deleted_links(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(Code, u64)>, StoreError> {
+        let deleted = async {
+            let rows: Vec<(String, i64)> = sqlx::query_as(
+                "SELECT code, revision FROM removed_links WHERE removed_at <= ?1 LIMIT ?2",
+            )
+            .bind(before.as_millisecond())
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await?;
+            let links = rows.into_iter().map(|(code, revision)| {
+                let code = code.parse();
+                let code = code.map_err(|_error| invalid("removed_links", "code"))?;
+                Ok((code, revision.unsigned_abs()))
+            });
+            links.collect::<Result<Vec<_>, sqlx::Error>>()
+        };
+        deleted
+            .await
+            .map_err(failed("read which links are deleted"))
+    }
+
+    async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError> {
+        let numbering = self.numbering.clone();
+        self.writer.write(FreeCodes { codes, numbering }).await
+    }
+
+    async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let value: Option<Vec<u8>> =
+            sqlx::query_scalar("SELECT value FROM settings WHERE name = ?1")
+                .bind(format!("note:{name}"))
+                .fetch_optional(&self.readers)
+                .await
+                .map_err(failed("read a note"))?;
+        Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
+    }
+
+    async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError> {
+        let name = format!("note:{name}");
+        self.writer.write(TakeNote { name, text }).await
+    }
+
+    async fn claim(
+        &self,
+        task: &str,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let claim = Claim {
+            name: format!("claim:{task}"),
+            holder: holder.to_owned(),
+            now,
+            until: Some(until),
+        };
+        self.writer.write(claim).await
+    }
+
+    async fn release(&self, task: &str, holder: &str) -> Result<(), StoreError> {
+        let release = Claim {
+            name: format!("claim:{task}"),
+            holder: holder.to_owned(),
+            now: Timestamp::MIN,
+            until: None,
+        };
+        self.writer.write(release).await.map(|_| ())
+    }
+}
+
+impl SqliteStore {
+    async fn walk(&self, after: Place, limit: u32, now: Timestamp) -> Result<Page, sqlx::Error> {
+        // Both statements see one moment: a link that is paused between them is not left out.
+        let mut transaction = self.readers.begin().await?;
+        let row = sqlx::query(WALK)
+            .bind(after.0)
+            .bind(limit)
+            .fetch_one(&mut *transaction)
+            .await?;
+        let count: i64 = row.try_get(0)?;
+        let last: Option<i64> = row.try_get(1)?;
+        let lines: Option<&str> = row.try_get(2)?;
+        let mut records = Records::at(now);
+        let (Some(last), Some(lines)) = (last, lines) else {
+            return Ok(Page {
+                records,
+                next: None,
+            });
+        };
+        records.reserve(count as usize, lines.len());
+        let (mut read_lines, mut others) = (0, 0);
+        for line in lines.split('\n') {
+            read_lines += 1;
+            if line == "!" {
+                others += 1;
+            } else {
+                push_line(&mut records, line.as_bytes())?;
+            }
+        }
+        if read_lines != count {
+            // A target with a line break is none that this program has stored.
+            return Err(invalid("links", "target"));
+        }
+        if others > 0 {
+            let rows = sqlx::query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM links WHERE id > ?1 AND id <= ?2 AND revoked_at IS NULL AND NOT (",
+                is_plain!(),
+                ")"
+            ))
+            .bind(after.0)
+            .bind(last)
+            .fetch_all(&mut *transaction)
+            .await?;
+            for row in &rows {
+                let link = read(row)?;
+                records.push(link.code, &link.record());
+            }
+        }
+        let is_last = count < i64::from(limit);
+        Ok(Page {
+            records,
+            next: (!is_last).then_some(Place(last)),
+        })
+    }
+
+    async fn kept(&self, codes: &[Code], now: Timestamp) -> Result<Kept, sqlx::Error> {
+        let rows = sqlx::query(FIND)
+            .bind(json_list(&self.ids(codes).await?))
+            .bind(LONGEST_SPAN)
+            .fetch_all(&self.readers)
+            .await?;
+        let mut kept = Kept {
+            records: Records::at(now),
+            waiting: Vec::with_capacity(rows.len()),
+        };
+        for row in &rows {
+            let link = read(row)?;
+            kept.records.push(link.code, &link.record());
+            kept.waiting.push(row.try_get("is_waiting")?);
+        }
+        Ok(kept)
+    }
+
+    /// The ids of codes; that of a code which can have no link is one that none has.
+    async fn ids(&self, codes: &[Code]) -> Result<Vec<i64>, sqlx::Error> {
+        let mut ids: Vec<i64> = Vec::with_capacity(codes.len());
+        let mut far = HashMap::new();
+        for (place, code) in codes.iter().enumerate() {
+            match self.numbering.number(code) {
+                Some(number) => ids.push(number.get()),
+                None => {
+                    ids.push(i64::MIN);
+                    far.insert(code.as_str(), place);
+                }
+            }
+        }
+        if !far.is_empty() {
+            let rows: Vec<(i64, String)> = sqlx::query_as(
+                "SELECT id, code FROM far_codes WHERE code IN (SELECT value FROM json_each(?1))",
+            )
+            .bind(serde_json::Value::from_iter(far.keys().copied()).to_string())
+            .fetch_all(&self.readers)
+            .await?;
+            for (id, code) in rows {
+                if let Some(&place) = far.get(&*code) {
+                    ids[place] = -id;
+                }
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// Numbers as a JSON list, which is how a statement is given many.
+fn json_list(ids: &[i64]) -> String {
+    let mut list = String::with_capacity(ids.len() * 20 + 2);
+    list.push('[');
+    for (place, id) in ids.iter().enumerate() {
+        if place > 0 {
+            list.push(',');
+        }
+        list.push_str(&id.to_string());
+    }
+    list.push(']');
+    list
+}
+
+/// Reads a [`line!`].
+fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
+    let mut fields = line.splitn(5, |&byte| byte == b' ');
+    let mut field = || fields.next().unwrap_or_default();
+    let code = Code::parse(field()).map_err(|_error| invalid("links", "code"))?;
+    let status = parse_decimal(field()).and_then(|status| u16::try_from(status).ok());
+    let status = status.ok_or_else(|| invalid("links", "redirect_status"))?;
+    let revision = parse_decimal(field()).ok_or_else(|| invalid("links", "revision"))?;
+    if status == 410 {
+        records.push(code, &Record::Revoked { revision });
+        return Ok(());
+    }
+    let expiry = parse_decimal(field()).ok_or_else(|| invalid("links", "valid_until"))?;
+    let record = LinkRecord {
+        status: RedirectStatus::from_code(status)
+            .ok_or_else(|| invalid("links", "redirect_status"))?,
+        revision,
+        forwards_query: false,
+        validity: Validity::new(None, std::num::NonZeroU64::new(expiry))
+            .ok_or_else(|| invalid("links", "valid_until"))?,
+        target: field(),
+    };
+    records.push(code, &Record::Link(record));
+    Ok(())
+}
+
+struct TakeNote {
+    name: String,
+    text: Option<String>,
+}
+
+#[async_trait]
+impl Write for TakeNote {
+    type Output = ();
+    const OPERATION: &'static str = "take a note";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        match &self.text {
+            Some(text) => put_setting(connection, &self.name, text).await,
+            None => drop_setting(connection, &self.name).await,
+        }
+    }
+}
+
+/// Claims a task, or ends a claim.
+struct Claim {
+    name: String,
+    holder: String,
+    now: Timestamp,
+    until: Option<Timestamp>,
+}
+
+#[async_trait]
+impl Write for Claim {
+    type Output = bool;
+    const OPERATION: &'static str = "claim a task";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+        let standing: Option<Vec<u8>> =
+            sqlx::query_scalar("SELECT value FROM settings WHERE name = ?1")
+                .bind(&self.name)
+                .fetch_optional(&mut *connection)
+                .await?;
+        // `<until> <holder>`
+        let standing = standing.and_then(|bytes| String::from_utf8(bytes).ok());
+        let standing = standing.as_deref().and_then(|text| text.split_once(' '));
+        let another = standing.filter(|(_, holder)| *holder != self.holder);
+        let is_good = another
+            .and_then(|(until, _)| until.parse::<i64>().ok())
+            .is_some_and(|until| until > self.now.as_millisecond());
+        match self.until {
+            Some(_) if is_good => Ok(false),
+            Some(until) => {
+                let text = format!("{} {}", until.as_millisecond(), self.holder);
+                put_setting(connection, &self.name, &text).await?;
+                Ok(true)
+            }
+            None => {
+                if another.is_none() {
+                    drop_setting(connection, &self.name).await?;
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+async fn put_setting(
+    connection: &mut SqliteConnection,
+    name: &str,
+    value: &str,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO settings (name, value) VALUES (?1, ?2) \
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+    )
+    .bind(name)
+    .bind(value.as_bytes())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn drop_setting(connection: &mut SqliteConnection, name: &str) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM settings WHERE name = ?1")
+        .bind(name)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
