@@ -22,7 +22,7 @@ use crate::domain::codes::permuted::PermutedCodes;
 use crate::domain::codes::pool::PooledCodes;
 use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::Strategies;
-use crate::domain::ports::{Delivery, Publisher, RecordIndex, Store};
+use crate::domain::ports::{Delivery, Publisher, RecordIndex};
 use crate::domain::service::access::Access;
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;

@@ -5,6 +5,7 @@ mod past;
 pub mod postgres;
 pub mod sqlite;
 
+mod lines;
 mod schema;
 mod shared;
 mod texts;

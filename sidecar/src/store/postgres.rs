@@ -12,6 +12,7 @@ mod audit;
 mod campaigns;
 mod codes;
 mod creation;
+mod deletion;
 mod digests;
 mod history;
 mod idempotency;
@@ -24,6 +25,7 @@ mod schema;
 mod session;
 mod tags;
 mod turn;
+mod upkeep;
 mod work;
 
 use std::sync::Arc;

@@ -82,6 +82,30 @@ pub(super) async fn count_usage(
     Ok(())
 }
 
+/// Counts links no more, in the transaction that deletes them.
+pub(super) async fn uncount_usage(
+    connection: &mut PgConnection,
+    links: impl Iterator<Item = &Link>,
+) -> Result<(), sqlx::Error> {
+    let mut columns = (Vec::new(), Vec::new(), Vec::new());
+    for ((length, day), links) in usage(links) {
+        columns.0.push(length);
+        columns.1.push(day);
+        columns.2.push(links);
+    }
+    sqlx::query(
+        "UPDATE code_usage SET links = greatest(code_usage.links - gone.links, 0) \
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS gone (length, day, links) \
+         WHERE code_usage.length = gone.length AND code_usage.day = gone.day",
+    )
+    .bind(columns.0)
+    .bind(columns.1)
+    .bind(columns.2)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 struct Lease<'a> {
     counter: &'a str,
     floor: i64,

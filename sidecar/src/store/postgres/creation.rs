@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::codes::count_usage;
-use super::outbox::enqueue;
+use super::outbox::{enqueue, enqueue_new, withdraw};
 use super::rows::Rows;
 use super::tags;
 use super::work::Work;
@@ -64,26 +64,52 @@ pub(super) async fn create(
     rows.sort_unstable_by_key(|row| row.id);
     let new: Rows<'_> = rows.iter().map(|row| (row.id, row.link)).collect();
     let mut kept = new.insert(connection).await?;
-    if kept.len() < rows.len() {
-        kept.sort_unstable();
-        rows.retain(|row| {
-            let is_kept = kept.binary_search(&row.id).is_ok();
-            if !is_kept {
-                taken.push(row.place);
-            }
-            is_kept
-        });
-    }
-    taken.sort_unstable();
-    let receipt = Receipt(spans(rows.iter().map(|row| (row.id, row.link.revision))));
-    if let Some(row) = rows.first() {
+    kept.sort_unstable();
+    leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
+    let mut receipt = receipt_of(&rows);
+    if let Some(now) = rows.first().map(|row| row.link.updated_at) {
+        let removed = enqueue_new(connection, &receipt.0, &kept, now).await?;
+        if !removed.is_empty() {
+            undo(connection, &removed, &receipt).await?;
+            leave_out(&mut rows, &mut taken, |id| !removed.contains(&id));
+            receipt = receipt_of(&rows);
+            enqueue(connection, &receipt.0, now).await?;
+        }
         let tagged = rows.iter().filter(|row| !row.link.tags.is_empty());
         tags::add(connection, tagged.map(|row| (row.id, row.link))).await?;
-        enqueue(connection, &receipt.0, row.link.updated_at).await?;
         // The last, since all who make links change the same few rows there.
         count_usage(connection, rows.iter().map(|row| row.link)).await?;
     }
+    taken.sort_unstable();
     Ok(Created { taken, receipt })
+}
+
+fn receipt_of(rows: &[Row<'_>]) -> Receipt {
+    Receipt(spans(rows.iter().map(|row| (row.id, row.link.revision))))
+}
+
+/// Leaves rows out whose ids are not to be kept: their codes are taken.
+fn leave_out(rows: &mut Vec<Row<'_>>, taken: &mut Vec<usize>, is_kept: impl Fn(i64) -> bool) {
+    rows.retain(|row| {
+        let stays = is_kept(row.id);
+        if !stays {
+            taken.push(row.place);
+        }
+        stays
+    });
+}
+
+/// Takes links away that were inserted in this transaction, and what has all of them wait.
+async fn undo(
+    connection: &mut PgConnection,
+    ids: &[i64],
+    receipt: &Receipt,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM links WHERE id = ANY($1::bigint[])")
+        .bind(ids)
+        .execute(&mut *connection)
+        .await?;
+    withdraw(connection, &receipt.0).await
 }
 
 /// The ids that the links of codes have or would have.

@@ -122,6 +122,33 @@ pub(super) async fn find_id(
     Ok(id.map(|id| -id))
 }
 
+/// The ids that the links of codes have, each in its code's place; none for a code that no link
+/// can have had.
+pub(super) async fn known_ids(
+    connection: &mut PgConnection,
+    numbering: &Numbering,
+    codes: &[Code],
+) -> Result<Vec<Option<i64>>, sqlx::Error> {
+    let numbers = codes.iter().map(|code| numbering.number(code));
+    let mut ids: Vec<Option<i64>> = numbers
+        .map(|number| number.map(|number| number.get()))
+        .collect();
+    let unknown = codes.iter().zip(&ids).filter(|(_, id)| id.is_none());
+    let far: Vec<&str> = unknown.map(|(code, _)| code.as_str()).collect();
+    if !far.is_empty() {
+        let rows: Vec<(String, i64)> =
+            sqlx::query_as("SELECT code, -id FROM far_codes WHERE code = ANY($1::text[])")
+                .bind(far)
+                .fetch_all(connection)
+                .await?;
+        let far: HashMap<String, i64> = rows.into_iter().collect();
+        for (id, code) in ids.iter_mut().zip(codes) {
+            *id = id.or_else(|| far.get(code.as_str()).copied());
+        }
+    }
+    Ok(ids)
+}
+
 struct FindLink<'a> {
     code: &'a Code,
     numbering: &'a Numbering,
@@ -198,22 +225,8 @@ impl Work for FindLinks<'_> {
     const OPERATION: &'static str = "find links";
 
     async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Link>, sqlx::Error> {
-        let mut ids = Vec::with_capacity(self.codes.len());
-        let mut far = Vec::new();
-        for code in self.codes {
-            match self.numbering.number(code) {
-                Some(number) => ids.push(number.get()),
-                None => far.push(code.as_str()),
-            }
-        }
-        if !far.is_empty() {
-            let far: Vec<i64> =
-                sqlx::query_scalar("SELECT -id FROM far_codes WHERE code = ANY($1::text[])")
-                    .bind(far)
-                    .fetch_all(&mut *connection)
-                    .await?;
-            ids.extend(far);
-        }
+        let ids = known_ids(connection, self.numbering, self.codes).await?;
+        let ids = ids.into_iter().flatten().collect();
         let links = find_by_id(connection, ids).await?;
         Ok(links.into_values().collect())
     }
@@ -255,7 +268,7 @@ impl Work for EditLink<'_> {
             let row: Rows<'_> = [(id, link)].into_iter().collect();
             row.update(connection).await?;
             if before.tags != link.tags {
-                tags::remove(connection, id, &before).await?;
+                tags::remove(connection, [(id, &before)]).await?;
                 tags::add(connection, [(id, link)]).await?;
             }
         }

@@ -48,6 +48,18 @@ impl OutboxStore for PostgresStore {
     }
 }
 
+/// Adds rows: from where, to where, at which revisions, when.
+macro_rules! insert {
+    () => {
+        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \
+         SELECT first_id, last_id, revision, $4 FROM \
+         unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS new (first_id, last_id, revision) \
+         ON CONFLICT (first_id, last_id) DO UPDATE SET \
+         revision = greatest(outbox.revision, excluded.revision), \
+         enqueued_at = excluded.enqueued_at, applied_at = NULL"
+    };
+}
+
 /// Has links wait to be published, in the transaction that has stored them.
 pub(super) async fn enqueue(
     connection: &mut PgConnection,
@@ -55,18 +67,64 @@ pub(super) async fn enqueue(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let (firsts, lasts, revisions) = columns_of(spans.iter().copied());
+    sqlx::query(insert!())
+        .bind(firsts)
+        .bind(lasts)
+        .bind(revisions)
+        .bind(now.as_millisecond())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// As [`enqueue`] for links that were just made; answers which of them have an id that a deleted
+/// link still has.
+///
+/// That can be known only now: a link that was deleted while its id was waited for has left the
+/// id to whoever was waiting, whose statement is too old to see that the code is not free yet.
+pub(super) async fn enqueue_new(
+    connection: &mut PgConnection,
+    spans: &[OutboxSpan],
+    ids: &[i64],
+    now: Timestamp,
+) -> Result<Vec<i64>, sqlx::Error> {
+    let (firsts, lasts, revisions) = columns_of(spans.iter().copied());
+    let statement = concat!(
+        "WITH waiting AS (",
+        insert!(),
+        ") SELECT id FROM removed_links WHERE id = ANY($5::bigint[])"
+    );
+    sqlx::query_scalar(statement)
+        .bind(firsts)
+        .bind(lasts)
+        .bind(revisions)
+        .bind(now.as_millisecond())
+        .bind(ids)
+        .fetch_all(connection)
+        .await
+}
+
+/// Takes rows of links away that were made in this transaction and are not to be after all.
+pub(super) async fn withdraw(
+    connection: &mut PgConnection,
+    spans: &[OutboxSpan],
+) -> Result<(), sqlx::Error> {
+    let (firsts, lasts, _) = columns_of(spans.iter().copied());
+    delete_new(connection, firsts, lasts).await
+}
+
+async fn delete_new(
+    connection: &mut PgConnection,
+    firsts: Vec<i64>,
+    lasts: Vec<i64>,
+) -> Result<(), sqlx::Error> {
     sqlx::query(
-        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \
-         SELECT first_id, last_id, revision, $4 FROM \
-         unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS new (first_id, last_id, revision) \
-         ON CONFLICT (first_id, last_id) DO UPDATE SET \
-         revision = greatest(outbox.revision, excluded.revision), \
-         enqueued_at = excluded.enqueued_at, applied_at = NULL",
+        "DELETE FROM outbox USING unnest($1::bigint[], $2::bigint[]) \
+         AS done (first_id, last_id) WHERE outbox.first_id = done.first_id \
+         AND outbox.last_id = done.last_id AND outbox.revision = 1",
     )
     .bind(firsts)
     .bind(lasts)
-    .bind(revisions)
-    .bind(now.as_millisecond())
     .execute(connection)
     .await?;
     Ok(())
@@ -196,15 +254,7 @@ impl Work for Settle<'_> {
         let are_new = |span: &&OutboxSpan| span.revision == 1;
         let (firsts, lasts, _) = columns_of(spans.iter().filter(are_new).copied());
         if !firsts.is_empty() {
-            sqlx::query(
-                "DELETE FROM outbox USING unnest($1::bigint[], $2::bigint[]) \
-                 AS done (first_id, last_id) WHERE outbox.first_id = done.first_id \
-                 AND outbox.last_id = done.last_id AND outbox.revision = 1",
-            )
-            .bind(firsts)
-            .bind(lasts)
-            .execute(&mut *connection)
-            .await?;
+            delete_new(connection, firsts, lasts).await?;
         }
         let changes = spans.iter().filter(|span| !are_new(span));
         let (firsts, lasts, revisions) = columns_of(changes.copied());

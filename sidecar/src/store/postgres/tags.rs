@@ -25,13 +25,15 @@ pub(super) async fn add<'a>(
     Ok(())
 }
 
-/// Has a link, as it was before, found by its tags no more.
-pub(super) async fn remove(
+/// Has links, as they were before, found by their tags no more.
+pub(super) async fn remove<'a>(
     connection: &mut PgConnection,
-    id: i64,
-    before: &Link,
+    before: impl IntoIterator<Item = (i64, &'a Link)>,
 ) -> Result<(), sqlx::Error> {
-    let (tags, moments, ids) = columns_of([(id, before)]);
+    let (tags, moments, ids) = columns_of(before);
+    if tags.is_empty() {
+        return Ok(());
+    }
     sqlx::query(
         "DELETE FROM link_tags USING unnest($1::text[], $2::bigint[], $3::bigint[]) \
          AS old (tag, link_created_at, link_id) WHERE link_tags.tag = old.tag \
