@@ -5,12 +5,17 @@ mod changes;
 mod chunks;
 pub(super) mod keys;
 pub(super) mod listing;
+mod upkeep;
 
 use std::num::NonZeroU64;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use secrecy::ExposeSecret;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use vocabulary::Code;
 
 use super::{Scheme, StoreOptions, migrate, open};
@@ -19,7 +24,7 @@ use crate::domain::link::tests::{link, moment};
 use crate::domain::link::{Change, Edit, Link, Second};
 use crate::domain::ports::{Listing, OutboxSpan, Position, Receipt, Store};
 use crate::domain::target::Target;
-use crate::store::postgres::tests::new_database;
+use crate::store::postgres::tests::{connect, new_database};
 
 /// A store of its own.
 pub(super) struct Fixture {
@@ -47,6 +52,49 @@ impl Fixture {
     /// Another store on the same database, as another process has it.
     pub(super) async fn open(&self) -> Arc<dyn Store> {
         open(&self.options).await.expect("a migrated database")
+    }
+
+    /// Does something in the database that no store does.
+    pub(super) async fn execute(&self, statement: &str) {
+        let url = self.options.url.expose_secret();
+        let statement = AssertSqlSafe(statement.to_owned());
+        match Scheme::of(url).expect("a scheme") {
+            Scheme::Sqlite => {
+                let mut connection = self.sqlite().await;
+                let done = sqlx::raw_sql(statement).execute(&mut connection).await;
+                done.expect("a good statement");
+                connection.close().await.expect("an open connection");
+            }
+            Scheme::Postgres => {
+                let mut connection = connect(url).await;
+                let done = sqlx::raw_sql(statement).execute(&mut connection).await;
+                done.expect("a good statement");
+            }
+        }
+    }
+
+    /// How many rows a table has.
+    pub(super) async fn count(&self, table: &str) -> i64 {
+        let url = self.options.url.expose_secret();
+        let statement = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        let count = match Scheme::of(url).expect("a scheme") {
+            Scheme::Sqlite => {
+                let mut connection = self.sqlite().await;
+                let count = sqlx::query_scalar(statement).fetch_one(&mut connection);
+                count.await
+            }
+            Scheme::Postgres => {
+                let count = sqlx::query_scalar(statement);
+                count.fetch_one(&mut connect(url).await).await
+            }
+        };
+        count.expect("a table")
+    }
+
+    async fn sqlite(&self) -> SqliteConnection {
+        let url = self.options.url.expose_secret();
+        let options = SqliteConnectOptions::from_str(url).expect("a URL");
+        options.connect().await.expect("a migrated database")
     }
 
     /// The codes that wait, in whatever order.

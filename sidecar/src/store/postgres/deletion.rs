@@ -3,6 +3,8 @@
 //! A code stays taken until Redis knows nothing of the link any more: a new link of the code would
 //! begin with revision 1 and never replace a record that a deleted one has left behind.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::Row as _;
@@ -25,13 +27,12 @@ const REMOVALS: [&str; 4] = [
     "DELETE FROM link_history WHERE link_id = ANY($1::bigint[])",
 ];
 
-/// Links that still have the revision given, which nobody else changes until the end of the
-/// transaction. Everybody locks several links in the order of their ids.
-const LOCK: &str = concat!(
-    "SELECT links.id, ",
+/// Links that nobody else changes until the end of the transaction. Everybody locks several links
+/// in the order of their ids.
+pub(super) const LOCK: &str = concat!(
+    "SELECT id, ",
     columns!(),
-    " FROM unnest($1::bigint[], $2::bigint[]) AS dead (id, seen) JOIN links USING (id) \
-     WHERE revision = seen ORDER BY id FOR UPDATE OF links"
+    " FROM links WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE"
 );
 
 pub(super) struct DeleteLinks<'a> {
@@ -49,17 +50,17 @@ impl Work for DeleteLinks<'_> {
         let codes: Vec<Code> = self.links.iter().map(|(code, _)| *code).collect();
         let known = known_ids(connection, self.numbering, &codes).await?;
         let seen = known.into_iter().zip(self.links);
-        let seen = seen.filter_map(|(id, (_, revision))| Some((id?, *revision as i64)));
-        let (ids, revisions): (Vec<i64>, Vec<i64>) = seen.collect();
+        let seen: HashMap<i64, u64> = seen
+            .filter_map(|(id, (_, revision))| Some((id?, *revision)))
+            .collect();
         let rows = sqlx::query(LOCK)
-            .bind(ids)
-            .bind(revisions)
+            .bind(seen.keys().copied().collect::<Vec<i64>>())
             .fetch_all(&mut *connection)
             .await?;
-        let dead: Vec<(i64, Link)> = rows
-            .iter()
-            .map(|row| Ok((row.try_get("id")?, read(row)?)))
-            .collect::<Result<_, sqlx::Error>>()?;
+        let links = rows.iter().map(|row| Ok((row.try_get("id")?, read(row)?)));
+        let mut dead: Vec<(i64, Link)> = links.collect::<Result<_, sqlx::Error>>()?;
+        // Somebody may have changed one after all.
+        dead.retain(|(id, link)| seen.get(id) == Some(&link.revision));
         if dead.is_empty() {
             return Ok(0);
         }

@@ -51,7 +51,8 @@ fn url(database: &str) -> String {
     format!("postgres://shortlink@{socket}/{database}")
 }
 
-async fn connect(url: &str) -> PgConnection {
+/// A session of nobody's.
+pub(crate) async fn connect(url: &str) -> PgConnection {
     let options = PgConnectOptions::from_str(url).expect("a URL");
     options.connect().await.expect("a running server")
 }

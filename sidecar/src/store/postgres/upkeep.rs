@@ -454,3 +454,6 @@ impl Work for Release<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,12 +92,8 @@ async fn only_a_file_with_the_right_schema_is_opened() {
     std::fs::write(directory.path().join("a.db"), "").expect("room");
     let message = refused(SqliteStore::open(&url, 1).await);
     assert!(message.contains("run `shortlink migrate`"), "{message}");
-    assert_eq!(
-        SqliteStore::migrate(&url, &KEY)
-            .await
-            .expect("an empty file"),
-        2
-    );
+    let applied = SqliteStore::migrate(&url, &KEY).await;
+    assert!(applied.expect("an empty file") > 0);
     assert_eq!(
         SqliteStore::migrate(&url, &KEY)
             .await
