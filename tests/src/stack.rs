@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::http::{self, Response};
 use crate::nginx::{Nginx, NginxOptions};
 use crate::ports;
+use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::sidecar::{Sidecar, api};
 
@@ -41,6 +42,14 @@ impl Stack {
     /// Starts everything as it comes.
     pub fn start() -> Self {
         Self::with(&StackOptions::default())
+    }
+
+    /// Starts everything on a PostgreSQL, which must live longer.
+    pub fn on(postgres: &Postgres) -> Self {
+        Self::with(&StackOptions {
+            database: Some(postgres.url()),
+            ..StackOptions::default()
+        })
     }
 
     /// Starts everything.

@@ -1,32 +1,27 @@
 //! The sidecar on PostgreSQL.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use shortlink_tests::http::{self, Response};
+use shortlink_tests::made::{Made, make_batch};
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
 use shortlink_tests::sidecar::{self, Sidecar, api};
 use shortlink_tests::stack::{Stack, StackOptions, directory, text};
+use shortlink_tests::visitor::Visitor;
 use shortlink_tests::wait::{SOON, until};
 
 const TARGET: &str = "https://example.com/target";
-
-fn stack_on(postgres: &Postgres) -> Stack {
-    Stack::with(&StackOptions {
-        database: Some(postgres.url()),
-        ..StackOptions::default()
-    })
-}
 
 #[test]
 fn links_are_made_followed_changed_and_revoked() {
     let directory = directory();
     let postgres = Postgres::start(&directory.path().join("postgres"));
-    let stack = stack_on(&postgres);
+    let stack = Stack::on(&postgres);
     let code = stack.link(TARGET);
     let path = format!("/v1/links/{code}");
     assert_eq!(stack.follow(&code).location(), Some(TARGET));
@@ -84,7 +79,7 @@ fn two_sidecars_share_a_database() {
     const CREATES: usize = 150;
     let directory = directory();
     let postgres = Postgres::start(&directory.path().join("postgres"));
-    let stack = stack_on(&postgres);
+    let stack = Stack::on(&postgres);
     let other = Sidecar::start_on(
         &postgres.url(),
         &directory.path().join("other"),
@@ -152,7 +147,7 @@ fn two_sidecars_share_a_database() {
 fn postgres_is_killed_under_load_and_no_acknowledged_link_is_lost() {
     let directory = directory();
     let mut postgres = Postgres::start(&directory.path().join("postgres"));
-    let stack = stack_on(&postgres);
+    let stack = Stack::on(&postgres);
     let is_over = AtomicBool::new(false);
     let (made, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let (port, key) = (stack.sidecar.port, &*stack.sidecar.key);
@@ -223,6 +218,182 @@ fn postgres_is_killed_under_load_and_no_acknowledged_link_is_lost() {
     stack.redis.command(&["FLUSHALL"]);
     for code in acknowledged.iter().step_by(17) {
         assert_eq!(stack.follow(code).location(), Some(TARGET));
+    }
+}
+
+#[test]
+fn a_batch_that_is_sent_again_is_answered_with_the_same_links() {
+    const ROWS: usize = 2500;
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let mut stack = Stack::on(&postgres);
+    let targets: Vec<String> = (0..ROWS)
+        .map(|row| format!("https://example.com/{row}"))
+        .collect();
+    let key = stack.sidecar.key.clone();
+    let headers = [("X-Api-Key", &*key), ("Idempotency-Key", "spring")];
+    let first = make_batch(stack.sidecar.port, &headers, &targets);
+    assert_eq!((first.made.len(), first.refused.len()), (ROWS, 0));
+    // Another process knows it too.
+    stack.sidecar.kill();
+    stack.sidecar.start_again();
+    let again = make_batch(stack.sidecar.port, &headers, &targets);
+    assert_eq!(again.made, first.made);
+    assert_eq!(
+        postgres.query("SELECT count(*) FROM links"),
+        ROWS.to_string()
+    );
+    let mut visitor = Visitor::new(stack.nginx.public_port);
+    for (_, Made { code, target }) in &first.made {
+        let answer = visitor.get(&format!("/{code}"), &[]);
+        assert_eq!((answer.status, answer.location()), (302, Some(&**target)));
+        assert_eq!(answer.header("X-Edge"), Some("redirect/redis"), "{code}");
+    }
+}
+
+#[test]
+fn campaigns_are_made_changed_and_told_to_redis() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let mut stack = Stack::on(&postgres);
+    let key = stack.sidecar.make_key(&["admin"]);
+    let call = |stack: &Stack, method, path: &str, body: Option<Value>| {
+        api(stack.sidecar.port, &key, method, path, body.as_ref())
+    };
+    let body = json!({
+        "name": "Spring", "longUrl": "https://shop.example.com/p?m={member}&c={code}",
+    });
+    let campaign = call(&stack, "POST", "/v1/campaigns", Some(body));
+    assert_eq!(campaign.status, 201);
+    let id = text(&campaign.json(), "id");
+    let path = format!("/v1/campaigns/{id}");
+    let record = |stack: &Stack| stack.redis.command(&["GET", &format!("sl:c:{id}")]);
+    assert_eq!(
+        record(&stack),
+        "1 302 1 0 https://shop.example.com/p?m={0}&c={code}"
+    );
+    let change = json!({ "longUrl": "https://shop.example.com/new?m={member}" });
+    let changed = call(&stack, "PATCH", &path, Some(change));
+    assert_eq!(changed.json()["revision"], 2);
+    assert_eq!(
+        record(&stack),
+        "1 302 2 0 https://shop.example.com/new?m={0}"
+    );
+    // A change that Redis could not be told of is told by whoever is there when it is back.
+    stack.redis.kill();
+    let paused = call(&stack, "POST", &format!("{path}/pause"), None);
+    assert_eq!(
+        (paused.status, &paused.json()["published"]),
+        (200, &json!(false))
+    );
+    stack.sidecar.kill();
+    stack.redis.start_again();
+    stack.sidecar.start_again();
+    until("the pause is told", SOON, || record(&stack) == "1 410 3");
+    let listed = call(&stack, "GET", "/v1/campaigns", None).json();
+    assert_eq!(listed["campaigns"].as_array().map(Vec::len), Some(1));
+    assert_eq!(listed["campaigns"][0]["state"], "paused");
+    assert_eq!(call(&stack, "DELETE", &path, None).status, 200);
+    until("the revocation is told", SOON, || {
+        record(&stack) == "1 410 4"
+    });
+}
+
+#[test]
+fn a_redis_that_was_flushed_is_rebuilt_and_audited() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let stack = Stack::on(&postgres);
+    let codes = stack.sidecar.sample(6000, &[]);
+    let expired = stack.sidecar.sample(10, &["--expired-days-ago", "3"]);
+    let revoked = stack.link(TARGET);
+    let path = format!("/v1/links/{revoked}");
+    assert_eq!(stack.api("DELETE", &path, None).status, 200);
+    stack.redis.command(&["FLUSHALL"]);
+    let audit = || stack.sidecar.run(&["audit"]).status.code();
+    assert_eq!(audit(), Some(2));
+    let done = stack.sidecar.run_ok(&["rebuild"]);
+    assert!(done.contains("6,011 added"), "{done}");
+    assert_eq!(audit(), Some(0));
+    assert_eq!(stack.redis.command(&["DBSIZE"]), "6011");
+    // What only Redis has is found too.
+    stack
+        .redis
+        .command(&["SET", "sl:l:nosuchone", "1 302 1 0 https://example.com/"]);
+    assert_eq!(audit(), Some(2));
+    stack.redis.command(&["DEL", "sl:l:nosuchone"]);
+    let source = |code: &str| {
+        let answer = stack.follow(code);
+        (answer.status, answer.header("X-Edge").map(str::to_owned))
+    };
+    for code in codes.iter().step_by(97) {
+        assert_eq!(source(code), (302, Some("redirect/redis".to_owned())));
+    }
+    for code in expired.iter().chain([&revoked]) {
+        assert_eq!(source(code).0, 410, "{code}");
+    }
+}
+
+#[test]
+fn what_was_dead_for_long_is_swept_and_its_code_is_free() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let stack = Stack::with(&StackOptions {
+        database: Some(postgres.url()),
+        sidecar: "[links]\nquarantine_days = 1\n[upkeep]\nsweep_every_s = 1".to_owned(),
+        ..StackOptions::default()
+    });
+    stack.sidecar.sample(300, &["--expired-days-ago", "3"]);
+    let kept = stack.link(TARGET);
+    until("dead links are deleted", SOON, || {
+        postgres.query("SELECT count(*) FROM links") == "1"
+    });
+    let counted = "SELECT sum(links), (SELECT count(*) FROM removed_links) FROM code_usage";
+    assert_eq!(postgres.query(counted), "1|300");
+    assert_eq!(stack.follow(&kept).location(), Some(TARGET));
+}
+
+#[test]
+fn an_export_of_one_store_can_be_imported_into_the_other() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let (one, other) = (Stack::start(), Stack::on(&postgres));
+    one.sidecar.sample(5000, &[]);
+    for (slug, until) in [
+        ("ABCDEFGHIJKLMNOP", None),
+        ("until", Some("2035-01-01T00:00:00Z")),
+    ] {
+        let body = json!({ "longUrl": "https://example.com/a,\"b\"", "customSlug": slug,
+            "validUntil": until });
+        one.create(&body);
+    }
+    let revoked = one.link(TARGET);
+    let path = format!("/v1/links/{revoked}");
+    assert_eq!(one.api("DELETE", &path, None).status, 200);
+    let out = directory.path().join("all.csv.gz").display().to_string();
+    one.sidecar.run_ok(&["export", "--out", &out]);
+    let import = |arguments: &[&str]| {
+        let output = other.sidecar.run(&[&["import"], arguments].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    let first = import(&[&out]);
+    assert!(first.contains("created: 5003"), "{first}");
+    let again = import(&[&out]);
+    assert!(again.contains("the same: 5003"), "{again}");
+    let links = |stack: &Stack| {
+        let all = stack.sidecar.run_ok(&["export", "--format", "ndjson"]);
+        let links = all.lines().map(|line| {
+            let mut link: Value = serde_json::from_str(line).expect("JSON");
+            // Who has made it is whoever has imported it.
+            link["createdBy"].take();
+            (text(&link, "shortCode"), link)
+        });
+        links.collect::<BTreeMap<String, Value>>()
+    };
+    assert_eq!(links(&other), links(&one));
+    for (code, status) in [("ABCDEFGHIJKLMNOP", 302), ("until", 302), (&*revoked, 410)] {
+        assert_eq!(other.follow(code).status, status, "{code}");
     }
 }
 
