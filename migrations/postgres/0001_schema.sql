@@ -13,7 +13,8 @@ CREATE TABLE settings (
 );
 
 -- Parted by a hash of the id: each part has indexes of its own, which many writers append to at
--- once, and is vacuumed on its own.
+-- once, and is vacuumed on its own. Few parts: a statement opens each with all of its indexes,
+-- which is most of what a single link costs.
 CREATE TABLE links (
     -- The number of the code, or minus the number of its row in `far_codes`.
     id BIGINT PRIMARY KEY,
@@ -48,22 +49,10 @@ CREATE TABLE links (
     CHECK ((target IS NULL) = (campaign_id IS NOT NULL))
 ) PARTITION BY HASH (id);
 
-CREATE TABLE links_00 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 0);
-CREATE TABLE links_01 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 1);
-CREATE TABLE links_02 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 2);
-CREATE TABLE links_03 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 3);
-CREATE TABLE links_04 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 4);
-CREATE TABLE links_05 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 5);
-CREATE TABLE links_06 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 6);
-CREATE TABLE links_07 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 7);
-CREATE TABLE links_08 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 8);
-CREATE TABLE links_09 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 9);
-CREATE TABLE links_10 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 10);
-CREATE TABLE links_11 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 11);
-CREATE TABLE links_12 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 12);
-CREATE TABLE links_13 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 13);
-CREATE TABLE links_14 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 14);
-CREATE TABLE links_15 PARTITION OF links FOR VALUES WITH (MODULUS 16, REMAINDER 15);
+CREATE TABLE links_0 PARTITION OF links FOR VALUES WITH (MODULUS 4, REMAINDER 0);
+CREATE TABLE links_1 PARTITION OF links FOR VALUES WITH (MODULUS 4, REMAINDER 1);
+CREATE TABLE links_2 PARTITION OF links FOR VALUES WITH (MODULUS 4, REMAINDER 2);
+CREATE TABLE links_3 PARTITION OF links FOR VALUES WITH (MODULUS 4, REMAINDER 3);
 
 -- New rows go to the end of all of these.
 CREATE INDEX links_by_age ON links (created_at, id);
@@ -139,12 +128,20 @@ CREATE TABLE outbox (
     -- instead. Rows of changes stay for a while, to be applied again to a Redis that crashed and
     -- forgot them.
     applied_at BIGINT,
+    -- The new links that wait, if not all links between the first and the last do: one row for
+    -- many whose ids are far from each other.
+    ids BIGINT[],
     PRIMARY KEY (first_id, last_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- Changes are applied before new links: a link that was not published yet is served by the
 -- fallback, but a link that was revoked and not published goes on redirecting.
 CREATE INDEX outbox_changes ON outbox (enqueued_at, first_id, last_id) WHERE revision > 1;
+
+CREATE INDEX outbox_scattered ON outbox (first_id) WHERE ids IS NOT NULL;
+
+-- Ids that are far from each other can't be compressed.
+ALTER TABLE outbox ALTER COLUMN ids SET STORAGE EXTERNAL;
 
 -- How far codes have been issued by counting.
 CREATE TABLE code_counters (
@@ -153,14 +150,17 @@ CREATE TABLE code_counters (
     next BIGINT NOT NULL CHECK (next >= 0)
 ) WITH (fillfactor = 20);
 
--- How many links were made on each day, by the length of their codes. Today's rows change with
--- every creation: room beside them keeps that within a page.
+-- How many links were made on each day, by the length of their codes, less those that were deleted.
+-- Today's rows change with every creation: room beside them keeps that within a page.
 CREATE TABLE code_usage (
     length BIGINT NOT NULL,
     -- Days since 1970.
     day BIGINT NOT NULL,
+    -- A count is the sum of all slots: who makes links at the same time counts in different ones, since
+    -- a row is locked until its change is on the disk.
+    slot INTEGER NOT NULL,
     links BIGINT NOT NULL,
-    PRIMARY KEY (length, day)
+    PRIMARY KEY (length, day, slot)
 ) WITH (fillfactor = 20);
 
 -- Codes that were made ahead.

@@ -8,7 +8,7 @@ use vocabulary::Code;
 
 use super::PostgresStore;
 use super::creation::ids_of;
-use super::work::Work;
+use super::work::{Work, relaxed};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::Link;
 use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
@@ -58,51 +58,47 @@ impl CodeStore for PostgresStore {
     }
 }
 
-/// Counts new links, in the transaction that keeps them.
-pub(super) async fn count_usage(
-    connection: &mut PgConnection,
-    links: impl Iterator<Item = &Link>,
-) -> Result<(), sqlx::Error> {
-    let mut columns = (Vec::new(), Vec::new(), Vec::new());
-    for ((length, day), links) in usage(links) {
-        columns.0.push(length);
-        columns.1.push(day);
-        columns.2.push(links);
-    }
-    sqlx::query(
-        "INSERT INTO code_usage (length, day, links) \
-         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
-         ON CONFLICT (length, day) DO UPDATE SET links = code_usage.links + excluded.links",
-    )
-    .bind(columns.0)
-    .bind(columns.1)
-    .bind(columns.2)
-    .execute(connection)
-    .await?;
-    Ok(())
+/// Adds to the counts of links: the lengths of their codes, the days, and how many they are.
+macro_rules! count {
+    ($lengths:literal, $days:literal, $links:literal) => {
+        concat!(
+            "INSERT INTO code_usage (length, day, slot, links) \
+             SELECT length, day, pg_backend_pid() % 16, links FROM unnest(",
+            $lengths,
+            "::bigint[], ",
+            $days,
+            "::bigint[], ",
+            $links,
+            "::bigint[]) AS new (length, day, links) ON CONFLICT (length, day, slot) \
+             DO UPDATE SET links = code_usage.links + excluded.links"
+        )
+    };
+}
+pub(super) use count;
+
+/// What [`count!`] adds for new links: the lengths, the days, and how many they are.
+pub(super) fn counts<'a>(
+    links: impl IntoIterator<Item = &'a Link>,
+) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
+    let counts = usage(links).into_iter();
+    counts
+        .map(|((length, day), links)| (length, day, links))
+        .collect()
 }
 
 /// Counts links no more, in the transaction that deletes them.
-pub(super) async fn uncount_usage(
+pub(super) async fn uncount<'a>(
     connection: &mut PgConnection,
-    links: impl Iterator<Item = &Link>,
+    links: impl IntoIterator<Item = &'a Link>,
 ) -> Result<(), sqlx::Error> {
-    let mut columns = (Vec::new(), Vec::new(), Vec::new());
-    for ((length, day), links) in usage(links) {
-        columns.0.push(length);
-        columns.1.push(day);
-        columns.2.push(links);
-    }
-    sqlx::query(
-        "UPDATE code_usage SET links = greatest(code_usage.links - gone.links, 0) \
-         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS gone (length, day, links) \
-         WHERE code_usage.length = gone.length AND code_usage.day = gone.day",
-    )
-    .bind(columns.0)
-    .bind(columns.1)
-    .bind(columns.2)
-    .execute(connection)
-    .await?;
+    let (lengths, days, links) = counts(links);
+    let links: Vec<i64> = links.into_iter().map(|links| -links).collect();
+    sqlx::query(count!("$1", "$2", "$3"))
+        .bind(lengths)
+        .bind(days)
+        .bind(links)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -118,11 +114,20 @@ impl Work for Lease<'_> {
     const OPERATION: &'static str = "lease codes";
 
     async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
-        let next: i64 = sqlx::query_scalar(
-            "INSERT INTO code_counters (name, next) VALUES ($1, $2::bigint + $3) \
-             ON CONFLICT (name) DO UPDATE SET next = greatest(code_counters.next, $2) + $3 \
-             RETURNING next",
-        )
+        if (self.floor, self.count) == (0, 0) {
+            let next: Option<i64> =
+                sqlx::query_scalar("SELECT next FROM code_counters WHERE name = $1")
+                    .bind(self.counter)
+                    .fetch_optional(connection)
+                    .await?;
+            return Ok(next.unwrap_or_default().unsigned_abs());
+        }
+        let next: i64 = sqlx::query_scalar(concat!(
+            "INSERT INTO code_counters (name, next) SELECT $1, $2::bigint + $3 FROM ",
+            relaxed!(),
+            " ON CONFLICT (name) DO UPDATE SET next = greatest(code_counters.next, $2) + $3 \
+             RETURNING next"
+        ))
         .bind(self.counter)
         .bind(self.floor)
         .bind(self.count)
@@ -144,13 +149,14 @@ impl Work for TakePooled {
 
     async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Code>, sqlx::Error> {
         // What somebody else is about to take is passed over instead of being waited for.
-        let codes: Vec<String> = sqlx::query_scalar(
+        let codes: Vec<String> = sqlx::query_scalar(concat!(
             "WITH free AS MATERIALIZED (SELECT id FROM code_pool \
              WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2 \
              FOR UPDATE SKIP LOCKED) \
-             UPDATE code_pool SET status = 'used' \
-             WHERE id IN (SELECT id FROM free) RETURNING code",
-        )
+             UPDATE code_pool SET status = 'used' FROM ",
+            relaxed!(),
+            " WHERE id IN (SELECT id FROM free) RETURNING code"
+        ))
         .bind(self.length as i64)
         .bind(i64::from(self.count))
         .fetch_all(connection)
@@ -257,8 +263,8 @@ impl Work for ReadUsage {
         .await?;
         let usage = rows.into_iter().map(|(length, links, lately)| CodeUsage {
             length: length as usize,
-            links: links.unsigned_abs(),
-            lately: lately.unsigned_abs(),
+            links: u64::try_from(links).unwrap_or_default(),
+            lately: u64::try_from(lately).unwrap_or_default(),
         });
         Ok(usage.collect())
     }

@@ -3,18 +3,18 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
-use super::codes::count_usage;
-use super::outbox::{enqueue, enqueue_new, withdraw};
+use super::codes::uncount;
+use super::outbox::{NewRows, enqueue_new, withdraw};
 use super::rows::Rows;
 use super::tags;
 use super::work::Work;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::Link;
 use crate::domain::ports::{Created, Receipt};
-use crate::store::shared::spans;
 
 pub(super) struct CreateLinks<'a> {
     pub(super) links: &'a [Link],
@@ -66,26 +66,34 @@ pub(super) async fn create(
     let mut kept = new.insert(connection).await?;
     kept.sort_unstable();
     leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
-    let mut receipt = receipt_of(&rows);
+    let mut receipt = Receipt::default();
     if let Some(now) = rows.first().map(|row| row.link.updated_at) {
-        let removed = enqueue_new(connection, &receipt.0, &kept, now).await?;
-        if !removed.is_empty() {
-            undo(connection, &removed, &receipt).await?;
-            leave_out(&mut rows, &mut taken, |id| !removed.contains(&id));
-            receipt = receipt_of(&rows);
-            enqueue(connection, &receipt.0, now).await?;
-        }
         let tagged = rows.iter().filter(|row| !row.link.tags.is_empty());
         tags::add(connection, tagged.map(|row| (row.id, row.link))).await?;
-        // The last, since all who make links change the same few rows there.
-        count_usage(connection, rows.iter().map(|row| row.link)).await?;
+        let (waiting, removed) = settle(connection, &rows, now).await?;
+        receipt = waiting;
+        if !removed.is_empty() {
+            undo(connection, &rows, &removed, &receipt).await?;
+            leave_out(&mut rows, &mut taken, |id| !removed.contains(&id));
+            receipt = settle(connection, &rows, now).await?.0;
+        }
     }
     taken.sort_unstable();
     Ok(Created { taken, receipt })
 }
 
-fn receipt_of(rows: &[Row<'_>]) -> Receipt {
-    Receipt(spans(rows.iter().map(|row| (row.id, row.link.revision))))
+/// Has links that were inserted wait for Redis and counts them; answers which of them have the id of
+/// a deleted link.
+async fn settle(
+    connection: &mut PgConnection,
+    rows: &[Row<'_>],
+    now: Timestamp,
+) -> Result<(Receipt, Vec<i64>), sqlx::Error> {
+    let revisions: Vec<(i64, u64)> = rows.iter().map(|row| (row.id, row.link.revision)).collect();
+    let links: Vec<(i64, &Link)> = rows.iter().map(|row| (row.id, row.link)).collect();
+    let new = NewRows::new(&revisions);
+    let removed = enqueue_new(connection, &new, &links, now).await?;
+    Ok((new.receipt, removed))
 }
 
 /// Leaves rows out whose ids are not to be kept: their codes are taken.
@@ -99,9 +107,10 @@ fn leave_out(rows: &mut Vec<Row<'_>>, taken: &mut Vec<usize>, is_kept: impl Fn(i
     });
 }
 
-/// Takes links away that were inserted in this transaction, and what has all of them wait.
+/// Takes links away that were inserted in this transaction, and what was kept with any.
 async fn undo(
     connection: &mut PgConnection,
+    rows: &[Row<'_>],
     ids: &[i64],
     receipt: &Receipt,
 ) -> Result<(), sqlx::Error> {
@@ -109,7 +118,10 @@ async fn undo(
         .bind(ids)
         .execute(&mut *connection)
         .await?;
-    withdraw(connection, &receipt.0).await
+    let removed = rows.iter().filter(|row| ids.contains(&row.id));
+    tags::remove(connection, removed.map(|row| (row.id, row.link))).await?;
+    withdraw(connection, &receipt.0).await?;
+    uncount(connection, rows.iter().map(|row| row.link)).await
 }
 
 /// The ids that the links of codes have or would have.

@@ -11,7 +11,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
-use super::codes::uncount_usage;
+use super::codes::uncount;
 use super::links::known_ids;
 use super::rows::{columns, read};
 use super::tags;
@@ -80,7 +80,7 @@ impl Work for DeleteLinks<'_> {
                 .await?;
         }
         tags::remove(connection, dead.iter().map(|(id, link)| (*id, link))).await?;
-        uncount_usage(connection, dead.iter().map(|(_, link)| link)).await?;
+        uncount(connection, dead.iter().map(|(_, link)| link)).await?;
         Ok(dead.len() as u64)
     }
 }

@@ -5,12 +5,13 @@ use jiff::Timestamp;
 use sqlx::postgres::PgConnection;
 
 use super::PostgresStore;
+use super::codes::{count, counts};
 use super::links::find_by_id;
 use super::rows::{columns, read};
-use super::work::Work;
+use super::work::{Work, relaxed};
 use crate::domain::link::Link;
 use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
-use crate::store::shared::failed;
+use crate::store::shared::{failed, spans};
 
 /// The most rows of the outbox that are read at once; most hold a change of one link or many new
 /// links.
@@ -48,15 +49,36 @@ impl OutboxStore for PostgresStore {
     }
 }
 
-/// Adds rows: from where, to where, at which revisions, when.
+/// How many rows new links get at most that each have all links between two. More of them share one
+/// row that has their ids.
+const FEW_SPANS: usize = 4;
+
+/// Adds rows: from where, to where, at which revisions, when, and with which ids.
 macro_rules! insert {
-    () => {
-        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \
-         SELECT first_id, last_id, revision, $4 FROM \
-         unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS new (first_id, last_id, revision) \
-         ON CONFLICT (first_id, last_id) DO UPDATE SET \
-         revision = greatest(outbox.revision, excluded.revision), \
-         enqueued_at = excluded.enqueued_at, applied_at = NULL"
+    ($ids:literal) => {
+        concat!(
+            "INSERT INTO outbox (first_id, last_id, revision, enqueued_at, ids) \
+             SELECT first_id, last_id, revision, $4, ",
+            $ids,
+            " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
+             WITH ORDINALITY AS new (first_id, last_id, revision, place) \
+             ON CONFLICT (first_id, last_id) DO UPDATE SET \
+             revision = greatest(outbox.revision, excluded.revision), \
+             enqueued_at = excluded.enqueued_at, applied_at = NULL, ids = excluded.ids"
+        )
+    };
+}
+
+/// Deletes rows of new links: from where, to where.
+macro_rules! delete_new {
+    ($more:expr) => {
+        concat!(
+            "DELETE FROM outbox USING unnest($1::bigint[], $2::bigint[]) \
+             AS done (first_id, last_id)",
+            $more,
+            " WHERE outbox.first_id = done.first_id \
+             AND outbox.last_id = done.last_id AND outbox.revision = 1"
+        )
     };
 }
 
@@ -67,7 +89,7 @@ pub(super) async fn enqueue(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let (firsts, lasts, revisions) = columns_of(spans.iter().copied());
-    sqlx::query(insert!())
+    sqlx::query(insert!("NULL"))
         .bind(firsts)
         .bind(lasts)
         .bind(revisions)
@@ -77,29 +99,75 @@ pub(super) async fn enqueue(
     Ok(())
 }
 
-/// As [`enqueue`] for links that were just made; answers which of them have an id that a deleted
-/// link still has.
+/// The rows for new links: spans, and the ids of the one that has some.
+pub(super) struct NewRows {
+    /// The spans of all rows; that of the scattered links is the last.
+    pub(super) receipt: Receipt,
+    scattered: Option<Vec<i64>>,
+}
+
+impl NewRows {
+    /// The rows for links, given as ids and revisions in the order of the ids.
+    pub(super) fn new(links: &[(i64, u64)]) -> Self {
+        let (new, others): (Vec<OutboxSpan>, Vec<OutboxSpan>) = spans(links.iter().copied())
+            .into_iter()
+            .partition(|span| span.revision == 1);
+        if new.len() <= FEW_SPANS {
+            let receipt = Receipt([new, others].concat());
+            return Self {
+                receipt,
+                scattered: None,
+            };
+        }
+        let ids: Vec<i64> = links
+            .iter()
+            .filter(|(_, revision)| *revision == 1)
+            .map(|(id, _)| *id)
+            .collect();
+        let mut receipt = Receipt(others);
+        receipt.0.push(OutboxSpan {
+            first: new[0].first,
+            last: new[new.len() - 1].last,
+            revision: 1,
+        });
+        Self {
+            receipt,
+            scattered: Some(ids),
+        }
+    }
+}
+
+/// As [`enqueue`] for links that were just made, which are counted too; answers which of them have
+/// an id that a deleted link still has.
 ///
 /// That can be known only now: a link that was deleted while its id was waited for has left the
 /// id to whoever was waiting, whose statement is too old to see that the code is not free yet.
 pub(super) async fn enqueue_new(
     connection: &mut PgConnection,
-    spans: &[OutboxSpan],
-    ids: &[i64],
+    rows: &NewRows,
+    links: &[(i64, &Link)],
     now: Timestamp,
 ) -> Result<Vec<i64>, sqlx::Error> {
-    let (firsts, lasts, revisions) = columns_of(spans.iter().copied());
+    let (firsts, lasts, revisions) = columns_of(rows.receipt.0.iter().copied());
+    let ids: Vec<i64> = links.iter().map(|(id, _)| *id).collect();
+    let (lengths, days, counts) = counts(links.iter().map(|(_, link)| *link));
     let statement = concat!(
         "WITH waiting AS (",
-        insert!(),
-        ") SELECT id FROM removed_links WHERE id = ANY($5::bigint[])"
+        insert!("CASE WHEN place = cardinality($1) THEN $5::bigint[] END"),
+        "), counted AS (",
+        count!("$7", "$8", "$9"),
+        ") SELECT id FROM removed_links WHERE id = ANY($6::bigint[])"
     );
     sqlx::query_scalar(statement)
         .bind(firsts)
         .bind(lasts)
         .bind(revisions)
         .bind(now.as_millisecond())
+        .bind(rows.scattered.as_deref())
         .bind(ids)
+        .bind(lengths)
+        .bind(days)
+        .bind(counts)
         .fetch_all(connection)
         .await
 }
@@ -110,23 +178,11 @@ pub(super) async fn withdraw(
     spans: &[OutboxSpan],
 ) -> Result<(), sqlx::Error> {
     let (firsts, lasts, _) = columns_of(spans.iter().copied());
-    delete_new(connection, firsts, lasts).await
-}
-
-async fn delete_new(
-    connection: &mut PgConnection,
-    firsts: Vec<i64>,
-    lasts: Vec<i64>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "DELETE FROM outbox USING unnest($1::bigint[], $2::bigint[]) \
-         AS done (first_id, last_id) WHERE outbox.first_id = done.first_id \
-         AND outbox.last_id = done.last_id AND outbox.revision = 1",
-    )
-    .bind(firsts)
-    .bind(lasts)
-    .execute(connection)
-    .await?;
+    sqlx::query(delete_new!(""))
+        .bind(firsts)
+        .bind(lasts)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -148,26 +204,26 @@ impl Work for ReadWaiting {
     async fn run(&mut self, connection: &mut PgConnection) -> Result<Waiting, sqlx::Error> {
         // Two statements, so that each reads no further than its limit.
         let changes = sqlx::query_as(
-            "SELECT first_id, last_id, revision FROM outbox \
+            "SELECT first_id, last_id, revision, ids FROM outbox \
              WHERE revision > 1 AND enqueued_at <= $1 AND applied_at IS NULL \
              ORDER BY enqueued_at, first_id, last_id LIMIT $2",
         );
         let creations = sqlx::query_as(
-            "SELECT first_id, last_id, revision FROM outbox \
+            "SELECT first_id, last_id, revision, ids FROM outbox \
              WHERE revision = 1 AND enqueued_at <= $1 AND applied_at IS NULL \
              ORDER BY first_id, last_id LIMIT $2",
         );
         let mut waiting = Waiting::default();
         for query in [changes, creations] {
-            let spans: Vec<(i64, i64, i64)> = query
+            let spans: Vec<(i64, i64, i64, Option<Vec<i64>>)> = query
                 .bind(self.since.as_millisecond())
                 .bind(MAX_ROWS)
                 .fetch_all(&mut *connection)
                 .await?;
-            let singles = spans.iter().filter(|(first, last, _)| first == last);
+            let singles = spans.iter().filter(|(first, last, ..)| first == last);
             let mut singles =
                 find_by_id(connection, singles.map(|(first, ..)| *first).collect()).await?;
-            for (first, last, revision) in spans {
+            for (first, last, revision, ids) in spans {
                 if waiting.links.len() >= MAX_TOGETHER {
                     return Ok(waiting);
                 }
@@ -179,6 +235,9 @@ impl Work for ReadWaiting {
                         revision = revision.max(link.revision);
                         waiting.links.push(link);
                     }
+                } else if let Some(ids) = ids {
+                    let links = find_by_id(connection, ids).await?;
+                    waiting.links.extend(links.into_values());
                 } else {
                     let links = find_between(connection, first, last).await?;
                     waiting.links.extend(links);
@@ -254,18 +313,24 @@ impl Work for Settle<'_> {
         let are_new = |span: &&OutboxSpan| span.revision == 1;
         let (firsts, lasts, _) = columns_of(spans.iter().filter(are_new).copied());
         if !firsts.is_empty() {
-            delete_new(connection, firsts, lasts).await?;
+            sqlx::query(delete_new!(concat!(", ", relaxed!())))
+                .bind(firsts)
+                .bind(lasts)
+                .execute(&mut *connection)
+                .await?;
         }
         let changes = spans.iter().filter(|span| !are_new(span));
         let (firsts, lasts, revisions) = columns_of(changes.copied());
         if !firsts.is_empty() {
-            sqlx::query(
+            sqlx::query(concat!(
                 "UPDATE outbox SET applied_at = $4 \
                  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
-                 AS done (first_id, last_id, revision) WHERE outbox.first_id = done.first_id \
+                 AS done (first_id, last_id, revision), ",
+                relaxed!(),
+                " WHERE outbox.first_id = done.first_id \
                  AND outbox.last_id = done.last_id AND outbox.revision <= done.revision \
-                 AND outbox.applied_at IS NULL",
-            )
+                 AND outbox.applied_at IS NULL"
+            ))
             .bind(firsts)
             .bind(lasts)
             .bind(revisions)

@@ -32,6 +32,8 @@ pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenEr
         // What is asked of links has an index. With statistics that are old, or missing, as on the first
         // day, the planner might think that reading all links is cheap.
         ("enable_seqscan", "off".to_owned()),
+        // A page is read sooner than helpers are there.
+        ("max_parallel_workers_per_gather", "0".to_owned()),
         // Compiling pays for statements that take seconds.
         ("jit", "off".to_owned()),
     ]))

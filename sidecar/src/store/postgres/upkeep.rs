@@ -51,7 +51,9 @@ const FIND: &str = concat!(
     "SELECT ",
     columns!(),
     ", EXISTS (SELECT 1 FROM outbox WHERE first_id BETWEEN links.id - $2 AND links.id \
-     AND last_id >= links.id AND applied_at IS NULL) AS is_waiting \
+     AND last_id >= links.id AND applied_at IS NULL AND ids IS NULL) \
+     OR id IN (SELECT unnest(ids) FROM outbox WHERE ids IS NOT NULL AND applied_at IS NULL) \
+     AS is_waiting \
      FROM links WHERE id = ANY($1::bigint[])"
 );
 

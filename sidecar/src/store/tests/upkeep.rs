@@ -1,5 +1,6 @@
 //! Walking through all links, deleting dead ones, and who does so.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -17,6 +18,7 @@ in_every_store! {
     a_link_that_is_not_plain_is_read_as_a_whole,
     a_target_that_nobody_here_has_stored_is_no_link_left_out_in_silence,
     records_are_found_by_code_and_said_to_wait_until_redis_was_told,
+    links_whose_ids_are_far_from_each_other_wait_until_redis_was_told,
     what_has_expired_is_walked_past_in_that_order,
     dead_links_are_found_until_they_wait_or_change,
     a_dead_link_is_deleted_with_all_that_is_its_own_and_its_code_is_taken_until_freed,
@@ -188,6 +190,43 @@ async fn records_are_found_by_code_and_said_to_wait_until_redis_was_told(fixture
     let unknown = [code("abcdefghijklmnoq")];
     let missing = fixture.store.codes_without_link(&unknown).await;
     assert_eq!(missing.expect("a working store"), [0]);
+}
+
+async fn links_whose_ids_are_far_from_each_other_wait_until_redis_was_told(fixture: Fixture) {
+    let store = &fixture.store;
+    let links: Vec<Link> = (0..50).map(|n| link(&format!("c{n}"))).collect();
+    let created = store.create_links(links.clone()).await;
+    let created = created.expect("a working store");
+    create(&**store, link("other")).await;
+    // A change has a row of its own.
+    let revoke = Box::new(|link: Link| link.revoke(moment(NOW)));
+    let edited = store.edit_link(&code("c7"), "key", revoke).await;
+    edited.expect("a working store").expect("a link");
+    let waiting = store.waiting(jiff::Timestamp::MAX).await.expect("a store");
+    assert_eq!(waiting.links[0].code, code("c7"));
+    let mut codes: Vec<String> = fixture.waiting().await;
+    codes.sort_unstable();
+    codes.dedup();
+    assert_eq!(codes.len(), 51);
+    let asked: Vec<Code> = ["c7", "c8", "other"].map(code).into();
+    let is_waiting = async || {
+        let kept = store.records_of(&asked, moment(NOW)).await;
+        let kept = kept.expect("a working store");
+        let of = kept.records.iter().map(|wanted| wanted.code.to_string());
+        of.zip(kept.waiting).collect::<BTreeMap<String, bool>>()
+    };
+    let expected = |values: [bool; 3]| {
+        let codes = asked.iter().map(Code::to_string);
+        codes.zip(values).collect::<BTreeMap<String, bool>>()
+    };
+    assert_eq!(is_waiting().await, expected([true, true, true]));
+    let settled = store.settle(vec![created.receipt], moment(NOW)).await;
+    settled.expect("a working store");
+    assert_eq!(is_waiting().await, expected([true, false, true]));
+    let settled = store.settle(vec![waiting.receipt], moment(NOW)).await;
+    settled.expect("a working store");
+    assert_eq!(is_waiting().await, expected([false, false, false]));
+    assert_eq!(fixture.waiting().await, Vec::<String>::new());
 }
 
 async fn what_has_expired_is_walked_past_in_that_order(fixture: Fixture) {
