@@ -143,9 +143,9 @@ CREATE INDEX outbox_scattered ON outbox (first_id) WHERE ids IS NOT NULL;
 -- Ids that are far from each other can't be compressed.
 ALTER TABLE outbox ALTER COLUMN ids SET STORAGE EXTERNAL;
 
--- How far codes have been issued by counting.
+-- How far codes have been issued by counting, and how many codes of a length were ever in the pool.
 CREATE TABLE code_counters (
-    -- The strategy, and for codes of a length, that length.
+    -- The strategy, and for codes of a length, that length; `pooled:` and a length.
     name TEXT COLLATE "C" PRIMARY KEY,
     next BIGINT NOT NULL CHECK (next >= 0)
 ) WITH (fillfactor = 20);
@@ -165,14 +165,16 @@ CREATE TABLE code_usage (
 
 -- Codes that were made ahead.
 CREATE TABLE code_pool (
-    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    code TEXT COLLATE "C" NOT NULL UNIQUE,
+    -- The order in which they are taken. Not indexed by itself: most rows are used ones.
+    id BIGINT GENERATED ALWAYS AS IDENTITY,
+    code TEXT COLLATE "C" PRIMARY KEY,
     length BIGINT NOT NULL,
     -- unused, used (handed to a process), void (found taken).
     status TEXT COLLATE "C" NOT NULL CHECK (status IN ('unused', 'used', 'void'))
 );
 
 CREATE INDEX code_pool_unused ON code_pool (length, id) WHERE status = 'unused';
+CREATE INDEX code_pool_void ON code_pool (length) WHERE status = 'void';
 
 -- What became of the rows of a request that may be sent again.
 CREATE TABLE idempotent_chunks (

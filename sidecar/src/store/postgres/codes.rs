@@ -150,12 +150,11 @@ impl Work for TakePooled {
     async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Code>, sqlx::Error> {
         // What somebody else is about to take is passed over instead of being waited for.
         let codes: Vec<String> = sqlx::query_scalar(concat!(
-            "WITH free AS MATERIALIZED (SELECT id FROM code_pool \
-             WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2 \
-             FOR UPDATE SKIP LOCKED) \
-             UPDATE code_pool SET status = 'used' FROM ",
+            "UPDATE code_pool SET status = 'used' FROM ",
             relaxed!(),
-            " WHERE id IN (SELECT id FROM free) RETURNING code"
+            " WHERE ctid = ANY(ARRAY(SELECT ctid FROM code_pool \
+             WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2 \
+             FOR UPDATE SKIP LOCKED)) RETURNING code"
         ))
         .bind(self.length as i64)
         .bind(i64::from(self.count))
@@ -184,17 +183,22 @@ impl Work for FillPool<'_> {
             .sort_unstable_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
         let ids = ids_of(connection, self.numbering, &self.codes).await?;
         let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
-        let done = sqlx::query(
-            "INSERT INTO code_pool (code, length, status) SELECT code, length(code), 'unused' \
-             FROM unnest($1::bigint[], $2::text[]) AS new (id, code) \
-             WHERE NOT EXISTS (SELECT 1 FROM links WHERE links.id = new.id) \
-             ON CONFLICT (code) DO NOTHING",
+        let new: i64 = sqlx::query_scalar(
+            "WITH new AS (INSERT INTO code_pool (code, length, status) \
+             SELECT code, length(code), 'unused' \
+             FROM unnest($1::bigint[], $2::text[]) AS made (id, code) \
+             WHERE NOT EXISTS (SELECT 1 FROM links WHERE links.id = made.id) \
+             ON CONFLICT (code) DO NOTHING RETURNING length), \
+             counted AS (INSERT INTO code_counters (name, next) \
+             SELECT 'pooled:' || length, count(*) FROM new GROUP BY length ORDER BY length \
+             ON CONFLICT (name) DO UPDATE SET next = code_counters.next + excluded.next) \
+             SELECT count(*) FROM new",
         )
         .bind(ids)
         .bind(codes)
-        .execute(connection)
+        .fetch_one(connection)
         .await?;
-        Ok(done.rows_affected())
+        Ok(new.unsigned_abs())
     }
 }
 
@@ -227,17 +231,18 @@ impl Work for CountPooled {
     const OPERATION: &'static str = "count pooled codes";
 
     async fn run(&mut self, connection: &mut PgConnection) -> Result<PoolCounts, sqlx::Error> {
-        let (unused, used, void): (i64, i64, i64) = sqlx::query_as(
-            "SELECT count(*) FILTER (WHERE status = 'unused'), \
-             count(*) FILTER (WHERE status = 'used'), \
-             count(*) FILTER (WHERE status = 'void') FROM code_pool WHERE length = $1",
+        // Those that were used grow more and more, and are not counted one by one.
+        let (all, unused, void): (i64, i64, i64) = sqlx::query_as(
+            "SELECT coalesce((SELECT next FROM code_counters WHERE name = 'pooled:' || $1), 0), \
+             (SELECT count(*) FROM code_pool WHERE length = $1 AND status = 'unused'), \
+             (SELECT count(*) FROM code_pool WHERE length = $1 AND status = 'void')",
         )
         .bind(self.length as i64)
         .fetch_one(connection)
         .await?;
         Ok(PoolCounts {
             unused: unused.unsigned_abs(),
-            used: used.unsigned_abs(),
+            used: u64::try_from(all - unused - void).unwrap_or_default(),
             void: void.unsigned_abs(),
         })
     }
