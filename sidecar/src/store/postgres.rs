@@ -4,9 +4,9 @@
 //! transaction of its own ([`work`]), and whoever makes links together with others gathers them
 //! before they come here. Several sidecars may use one database.
 //!
-//! What is acknowledged is on the disk: `synchronous_commit` is never off. When a connection is
-//! lost while something is written nobody knows whether it was, so that is an error and is not
-//! tried again.
+//! What is acknowledged is on the disk: `synchronous_commit` is off for nothing but what may be lost
+//! in a crash ([`work`]). When a connection is lost while something is written nobody knows whether
+//! it was, so that is an error and is not tried again.
 
 mod audit;
 mod campaigns;

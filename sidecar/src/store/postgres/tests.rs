@@ -1,7 +1,7 @@
 //! What PostgreSQL alone must do, and the server that all tests of this program share.
 
 use std::io::{BufRead, BufReader};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ use crate::testing::eventually;
 /// process ends.
 struct Server {
     directory: String,
-    _input: ChildStdin,
+    _process: Child,
 }
 
 static SERVER: LazyLock<Server> = LazyLock::new(|| {
@@ -42,7 +42,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
     );
     Server {
         directory: directory.trim_end().to_owned(),
-        _input: child.stdin.take().expect("a pipe"),
+        _process: child,
     }
 });
 

@@ -118,7 +118,7 @@ async fn changes_of_a_campaign_wait_until_they_are_published(fixture: Fixture) {
     let store = &*fixture.store;
     let now = moment("2026-03-01T00:00:00Z");
     let kept = keep(store, campaign("a")).await;
-    assert_eq!(waiting(store).await, [kept.clone()]);
+    assert_eq!(waiting(store).await, std::slice::from_ref(&kept));
     let before = kept.created_at - SignedDuration::from_millis(1);
     let none = store.waiting_campaigns(before).await;
     assert_eq!(none.expect("a store"), []);
