@@ -11,6 +11,7 @@ use secrecy::ExposeSecret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
+use super::work::relaxed;
 use crate::domain::codes::numbering::CodeKey;
 use crate::domain::link::tests::{link, moment};
 use crate::store::tests::{Fixture, KEY, REVOKED_AT, code, codes, create, options};
@@ -131,6 +132,24 @@ async fn what_is_acknowledged_is_durable_whatever_the_default_is() {
         let pool = pool.connect_with(connect).await.expect("a server");
         let setting: String = sqlx::query_scalar("SELECT current_setting('synchronous_commit')")
             .fetch_one(&pool)
+            .await
+            .expect("a server");
+        assert_eq!(setting, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_need_not_be_on_the_disk_is_one_statement() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let mut session = connect(fixture.options.url.expose_secret()).await;
+    let statement = concat!(
+        "SELECT current_setting('synchronous_commit') FROM ",
+        relaxed!()
+    );
+    let then = "SELECT current_setting('synchronous_commit')";
+    for (statement, expected) in [(statement, "off"), (then, "on")] {
+        let setting: String = sqlx::query_scalar(statement)
+            .fetch_one(&mut session)
             .await
             .expect("a server");
         assert_eq!(setting, expected);
