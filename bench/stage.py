@@ -26,6 +26,16 @@ CODES = 100_000
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 TARGET = "https://www.example.com/campaign/spring?recipient={code}&source=sms"
 
+# What a PostgreSQL is given that has a machine's memory and disk.
+POSTGRES = [
+    "fsync=on",
+    "synchronous_commit=on",
+    "shared_buffers=1GB",
+    "max_wal_size=8GB",
+    "checkpoint_timeout=15min",
+    "wal_compression=on",
+]
+
 CONFIG = """
 load_module {module};
 {modules}
@@ -101,6 +111,14 @@ def cpu_seconds(pid):
     return total / 1e9
 
 
+def cpu_seconds_of_all(pid):
+    """The same of a process and its children, those that have ended included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    ended = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return ended + cpu_seconds(pid) + sum(cpu_seconds(child) for child in children)
+
+
 def resident_bytes(pid):
     fields = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     line = next(field for field in fields if field.startswith("Pss:"))
@@ -121,10 +139,11 @@ class Stage:
         self.directory = directory
         self.processes = []
         self.redis = None
+        self.postgres = None
         self.redis_port = free_port()
 
-    def start(self, what, port, words):
-        process = subprocess.Popen(words)
+    def start(self, what, port, words, log=None):
+        process = subprocess.Popen(words, stdout=log, stderr=log)
         self.processes.append(process)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -151,6 +170,21 @@ class Stage:
                 for _ in chunk:
                     if replies.readline() != b"+OK\r\n":
                         sys.exit("bench: Redis did not take a record")
+
+    def start_postgres(self):
+        """Starts a PostgreSQL as an operator has it, durable and with room; returns the URL of its
+        database."""
+        script, directory = str(HERE.parent / "scripts/test-postgres"), f"{self.directory}/postgres"
+        subprocess.run([script, "init", directory], check=True)
+        port = free_port()
+        words = [script, "run", directory, str(port)]
+        for setting in POSTGRES:
+            words += ["-c", setting]
+        with Path(self.directory, "postgres.log").open("w") as log:
+            self.postgres = self.start("postgres", port, words, log)
+        while "ready to accept connections" not in Path(self.directory, "postgres.log").read_text():
+            time.sleep(0.02)
+        return f"postgres://shortlink@127.0.0.1:{port}/postgres"
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.redis_port))

@@ -19,7 +19,7 @@ use secrecy::ExposeSecret;
 use crate::config::Config;
 use crate::domain::ports::{Publisher, Store};
 use crate::publisher::RedisPublisher;
-use crate::store::sqlite::SqliteStore;
+use crate::store::{self, StoreOptions};
 use crate::{lifecycle, telemetry};
 use keys::KeysCommand;
 
@@ -90,8 +90,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Migrate => {
-                let url = config.database.url.expose_secret();
-                let applied = SqliteStore::migrate(url, &lifecycle::code_key()?).await?;
+                let applied = store::migrate(&config.database, &lifecycle::code_key()?).await?;
                 eprintln!("shortlink: the schema is up to date (migrations applied: {applied})");
                 Ok(ExitCode::SUCCESS)
             }
@@ -137,10 +136,13 @@ impl Cli {
     }
 }
 
-/// Opens the database.
+/// Opens the database for a command, which does one thing at a time.
 async fn open(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
-    let url = config.database.url.expose_secret();
-    Ok(Arc::new(SqliteStore::open(url, 1).await?))
+    let options = StoreOptions {
+        max_connections: 1,
+        ..config.database.clone()
+    };
+    Ok(store::open(&options).await?)
 }
 
 /// The variables that are text; no setting is anything else.

@@ -23,6 +23,7 @@ use crate::domain::service::issue::CodePolicy;
 use crate::domain::target::TargetPolicy;
 use crate::domain::target::domains::{DomainRule, DomainRules, TargetDomains};
 use crate::publisher::Topology;
+use crate::store::{Scheme, StoreOptions};
 
 pub use layers::LayerError;
 
@@ -32,7 +33,7 @@ pub struct Config {
     /// `[http]`
     pub http: Http,
     /// `[database]`
-    pub database: Database,
+    pub database: StoreOptions,
     /// `[redis]`
     pub redis: Redis,
     /// `[codes]`
@@ -54,15 +55,6 @@ pub struct Http {
     pub body_limit_bytes: usize,
     /// How long requests may go on after the signal to stop.
     pub shutdown_grace: Duration,
-}
-
-/// Where links are kept.
-#[derive(Debug)]
-pub struct Database {
-    /// Where that is. Secret, since a URL may hold a password.
-    pub url: SecretString,
-    /// The most connections that read at once.
-    pub max_connections: u32,
 }
 
 /// Where links are published.
@@ -153,9 +145,20 @@ impl Config {
                 body_limit_bytes: settings.number("http.body_limit_bytes", 1024, 16 << 20)?,
                 shutdown_grace: settings.milliseconds("http.shutdown_grace_ms", 0, 600_000)?,
             },
-            database: Database {
-                url: settings.text("database.url").into(),
+            database: StoreOptions {
+                url: settings.store_url("database.url")?,
                 max_connections: settings.number("database.max_connections", 1, 64)?,
+                acquire_timeout: settings.milliseconds(
+                    "database.acquire_timeout_ms",
+                    10,
+                    60_000,
+                )?,
+                statement_timeout: settings.milliseconds(
+                    "database.statement_timeout_ms",
+                    10,
+                    60_000,
+                )?,
+                lock_timeout: settings.milliseconds("database.lock_timeout_ms", 10, 60_000)?,
             },
             redis: Redis {
                 url: settings.text("redis.url").into(),
@@ -325,6 +328,23 @@ impl Settings {
     fn listen(&self, key: &'static str) -> Result<SocketAddr, ConfigError> {
         let allowed = "an IP address and a port, like 127.0.0.1:8090 or [::1]:8090";
         self.parsed(key, allowed, |text| text.parse().ok())
+    }
+
+    fn store_url(&self, key: &'static str) -> Result<SecretString, ConfigError> {
+        let url = self.text(key);
+        if Scheme::of(url).is_some() {
+            return Ok(url.into());
+        }
+        // A URL may hold a password, so no more of it is shown than what is wrong.
+        let value = match url.split_once(':') {
+            Some((scheme, _)) => format!("{scheme}:…"),
+            None => "…".to_owned(),
+        };
+        Err(ConfigError::Value {
+            key,
+            value,
+            allowed: format!("a URL that begins with {}", Scheme::NAMES),
+        })
     }
 
     fn topology(&self) -> Result<Topology, ConfigError> {

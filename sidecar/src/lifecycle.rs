@@ -22,7 +22,7 @@ use crate::domain::codes::permuted::PermutedCodes;
 use crate::domain::codes::pool::PooledCodes;
 use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::Strategies;
-use crate::domain::ports::{Delivery, Publisher, RecordIndex, Store};
+use crate::domain::ports::{Delivery, Publisher, RecordIndex};
 use crate::domain::service::access::Access;
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;
@@ -36,7 +36,7 @@ use crate::housekeeping;
 use crate::http::{self, App};
 use crate::outbox::outbox;
 use crate::publisher::{RedisIndex, RedisPublisher, UrlError};
-use crate::store::sqlite::{OpenError, SqliteStore};
+use crate::store::{self, OpenError};
 
 /// How long what was begun in the background may take to finish once no request is left.
 const LAST_GRACE: Duration = Duration::from_secs(3);
@@ -57,9 +57,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         address: listen,
         source,
     };
-    let url = config.database.url.expose_secret();
-    let store = SqliteStore::open(url, config.database.max_connections).await?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store = store::open(&config.database).await?;
     let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
         config.redis.url.expose_secret(),
         &config.redis.topology,

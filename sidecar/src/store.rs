@@ -1,5 +1,109 @@
-//! Where links, the outbox and API keys are kept. Nothing outside of this module knows SQL.
+//! Where links, the outbox and API keys are kept. Nothing outside of this module knows SQL, and
+//! nothing but [`open`] and [`migrate`] knows which store there is.
 
 mod defaults;
 mod past;
+pub mod postgres;
 pub mod sqlite;
+
+mod lines;
+mod schema;
+mod shared;
+mod texts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::domain::codes::numbering::CodeKey;
+use crate::domain::ports::Store;
+use postgres::PostgresStore;
+use sqlite::SqliteStore;
+
+pub use schema::SchemaError;
+
+/// Where a store is, and how long it may take.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Where it is: a URL of one of the [`Scheme`]s. Secret, since a URL may hold a password.
+    pub url: SecretString,
+    /// The most connections at once. SQLite has one more, which writes; PostgreSQL one more, which
+    /// has the turn to deliver the outbox.
+    pub max_connections: u32,
+    /// How long to wait for a free connection to PostgreSQL, or for a new one.
+    pub acquire_timeout: Duration,
+    /// How long a statement may take in PostgreSQL.
+    pub statement_timeout: Duration,
+    /// How long a statement may wait for a lock in PostgreSQL.
+    pub lock_timeout: Duration,
+}
+
+/// A kind of store, as the scheme of its URL names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// One file.
+    Sqlite,
+    /// A server.
+    Postgres,
+}
+
+impl Scheme {
+    /// The schemes, for messages that list what is allowed.
+    pub const NAMES: &'static str = "sqlite:, postgres: or postgresql:";
+
+    /// The scheme of a URL.
+    pub fn of(url: &str) -> Option<Self> {
+        match url.split_once(':')?.0 {
+            "sqlite" => Some(Self::Sqlite),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            _ => None,
+        }
+    }
+}
+
+/// Opens the store that a URL names, whose schema must be the one that this program was built
+/// with.
+///
+/// # Errors
+/// When there is no such store, it can't be opened, or its schema is another one.
+pub async fn open(options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
+    let url = options.url.expose_secret();
+    match Scheme::of(url).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => Ok(Arc::new(
+            SqliteStore::open(url, options.max_connections).await?,
+        )),
+        Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?)),
+    }
+}
+
+/// Brings the schema of the store that a URL names up to date; a new database keeps `new_key` for
+/// the numbers of its codes. Answers how many migrations were applied. Several processes may do
+/// this at once.
+///
+/// # Errors
+/// When the store can't be made or opened, or a migration fails.
+pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
+    let url = options.url.expose_secret();
+    match Scheme::of(url).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => Ok(SqliteStore::migrate(url, new_key).await?),
+        Scheme::Postgres => Ok(PostgresStore::migrate(options, new_key).await?),
+    }
+}
+
+/// Why a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL names no store that there is.
+    #[error("database.url must begin with {}", Scheme::NAMES)]
+    Scheme,
+    /// SQLite can't be opened.
+    #[error(transparent)]
+    Sqlite(#[from] sqlite::OpenError),
+    /// PostgreSQL can't be opened.
+    #[error(transparent)]
+    Postgres(#[from] postgres::OpenError),
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //!
 //! - [`stack`]: Redis, sidecar and nginx together, as a user runs them.
 //! - [`site`]: nginx and Redis alone, with a server that the test writes itself.
-//! - [`redis`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
+//! - [`redis`], [`postgres`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
 //! - [`cluster`]: several Redis servers that belong together.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
@@ -24,6 +24,7 @@ pub mod http;
 pub mod made;
 pub mod nginx;
 pub mod ports;
+pub mod postgres;
 pub mod process;
 pub mod redis;
 pub mod sidecar;

@@ -30,9 +30,23 @@ impl Sidecar {
     /// # Panics
     /// When it does not start.
     pub fn start(directory: &Path, port: u16, redis_port: u16, extra: &str) -> Self {
+        let database = format!("sqlite:{}", directory.join("links.db").display());
+        Self::start_on(&database, directory, port, redis_port, extra)
+    }
+
+    /// The same on the database that a URL names; others may use it too.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_on(
+        database: &str,
+        directory: &Path,
+        port: u16,
+        redis_port: u16,
+        extra: &str,
+    ) -> Self {
         fs::create_dir_all(directory).expect("a directory");
         let config = directory.join("shortlink.toml");
-        let database = directory.join("links.db");
         // What works in the background would put right what most tests put wrong on purpose.
         let upkeep = if extra.contains("[upkeep]") {
             ""
@@ -41,9 +55,8 @@ impl Sidecar {
         };
         let text = format!(
             "[http]\nlisten = \"127.0.0.1:{port}\"\n\
-             [database]\nurl = \"sqlite:{}\"\n\
-             [redis]\nurl = \"redis://127.0.0.1:{redis_port}/0\"\n{extra}\n{upkeep}",
-            database.display()
+             [database]\nurl = \"{database}\"\n\
+             [redis]\nurl = \"redis://127.0.0.1:{redis_port}/0\"\n{extra}\n{upkeep}"
         );
         fs::write(&config, text).expect("a configuration");
         let mut sidecar = Self {
@@ -238,13 +251,21 @@ impl Sidecar {
     }
 
     fn program(&self) -> Command {
-        let program = crate::artefact("SHORTLINK_BIN", "target/release/shortlink");
-        let mut command = Command::new(program);
-        command
-            .env("SHORTLINK_CONFIG", &self.config)
-            .env_remove("DATABASE_URL");
+        let mut command = program();
+        command.env("SHORTLINK_CONFIG", &self.config);
         command
     }
+}
+
+/// The program, without a configuration.
+///
+/// # Panics
+/// When it was not built.
+pub fn program() -> Command {
+    let program = crate::artefact("SHORTLINK_BIN", "target/release/shortlink");
+    let mut command = Command::new(program);
+    command.env_remove("DATABASE_URL");
+    command
 }
 
 /// Sends a request with a JSON body to the API at `port`.

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::http::{self, Response};
 use crate::nginx::{Nginx, NginxOptions};
 use crate::ports;
+use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::sidecar::{Sidecar, api};
 
@@ -19,6 +20,8 @@ pub struct StackOptions {
     pub sidecar: String,
     /// For nginx.
     pub nginx: NginxOptions,
+    /// The URL of the sidecar's database; `None` for a SQLite file of its own.
+    pub database: Option<String>,
     /// Where nginx finds Redis; `None` for where it is.
     pub redis_port_of_nginx: Option<u16>,
 }
@@ -41,13 +44,24 @@ impl Stack {
         Self::with(&StackOptions::default())
     }
 
+    /// Starts everything on a PostgreSQL, which must live longer.
+    pub fn on(postgres: &Postgres) -> Self {
+        Self::with(&StackOptions {
+            database: Some(postgres.url()),
+            ..StackOptions::default()
+        })
+    }
+
     /// Starts everything.
     pub fn with(options: &StackOptions) -> Self {
         let directory = directory();
         let path = directory.path();
         let redis = Redis::start(&path.join("redis"), ports::free());
-        let sidecar = Sidecar::start(
-            &path.join("sidecar"),
+        let sidecar_directory = path.join("sidecar");
+        let file = || format!("sqlite:{}", sidecar_directory.join("links.db").display());
+        let sidecar = Sidecar::start_on(
+            &options.database.clone().unwrap_or_else(file),
+            &sidecar_directory,
             ports::free(),
             redis.port,
             &options.sidecar,

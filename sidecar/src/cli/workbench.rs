@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::domain::ports::{RecordIndex, Store};
 use crate::lifecycle;
 use crate::publisher::RedisIndex;
-use crate::store::sqlite::SqliteStore;
+use crate::store;
 
 /// The store and Redis.
 pub(super) struct Workbench {
@@ -22,8 +22,7 @@ pub(super) struct Workbench {
 
 impl Workbench {
     pub(super) async fn open(config: &Config) -> anyhow::Result<Self> {
-        let url = config.database.url.expose_secret();
-        let store = SqliteStore::open(url, config.database.max_connections).await?;
+        let store = store::open(&config.database).await?;
         let index = RedisIndex::new(
             config.redis.url.expose_secret(),
             &config.redis.topology,
@@ -31,7 +30,7 @@ impl Workbench {
             config.redis.timeout,
         )?;
         Ok(Self {
-            store: Arc::new(store),
+            store,
             index: Arc::new(index),
             clock: Arc::new(SystemClock),
             holder: lifecycle::holder()?,

@@ -97,6 +97,28 @@ fn database_url_outranks_everything_unless_it_is_empty() {
 }
 
 #[test]
+fn the_scheme_of_the_database_is_one_that_there_is() {
+    for url in [
+        "sqlite:links.db",
+        "postgres://host/links",
+        "postgresql://user:secret@host/links",
+    ] {
+        assert!(load(None, &[("DATABASE_URL", url)]).is_ok(), "{url}");
+    }
+    for url in [
+        "mysql://user:secret@host/links",
+        "secret",
+        "/secret.db",
+        ":",
+    ] {
+        let said = load(None, &[("DATABASE_URL", url)]).expect_err(url);
+        assert!(said.contains("sqlite:, postgres: or postgresql:"), "{said}");
+        assert!(said.contains("database.url"), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
     for (file, environment, words) in [
         ("[htpp]\nlisten = \"\"", None, &["[htpp]", "http, "][..]),

@@ -23,7 +23,6 @@ mod tags;
 mod upkeep;
 mod writer;
 
-use std::error::Error;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -36,10 +35,10 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Connection};
 
 use crate::domain::codes::numbering::{CodeKey, Numbering};
-use crate::domain::ports::{Store, StoreError};
+use crate::domain::ports::Store;
+use crate::store::schema::SchemaError;
+use crate::store::shared::{failed, invalid};
 use writer::Writer;
-
-pub use schema::SchemaError;
 
 /// How long a connection waits for a lock that another process holds on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -186,29 +185,6 @@ fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
         .disable_statement_logging())
-}
-
-/// Makes a [`StoreError`] of what went wrong during an operation.
-fn failed<E: Error + Send + Sync + 'static>(
-    operation: &'static str,
-) -> impl FnOnce(E) -> StoreError {
-    move |error| StoreError {
-        operation,
-        source: Arc::new(error),
-    }
-}
-
-/// What stands in a row can't be: somebody else has written there.
-#[derive(Debug, thiserror::Error)]
-#[error("{column} of a row of {table} is not valid")]
-struct InvalidValue {
-    table: &'static str,
-    column: &'static str,
-}
-
-/// The error of a value that was read and can't be.
-fn invalid(table: &'static str, column: &'static str) -> sqlx::Error {
-    sqlx::Error::Decode(Box::new(InvalidValue { table, column }))
 }
 
 #[cfg(test)]

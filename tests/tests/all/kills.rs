@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use shortlink_tests::chance::Chance;
 use shortlink_tests::http;
 use shortlink_tests::made::{Made, listed, make_batch};
-use shortlink_tests::stack::{Stack, text};
+use shortlink_tests::postgres::Postgres;
+use shortlink_tests::stack::{Stack, directory, text};
 use shortlink_tests::visitor::Visitor;
 use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 
@@ -150,9 +151,19 @@ fn wait_until_all_are_told(stack: &Stack, links: usize) {
 
 #[test]
 fn single_links_outlive_a_sidecar_that_is_killed_again_and_again() {
+    single_links_outlive_kills(Stack::start());
+}
+
+#[test]
+fn single_links_on_postgres_outlive_a_sidecar_that_is_killed_again_and_again() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    single_links_outlive_kills(Stack::on(&postgres));
+}
+
+fn single_links_outlive_kills(mut stack: Stack) {
     const CLIENTS: usize = 4;
     let kills = kills();
-    let mut stack = Stack::start();
     let ledger = Ledger::default();
     let mut chance = Chance::default();
     let key = stack.sidecar.key.clone();
@@ -210,8 +221,18 @@ fn single_links_outlive_a_sidecar_that_is_killed_again_and_again() {
 
 #[test]
 fn batches_that_are_sent_again_make_each_link_once_however_often_the_sidecar_is_killed() {
+    batches_make_each_link_once(Stack::start());
+}
+
+#[test]
+fn batches_on_postgres_make_each_link_once_however_often_the_sidecar_is_killed() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    batches_make_each_link_once(Stack::on(&postgres));
+}
+
+fn batches_make_each_link_once(mut stack: Stack) {
     let kills = kills();
-    let mut stack = Stack::start();
     let mut chance = Chance::default();
     let (port, key) = (stack.sidecar.port, stack.sidecar.key.clone());
     // The code of each target.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use shortlink_tests::chance::Chance;
 use shortlink_tests::made::{Made, list, make_batch};
+use shortlink_tests::postgres::Postgres;
 use shortlink_tests::redis::Redis;
 use shortlink_tests::sidecar::Sidecar;
 use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
@@ -90,9 +91,16 @@ fn assert_none_twice(entries: &mut [Entry]) {
     assert_eq!(twice, None, "a code was given twice");
 }
 
+/// Which database the sidecars share.
+#[derive(Clone, Copy)]
+enum On {
+    Sqlite,
+    Postgres,
+}
+
 /// Makes codes of a strategy with four sidecars. `target` is given the sidecar's and the link's
 /// number.
-fn codes_of(strategy: &str, target: fn(&mut String, usize, u64)) {
+fn codes_of(on: On, strategy: &str, target: fn(&mut String, usize, u64)) {
     let wanted = std::env::var("SHORTLINK_CODES").ok();
     let wanted = wanted.map_or(CODES, |codes| codes.parse().expect("SHORTLINK_CODES"));
     let directory = stack::directory();
@@ -102,7 +110,13 @@ fn codes_of(strategy: &str, target: fn(&mut String, usize, u64)) {
          pool_low = 1000\npool_high = 5000\n"
     );
     let path = directory.path().join("sidecar");
-    let first = Sidecar::start(&path, ports::free(), redis.port, &extra);
+    let postgres = match on {
+        On::Sqlite => None,
+        On::Postgres => Some(Postgres::start(&directory.path().join("postgres"))),
+    };
+    let file = || format!("sqlite:{}", path.join("links.db").display());
+    let database = postgres.as_ref().map_or_else(file, Postgres::url);
+    let first = Sidecar::start_on(&database, &path, ports::free(), redis.port, &extra);
     let mut sidecars: Vec<Sidecar> = (1..SIDECARS)
         .map(|_| first.start_beside(ports::free()))
         .collect();
@@ -180,21 +194,45 @@ fn shared(text: &mut String, _: usize, number: u64) {
 
 #[test]
 fn permuted_codes_of_four_sidecars_are_all_different() {
-    codes_of("permuted", own);
+    codes_of(On::Sqlite, "permuted", own);
 }
 
 #[test]
 fn pooled_codes_of_four_sidecars_are_all_different() {
-    codes_of("pool", own);
+    codes_of(On::Sqlite, "pool", own);
 }
 
 #[test]
 fn codes_of_a_sequence_of_four_sidecars_are_all_different() {
-    codes_of("sequence", own);
+    codes_of(On::Sqlite, "sequence", own);
 }
 
 /// All are asked for the same targets, for which they are offered the same codes.
 #[test]
 fn hashed_codes_of_four_sidecars_are_all_different() {
-    codes_of("hash", shared);
+    codes_of(On::Sqlite, "hash", shared);
+}
+
+mod on_postgres {
+    use super::{On, codes_of, own, shared};
+
+    #[test]
+    fn permuted_codes_of_four_sidecars_are_all_different() {
+        codes_of(On::Postgres, "permuted", own);
+    }
+
+    #[test]
+    fn pooled_codes_of_four_sidecars_are_all_different() {
+        codes_of(On::Postgres, "pool", own);
+    }
+
+    #[test]
+    fn codes_of_a_sequence_of_four_sidecars_are_all_different() {
+        codes_of(On::Postgres, "sequence", own);
+    }
+
+    #[test]
+    fn hashed_codes_of_four_sidecars_are_all_different() {
+        codes_of(On::Postgres, "hash", shared);
+    }
 }

@@ -80,8 +80,8 @@ impl<R: CryptoRng> SequenceCodes<R> {
                 0
             }
         };
-        // SQL has the last word, and it is durable before any of them is used: while Redis was
-        // asked somebody for whom it is away may have taken what it gives.
+        // SQL has the last word, and it is durable before a link that has one of them is: while
+        // Redis was asked somebody for whom it is away may have taken what it gives.
         let next = self.store.lease(&name, floor, size).await?;
         Ok(Block {
             next,

@@ -1,6 +1,5 @@
 //! What the strategies for codes have to remember, in SQLite.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,9 +12,7 @@ use super::{SqliteStore, failed, invalid};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::Link;
 use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
-
-/// How many milliseconds a day has, for the table of usage.
-pub(super) const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+use crate::store::shared::usage;
 
 #[async_trait]
 impl CodeStore for SqliteStore {
@@ -89,13 +86,7 @@ pub(super) async fn count_usage(
     connection: &mut SqliteConnection,
     links: impl Iterator<Item = &Link>,
 ) -> Result<(), sqlx::Error> {
-    let mut counts: BTreeMap<(i64, i64), i64> = BTreeMap::new();
-    for link in links {
-        let day = link.created_at.as_millisecond().div_euclid(DAY_MS);
-        let length = link.code.as_bytes().len() as i64;
-        *counts.entry((length, day)).or_default() += 1;
-    }
-    for ((length, day), links) in counts {
+    for ((length, day), links) in usage(links) {
         sqlx::query(
             "INSERT INTO code_usage (length, day, links) VALUES (?1, ?2, ?3) \
              ON CONFLICT (length, day) DO UPDATE SET links = links + excluded.links",

@@ -15,20 +15,14 @@ use super::writer::Write;
 use crate::domain::campaign::ParameterValues;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::{Destination, Link};
-use crate::domain::ports::{Created, MAX_TOGETHER, OutboxSpan, Receipt};
+use crate::domain::ports::{Created, Receipt};
 use crate::domain::target::Target;
+use crate::store::shared::spans;
+use crate::store::texts::of_tags;
 
 /// How many rows a statement inserts. A statement is worth preparing for few sizes only, so links
 /// are dealt to the largest that can be filled.
 const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
-
-/// How far the ids of two links may be apart that share a row of the outbox: codes that were
-/// issued one after the other, with a few left out. All links between the first and the last of
-/// a row are published, so none may be far from the others.
-const NEAR: i64 = 62 * 8;
-
-/// How far the first and the last id of a row of the outbox may be apart at most.
-pub(super) const LONGEST_SPAN: i64 = NEAR * MAX_TOGETHER as i64;
 
 /// The columns of every link.
 const COMMON_COLUMNS: [&str; 8] = [
@@ -175,7 +169,7 @@ pub(super) async fn create(
     }
     taken.sort_unstable();
     count_usage(connection, kept.iter().map(|row| row.link)).await?;
-    let receipt = Receipt(spans(&kept));
+    let receipt = Receipt(spans(kept.iter().map(|row| (row.id, row.link.revision))));
     if let Some(row) = kept.first() {
         enqueue(connection, &receipt.0, row.link.updated_at).await?;
     }
@@ -259,7 +253,7 @@ async fn insert(
                 .bind(link.revoked_at.map(Timestamp::as_millisecond))
                 .bind(link.external_id.as_deref())
                 .bind(link.note.as_deref())
-                .bind(tags::to_column(&link.tags));
+                .bind(of_tags(&link.tags));
         }
     }
     query.execute(connection).await?;
@@ -287,22 +281,4 @@ fn is_taken(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .is_some_and(sqlx::error::DatabaseError::is_unique_violation)
-}
-
-/// The rows of the outbox for links in the order of their ids.
-fn spans(rows: &[Row<'_>]) -> Vec<OutboxSpan> {
-    let mut spans: Vec<OutboxSpan> = Vec::new();
-    for Row { id, link, .. } in rows {
-        match spans.last_mut() {
-            Some(span) if id - span.last <= NEAR && span.revision == 1 && link.revision == 1 => {
-                span.last = *id;
-            }
-            _ => spans.push(OutboxSpan {
-                first: *id,
-                last: *id,
-                revision: link.revision,
-            }),
-        }
-    }
-    spans
 }

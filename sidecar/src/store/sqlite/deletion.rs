@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use sqlx::sqlite::SqliteConnection;
 use vocabulary::Code;
 
-use super::codes::DAY_MS;
 use super::links::find_id;
 use super::writer::Write;
 use crate::domain::codes::numbering::Numbering;
+use crate::store::shared::DAY_MS;
 
 pub(super) struct DeleteLinks {
     pub(super) links: Vec<(Code, u64)>,

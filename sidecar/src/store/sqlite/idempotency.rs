@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use serde_json::Value;
 use sqlx::Sqlite;
 use sqlx::sqlite::SqliteConnection;
 
@@ -15,6 +14,7 @@ use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::{
     Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome, StoreError,
 };
+use crate::store::texts::{of_outcomes, to_outcomes};
 
 #[async_trait]
 impl IdempotencyStore for SqliteStore {
@@ -54,7 +54,7 @@ async fn find<'e>(
         digest: digest
             .try_into()
             .map_err(|_error| invalid("idempotent_chunks", "digest"))?,
-        rows: from_json(&rows).ok_or_else(|| invalid("idempotent_chunks", "rows"))?,
+        rows: to_outcomes(&rows).ok_or_else(|| invalid("idempotent_chunks", "rows"))?,
     }))
 }
 
@@ -93,7 +93,7 @@ impl Write for CreateChunk {
         .bind(&new.key.idempotency_key)
         .bind(new.key.chunk)
         .bind(new.chunk.digest.as_slice())
-        .bind(to_json(&new.chunk.rows))
+        .bind(of_outcomes(&new.chunk.rows))
         .bind(new.now.as_millisecond())
         .execute(connection)
         .await?;
@@ -117,24 +117,4 @@ impl Write for ForgetChunks {
             .await?;
         Ok(done.rows_affected())
     }
-}
-
-fn to_json(rows: &[RowOutcome]) -> String {
-    let rows = rows.iter().map(|row| match row {
-        RowOutcome::Link(code) => Value::from(code.as_str()),
-        RowOutcome::Problem(problem) => Value::from(vec![problem.as_str()]),
-        RowOutcome::Pending => Value::Null,
-    });
-    Value::from_iter(rows).to_string()
-}
-
-fn from_json(text: &str) -> Option<Vec<RowOutcome>> {
-    let rows: Vec<Value> = serde_json::from_str(text).ok()?;
-    let rows = rows.into_iter().map(|row| match row {
-        Value::String(code) => code.parse().ok().map(RowOutcome::Link),
-        Value::Array(problem) => Some(RowOutcome::Problem(problem.first()?.as_str()?.to_owned())),
-        Value::Null => Some(RowOutcome::Pending),
-        _ => None,
-    });
-    rows.collect()
 }

@@ -1,7 +1,5 @@
 //! API keys in SQLite.
 
-use std::str::FromStr;
-
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
@@ -16,6 +14,7 @@ use crate::domain::ports::{
     KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyStore, KeyToEdit, StoreError,
 };
 use crate::domain::target::domains::{DomainRule, DomainRules};
+use crate::store::texts::{joined, words};
 
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
@@ -95,17 +94,21 @@ fn read(row: &SqliteRow) -> Result<ApiKey, sqlx::Error> {
         (None, None) => None,
         _ => return Err(bad("rate_burst")),
     };
-    let domains = words::<DomainRule>(row.try_get("allowed_domains")?, "allowed_domains")?;
+    let domains = words::<DomainRule>(
+        row.try_get("allowed_domains")?,
+        "api_keys",
+        "allowed_domains",
+    )?;
     Ok(ApiKey {
         id: row.try_get("id")?,
         name: row.try_get("name")?,
         secret_sha256: secret_sha256
             .try_into()
             .map_err(|_error| bad("secret_sha256"))?,
-        scopes: words(Some(row.try_get("scopes")?), "scopes")?.unwrap_or_default(),
+        scopes: words(Some(row.try_get("scopes")?), "api_keys", "scopes")?.unwrap_or_default(),
         rate_limit,
         policy: KeyPolicy {
-            strategies: words(row.try_get("strategies")?, "strategies")?,
+            strategies: words(row.try_get("strategies")?, "api_keys", "strategies")?,
             min_body_length: row.try_get("min_body_length")?,
             max_body_length: row.try_get("max_body_length")?,
             allowed_domains: domains.map(DomainRules::from_iter),
@@ -115,25 +118,6 @@ fn read(row: &SqliteRow) -> Result<ApiKey, sqlx::Error> {
         revoked_at: moment("revoked_at")?,
         successor_id: row.try_get("successor_id")?,
     })
-}
-
-/// Reads words that are parted by spaces.
-fn words<T: FromStr>(
-    text: Option<&str>,
-    column: &'static str,
-) -> Result<Option<Vec<T>>, sqlx::Error> {
-    text.map(|text| {
-        let words = text.split_ascii_whitespace().map(str::parse);
-        words.collect::<Result<_, _>>()
-    })
-    .transpose()
-    .map_err(|_error| invalid("api_keys", column))
-}
-
-/// Writes words so that [`words`] reads them. None of them has spaces.
-fn joined(words: impl IntoIterator<Item = impl ToString>) -> String {
-    let words: Vec<String> = words.into_iter().map(|word| word.to_string()).collect();
-    words.join(" ")
 }
 
 async fn find<'e>(

@@ -24,6 +24,7 @@ use crate::domain::ports::{
 };
 use crate::domain::target::Target;
 use crate::store::past::NOBODY;
+use crate::store::texts::{of_tags, to_tags};
 
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
@@ -246,7 +247,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Link, sqlx::Error> {
         created_by: row.try_get("created_by")?,
         external_id: row.try_get("external_id")?,
         note: row.try_get("note")?,
-        tags: tags::of_column(row.try_get("tags")?)?,
+        tags: to_tags(row.try_get("tags")?)?,
     })
 }
 
@@ -382,7 +383,7 @@ async fn update(
     .bind(link.updated_at.as_millisecond())
     .bind(link.external_id.as_deref())
     .bind(link.note.as_deref())
-    .bind(tags::to_column(&link.tags))
+    .bind(of_tags(&link.tags))
     .bind(link.destination.values().map(ParameterValues::as_str))
     .execute(connection)
     .await?;

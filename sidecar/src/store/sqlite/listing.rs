@@ -9,6 +9,7 @@ use sqlx::{QueryBuilder, Sqlite};
 use super::links::columns;
 use crate::domain::link::State;
 use crate::domain::ports::Listing;
+use crate::store::shared::push_state;
 
 /// The statement for a listing, behind a creation time in milliseconds and an id. `prefix` stands
 /// before everything else.
@@ -63,7 +64,7 @@ pub(super) fn query(
             .push_bind(created_by.clone());
     }
     if let Some((state, now)) = listing.state {
-        add_state(&mut query, state, now.as_second());
+        push_state(&mut query, state, now.as_second());
     }
     query.push(if by_tag {
         " ORDER BY link_created_at DESC, link_id DESC LIMIT "
@@ -90,33 +91,5 @@ fn index(listing: &Listing) -> &'static str {
         Some((State::Expired, _)) => "links_ending_by_age",
         Some((State::Live, _)) | None if listing.created_by.is_some() => "links_by_creator",
         Some((State::Live, _)) | None => "links_by_age",
-    }
-}
-
-/// Adds what makes a link's state at a second; the same as [`crate::domain::link::Link::state`].
-fn add_state(query: &mut QueryBuilder<Sqlite>, state: State, now: i64) {
-    if let State::Revoked = state {
-        query.push(" AND revoked_at IS NOT NULL");
-        return;
-    }
-    query.push(" AND revoked_at IS NULL");
-    if let State::Expired = state {
-        query.push(" AND valid_until IS NOT NULL AND valid_until <= ");
-        query.push_bind(now);
-        return;
-    }
-    query.push(" AND (valid_until IS NULL OR valid_until > ");
-    query.push_bind(now).push(")");
-    if let State::Paused = state {
-        query.push(" AND paused_at IS NOT NULL");
-        return;
-    }
-    query.push(" AND paused_at IS NULL");
-    if let State::Scheduled = state {
-        query.push(" AND valid_since IS NOT NULL AND valid_since > ");
-        query.push_bind(now);
-    } else {
-        query.push(" AND (valid_since IS NULL OR valid_since <= ");
-        query.push_bind(now).push(")");
     }
 }

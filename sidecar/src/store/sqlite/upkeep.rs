@@ -1,47 +1,21 @@
 //! Walking through all links in SQLite, and what is remembered of who does so.
 
 use std::collections::HashMap;
-use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
-use vocabulary::number::parse_decimal;
-use vocabulary::{
-    CampaignId, CampaignLinkRecord, Code, LinkRecord, Parameters, Record, RedirectStatus, Validity,
-};
+use vocabulary::Code;
 
-use super::creation::LONGEST_SPAN;
 use super::deletion::{DeleteLinks, FreeCodes};
 use super::links::{columns, read};
 use super::writer::Write;
 use super::{SqliteStore, failed, invalid};
 use crate::domain::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
 use crate::domain::records::Records;
-
-/// Whether a link's record follows from the columns of [`line!`] alone. Every other link is read
-/// as a [`crate::domain::link::Link`], which knows what its record is.
-macro_rules! is_plain {
-    () => {
-        "forward_query = 0 AND valid_since IS NULL AND paused_at IS NULL"
-    };
-}
-
-/// A link as one line of text, which [`push_line`] reads.
-///
-/// A statement that answers with a row for each link spends most of its time on handing rows
-/// over. So many links are put into one text, which is three times as fast.
-macro_rules! line {
-    () => {
-        concat!(
-            "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision) WHEN ",
-            is_plain!(),
-            " THEN concat_ws(' ', code, iif(campaign_id IS NULL, redirect_status, 'C' || campaign_id), \
-             revision, ifnull(valid_until, 0), coalesce(target, parameters, '')) ELSE '!' END"
-        )
-    };
-}
+use crate::store::lines::{line, push_lines};
+use crate::store::shared::LONGEST_SPAN;
 
 const WALK: &str = concat!(
     "SELECT count(*), max(id), group_concat(line, char(10)) FROM (SELECT id, ",
@@ -268,12 +242,10 @@ impl UpkeepStore for SqliteStore {
 
 impl SqliteStore {
     async fn walk(&self, after: Place, limit: u32, now: Timestamp) -> Result<Page, sqlx::Error> {
-        // Both statements see one moment: a link that is paused between them is not left out.
-        let mut transaction = self.readers.begin().await?;
         let row = sqlx::query(WALK)
             .bind(after.0)
             .bind(limit)
-            .fetch_one(&mut *transaction)
+            .fetch_one(&self.readers)
             .await?;
         let count: i64 = row.try_get(0)?;
         let last: Option<i64> = row.try_get(1)?;
@@ -286,30 +258,15 @@ impl SqliteStore {
             });
         };
         records.reserve(count as usize, lines.len());
-        let (mut read_lines, mut others) = (0, 0);
-        for line in lines.split('\n') {
-            read_lines += 1;
-            if line == "!" {
-                others += 1;
-            } else {
-                push_line(&mut records, line.as_bytes())?;
-            }
-        }
-        if read_lines != count {
-            // A target with a line break is none that this program has stored.
-            return Err(invalid("links", "target"));
-        }
-        if others > 0 {
+        let others = push_lines(&mut records, lines, count)?;
+        if !others.is_empty() {
             let rows = sqlx::query(concat!(
                 "SELECT ",
                 columns!(),
-                " FROM links WHERE id > ?1 AND id <= ?2 AND revoked_at IS NULL AND NOT (",
-                is_plain!(),
-                ")"
+                " FROM links WHERE id IN (SELECT value FROM json_each(?1))"
             ))
-            .bind(after.0)
-            .bind(last)
-            .fetch_all(&mut *transaction)
+            .bind(json_list(&others))
+            .fetch_all(&self.readers)
             .await?;
             for row in &rows {
                 let link = read(row)?;
@@ -383,43 +340,6 @@ fn json_list(ids: &[i64]) -> String {
     }
     list.push(']');
     list
-}
-
-/// Reads a [`line!`].
-fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
-    let mut fields = line.splitn(5, |&byte| byte == b' ');
-    let mut field = || fields.next().unwrap_or_default();
-    let code = Code::parse(field()).map_err(|_error| invalid("links", "code"))?;
-    let kind = field();
-    let revision = parse_decimal(field()).ok_or_else(|| invalid("links", "revision"))?;
-    if kind == b"410" {
-        records.push(code, &Record::Revoked { revision });
-        return Ok(());
-    }
-    let validity = parse_decimal(field())
-        .and_then(|expiry| Validity::new(None, NonZeroU64::new(expiry)))
-        .ok_or_else(|| invalid("links", "valid_until"))?;
-    let record = match kind.split_first() {
-        Some((b'C', id)) => Record::CampaignLink(CampaignLinkRecord {
-            campaign: parse_decimal(id)
-                .and_then(CampaignId::new)
-                .ok_or_else(|| invalid("links", "campaign_id"))?,
-            revision,
-            validity,
-            parameters: Parameters::from_checked(field()),
-        }),
-        _ => Record::Link(LinkRecord {
-            status: parse_decimal(kind)
-                .and_then(|status| RedirectStatus::from_code(u16::try_from(status).ok()?))
-                .ok_or_else(|| invalid("links", "redirect_status"))?,
-            revision,
-            forwards_query: false,
-            validity,
-            target: field(),
-        }),
-    };
-    records.push(code, &record);
-    Ok(())
 }
 
 struct TakeNote {

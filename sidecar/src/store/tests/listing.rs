@@ -2,15 +2,19 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Fixture, REVOKED_AT, code, codes, create, revoke};
+use super::{Fixture, REVOKED_AT, code, codes, create, in_every_store, revoke};
 use crate::domain::link::tests::{link, moment};
 use crate::domain::link::{Change, Link, Second, State};
-use crate::domain::ports::{LinkStore, Listing, Position};
-use crate::store::sqlite::{SqliteStore, listing};
+use crate::domain::ports::{Listing, Position, Store};
 use crate::testing::changed_by;
 
+in_every_store! {
+    listings_go_from_the_latest_to_the_first_without_gaps,
+    links_are_found_by_the_tags_that_they_have_now,
+}
+
 /// All codes of a listing, page by page.
-async fn listed(store: &SqliteStore, listing: &Listing) -> Vec<String> {
+async fn listed(store: &dyn Store, listing: &Listing) -> Vec<String> {
     let mut listing = listing.clone();
     let mut listed = Vec::new();
     loop {
@@ -28,7 +32,7 @@ async fn listed(store: &SqliteStore, listing: &Listing) -> Vec<String> {
 }
 
 /// Every filter, alone and with others.
-fn filters(now: Timestamp) -> Vec<Listing> {
+pub(in crate::store) fn filters(now: Timestamp) -> Vec<Listing> {
     let states = [
         None,
         Some(State::Live),
@@ -56,10 +60,8 @@ fn filters(now: Timestamp) -> Vec<Listing> {
     filters
 }
 
-#[tokio::test]
-async fn listings_go_from_the_latest_to_the_first_without_gaps() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
+async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture) {
+    let store = &*fixture.store;
     let start = moment("2026-01-01T00:00:00Z");
     let now = moment("2026-06-01T00:00:00Z");
     let every = |number: i64, step| number % step == 0;
@@ -92,7 +94,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps() {
         all.push(found.expect("a store").expect("a link"));
     }
     // The number of the code decides among the links of a millisecond.
-    all.sort_by_key(|link| (link.created_at, store.numbering.number(&link.code)));
+    all.sort_by_key(|link| (link.created_at, store.numbering().number(&link.code)));
     all.reverse();
     for listing in filters(now) {
         let expected: Vec<String> = all
@@ -124,41 +126,8 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps() {
     }
 }
 
-#[tokio::test]
-async fn no_listing_reads_a_whole_table_or_sorts() {
-    let fixture = Fixture::new().await;
-    for filter in filters(Timestamp::UNIX_EPOCH) {
-        for position in [(i64::MAX, i64::MAX), (5, 5)] {
-            let mut query = listing::query("EXPLAIN QUERY PLAN ", &filter, position);
-            let plan = query.build().fetch_all(&fixture.store.readers).await;
-            let plan: Vec<String> = plan
-                .expect("a good statement")
-                .iter()
-                .map(|row| sqlx::Row::get(row, "detail"))
-                .collect();
-            let all = plan.join("; ");
-            assert!(!all.contains("SCAN"), "{filter:?}: {all}");
-            assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
-            // What leads is bounded by the position.
-            let bounds = ["created_at<?", "(link_created_at,link_id)<(?,?)"];
-            let is_bounded = bounds.iter().any(|bound| plan[0].contains(bound));
-            assert!(is_bounded, "{filter:?}: {all}");
-            for (value, column) in [
-                (&filter.external_id, "external_id=?"),
-                (&filter.tag, "tag=?"),
-            ] {
-                if value.is_some() {
-                    assert!(all.contains(column), "{filter:?}: {all}");
-                }
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn links_are_found_by_the_tags_that_they_have_now() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
+async fn links_are_found_by_the_tags_that_they_have_now(fixture: Fixture) {
+    let store = &*fixture.store;
     let tags = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
     for (code, its) in [("a", &["x", "y"][..]), ("b", &["y"])] {
         let link = Link {

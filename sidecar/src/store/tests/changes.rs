@@ -4,17 +4,21 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::{Fixture, REVOKED_AT, code, create, revoke};
+use super::{Fixture, REVOKED_AT, code, create, in_every_store, revoke};
 use crate::domain::link::tests::{link, moment};
 use crate::domain::link::{Change, Edit, Link};
-use crate::domain::ports::{LinkStore, RequestDigest};
+use crate::domain::ports::RequestDigest;
 use crate::domain::target::Target;
 use crate::testing::changed_by;
 
-#[tokio::test]
-async fn each_change_keeps_what_was_before() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
+in_every_store! {
+    each_change_keeps_what_was_before,
+    concurrent_creations_for_one_request_make_one_link,
+    a_dead_link_is_not_found_again_and_a_taken_code_is_told,
+}
+
+async fn each_change_keeps_what_was_before(fixture: Fixture) {
+    let store = &*fixture.store;
     let abc = code("abc");
     let history = |before, limit| store.link_history(&abc, before, limit);
     assert_eq!(history(None, 10).await.expect("a store"), None);
@@ -52,10 +56,8 @@ async fn each_change_keeps_what_was_before() {
     assert_eq!(page, all[2..3]);
 }
 
-#[tokio::test]
-async fn concurrent_creations_for_one_request_make_one_link() {
-    let fixture = Fixture::new().await;
-    let store = Arc::new(fixture.store);
+async fn concurrent_creations_for_one_request_make_one_link(fixture: Fixture) {
+    let store = Arc::clone(&fixture.store);
     let digest = RequestDigest([7; 32]);
     let attempts: Vec<_> = (0..50)
         .map(|number| {
@@ -80,10 +82,8 @@ async fn concurrent_creations_for_one_request_make_one_link() {
     assert_eq!(known.map(|link| link.code), found.first().copied());
 }
 
-#[tokio::test]
-async fn a_dead_link_is_not_found_again_and_a_taken_code_is_told() {
-    let fixture = Fixture::new().await;
-    let store = &fixture.store;
+async fn a_dead_link_is_not_found_again_and_a_taken_code_is_told(fixture: Fixture) {
+    let store = &*fixture.store;
     let (one, two) = (RequestDigest([1; 32]), RequestDigest([2; 32]));
     let mut other = link("b");
     other.note = Some("another".to_owned());

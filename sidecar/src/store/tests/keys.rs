@@ -1,19 +1,26 @@
 //! API keys and the audit log.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
-use super::super::audit::append_audit;
-use super::super::writer::Write;
-use super::*;
+use super::{Fixture, REVOKED_AT, in_every_store};
 use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
 use crate::domain::audit::{Action, AuditEntry, Subject};
 use crate::domain::codes::strategy::StrategyName;
-use crate::domain::ports::{
-    AuditListing, AuditStore, KeyEdit, KeyListing, KeyPosition, KeyRefusal, KeyStore,
-};
+use crate::domain::link::tests::moment;
+use crate::domain::ports::{AuditListing, KeyEdit, KeyListing, KeyPosition, KeyRefusal};
+
+in_every_store! {
+    a_key_is_found_as_it_was_kept_and_as_it_was_changed,
+    keys_are_listed_in_pages_the_latest_first,
+    whoever_edits_a_key_is_told_of_other_administrators,
+    what_is_refused_or_unchanged_leaves_no_trace_and_a_rotation_two,
+    the_audit_log_is_filtered_and_paged,
+    one_of_two_administrators_stays,
+    nobody_is_found_by_a_text_that_a_database_may_not_hold,
+}
 
 fn key(seed: u64, scopes: &[Scope]) -> ApiKey {
     let mut rng = StdRng::seed_from_u64(seed);
@@ -21,7 +28,7 @@ fn key(seed: u64, scopes: &[Scope]) -> ApiKey {
     ApiKey::generate("a name".to_owned(), scopes.to_vec(), made_at, &mut rng).0
 }
 
-fn entry(action: Action, id: &str) -> AuditEntry {
+pub(in crate::store) fn entry(action: Action, id: &str) -> AuditEntry {
     let mut detail = Map::new();
     detail.insert("name".to_owned(), json!("ü\n\""));
     AuditEntry {
@@ -52,7 +59,7 @@ async fn replace(fixture: &Fixture, key: &ApiKey, successor: Option<&ApiKey>) {
     assert!(edit.await.expect("a store").is_some());
 }
 
-async fn actions(fixture: &Fixture) -> Vec<String> {
+pub(in crate::store) async fn actions(fixture: &Fixture) -> Vec<String> {
     let listing = AuditListing {
         limit: 100,
         ..AuditListing::default()
@@ -61,9 +68,7 @@ async fn actions(fixture: &Fixture) -> Vec<String> {
     entries.into_iter().map(|entry| entry.action).collect()
 }
 
-#[tokio::test]
-async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed() {
-    let fixture = Fixture::new().await;
+async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
     let plain = key(1, &[Scope::LinksWrite, Scope::Admin]);
     let rules = ["example.com", "=b\u{fc}cher.example", "2001:db8::1"];
     let full = ApiKey {
@@ -112,9 +117,7 @@ async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed() {
     );
 }
 
-#[tokio::test]
-async fn keys_are_listed_in_pages_the_latest_first() {
-    let fixture = Fixture::new().await;
+async fn keys_are_listed_in_pages_the_latest_first(fixture: Fixture) {
     let mut expected = Vec::new();
     for seed in 0..5 {
         let made = ApiKey {
@@ -142,9 +145,7 @@ async fn keys_are_listed_in_pages_the_latest_first() {
     assert_eq!(listed, expected);
 }
 
-#[tokio::test]
-async fn whoever_edits_a_key_is_told_of_other_administrators() {
-    let fixture = Fixture::new().await;
+async fn whoever_edits_a_key_is_told_of_other_administrators(fixture: Fixture) {
     let now = moment("2026-06-01T00:00:00Z");
     let edited = key(1, &[Scope::Admin]);
     keep(&fixture, &edited).await;
@@ -203,9 +204,7 @@ async fn whoever_edits_a_key_is_told_of_other_administrators() {
     }
 }
 
-#[tokio::test]
-async fn what_is_refused_or_unchanged_leaves_no_trace_and_a_rotation_two() {
-    let fixture = Fixture::new().await;
+async fn what_is_refused_or_unchanged_leaves_no_trace_and_a_rotation_two(fixture: Fixture) {
     let now = moment("2026-06-01T00:00:00Z");
     let made = key(1, &[]);
     keep(&fixture, &made).await;
@@ -230,33 +229,7 @@ async fn what_is_refused_or_unchanged_leaves_no_trace_and_a_rotation_two() {
     assert_eq!(actions(&fixture).await, ["key.change", "key.create"]);
 }
 
-/// Something that notes what it does and then fails.
-struct Fails;
-
-#[async_trait]
-impl Write for Fails {
-    type Output = ();
-    const OPERATION: &'static str = "fail";
-
-    async fn apply(
-        &mut self,
-        connection: &mut sqlx::sqlite::SqliteConnection,
-    ) -> Result<(), sqlx::Error> {
-        append_audit(connection, &entry(Action::KeyRevoke, "x")).await?;
-        Err(sqlx::Error::RowNotFound)
-    }
-}
-
-#[tokio::test]
-async fn an_entry_goes_with_the_change_that_it_tells_of() {
-    let fixture = Fixture::new().await;
-    assert!(fixture.store.writer.write(Fails).await.is_err());
-    assert_eq!(actions(&fixture).await, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn the_audit_log_is_filtered_and_paged() {
-    let fixture = Fixture::new().await;
+async fn the_audit_log_is_filtered_and_paged(fixture: Fixture) {
     for seed in 1..=3 {
         keep(&fixture, &key(seed, &[])).await;
     }
@@ -336,4 +309,67 @@ async fn the_audit_log_is_filtered_and_paged() {
         Value::Object(oldest.detail.clone()),
         json!({"name": "ü\n\""})
     );
+}
+
+/// Each of two administrators revokes the other at the same time.
+async fn one_of_two_administrators_stays(fixture: Fixture) {
+    let now = moment(REVOKED_AT);
+    let other = fixture.open().await;
+    for round in 0..10 {
+        let pair = [
+            key(round * 2 + 1, &[Scope::Admin]),
+            key(round * 2 + 2, &[Scope::Admin]),
+        ];
+        for key in &pair {
+            keep(&fixture, key).await;
+        }
+        let edits = pair
+            .iter()
+            .zip([&fixture.store, &other])
+            .map(|(key, store)| {
+                let editor = Box::new(move |told: crate::domain::ports::KeyToEdit| {
+                    if !told.has_other_admin {
+                        return KeyEdit::Refused(KeyRefusal::LastAdmin);
+                    }
+                    KeyEdit::Changed {
+                        key: Box::new(ApiKey {
+                            revoked_at: Some(now),
+                            ..told.key
+                        }),
+                        successor: None,
+                        audit: Vec::new(),
+                    }
+                });
+                store.edit_key(&key.id, now, editor)
+            });
+        let edits = futures_util::future::join_all(edits).await;
+        let mut left = Vec::new();
+        for (edit, key) in edits.into_iter().zip(&pair) {
+            if let Some(KeyEdit::Refused(_)) = edit.expect("a store") {
+                left.push(key);
+            }
+        }
+        assert_eq!(left.len(), 1);
+        // Out of the way of the next two.
+        let gone = ApiKey {
+            revoked_at: Some(now),
+            ..left[0].clone()
+        };
+        replace(&fixture, &gone, None).await;
+    }
+}
+
+async fn nobody_is_found_by_a_text_that_a_database_may_not_hold(fixture: Fixture) {
+    let store = &*fixture.store;
+    keep(&fixture, &key(1, &[])).await;
+    assert_eq!(store.find_key("a\0").await.expect("a store"), None);
+    let editor = Box::new(|_| panic!("there is nothing to edit"));
+    let edit = store.edit_key("a\0", Timestamp::MAX, editor).await;
+    assert!(edit.expect("a store").is_none());
+    let listing = AuditListing {
+        subject: Some("a\0".to_owned()),
+        limit: 10,
+        ..AuditListing::default()
+    };
+    assert_eq!(store.list_audit(&listing).await.expect("a store"), []);
 }

@@ -1,0 +1,174 @@
+//! The store in a PostgreSQL database.
+//!
+//! PostgreSQL writes for many at once, so every operation has a connection of its own and a
+//! transaction of its own ([`work`]), and whoever makes links together with others gathers them
+//! before they come here. Several sidecars may use one database.
+//!
+//! What is acknowledged is on the disk: `synchronous_commit` is off for nothing but what may be lost
+//! in a crash ([`work`]). When a connection is lost while something is written nobody knows whether
+//! it was, so that is an error and is not tried again.
+
+mod audit;
+mod campaigns;
+mod codes;
+mod creation;
+mod deletion;
+mod digests;
+mod history;
+mod idempotency;
+mod keys;
+mod links;
+mod listing;
+mod outbox;
+mod rows;
+mod schema;
+mod session;
+mod tags;
+mod turn;
+mod upkeep;
+mod work;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::domain::codes::numbering::{CodeKey, Numbering};
+use crate::domain::ports::Store;
+use crate::store::StoreOptions;
+use crate::store::schema::SchemaError;
+use turn::Turn;
+
+/// The oldest version that is good enough: it can end a session that has nothing to say any more.
+const OLDEST_VERSION: i32 = 140_000;
+
+/// A store in a PostgreSQL database.
+pub struct PostgresStore {
+    pool: PgPool,
+    /// How long an operation may take, should the server not answer at all.
+    limit: std::time::Duration,
+    turn: Turn,
+    code_key: CodeKey,
+    numbering: Arc<Numbering>,
+}
+
+impl PostgresStore {
+    /// Opens the database, whose schema must be the one that this program was built with.
+    ///
+    /// # Errors
+    /// When it can't be reached, is too old, or its schema is another one.
+    pub async fn open(options: &StoreOptions) -> Result<Self, OpenError> {
+        let connect = session::options(options)?;
+        let cannot_open = cannot_open(&connect);
+        let pool = session::pool(options)
+            .connect_with(connect.clone())
+            .await
+            .map_err(&cannot_open)?;
+        let mut connection = pool.acquire().await.map_err(&cannot_open)?;
+        schema::check_version(&mut connection).await?;
+        schema::check(&mut connection).await?;
+        let code_key = schema::code_key(&mut connection)
+            .await
+            .map_err(&cannot_open)?
+            .ok_or(OpenError::CodeKey)?;
+        drop(connection);
+        let limit = session::limit(options);
+        Ok(Self {
+            pool,
+            limit,
+            turn: Turn::new(&connect, limit),
+            numbering: Arc::new(Numbering::new(&code_key)),
+            code_key,
+        })
+    }
+
+    /// Brings the schema of the database, which must exist, up to date; a new one keeps `new_key`
+    /// for the numbers of its codes. Answers how many migrations were applied. While one process
+    /// does this all others wait, and then find nothing to do.
+    ///
+    /// # Errors
+    /// When the database can't be reached or is too old, or a migration fails.
+    pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
+        let connect = session::patient_options(options)?;
+        let mut connection = connect.connect().await.map_err(cannot_open(&connect))?;
+        schema::check_version(&mut connection).await?;
+        let applied = schema::migrate(&mut connection, new_key).await?;
+        connection
+            .close()
+            .await
+            .map_err(|source| SchemaError::Read { source })?;
+        Ok(applied)
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn close(&self) {
+        self.turn.end().await;
+        self.pool.close().await;
+    }
+}
+
+/// Why a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is not one of a PostgreSQL database.
+    #[error(
+        "database.url is not a URL of a PostgreSQL database, such as \
+         postgres://user:password@host:5432/database"
+    )]
+    Url {
+        /// What is wrong with it.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The database can't be opened.
+    #[error("cannot open the PostgreSQL database {database:?} at {host}:{port}")]
+    Open {
+        /// The server.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// The database.
+        database: String,
+        /// Why not.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The server is too old.
+    #[error("PostgreSQL must be 14 or newer; its server_version_num is {version}")]
+    TooOld {
+        /// Its `server_version_num`.
+        version: i32,
+    },
+    /// The secret that codes are numbered by is not there.
+    #[error("the database has lost its code key (settings.code_key): restore it from a backup")]
+    CodeKey,
+    /// The schema is not the one that this program needs, or can't be made so.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
+/// Makes an [`OpenError`] of what went wrong with a database.
+fn cannot_open(options: &PgConnectOptions) -> impl Fn(sqlx::Error) -> OpenError + use<> {
+    let socket = options.get_socket();
+    let host = socket.map_or_else(
+        || options.get_host().to_owned(),
+        |path| path.display().to_string(),
+    );
+    let port = options.get_port();
+    let database = options
+        .get_database()
+        .unwrap_or(options.get_username())
+        .to_owned();
+    move |source| OpenError::Open {
+        host: host.clone(),
+        port,
+        database: database.clone(),
+        source,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,230 @@
+//! Links as rows: the one place that knows which columns they have in PostgreSQL.
+//!
+//! A column is in [`columns!`], in [`new_rows!`], in [`Rows`] and in [`read`].
+
+use std::num::NonZeroU64;
+
+use jiff::Timestamp;
+use sqlx::Row as _;
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, query};
+use vocabulary::{CampaignId, RedirectStatus};
+
+use crate::domain::campaign::ParameterValues;
+use crate::domain::link::{Destination, Link, Second};
+use crate::domain::target::Target;
+use crate::store::shared::invalid;
+use crate::store::texts::{of_tags, to_tags};
+
+/// What is kept of a link besides its id, as a macro since statements are literals.
+macro_rules! columns {
+    () => {
+        "code, target, campaign_id, parameters, redirect_status, forward_query, revision, valid_since, valid_until, \
+         max_visits, paused_at, revoked_at, created_at, updated_at, created_by, external_id, \
+         note, tags"
+    };
+}
+pub(super) use columns;
+
+/// The rows of [`Rows`]: the ids and the [`columns!`].
+macro_rules! new_rows {
+    () => {
+        concat!(
+            "unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::integer[], \
+             $7::boolean[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], \
+             $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::text[], \
+             $17::text[], $18::text[], $19::text[]) AS new (id, ",
+            columns!(),
+            ")"
+        )
+    };
+}
+
+/// Links to be written, column by column.
+#[derive(Default)]
+pub(super) struct Rows<'a> {
+    ids: Vec<i64>,
+    codes: Vec<&'a str>,
+    targets: Vec<Option<&'a str>>,
+    campaigns: Vec<Option<i64>>,
+    parameters: Vec<Option<&'a str>>,
+    redirect_statuses: Vec<i32>,
+    forward_query: Vec<bool>,
+    revisions: Vec<i64>,
+    valid_since: Vec<Option<i64>>,
+    valid_until: Vec<Option<i64>>,
+    max_visits: Vec<Option<i64>>,
+    paused_at: Vec<Option<i64>>,
+    revoked_at: Vec<Option<i64>>,
+    created_at: Vec<i64>,
+    updated_at: Vec<i64>,
+    created_by: Vec<&'a str>,
+    external_ids: Vec<Option<&'a str>>,
+    notes: Vec<Option<&'a str>>,
+    tags: Vec<Option<String>>,
+}
+
+impl<'a> FromIterator<(i64, &'a Link)> for Rows<'a> {
+    fn from_iter<I: IntoIterator<Item = (i64, &'a Link)>>(links: I) -> Self {
+        let mut rows = Self::default();
+        for (id, link) in links {
+            let second = |second: Option<Second>| second.map(|second| second.get() as i64);
+            rows.ids.push(id);
+            rows.codes.push(link.code.as_str());
+            let destination = &link.destination;
+            rows.targets.push(destination.target().map(Target::as_str));
+            rows.campaigns
+                .push(destination.campaign().map(|id| id.get() as i64));
+            rows.parameters
+                .push(destination.values().map(ParameterValues::as_str));
+            rows.redirect_statuses
+                .push(link.redirect_status.code().into());
+            rows.forward_query.push(link.forward_query);
+            rows.revisions.push(link.revision as i64);
+            rows.valid_since.push(second(link.valid_since));
+            rows.valid_until.push(second(link.valid_until));
+            rows.max_visits
+                .push(link.max_visits.map(|visits| visits.get() as i64));
+            rows.paused_at
+                .push(link.paused_at.map(Timestamp::as_millisecond));
+            rows.revoked_at
+                .push(link.revoked_at.map(Timestamp::as_millisecond));
+            rows.created_at.push(link.created_at.as_millisecond());
+            rows.updated_at.push(link.updated_at.as_millisecond());
+            rows.created_by.push(&link.created_by);
+            rows.external_ids.push(link.external_id.as_deref());
+            rows.notes.push(link.note.as_deref());
+            rows.tags.push(of_tags(&link.tags));
+        }
+        rows
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Keeps the links whose ids are free; answers these ids in no order.
+    pub(super) async fn insert(
+        self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<i64>, sqlx::Error> {
+        // One row with all ids costs less on the way than a row for each.
+        let statement = query(concat!(
+            "WITH kept AS (INSERT INTO links (id, ",
+            columns!(),
+            ") SELECT * FROM ",
+            new_rows!(),
+            " ON CONFLICT DO NOTHING RETURNING id) \
+             SELECT coalesce(array_agg(id), '{}') FROM kept"
+        ));
+        let row = self.bind(statement).fetch_one(connection).await?;
+        row.try_get(0)
+    }
+
+    /// Writes the first link over the row that has its id.
+    pub(super) async fn update(self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let statement = query(concat!(
+            "UPDATE links SET (",
+            columns!(),
+            ") = (SELECT ",
+            columns!(),
+            " FROM ",
+            new_rows!(),
+            ") WHERE id = ($1::bigint[])[1]"
+        ));
+        self.bind(statement).execute(connection).await?;
+        Ok(())
+    }
+
+    fn bind(self, statement: Query<'a, Postgres, PgArguments>) -> Query<'a, Postgres, PgArguments> {
+        statement
+            .bind(self.ids)
+            .bind(self.codes)
+            .bind(self.targets)
+            .bind(self.campaigns)
+            .bind(self.parameters)
+            .bind(self.redirect_statuses)
+            .bind(self.forward_query)
+            .bind(self.revisions)
+            .bind(self.valid_since)
+            .bind(self.valid_until)
+            .bind(self.max_visits)
+            .bind(self.paused_at)
+            .bind(self.revoked_at)
+            .bind(self.created_at)
+            .bind(self.updated_at)
+            .bind(self.created_by)
+            .bind(self.external_ids)
+            .bind(self.notes)
+            .bind(self.tags)
+    }
+}
+
+/// Reads a link from a row with [`columns!`].
+pub(super) fn read(row: &PgRow) -> Result<Link, sqlx::Error> {
+    let bad = |column| move || invalid("links", column);
+    let moment = |column: &'static str| -> Result<Timestamp, sqlx::Error> {
+        Timestamp::from_millisecond(row.try_get(column)?).map_err(|_error| invalid("links", column))
+    };
+    let optional_moment = |column: &'static str| -> Result<Option<Timestamp>, sqlx::Error> {
+        match row.try_get::<Option<i64>, _>(column)? {
+            None => Ok(None),
+            Some(_) => moment(column).map(Some),
+        }
+    };
+    let second = |column: &'static str| -> Result<Option<Second>, sqlx::Error> {
+        let Some(second) = row.try_get::<Option<i64>, _>(column)? else {
+            return Ok(None);
+        };
+        let moment = Timestamp::from_second(second).ok();
+        let second = moment.and_then(Second::at).ok_or_else(bad(column))?;
+        Ok(Some(second))
+    };
+    let code: &str = row.try_get("code")?;
+    let status: i32 = row.try_get("redirect_status")?;
+    let max_visits: Option<i64> = row.try_get("max_visits")?;
+    Ok(Link {
+        code: code.parse().map_err(|_error| invalid("links", "code"))?,
+        destination: destination(row)?,
+        redirect_status: to_redirect_status(status).ok_or_else(bad("redirect_status"))?,
+        forward_query: row.try_get("forward_query")?,
+        revision: u64::try_from(row.try_get::<i64, _>("revision")?)
+            .map_err(|_error| invalid("links", "revision"))?,
+        valid_since: second("valid_since")?,
+        valid_until: second("valid_until")?,
+        max_visits: max_visits.and_then(|visits| NonZeroU64::new(visits.unsigned_abs())),
+        paused_at: optional_moment("paused_at")?,
+        revoked_at: optional_moment("revoked_at")?,
+        created_at: moment("created_at")?,
+        updated_at: moment("updated_at")?,
+        created_by: row.try_get("created_by")?,
+        external_id: row.try_get("external_id")?,
+        note: row.try_get("note")?,
+        tags: to_tags(row.try_get("tags")?)?,
+    })
+}
+
+fn destination(row: &PgRow) -> Result<Destination, sqlx::Error> {
+    if let Some(target) = row.try_get("target")? {
+        return Ok(Destination::Target(Target::from_stored(target)));
+    }
+    let id: i64 = row.try_get("campaign_id")?;
+    let id = u64::try_from(id).ok().and_then(CampaignId::new);
+    let values: Option<String> = row.try_get("parameters")?;
+    Ok(Destination::Campaign {
+        id: id.ok_or_else(|| invalid("links", "campaign_id"))?,
+        values: ParameterValues::from_stored(values.unwrap_or_default()),
+    })
+}
+
+/// Reads a redirect status.
+pub(super) fn to_redirect_status(status: i32) -> Option<RedirectStatus> {
+    u16::try_from(status)
+        .ok()
+        .and_then(RedirectStatus::from_code)
+}
+
+/// Whether PostgreSQL can hold a text at all: none there has a NUL. Where somebody asks for such a
+/// text, nothing has it.
+pub(super) fn is_storable(text: &str) -> bool {
+    !text.contains('\0')
+}

@@ -1,0 +1,132 @@
+//! How anything is done in PostgreSQL: on a connection of the pool, within a bounded time, once
+//! more when the server has undone it for a reason that passes.
+
+use std::io;
+
+use async_trait::async_trait;
+use sqlx::pool::PoolConnection;
+use sqlx::{Connection, PgConnection, Postgres};
+
+use super::PostgresStore;
+use super::session::{is_sound, is_transient};
+use crate::domain::ports::StoreError;
+use crate::store::shared::failed;
+
+/// How often something is done that the server has undone.
+const MAX_ATTEMPTS: u32 = 4;
+
+/// Stands in the FROM of a statement whose transaction need not be on the disk when it is answered.
+///
+/// The log is written in order: whatever is on the disk, what was done before it is too. So codes that
+/// were leased or taken out of the pool are still so once a link that has one of them was
+/// acknowledged; others may be drawn again after a crash, and the primary key of links has the last
+/// word. Rows of the outbox that come back are published again.
+macro_rules! relaxed {
+    () => {
+        "set_config('synchronous_commit', 'off', true) AS relaxed"
+    };
+}
+pub(super) use relaxed;
+
+/// Something to be done.
+#[async_trait]
+pub(super) trait Work: Send {
+    /// What the caller is answered.
+    type Output: Send;
+
+    /// What is done, for the message when it fails.
+    const OPERATION: &'static str;
+
+    /// Does it. Called again only when nothing of what it did before is left.
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Self::Output, sqlx::Error>;
+
+    /// Whether it can be done again.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+}
+
+impl PostgresStore {
+    /// Does something that only reads or is one statement.
+    pub(super) async fn run<W: Work>(&self, work: W) -> Result<W::Output, StoreError> {
+        self.repeat(work, false).await
+    }
+
+    /// Does something in a transaction.
+    pub(super) async fn transact<W: Work>(&self, work: W) -> Result<W::Output, StoreError> {
+        self.repeat(work, true).await
+    }
+
+    async fn repeat<W: Work>(
+        &self,
+        mut work: W,
+        in_transaction: bool,
+    ) -> Result<W::Output, StoreError> {
+        let mut attempt = 1;
+        loop {
+            match self.attempt(&mut work, in_transaction).await {
+                // Only what the server says it has undone is done again. Whether a transaction
+                // whose connection was lost was committed nobody knows.
+                Err(error)
+                    if is_transient(&error) && work.is_repeatable() && attempt < MAX_ATTEMPTS =>
+                {
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        operation = W::OPERATION,
+                        "PostgreSQL has undone something; it is done again"
+                    );
+                    attempt += 1;
+                }
+                outcome => return outcome.map_err(failed(W::OPERATION)),
+            }
+        }
+    }
+
+    async fn attempt<W: Work>(
+        &self,
+        work: &mut W,
+        in_transaction: bool,
+    ) -> Result<W::Output, sqlx::Error> {
+        let mut session = Session(Some(self.pool.acquire().await?));
+        let connection = session.connection()?;
+        let done = async {
+            if !in_transaction {
+                return work.run(connection).await;
+            }
+            let mut transaction = connection.begin().await?;
+            let output = work.run(&mut transaction).await?;
+            transaction.commit().await?;
+            Ok(output)
+        };
+        let outcome = tokio::time::timeout(self.limit, done)
+            .await
+            .unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        if outcome.as_ref().err().is_none_or(is_sound) {
+            session.give_back();
+        }
+        outcome
+    }
+}
+
+/// A connection that is closed unless it is given back: after an error, or when a caller has left
+/// halfway, nobody knows what would come out of it next, or whether anything ever will.
+struct Session(Option<PoolConnection<Postgres>>);
+
+impl Session {
+    fn connection(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
+        let connection = self.0.as_deref_mut();
+        connection.ok_or(sqlx::Error::PoolClosed)
+    }
+
+    fn give_back(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}

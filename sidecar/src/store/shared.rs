@@ -1,0 +1,105 @@
+//! What both stores do alike.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+
+use sqlx::{Database, Encode, QueryBuilder, Type};
+
+use crate::domain::link::{Link, State};
+use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, StoreError};
+
+/// How far the ids of two links may be apart that share a row of the outbox: codes that were
+/// issued one after the other, with a few left out. All links between the first and the last of
+/// a row are published, so none may be far from the others.
+const NEAR: i64 = 62 * 8;
+
+/// How far the first and the last id of a row of the outbox may be apart at most.
+pub(super) const LONGEST_SPAN: i64 = NEAR * MAX_TOGETHER as i64;
+
+/// How many milliseconds a day has, for the table of usage.
+pub(super) const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The rows of the outbox for new links, given as ids and revisions in the order of the ids.
+pub(super) fn spans(links: impl IntoIterator<Item = (i64, u64)>) -> Vec<OutboxSpan> {
+    let mut spans: Vec<OutboxSpan> = Vec::new();
+    for (id, revision) in links {
+        match spans.last_mut() {
+            Some(span) if id - span.last <= NEAR && span.revision == 1 && revision == 1 => {
+                span.last = id;
+            }
+            _ => spans.push(OutboxSpan {
+                first: id,
+                last: id,
+                revision,
+            }),
+        }
+    }
+    spans
+}
+
+/// How many links there are of each length of codes and each day.
+pub(super) fn usage<'a>(links: impl IntoIterator<Item = &'a Link>) -> BTreeMap<(i64, i64), i64> {
+    let mut counts = BTreeMap::new();
+    for link in links {
+        let day = link.created_at.as_millisecond().div_euclid(DAY_MS);
+        let length = link.code.as_bytes().len() as i64;
+        *counts.entry((length, day)).or_default() += 1;
+    }
+    counts
+}
+
+/// Adds what makes a link's state at a second; the same as [`crate::domain::link::Link::state`].
+pub(super) fn push_state<DB>(query: &mut QueryBuilder<DB>, state: State, now: i64)
+where
+    DB: Database,
+    i64: Type<DB> + for<'q> Encode<'q, DB>,
+{
+    if let State::Revoked = state {
+        query.push(" AND revoked_at IS NOT NULL");
+        return;
+    }
+    query.push(" AND revoked_at IS NULL");
+    if let State::Expired = state {
+        query.push(" AND valid_until IS NOT NULL AND valid_until <= ");
+        query.push_bind(now);
+        return;
+    }
+    query.push(" AND (valid_until IS NULL OR valid_until > ");
+    query.push_bind(now).push(")");
+    if let State::Paused = state {
+        query.push(" AND paused_at IS NOT NULL");
+        return;
+    }
+    query.push(" AND paused_at IS NULL");
+    if let State::Scheduled = state {
+        query.push(" AND valid_since IS NOT NULL AND valid_since > ");
+        query.push_bind(now);
+    } else {
+        query.push(" AND (valid_since IS NULL OR valid_since <= ");
+        query.push_bind(now).push(")");
+    }
+}
+
+/// Makes a [`StoreError`] of what went wrong during an operation.
+pub(super) fn failed<E: Error + Send + Sync + 'static>(
+    operation: &'static str,
+) -> impl FnOnce(E) -> StoreError {
+    move |error| StoreError {
+        operation,
+        source: Arc::new(error),
+    }
+}
+
+/// What stands in a row can't be: somebody else has written there.
+#[derive(Debug, thiserror::Error)]
+#[error("{column} of a row of {table} is not valid")]
+struct InvalidValue {
+    table: &'static str,
+    column: &'static str,
+}
+
+/// The error of a value that was read and can't be.
+pub(super) fn invalid(table: &'static str, column: &'static str) -> sqlx::Error {
+    sqlx::Error::Decode(Box::new(InvalidValue { table, column }))
+}
