@@ -10,6 +10,7 @@ mod lines;
 mod schema;
 mod shared;
 mod texts;
+mod visits;
 
 use std::sync::Arc;
 use std::time::Duration;

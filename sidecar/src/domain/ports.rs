@@ -6,6 +6,7 @@
 //! own affair. A thing that is not there is `Ok(None)`, never an error.
 
 mod upkeep;
+mod visits;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,9 +21,14 @@ use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::{Edit, Link, PastChange, State};
+use crate::domain::visit::visitor::DayKeys;
 
 pub use upkeep::{
     ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
+};
+pub use visits::{
+    CountQuery, Counted, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_COUNTED,
+    MAX_VISITS_TOGETHER, TimeCount, ValueCount, VisitListing, VisitStore,
 };
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.
@@ -498,6 +504,8 @@ pub trait Store:
     + KeyStore
     + AuditStore
     + UpkeepStore
+    + VisitStore
+    + DayKeys
 {
     /// Ends every connection, after what has been begun.
     async fn close(&self);

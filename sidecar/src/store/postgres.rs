@@ -26,6 +26,7 @@ mod session;
 mod tags;
 mod turn;
 mod upkeep;
+mod visits;
 mod work;
 
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub struct PostgresStore {
     turn: Turn,
     code_key: CodeKey,
     numbering: Arc<Numbering>,
+    days: visits::Days,
 }
 
 impl PostgresStore {
@@ -80,6 +82,7 @@ impl PostgresStore {
             turn: Turn::new(&connect, limit),
             numbering: Arc::new(Numbering::new(&code_key)),
             code_key,
+            days: visits::Days::default(),
         })
     }
 

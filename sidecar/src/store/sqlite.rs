@@ -21,6 +21,7 @@ mod outbox;
 mod schema;
 mod tags;
 mod upkeep;
+mod visits;
 mod writer;
 
 use std::path::PathBuf;

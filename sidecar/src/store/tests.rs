@@ -6,6 +6,7 @@ mod chunks;
 pub(super) mod keys;
 pub(super) mod listing;
 mod upkeep;
+mod visits;
 
 use std::num::NonZeroU64;
 use std::str::FromStr;

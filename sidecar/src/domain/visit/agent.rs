@@ -82,9 +82,19 @@ impl DeviceKind {
     pub fn of(user_agent: &str) -> Self {
         let has = |word: &str| user_agent.contains(word);
         // A television that runs Android is a television, and an iPad may call itself mobile.
-        if ["SmartTV", "SMART-TV", "HbbTV", "AppleTV", "CrKey", "BRAVIA", "Android TV", "AFT", "Roku"]
-            .into_iter()
-            .any(has)
+        if [
+            "SmartTV",
+            "SMART-TV",
+            "HbbTV",
+            "AppleTV",
+            "CrKey",
+            "BRAVIA",
+            "Android TV",
+            "AFT",
+            "Roku",
+        ]
+        .into_iter()
+        .any(has)
         {
             Self::Tv
         } else if has("iPad") || has("Tablet") {

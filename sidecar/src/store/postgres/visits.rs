@@ -1,0 +1,226 @@
+//! Visits in PostgreSQL.
+
+mod counts;
+mod days;
+mod keeping;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{Postgres, QueryBuilder, Row as _};
+use vocabulary::Code;
+
+use super::PostgresStore;
+use super::work::Work;
+use crate::domain::ports::{
+    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, StoreError, TimeCount,
+    ValueCount, VisitListing, VisitStore,
+};
+use crate::domain::visit::Visit;
+use crate::domain::visit::visitor::{DayKey, DayKeys};
+use crate::store::shared::invalid;
+use crate::store::visits::{Read, kept_columns, read_kept};
+use counts::{CountByTime, CountByValue, CountDomains, CountTotals};
+use keeping::KeepVisits;
+
+pub(super) use days::Days;
+
+#[async_trait]
+impl VisitStore for PostgresStore {
+    async fn keep_visits(
+        &self,
+        visits: Vec<Visit>,
+        now: Timestamp,
+    ) -> Result<KeptVisits, StoreError> {
+        self.make_days(&visits, now).await?;
+        let keep = KeepVisits {
+            visits: &visits,
+            now,
+            numbering: &self.numbering,
+        };
+        self.transact(keep).await
+    }
+
+    async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError> {
+        self.run(ListVisits(listing)).await
+    }
+
+    async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
+        self.run(CountByTime(query)).await
+    }
+
+    async fn count_by(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+    ) -> Result<Vec<ValueCount>, StoreError> {
+        self.run(CountByValue { query, dimension }).await
+    }
+
+    async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
+        self.run(CountTotals(codes)).await
+    }
+
+    async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError> {
+        self.run(CountDomains(since)).await
+    }
+
+    async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        let dropped = self.drop_days(before).await?;
+        let deleted = self.transact(Forget { before, limit }).await?;
+        Ok(dropped + deleted)
+    }
+
+    async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError> {
+        self.transact(Erase(codes)).await
+    }
+}
+
+#[async_trait]
+impl DayKeys for PostgresStore {
+    async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError> {
+        self.run(TakeDayKey { day, fresh }).await
+    }
+
+    async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
+        self.run(DestroyDayKeys(before)).await
+    }
+}
+
+struct ListVisits<'a>(&'a VisitListing);
+
+#[async_trait]
+impl Work for ListVisits<'_> {
+    type Output = Vec<KeptVisit>;
+    const OPERATION: &'static str = "list visits";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<KeptVisit>, sqlx::Error> {
+        let listing = self.0;
+        let mut query = QueryBuilder::<Postgres>::new(concat!(
+            "SELECT ",
+            kept_columns!(),
+            " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id < "
+        ));
+        query.push_bind(listing.before.unwrap_or(i64::MAX));
+        if let Some(code) = &listing.code {
+            query.push(" AND code = ").push_bind(code.to_string());
+        }
+        if let Some(class) = listing.class {
+            query.push(" AND class = ").push_bind(class.name());
+        }
+        if let Some(since) = listing.since {
+            query.push(" AND at >= ").push_bind(since.as_millisecond());
+        }
+        if let Some(until) = listing.until {
+            query.push(" AND at < ").push_bind(until.as_millisecond());
+        }
+        let rows = query
+            .push(" ORDER BY visits.id DESC LIMIT ")
+            .push_bind(i64::from(listing.limit))
+            .build()
+            .fetch_all(connection)
+            .await?;
+        rows.iter().map(read).collect()
+    }
+}
+
+fn read(row: &PgRow) -> Read {
+    read_kept!(row)
+}
+
+/// Deletes visits of days without a part of their own, and origins that nothing is heard of.
+struct Forget {
+    before: Timestamp,
+    limit: u32,
+}
+
+#[async_trait]
+impl Work for Forget {
+    type Output = u64;
+    const OPERATION: &'static str = "forget visits";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        let before = self.before.as_millisecond();
+        let done = sqlx::query(
+            "DELETE FROM visits_of_other_days WHERE (id, at) IN \
+             (SELECT id, at FROM visits_of_other_days WHERE at < $1 ORDER BY id LIMIT $2)",
+        )
+        .bind(before)
+        .bind(i64::from(self.limit))
+        .execute(&mut *connection)
+        .await?;
+        if done.rows_affected() == 0 {
+            sqlx::query("DELETE FROM visit_origins WHERE seen_at < $1")
+                .bind(before)
+                .execute(connection)
+                .await?;
+        }
+        Ok(done.rows_affected())
+    }
+}
+
+struct Erase<'a>(&'a [Code]);
+
+#[async_trait]
+impl Work for Erase<'_> {
+    type Output = u64;
+    const OPERATION: &'static str = "erase visits";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        let codes: Vec<&str> = self.0.iter().map(Code::as_str).collect();
+        let done = sqlx::query("DELETE FROM visits WHERE code = ANY($1::text[])")
+            .bind(codes)
+            .execute(connection)
+            .await?;
+        Ok(done.rows_affected())
+    }
+}
+
+struct TakeDayKey {
+    day: Date,
+    fresh: DayKey,
+}
+
+#[async_trait]
+impl Work for TakeDayKey {
+    type Output = DayKey;
+    const OPERATION: &'static str = "take the key of a day";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<DayKey, sqlx::Error> {
+        // The update that changes nothing makes it answer with the row that is there.
+        let key: Vec<u8> = sqlx::query_scalar(
+            "INSERT INTO visit_day_keys (day, key) VALUES ($1, $2) \
+             ON CONFLICT (day) DO UPDATE SET key = visit_day_keys.key RETURNING key",
+        )
+        .bind(self.day.to_string())
+        .bind(self.fresh.expose().as_slice())
+        .fetch_one(connection)
+        .await?;
+        let key = <[u8; 32]>::try_from(key);
+        key.map(DayKey::new)
+            .map_err(|_length| invalid("visit_day_keys", "key"))
+    }
+}
+
+struct DestroyDayKeys(Date);
+
+#[async_trait]
+impl Work for DestroyDayKeys {
+    type Output = u64;
+    const OPERATION: &'static str = "destroy the keys of days";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        let done = sqlx::query("DELETE FROM visit_day_keys WHERE day < $1")
+            .bind(self.0.to_string())
+            .execute(&mut *connection)
+            .await?;
+        if done.rows_affected() > 0 {
+            // Else the dead rows stay in the table's file until the server thinks of it.
+            sqlx::query("VACUUM visit_day_keys")
+                .execute(connection)
+                .await?;
+        }
+        Ok(done.rows_affected())
+    }
+}

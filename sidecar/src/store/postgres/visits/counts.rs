@@ -1,0 +1,187 @@
+//! What was counted of visits.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row as _};
+use vocabulary::Code;
+
+use crate::domain::ports::{
+    CountQuery, Counted, Dimension, DomainCount, LinkTotal, MAX_COUNTED, TimeCount, ValueCount,
+};
+use crate::store::postgres::work::Work;
+use crate::store::shared::invalid;
+use crate::store::visits::{
+    HOUR_MS, begin, class, column, counted_campaign, hours, minute, minute_from,
+};
+
+pub(super) struct CountByTime<'a>(pub(super) &'a CountQuery);
+
+#[async_trait]
+impl Work for CountByTime<'_> {
+    type Output = Vec<TimeCount>;
+    const OPERATION: &'static str = "count visits";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<TimeCount>, sqlx::Error> {
+        let query = self.0;
+        let (since, until) = hours(query);
+        let rows: Vec<(i64, String, i64)> = match (query.of, counted_campaign(query.of)) {
+            (Counted::Link(code), _) => {
+                sqlx::query_as(
+                    "SELECT hour, class, visits FROM visit_link_hours \
+                     WHERE code = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, class",
+                )
+                .bind(code.to_string())
+                .bind(since)
+                .bind(until)
+                .fetch_all(&mut *connection)
+                .await?
+            }
+            (_, campaign) => {
+                sqlx::query_as(
+                    "SELECT hour, class, visits FROM visit_hours WHERE campaign_id = $1 \
+                     AND dimension = $2 AND hour >= $3 AND hour < $4 ORDER BY hour, class",
+                )
+                .bind(campaign)
+                .bind(Dimension::Total.name())
+                .bind(since)
+                .bind(until)
+                .fetch_all(&mut *connection)
+                .await?
+            }
+        };
+        rows.into_iter()
+            .map(|(hour, name, visits)| {
+                Ok(TimeCount {
+                    hour: begin(hour, HOUR_MS).ok_or_else(|| invalid("visit_hours", "hour"))?,
+                    class: class(&name),
+                    visits: visits.unsigned_abs(),
+                })
+            })
+            .collect()
+    }
+}
+
+pub(super) struct CountByValue<'a> {
+    pub(super) query: &'a CountQuery,
+    pub(super) dimension: Dimension,
+}
+
+#[async_trait]
+impl Work for CountByValue<'_> {
+    type Output = Vec<ValueCount>;
+    const OPERATION: &'static str = "count visits";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<ValueCount>, sqlx::Error> {
+        let Self { query, dimension } = *self;
+        let rows: Vec<(String, String, i64)> = match (query.of, counted_campaign(query.of)) {
+            (Counted::Link(code), _) => {
+                let column = column(dimension);
+                let statement = AssertSqlSafe(format!(
+                    "SELECT {column} AS value, class, count(*) AS visits FROM \
+                     (SELECT * FROM visits WHERE code = $1 AND at >= $2 AND at < $3 \
+                     ORDER BY id DESC LIMIT $4) AS latest \
+                     JOIN visit_agents ON visit_agents.id = agent_id \
+                     GROUP BY value, class ORDER BY visits DESC, value, class"
+                ));
+                let (since, until) = hours(query);
+                sqlx::query_as(statement)
+                    .bind(code.to_string())
+                    .bind(since * HOUR_MS)
+                    .bind(until * HOUR_MS)
+                    .bind(i64::from(MAX_COUNTED))
+                    .fetch_all(&mut *connection)
+                    .await?
+            }
+            (_, campaign) => {
+                let (since, until) = hours(query);
+                sqlx::query_as(
+                    "SELECT value, class, sum(visits)::bigint AS visits FROM visit_hours \
+                     WHERE campaign_id = $1 AND dimension = $2 AND hour >= $3 AND hour < $4 \
+                     GROUP BY value, class ORDER BY visits DESC, value, class",
+                )
+                .bind(campaign)
+                .bind(dimension.name())
+                .bind(since)
+                .bind(until)
+                .fetch_all(&mut *connection)
+                .await?
+            }
+        };
+        let counts = rows.into_iter().map(|(value, name, visits)| ValueCount {
+            value,
+            class: class(&name),
+            visits: visits.unsigned_abs(),
+        });
+        Ok(counts.collect())
+    }
+}
+
+pub(super) struct CountTotals<'a>(pub(super) &'a [Code]);
+
+#[async_trait]
+impl Work for CountTotals<'_> {
+    type Output = Vec<LinkTotal>;
+    const OPERATION: &'static str = "count the visits of links";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<LinkTotal>, sqlx::Error> {
+        let codes = self.0;
+        let codes: Vec<String> = codes.iter().map(Code::to_string).collect();
+        let rows = sqlx::query(
+            "SELECT code, sum(visits)::bigint AS visits, \
+             coalesce(sum(visits) FILTER (WHERE class = 'human'), 0)::bigint AS human, \
+             max(last_at) AS last_at FROM visit_link_hours \
+             WHERE code = ANY($1::text[]) GROUP BY code",
+        )
+        .bind(codes)
+        .fetch_all(&mut *connection)
+        .await?;
+        rows.iter()
+            .map(|row| {
+                let bad = |column| move |_error| invalid("visit_link_hours", column);
+                let code: &str = row.try_get("code")?;
+                Ok(LinkTotal {
+                    code: code
+                        .parse()
+                        .map_err(|_error| invalid("visit_link_hours", "code"))?,
+                    visits: row.try_get::<i64, _>("visits")?.unsigned_abs(),
+                    human: row.try_get::<i64, _>("human")?.unsigned_abs(),
+                    last_at: Timestamp::from_millisecond(row.try_get("last_at")?)
+                        .map_err(bad("last_at"))?,
+                })
+            })
+            .collect()
+    }
+}
+
+pub(super) struct CountDomains(pub(super) Timestamp);
+
+#[async_trait]
+impl Work for CountDomains {
+    type Output = Vec<DomainCount>;
+    const OPERATION: &'static str = "count the visits of domains";
+
+    async fn run(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<DomainCount>, sqlx::Error> {
+        let since = self.0;
+        let rows: Vec<(i64, String, i64)> = sqlx::query_as(
+            "SELECT minute, host, visits FROM visit_domain_minutes WHERE minute >= $1 \
+             ORDER BY minute, host",
+        )
+        .bind(minute_from(since))
+        .fetch_all(&mut *connection)
+        .await?;
+        rows.into_iter()
+            .map(|(count, host, visits)| {
+                Ok(DomainCount {
+                    host,
+                    minute: minute(count)
+                        .ok_or_else(|| invalid("visit_domain_minutes", "minute"))?,
+                    visits: visits.unsigned_abs(),
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,289 @@
+//! Storing visits: those that are new, what is counted of them, and whom they end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sqlx::postgres::PgConnection;
+use vocabulary::Code;
+
+use crate::domain::codes::numbering::Numbering;
+use crate::domain::ports::KeptVisits;
+use crate::domain::visit::Visit;
+use crate::domain::visit::ranges::Ranges;
+use crate::store::postgres::links::known_ids;
+use crate::store::postgres::work::Work;
+use crate::store::shared::invalid;
+use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some};
+
+pub(super) struct KeepVisits<'a> {
+    pub(super) visits: &'a [Visit],
+    pub(super) now: Timestamp,
+    pub(super) numbering: &'a Numbering,
+}
+
+#[async_trait]
+impl Work for KeepVisits<'_> {
+    type Output = KeptVisits;
+    const OPERATION: &'static str = "keep visits";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<KeptVisits, sqlx::Error> {
+        let places = take_new(connection, self.visits, self.now).await?;
+        let new: Vec<&Visit> = places.iter().map(|&place| &self.visits[place]).collect();
+        let links = links_of(connection, self.numbering, &new).await?;
+        let campaigns = links.iter();
+        let campaigns = campaigns.filter_map(|(code, link)| Some((*code, link.campaign?)));
+        let counts = Counts::of(new.iter().copied(), &campaigns.collect());
+        insert_agents(connection, &new).await?;
+        insert_visits(connection, &new).await?;
+        add(connection, &counts).await?;
+        let mut ended = Vec::new();
+        let ending: Vec<&str> = links
+            .iter()
+            .filter(|(_, link)| link.max_visits.is_some())
+            .map(|(code, _)| code.as_str())
+            .collect();
+        if !ending.is_empty() {
+            let counted: Vec<(String, i64)> = sqlx::query_as(
+                "SELECT code, sum(visits)::bigint FROM visit_link_hours \
+                 WHERE code = ANY($1::text[]) AND class = ANY($2::text[]) GROUP BY code",
+            )
+            .bind(ending)
+            .bind(COUNTING.as_slice())
+            .fetch_all(connection)
+            .await?;
+            let codes = counted.iter().filter_map(|(code, visits)| {
+                let code: Code = code.parse().ok()?;
+                let most = links.get(&code)?.max_visits?;
+                (*visits >= most).then_some(code)
+            });
+            ended.extend(codes);
+            ended.sort_unstable_by_key(|code| code.to_string());
+        }
+        Ok(KeptVisits { new: places, ended })
+    }
+}
+
+/// Notes visits as stored; answers the places of those that were not. Whoever else has visits of
+/// these origins waits, in the order of the origins.
+async fn take_new(
+    connection: &mut PgConnection,
+    visits: &[Visit],
+    now: Timestamp,
+) -> Result<Vec<usize>, sqlx::Error> {
+    let origins: BTreeSet<i64> = visits
+        .iter()
+        .map(|visit| visit.id.origin.cast_signed())
+        .collect();
+    let mut stored = BTreeMap::new();
+    for origin in origins {
+        let text: String = sqlx::query_scalar(
+            "INSERT INTO visit_origins (origin, ranges, seen_at) VALUES ($1, '', $2) \
+             ON CONFLICT (origin) DO UPDATE SET seen_at = excluded.seen_at RETURNING ranges",
+        )
+        .bind(origin)
+        .bind(now.as_millisecond())
+        .fetch_one(&mut *connection)
+        .await?;
+        let ranges = Ranges::parse(&text).ok_or_else(|| invalid("visit_origins", "ranges"))?;
+        stored.insert(origin, ranges);
+    }
+    let mut new = Vec::with_capacity(visits.len());
+    for (place, visit) in visits.iter().enumerate() {
+        let ranges = stored.entry(visit.id.origin.cast_signed()).or_default();
+        if ranges.add(visit.id.sequence) {
+            new.push(place);
+        }
+    }
+    for (origin, ranges) in stored {
+        sqlx::query("UPDATE visit_origins SET ranges = $2 WHERE origin = $1")
+            .bind(origin)
+            .bind(ranges.to_text())
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(new)
+}
+
+/// What counts of the link of a visit.
+struct VisitedLink {
+    campaign: Option<i64>,
+    max_visits: Option<i64>,
+}
+
+/// The links that were visited and belong to a campaign, or are to end.
+async fn links_of(
+    connection: &mut PgConnection,
+    numbering: &Numbering,
+    visits: &[&Visit],
+) -> Result<HashMap<Code, VisitedLink>, sqlx::Error> {
+    let codes: BTreeSet<&str> = visits.iter().map(|visit| visit.code.as_str()).collect();
+    let codes: Vec<Code> = codes.iter().filter_map(|text| text.parse().ok()).collect();
+    let ids = known_ids(connection, numbering, &codes).await?;
+    let known = ids.into_iter().zip(&codes);
+    let mut by_id: HashMap<i64, Code> = known.filter_map(|(id, code)| Some((id?, *code))).collect();
+    let mut ids: Vec<i64> = by_id.keys().copied().collect();
+    ids.sort_unstable();
+    let rows: Vec<(i64, Option<i64>, Option<i64>)> = sqlx::query_as(
+        "SELECT id, campaign_id, max_visits FROM links WHERE id = ANY($1::bigint[]) \
+         AND (campaign_id IS NOT NULL OR max_visits IS NOT NULL)",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
+        let link = VisitedLink {
+            campaign,
+            max_visits,
+        };
+        Some((by_id.remove(&id)?, link))
+    });
+    Ok(links.collect())
+}
+
+async fn insert_agents(
+    connection: &mut PgConnection,
+    visits: &[&Visit],
+) -> Result<(), sqlx::Error> {
+    // By id: everybody inserts them in the same order.
+    let agents: BTreeMap<i64, &Visit> = visits
+        .iter()
+        .map(|visit| (agent_id(&visit.user_agent), *visit))
+        .collect();
+    let (ids, visits): (Vec<i64>, Vec<&Visit>) = agents.into_iter().unzip();
+    let each = || visits.iter();
+    let browsers = each().map(|visit| parts(visit.agent.browser.as_ref()));
+    let (browsers, browser_versions): (Vec<_>, Vec<_>) = browsers.unzip();
+    let systems = each().map(|visit| parts(visit.agent.os.as_ref()));
+    let (systems, system_versions): (Vec<_>, Vec<_>) = systems.unzip();
+    let texts: Vec<&str> = each().map(|visit| visit.user_agent.as_str()).collect();
+    let devices: Vec<&str> = each().map(|visit| visit.agent.device.kind.name()).collect();
+    let apps: Vec<Option<&str>> = each().map(|visit| visit.agent.app).collect();
+    sqlx::query(
+        "INSERT INTO visit_agents SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], \
+         $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) ON CONFLICT DO NOTHING",
+    )
+    .bind(ids)
+    .bind(texts)
+    .bind(browsers)
+    .bind(browser_versions)
+    .bind(systems)
+    .bind(system_versions)
+    .bind(devices)
+    .bind(apps)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn insert_visits(
+    connection: &mut PgConnection,
+    visits: &[&Visit],
+) -> Result<(), sqlx::Error> {
+    fn all<'a, T>(visits: &[&'a Visit], of: impl Fn(&'a Visit) -> T) -> Vec<T> {
+        visits.iter().map(|visit| of(visit)).collect()
+    }
+    sqlx::query(
+        "INSERT INTO visits (at, code, host, client, visitor, agent_id, referrer, referrer_host, \
+         language, method, status, purpose, country, province, city, isp, class, reason, ruleset) \
+         SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bytea[], \
+         $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::integer[], \
+         $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], \
+         $18::text[], $19::integer[])",
+    )
+    .bind(all(visits, |it| it.at.as_millisecond()))
+    .bind(all(visits, |it| it.code.as_str()))
+    .bind(all(visits, |it| it.host.as_str()))
+    .bind(all(visits, |it| it.client.map(|client| client.to_string())))
+    .bind(all(visits, |it| {
+        it.visitor.as_ref().map(|id| id.0.to_vec())
+    }))
+    .bind(all(visits, |it| agent_id(&it.user_agent)))
+    .bind(all(visits, |it| some(&it.referrer)))
+    .bind(all(visits, |it| it.referrer_host.as_deref()))
+    .bind(all(visits, |it| it.language.as_deref()))
+    .bind(all(visits, method_name))
+    .bind(all(visits, |it| i32::from(it.status)))
+    .bind(all(visits, |it| some(&it.purpose)))
+    .bind(all(visits, |it| it.place.country.as_deref()))
+    .bind(all(visits, |it| it.place.province.as_deref()))
+    .bind(all(visits, |it| it.place.city.as_deref()))
+    .bind(all(visits, |it| it.place.isp.as_deref()))
+    .bind(all(visits, |it| it.classification.class.name()))
+    .bind(all(visits, |it| it.classification.reason))
+    .bind(all(visits, |it| i32::from(it.classification.ruleset)))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Adds counts to those that are there. Everybody adds in the same order.
+async fn add(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+    let links = counts.links.iter();
+    let columns = links.map(|((code, hour, class), (visits, last_at))| {
+        ((code.as_str(), *hour), (*class, *visits), *last_at)
+    });
+    let (mut codes, mut hours, mut classes, mut visits, mut lasts) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for ((code, hour), (class, count), last_at) in columns {
+        codes.push(code);
+        hours.push(hour);
+        classes.push(class);
+        visits.push(count);
+        lasts.push(last_at);
+    }
+    sqlx::query(
+        "INSERT INTO visit_link_hours AS kept SELECT * FROM unnest($1::text[], $2::bigint[], \
+         $3::text[], $4::bigint[], $5::bigint[]) ON CONFLICT (code, hour, class) DO UPDATE SET \
+         visits = kept.visits + excluded.visits, \
+         last_at = greatest(kept.last_at, excluded.last_at)",
+    )
+    .bind(codes)
+    .bind(hours)
+    .bind(classes)
+    .bind(visits)
+    .bind(lasts)
+    .execute(&mut *connection)
+    .await?;
+    let (mut campaigns, mut dimensions, mut hours) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut values, mut classes, mut visits) = (Vec::new(), Vec::new(), Vec::new());
+    for ((campaign, dimension, hour, value, class), count) in &counts.hours {
+        campaigns.push(*campaign);
+        dimensions.push(*dimension);
+        hours.push(*hour);
+        values.push(value.as_str());
+        classes.push(*class);
+        visits.push(*count);
+    }
+    sqlx::query(
+        "INSERT INTO visit_hours AS kept SELECT * FROM unnest($1::bigint[], $2::text[], \
+         $3::bigint[], $4::text[], $5::text[], $6::bigint[]) \
+         ON CONFLICT (campaign_id, dimension, hour, value, class) \
+         DO UPDATE SET visits = kept.visits + excluded.visits",
+    )
+    .bind(campaigns)
+    .bind(dimensions)
+    .bind(hours)
+    .bind(values)
+    .bind(classes)
+    .bind(visits)
+    .execute(&mut *connection)
+    .await?;
+    let (mut minutes, mut hosts, mut visits) = (Vec::new(), Vec::new(), Vec::new());
+    for ((minute, host), count) in &counts.minutes {
+        minutes.push(*minute);
+        hosts.push(host.as_str());
+        visits.push(*count);
+    }
+    sqlx::query(
+        "INSERT INTO visit_domain_minutes AS kept SELECT * FROM unnest($1::bigint[], $2::text[], \
+         $3::bigint[]) ON CONFLICT (minute, host) \
+         DO UPDATE SET visits = kept.visits + excluded.visits",
+    )
+    .bind(minutes)
+    .bind(hosts)
+    .bind(visits)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! Visits in SQLite.
+
+mod counts;
+mod keeping;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{QueryBuilder, Row as _, Sqlite};
+use vocabulary::Code;
+
+use super::writer::Write;
+use super::{SqliteStore, failed};
+use crate::domain::ports::{
+    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, StoreError, TimeCount,
+    ValueCount, VisitListing, VisitStore,
+};
+use crate::domain::visit::Visit;
+use crate::domain::visit::visitor::{DayKey, DayKeys};
+use crate::store::visits::{Read, kept_columns, read_kept};
+use keeping::KeepVisits;
+
+#[async_trait]
+impl VisitStore for SqliteStore {
+    async fn keep_visits(
+        &self,
+        visits: Vec<Visit>,
+        now: Timestamp,
+    ) -> Result<KeptVisits, StoreError> {
+        let numbering = std::sync::Arc::clone(&self.numbering);
+        let keep = KeepVisits {
+            visits,
+            now,
+            numbering,
+        };
+        self.writer.write(keep).await
+    }
+
+    async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError> {
+        let mut query = QueryBuilder::<Sqlite>::new(concat!(
+            "SELECT ",
+            kept_columns!(),
+            " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id < "
+        ));
+        query.push_bind(listing.before.unwrap_or(i64::MAX));
+        if let Some(code) = &listing.code {
+            query.push(" AND code = ").push_bind(code.to_string());
+        }
+        if let Some(class) = listing.class {
+            query.push(" AND class = ").push_bind(class.name());
+        }
+        if let Some(since) = listing.since {
+            query.push(" AND at >= ").push_bind(since.as_millisecond());
+        }
+        if let Some(until) = listing.until {
+            query.push(" AND at < ").push_bind(until.as_millisecond());
+        }
+        query
+            .push(" ORDER BY visits.id DESC LIMIT ")
+            .push_bind(listing.limit);
+        let rows = query.build().fetch_all(&self.readers).await;
+        rows.and_then(|rows| rows.iter().map(read).collect())
+            .map_err(failed("list visits"))
+    }
+
+    async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
+        counts::by_time(&self.readers, query)
+            .await
+            .map_err(failed("count visits"))
+    }
+
+    async fn count_by(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+    ) -> Result<Vec<ValueCount>, StoreError> {
+        counts::by_value(&self.readers, query, dimension)
+            .await
+            .map_err(failed("count visits"))
+    }
+
+    async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
+        counts::totals(&self.readers, codes)
+            .await
+            .map_err(failed("count the visits of links"))
+    }
+
+    async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError> {
+        counts::domains(&self.readers, since)
+            .await
+            .map_err(failed("count the visits of domains"))
+    }
+
+    async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        self.writer.write(Forget { before, limit }).await
+    }
+
+    async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError> {
+        let codes = codes.iter().map(Code::to_string).collect();
+        self.writer.write(Erase(codes)).await
+    }
+}
+
+#[async_trait]
+impl DayKeys for SqliteStore {
+    async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError> {
+        let take = TakeDayKey { day, fresh };
+        self.writer.write(take).await
+    }
+
+    async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
+        self.writer.write(DestroyDayKeys(before)).await
+    }
+}
+
+fn read(row: &SqliteRow) -> Read {
+    read_kept!(row)
+}
+
+/// Deletes the visits that were stored first, as long as they are of before a moment.
+struct Forget {
+    before: Timestamp,
+    limit: u32,
+}
+
+#[async_trait]
+impl Write for Forget {
+    type Output = u64;
+    const OPERATION: &'static str = "forget visits";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+        let done = sqlx::query(
+            "DELETE FROM visits WHERE at < ?1 AND id IN \
+             (SELECT id FROM visits ORDER BY id LIMIT ?2)",
+        )
+        .bind(self.before.as_millisecond())
+        .bind(self.limit)
+        .execute(&mut *connection)
+        .await?;
+        if done.rows_affected() == 0 {
+            sqlx::query("DELETE FROM visit_origins WHERE seen_at < ?1")
+                .bind(self.before.as_millisecond())
+                .execute(connection)
+                .await?;
+        }
+        Ok(done.rows_affected())
+    }
+}
+
+struct Erase(Vec<String>);
+
+#[async_trait]
+impl Write for Erase {
+    type Output = u64;
+    const OPERATION: &'static str = "erase visits";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+        let codes = serde_json::json!(self.0).to_string();
+        let done =
+            sqlx::query("DELETE FROM visits WHERE code IN (SELECT value FROM json_each(?1))")
+                .bind(codes)
+                .execute(connection)
+                .await?;
+        Ok(done.rows_affected())
+    }
+}
+
+struct TakeDayKey {
+    day: Date,
+    fresh: DayKey,
+}
+
+#[async_trait]
+impl Write for TakeDayKey {
+    type Output = DayKey;
+    const OPERATION: &'static str = "take the key of a day";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<DayKey, sqlx::Error> {
+        let key: Vec<u8> = sqlx::query_scalar(
+            "INSERT INTO visit_day_keys (day, key) VALUES (?1, ?2) \
+             ON CONFLICT (day) DO UPDATE SET key = key RETURNING key",
+        )
+        .bind(self.day.to_string())
+        .bind(self.fresh.expose().as_slice())
+        .fetch_one(connection)
+        .await?;
+        let key = <[u8; 32]>::try_from(key);
+        key.map(DayKey::new)
+            .map_err(|_length| super::invalid("visit_day_keys", "key"))
+    }
+}
+
+struct DestroyDayKeys(Date);
+
+#[async_trait]
+impl Write for DestroyDayKeys {
+    type Output = u64;
+    const OPERATION: &'static str = "destroy the keys of days";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+        // What is deleted is overwritten; else it would stay in the file for as long as nothing
+        // else takes its place.
+        sqlx::query("PRAGMA secure_delete = ON")
+            .execute(&mut *connection)
+            .await?;
+        let done = sqlx::query("DELETE FROM visit_day_keys WHERE day < ?1")
+            .bind(self.0.to_string())
+            .execute(&mut *connection)
+            .await;
+        sqlx::query("PRAGMA secure_delete = OFF")
+            .execute(connection)
+            .await?;
+        Ok(done?.rows_affected())
+    }
+}

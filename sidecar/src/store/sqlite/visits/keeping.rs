@@ -1,0 +1,297 @@
+//! Storing visits: those that are new, what is counted of them, and whom they end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sqlx::Sqlite;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+use vocabulary::Code;
+
+use crate::domain::codes::numbering::Numbering;
+use crate::domain::ports::KeptVisits;
+use crate::domain::visit::Visit;
+use crate::domain::visit::ranges::Ranges;
+use crate::store::shared::invalid;
+use crate::store::sqlite::links::find_id;
+use crate::store::sqlite::writer::Write;
+use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some};
+
+/// How many rows a statement inserts; rows are dealt to the largest that can be filled.
+const SIZES: [usize; 4] = [256, 32, 4, 1];
+
+type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
+
+pub(super) struct KeepVisits {
+    pub(super) visits: Vec<Visit>,
+    pub(super) now: Timestamp,
+    pub(super) numbering: Arc<Numbering>,
+}
+
+#[async_trait]
+impl Write for KeepVisits {
+    type Output = KeptVisits;
+    const OPERATION: &'static str = "keep visits";
+
+    async fn apply(
+        &mut self,
+        connection: &mut SqliteConnection,
+    ) -> Result<KeptVisits, sqlx::Error> {
+        let places = take_new(connection, &self.visits, self.now).await?;
+        let new: Vec<&Visit> = places.iter().map(|&place| &self.visits[place]).collect();
+        let links = links_of(connection, &self.numbering, &new).await?;
+        let campaigns = links.iter();
+        let campaigns = campaigns.filter_map(|(code, link)| Some((*code, link.campaign?)));
+        let counts = Counts::of(new.iter().copied(), &campaigns.collect());
+        insert_agents(connection, &new).await?;
+        insert_visits(connection, &new).await?;
+        add(connection, &counts).await?;
+        let mut ended = Vec::new();
+        for (code, link) in links {
+            if let Some(most) = link.max_visits
+                && counted(connection, &code).await? >= most
+            {
+                ended.push(code);
+            }
+        }
+        ended.sort_unstable_by_key(|code| code.to_string());
+        Ok(KeptVisits { new: places, ended })
+    }
+}
+
+/// Notes visits as stored; answers the places of those that were not.
+async fn take_new(
+    connection: &mut SqliteConnection,
+    visits: &[Visit],
+    now: Timestamp,
+) -> Result<Vec<usize>, sqlx::Error> {
+    let origins: BTreeSet<u64> = visits.iter().map(|visit| visit.id.origin).collect();
+    let mut stored = BTreeMap::new();
+    for origin in origins {
+        let text: Option<String> =
+            sqlx::query_scalar("SELECT ranges FROM visit_origins WHERE origin = ?1")
+                .bind(origin.cast_signed())
+                .fetch_optional(&mut *connection)
+                .await?;
+        let ranges = Ranges::parse(text.as_deref().unwrap_or_default());
+        let ranges = ranges.ok_or_else(|| invalid("visit_origins", "ranges"))?;
+        stored.insert(origin, ranges);
+    }
+    let mut new = Vec::with_capacity(visits.len());
+    for (place, visit) in visits.iter().enumerate() {
+        let ranges = stored.entry(visit.id.origin).or_default();
+        if ranges.add(visit.id.sequence) {
+            new.push(place);
+        }
+    }
+    for (origin, ranges) in stored {
+        sqlx::query(
+            "INSERT INTO visit_origins (origin, ranges, seen_at) VALUES (?1, ?2, ?3) \
+             ON CONFLICT (origin) DO UPDATE SET ranges = excluded.ranges, \
+             seen_at = excluded.seen_at",
+        )
+        .bind(origin.cast_signed())
+        .bind(ranges.to_text())
+        .bind(now.as_millisecond())
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(new)
+}
+
+/// What counts of the link of a visit.
+struct VisitedLink {
+    campaign: Option<i64>,
+    max_visits: Option<i64>,
+}
+
+/// The links that were visited and belong to a campaign, or are to end.
+async fn links_of(
+    connection: &mut SqliteConnection,
+    numbering: &Numbering,
+    visits: &[&Visit],
+) -> Result<HashMap<Code, VisitedLink>, sqlx::Error> {
+    let codes: BTreeSet<&str> = visits.iter().map(|visit| visit.code.as_str()).collect();
+    let mut by_id = HashMap::with_capacity(codes.len());
+    for code in codes.iter().filter_map(|text| text.parse::<Code>().ok()) {
+        if let Some(id) = find_id(&mut *connection, numbering, &code).await? {
+            by_id.insert(id, code);
+        }
+    }
+    let mut ids: Vec<i64> = by_id.keys().copied().collect();
+    ids.sort_unstable();
+    let rows: Vec<(i64, Option<i64>, Option<i64>)> = sqlx::query_as(
+        "SELECT links.id, campaign_id, max_visits FROM json_each(?1) AS wanted \
+         CROSS JOIN links ON links.id = wanted.value \
+         WHERE campaign_id IS NOT NULL OR max_visits IS NOT NULL",
+    )
+    .bind(serde_json::json!(ids).to_string())
+    .fetch_all(connection)
+    .await?;
+    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
+        let link = VisitedLink {
+            campaign,
+            max_visits,
+        };
+        Some((by_id.remove(&id)?, link))
+    });
+    Ok(links.collect())
+}
+
+/// How often a link was visited by whoever counts for its end.
+async fn counted(connection: &mut SqliteConnection, code: &Code) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT coalesce(sum(visits), 0) FROM visit_link_hours \
+         WHERE code = ?1 AND class IN (?2, ?3)",
+    )
+    .bind(code.as_str())
+    .bind(COUNTING[0])
+    .bind(COUNTING[1])
+    .fetch_one(connection)
+    .await
+}
+
+async fn insert_agents(
+    connection: &mut SqliteConnection,
+    visits: &[&Visit],
+) -> Result<(), sqlx::Error> {
+    let agents: BTreeMap<&str, &Visit> = visits
+        .iter()
+        .map(|visit| (visit.user_agent.as_str(), *visit))
+        .collect();
+    for (user_agent, visit) in agents {
+        let agent = &visit.agent;
+        let (browser, browser_version) = parts(agent.browser.as_ref());
+        let (os, os_version) = parts(agent.os.as_ref());
+        sqlx::query("INSERT OR IGNORE INTO visit_agents VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
+            .bind(agent_id(user_agent))
+            .bind(user_agent)
+            .bind(browser)
+            .bind(browser_version)
+            .bind(os)
+            .bind(os_version)
+            .bind(agent.device.kind.name())
+            .bind(agent.app)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn insert_visits(
+    connection: &mut SqliteConnection,
+    visits: &[&Visit],
+) -> Result<(), sqlx::Error> {
+    const COLUMNS: &str = "at, code, host, client, visitor, agent_id, referrer, referrer_host, \
+         language, method, status, purpose, country, province, city, isp, class, reason, ruleset";
+    insert(
+        connection,
+        &format!("INSERT INTO visits ({COLUMNS}) VALUES"),
+        19,
+        "",
+        visits,
+        |query, visit| {
+            let classification = &visit.classification;
+            query
+                .bind(visit.at.as_millisecond())
+                .bind(&visit.code)
+                .bind(&visit.host)
+                .bind(visit.client.map(|client| client.to_string()))
+                .bind(visit.visitor.as_ref().map(|visitor| visitor.0.to_vec()))
+                .bind(agent_id(&visit.user_agent))
+                .bind(some(&visit.referrer))
+                .bind(visit.referrer_host.as_deref())
+                .bind(visit.language.as_deref())
+                .bind(method_name(visit))
+                .bind(visit.status)
+                .bind(some(&visit.purpose))
+                .bind(visit.place.country.as_deref())
+                .bind(visit.place.province.as_deref())
+                .bind(visit.place.city.as_deref())
+                .bind(visit.place.isp.as_deref())
+                .bind(classification.class.name())
+                .bind(classification.reason)
+                .bind(classification.ruleset)
+        },
+    )
+    .await
+}
+
+/// Adds counts to those that are there.
+async fn add(connection: &mut SqliteConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+    let links: Vec<_> = counts.links.iter().collect();
+    insert(
+        connection,
+        "INSERT INTO visit_link_hours (code, hour, class, visits, last_at) VALUES",
+        5,
+        " ON CONFLICT DO UPDATE SET visits = visits + excluded.visits, \
+         last_at = max(last_at, excluded.last_at)",
+        &links,
+        |query, ((code, hour, class), (visits, last_at))| {
+            query
+                .bind(code)
+                .bind(hour)
+                .bind(class)
+                .bind(visits)
+                .bind(last_at)
+        },
+    )
+    .await?;
+    let hours: Vec<_> = counts.hours.iter().collect();
+    insert(
+        connection,
+        "INSERT INTO visit_hours (campaign_id, dimension, hour, value, class, visits) VALUES",
+        6,
+        " ON CONFLICT DO UPDATE SET visits = visits + excluded.visits",
+        &hours,
+        |query, ((campaign, dimension, hour, value, class), visits)| {
+            query
+                .bind(campaign)
+                .bind(dimension)
+                .bind(hour)
+                .bind(value)
+                .bind(class)
+                .bind(visits)
+        },
+    )
+    .await?;
+    let minutes: Vec<_> = counts.minutes.iter().collect();
+    insert(
+        connection,
+        "INSERT INTO visit_domain_minutes (minute, host, visits) VALUES",
+        3,
+        " ON CONFLICT DO UPDATE SET visits = visits + excluded.visits",
+        &minutes,
+        |query, ((minute, host), visits)| query.bind(minute).bind(host).bind(visits),
+    )
+    .await
+}
+
+/// Inserts rows of so many columns, many with one statement.
+async fn insert<'q, T: Copy>(
+    connection: &mut SqliteConnection,
+    begin: &str,
+    columns: usize,
+    end: &str,
+    rows: &'q [T],
+    bind: impl Fn(Statement<'q>, T) -> Statement<'q>,
+) -> Result<(), sqlx::Error> {
+    // Without numbers: for a parameter that has one SQLite walks through the names of all.
+    let row = format!("({})", vec!["?"; columns].join(", "));
+    let mut rest = rows;
+    while !rest.is_empty() {
+        let fitting = SIZES.into_iter().find(|&size| size <= rest.len());
+        let (some, others) = rest.split_at(fitting.unwrap_or(rest.len()));
+        rest = others;
+        let rows = vec![row.as_str(); some.len()].join(", ");
+        let statement = sqlx::AssertSqlSafe(format!("{begin} {rows}{end}"));
+        let mut query = sqlx::query(statement);
+        for &row in some {
+            query = bind(query, row);
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}

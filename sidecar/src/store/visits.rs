@@ -1,0 +1,226 @@
+//! What both stores make of visits before they write them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sha2::{Digest, Sha256};
+use vocabulary::Code;
+
+use crate::domain::ports::{CountQuery, Counted, Dimension, KeptVisit};
+use crate::domain::visit::Visit;
+use crate::domain::visit::agent::Versioned;
+use crate::domain::visit::class::Class;
+
+/// How many milliseconds an hour and a minute have.
+pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
+const MINUTE_MS: i64 = 60 * 1000;
+
+/// What stands for all campaigns, and links of none.
+pub(super) const ALL: i64 = 0;
+
+/// The row of an agent: its id follows from its text, so that nobody has to look it up.
+pub(super) fn agent_id(user_agent: &str) -> i64 {
+    let digest = Sha256::digest(user_agent.as_bytes());
+    let mut id = [0; 8];
+    id.copy_from_slice(&digest[..8]);
+    // Never negative: that looks odd in a database.
+    i64::from_be_bytes(id) & i64::MAX
+}
+
+/// The hour of a visit, counted since 1970.
+pub(super) fn hour_of(visit: &Visit) -> i64 {
+    visit.at.as_millisecond().div_euclid(HOUR_MS)
+}
+
+/// The minute of a visit, counted since 1970.
+fn minute_of(visit: &Visit) -> i64 {
+    visit.at.as_millisecond().div_euclid(MINUTE_MS)
+}
+
+/// When an hour or a minute begins, from how many there were since 1970.
+pub(super) fn begin(count: i64, length_ms: i64) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_millisecond(count.checked_mul(length_ms)?).ok()
+}
+
+/// When a minute begins.
+pub(super) fn minute(count: i64) -> Option<jiff::Timestamp> {
+    begin(count, MINUTE_MS)
+}
+
+/// The first minute that is not before a moment.
+pub(super) fn minute_from(moment: jiff::Timestamp) -> i64 {
+    moment.as_millisecond().div_euclid(MINUTE_MS)
+}
+
+/// The hours that a query asks for: from the first on, and before the second.
+pub(super) fn hours(query: &CountQuery) -> (i64, i64) {
+    let until = query.until.as_millisecond();
+    (
+        query.since.as_millisecond().div_euclid(HOUR_MS),
+        until.div_euclid(HOUR_MS) + i64::from(until.rem_euclid(HOUR_MS) > 0),
+    )
+}
+
+/// What is added to the counts for some visits, each row once and in order.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// By code, hour and class: how many, and when the last was, in milliseconds.
+    pub(super) links: BTreeMap<(String, i64, &'static str), (i64, i64)>,
+    /// By campaign, dimension, hour, value and class.
+    pub(super) hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
+    /// By minute and host.
+    pub(super) minutes: BTreeMap<(i64, String), i64>,
+}
+
+impl Counts {
+    /// Counts visits; `campaigns` are those of links that belong to one.
+    pub(super) fn of<'a>(
+        visits: impl IntoIterator<Item = &'a Visit>,
+        campaigns: &HashMap<Code, i64>,
+    ) -> Self {
+        let mut counts = Self::default();
+        for visit in visits {
+            let (hour, class) = (hour_of(visit), visit.classification.class.name());
+            let at = visit.at.as_millisecond();
+            let of_link = counts
+                .links
+                .entry((visit.code.clone(), hour, class))
+                .or_insert((0, at));
+            *of_link = (of_link.0 + 1, of_link.1.max(at));
+            let code = Code::parse(visit.code.as_bytes()).ok();
+            let campaign = code.and_then(|code| campaigns.get(&code).copied());
+            for of in [Some(ALL), campaign].into_iter().flatten() {
+                for dimension in std::iter::once(Dimension::Total).chain(Dimension::ALL) {
+                    let value = dimension.value(visit).to_owned();
+                    let key = (of, dimension.name(), hour, value, class);
+                    *counts.hours.entry(key).or_default() += 1;
+                }
+            }
+            let key = (minute_of(visit), visit.host.clone());
+            *counts.minutes.entry(key).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// The campaign that stands in the counts for whose visits are asked for; `None` for a link.
+pub(super) fn counted_campaign(of: Counted) -> Option<i64> {
+    match of {
+        Counted::All => Some(ALL),
+        Counted::Campaign(id) => Some(id.get() as i64),
+        Counted::Link(_) => None,
+    }
+}
+
+/// The column of visits that a dimension counts, where the agents' are joined.
+pub(super) fn column(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Total => "''",
+        Dimension::Domain => "host",
+        Dimension::Country => "coalesce(country, '')",
+        Dimension::Device => "device",
+        Dimension::Browser => "coalesce(browser, '')",
+        Dimension::Os => "coalesce(os, '')",
+        Dimension::Referrer => "coalesce(referrer_host, '')",
+    }
+}
+
+/// A text that is kept only where there is one.
+pub(super) fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// The name and the version of something, in that order.
+pub(super) fn parts(it: Option<&Versioned>) -> (Option<&str>, Option<&str>) {
+    match it {
+        Some(it) => (Some(&it.name), it.version.as_deref()),
+        None => (None, None),
+    }
+}
+
+/// A name and a version as they are shown.
+pub(super) fn joined(name: Option<String>, version: Option<String>) -> Option<String> {
+    let name = name?;
+    Some(match version {
+        Some(version) => format!("{name} {version}"),
+        None => name,
+    })
+}
+
+/// The method's name.
+pub(super) fn method_name(visit: &Visit) -> &'static str {
+    match visit.method {
+        vocabulary::visit::VisitMethod::Get => "GET",
+        vocabulary::visit::VisitMethod::Head => "HEAD",
+        vocabulary::visit::VisitMethod::Other => "other",
+    }
+}
+
+/// The classes of visits that a link's end counts: people, and what may be people.
+pub(super) const COUNTING: [&str; 2] = ["human", "unknown"];
+
+/// A class as it is kept; one that a later version has is nothing known.
+pub(super) fn class(name: &str) -> Class {
+    Class::by_name(name).unwrap_or(Class::Unknown)
+}
+
+/// A visitor as it is shown.
+pub(super) fn visitor(bytes: Option<Vec<u8>>) -> Option<String> {
+    let bytes = bytes?;
+    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The columns of [`KeptVisit`], where visits and their agents are joined.
+macro_rules! kept_columns {
+    () => {
+        "visits.id, at, code, host, client, visitor, user_agent, referrer, referrer_host, language, \
+         method, status, purpose, country, province, city, isp, browser, browser_version, os, \
+         os_version, device, app, class, reason, ruleset"
+    };
+}
+pub(super) use kept_columns;
+
+/// Reads a row with [`kept_columns!`] of whichever database.
+macro_rules! read_kept {
+    ($row:expr) => {{
+        let row = $row;
+        let at: i64 = row.try_get("at")?;
+        Ok(crate::domain::ports::KeptVisit {
+            number: row.try_get("id")?,
+            at: jiff::Timestamp::from_millisecond(at)
+                .map_err(|_error| crate::store::shared::invalid("visits", "at"))?,
+            code: row.try_get("code")?,
+            host: row.try_get("host")?,
+            client: row.try_get("client")?,
+            visitor: crate::store::visits::visitor(row.try_get("visitor")?),
+            user_agent: row.try_get("user_agent")?,
+            referrer: row
+                .try_get::<Option<String>, _>("referrer")?
+                .unwrap_or_default(),
+            referrer_host: row.try_get("referrer_host")?,
+            language: row.try_get("language")?,
+            method: row.try_get("method")?,
+            status: u16::try_from(row.try_get::<i32, _>("status")?).unwrap_or_default(),
+            purpose: row
+                .try_get::<Option<String>, _>("purpose")?
+                .unwrap_or_default(),
+            country: row.try_get("country")?,
+            province: row.try_get("province")?,
+            city: row.try_get("city")?,
+            isp: row.try_get("isp")?,
+            browser: crate::store::visits::joined(
+                row.try_get("browser")?,
+                row.try_get("browser_version")?,
+            ),
+            os: crate::store::visits::joined(row.try_get("os")?, row.try_get("os_version")?),
+            device: row.try_get("device")?,
+            app: row.try_get("app")?,
+            class: row.try_get("class")?,
+            reason: row.try_get("reason")?,
+            ruleset: u16::try_from(row.try_get::<i32, _>("ruleset")?).unwrap_or_default(),
+        })
+    }};
+}
+pub(super) use read_kept;
+
+/// What [`read_kept!`] makes.
+pub(super) type Read = Result<KeptVisit, sqlx::Error>;
