@@ -1,4 +1,5 @@
-//! What the service is about: links, their codes and targets, and who may touch them and has.
+//! What the service is about: links, their codes and targets, who may touch them and has, and who
+//! follows them.
 //!
 //! Nothing here knows HTTP, SQL or Redis. Storage and delivery are reached through the traits of
 //! [`ports`]; the time and random numbers are handed in.
@@ -14,3 +15,4 @@ pub mod query;
 pub mod records;
 pub mod service;
 pub mod target;
+pub mod visit;

@@ -4,6 +4,7 @@
 //! SQL is the truth; Redis is what nginx reads and can be made again from SQL. The parts:
 //!
 //! - [`domain`]: links, codes, targets and API keys, and what can be done with them.
+//! - [`enrich`]: what visits are enriched with that comes from files.
 //! - [`store`]: keeps them in SQL. Nothing else knows SQL.
 //! - [`publisher`]: writes them to Redis. Nothing else does.
 //! - [`outbox`]: sees to it that what is stored gets published, whatever fails in between.
@@ -16,6 +17,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod enrich;
 pub mod housekeeping;
 pub mod http;
 pub mod lifecycle;

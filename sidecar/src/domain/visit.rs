@@ -1,0 +1,149 @@
+//! Visits: followed links, and what can be said of each from what the edge tells of it.
+//!
+//! [`Enrichment`] makes a [`Visit`] of an event. What it needs from the world comes in through two
+//! traits, [`place::Places`] and [`agent::Agents`], and the keys of the day. The texts that the
+//! client sent are kept as they came, so that visits can be classified again when the rules have
+//! become better ([`Visit::reclassified`]).
+
+pub mod address;
+pub mod agent;
+pub mod class;
+mod headers;
+pub mod place;
+pub mod text;
+pub mod visitor;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use vocabulary::visit::{TEXT_LIMITS, VisitEvent, VisitId, VisitMethod};
+
+use address::AddressPolicy;
+use agent::{Agent, Agents};
+use class::{Classification, Evidence, classify};
+use place::{Place, Places};
+use text::kept;
+use visitor::{LiveKeys, VisitorId};
+
+/// One followed link with all that is kept of it. No text is longer than [`TEXT_LIMITS`] has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// Names the visit uniquely.
+    pub id: VisitId,
+    /// When the answer was made.
+    pub at: Timestamp,
+    /// The link's code, as it was asked for.
+    pub code: String,
+    /// The short domain that was asked, in lower case.
+    pub host: String,
+    /// The client's address, as much of it as is kept.
+    pub client: Option<IpAddr>,
+    /// The same for all visits of the same client with the same agent on one day. `None` if the
+    /// client has no address, or if the day's key is not there (any more).
+    pub visitor: Option<VisitorId>,
+    /// The header `User-Agent`; empty without one.
+    pub user_agent: String,
+    /// The header `Referer`; empty without one.
+    pub referrer: String,
+    /// The host in the referrer, or the package for one that is an Android app.
+    pub referrer_host: Option<String>,
+    /// The language that the client likes best, as a tag like `de` or `zh-Hans-CN`.
+    pub language: Option<String>,
+    /// The request's method.
+    pub method: VisitMethod,
+    /// The HTTP status of the answer.
+    pub status: u16,
+    /// The header `Sec-Purpose` or `Purpose`; empty without one.
+    pub purpose: String,
+    /// Where the client is.
+    pub place: Place,
+    /// What the client is.
+    pub agent: Arc<Agent>,
+    /// Who or what followed the link.
+    pub classification: Classification,
+}
+
+impl Visit {
+    /// What the rules of this version say of the visit.
+    pub fn reclassified(&self) -> Classification {
+        classify(&Evidence {
+            method: self.method,
+            purpose: &self.purpose,
+            user_agent: &self.user_agent,
+            network: self.place.isp.as_deref(),
+        })
+    }
+}
+
+/// Why an event can't be a visit. It goes to quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VisitFault {
+    /// Its time is beyond the year 9999.
+    #[error("the visit's time, {0} ms after 1970, is no time")]
+    Time(u64),
+}
+
+/// Makes visits of events.
+pub struct Enrichment {
+    places: Arc<dyn Places>,
+    agents: Arc<dyn Agents>,
+    address: AddressPolicy,
+}
+
+impl Enrichment {
+    /// Puts together what visits are made with.
+    pub fn new(places: Arc<dyn Places>, agents: Arc<dyn Agents>, address: AddressPolicy) -> Self {
+        Self {
+            places,
+            agents,
+            address,
+        }
+    }
+
+    /// Makes a visit of an event. The place and the visitor come from the whole address, whatever
+    /// is kept of it.
+    ///
+    /// # Errors
+    /// When the event's time is none. Whatever else is strange about an event is kept as it is,
+    /// or left out.
+    pub fn visit(&self, event: &VisitEvent<'_>, keys: &LiveKeys) -> Result<Visit, VisitFault> {
+        let at = i64::try_from(event.time_ms)
+            .ok()
+            .and_then(|time| Timestamp::from_millisecond(time).ok())
+            .ok_or(VisitFault::Time(event.time_ms))?;
+        let [code, host, _, user_agent, referrer, language, purpose] = TEXT_LIMITS;
+        let whole = address::parsed(event.client);
+        let user_agent = kept(event.user_agent, user_agent);
+        let referrer = kept(event.referrer, referrer);
+        let purpose = kept(event.purpose, purpose);
+        let place = whole.map_or_else(Place::default, |whole| self.places.place(whole));
+        let classification = classify(&Evidence {
+            method: event.method,
+            purpose: &purpose,
+            user_agent: &user_agent,
+            network: place.isp.as_deref(),
+        });
+        Ok(Visit {
+            id: event.id,
+            at,
+            code: kept(event.code, code),
+            host: kept(event.host, host).to_ascii_lowercase(),
+            client: whole.and_then(|whole| self.address.kept(whole)),
+            visitor: whole.and_then(|whole| keys.visitor(at, whole, event.user_agent)),
+            referrer_host: headers::referrer_host(&referrer),
+            language: headers::preferred_language(&kept(event.accept_language, language)),
+            agent: self.agents.agent(&user_agent),
+            method: event.method,
+            status: event.status,
+            user_agent,
+            referrer,
+            purpose,
+            place,
+            classification,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! What clients are: browsers, systems, devices, and the apps they are part of.
+
+use std::sync::Arc;
+
+/// The most bytes kept of each text of an agent.
+pub const MAX_AGENT_TEXT: usize = 64;
+
+/// What a user agent says of its client. Names are those of the project uap-core.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agent {
+    /// The browser.
+    pub browser: Option<Versioned>,
+    /// The operating system.
+    pub os: Option<Versioned>,
+    /// The device.
+    pub device: Device,
+    /// The app whose built-in browser it is.
+    pub app: Option<&'static str>,
+}
+
+/// Something with a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versioned {
+    /// Its name.
+    pub name: String,
+    /// Its version, numbers with dots between them, as far as it is told.
+    pub version: Option<String>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Who makes it.
+    pub brand: Option<String>,
+    /// What its maker calls it.
+    pub model: Option<String>,
+}
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// A telephone.
+    Phone,
+    /// A tablet.
+    Tablet,
+    /// A computer.
+    Desktop,
+    /// A television or a box beneath one.
+    Tv,
+    /// Anything else, or not told.
+    #[default]
+    Other,
+}
+
+impl DeviceKind {
+    /// The kind's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Phone => "phone",
+            Self::Tablet => "tablet",
+            Self::Desktop => "desktop",
+            Self::Tv => "tv",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind with a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let all = [
+            Self::Phone,
+            Self::Tablet,
+            Self::Desktop,
+            Self::Tv,
+            Self::Other,
+        ];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind of device that a user agent speaks of.
+    pub fn of(user_agent: &str) -> Self {
+        let has = |word: &str| user_agent.contains(word);
+        // A television that runs Android is a television, and an iPad may call itself mobile.
+        if ["SmartTV", "SMART-TV", "HbbTV", "AppleTV", "CrKey", "BRAVIA", "Android TV", "AFT", "Roku"]
+            .into_iter()
+            .any(has)
+        {
+            Self::Tv
+        } else if has("iPad") || has("Tablet") {
+            Self::Tablet
+        } else if has("iPhone") || has("iPod") || has("Windows Phone") {
+            Self::Phone
+        } else if has("Android") || has("HarmonyOS") {
+            // Google asks makers of browsers to say `Mobile` on phones alone.
+            if has("Mobile") {
+                Self::Phone
+            } else {
+                Self::Tablet
+            }
+        } else if ["Windows NT", "Macintosh", "X11", "CrOS", "Linux x86_64"]
+            .into_iter()
+            .any(has)
+        {
+            Self::Desktop
+        } else if has("Mobile") {
+            Self::Phone
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Knows what user agents speak of.
+pub trait Agents: Send + Sync {
+    /// What a user agent speaks of. Never waits for anything.
+    fn agent(&self, user_agent: &str) -> Arc<Agent>;
+}
+
+/// What built-in browsers have in their user agents, in lower case, and the app's name. The first
+/// that fits counts: an app of the same house often has the words of another.
+const APPS: &[(&str, &str)] = &[
+    ("wxwork/", "WeCom"),
+    ("micromessenger/", "WeChat"),
+    // QQ's browser, MQQBrowser/, is no app's; the app says so in addition.
+    (" qq/", "QQ"),
+    ("weibo (", "Weibo"),
+    ("__weibo__", "Weibo"),
+    ("aliapp(dingtalk", "DingTalk"),
+    ("dingtalk/", "DingTalk"),
+    ("alipayclient", "Alipay"),
+    ("aliapp(tb/", "Taobao"),
+    ("aweme", "Douyin"),
+    ("musical_ly", "TikTok"),
+    ("bytedancewebview", "TikTok"),
+    ("trill_", "TikTok"),
+    ("xhsdiscover", "Xiaohongshu"),
+    ("discover/", "Xiaohongshu"),
+    ("baiduboxapp", "Baidu"),
+    ("zhihuhybrid", "Zhihu"),
+    ("biliapp", "Bilibili"),
+    ("lark/", "Lark"),
+    ("feishu/", "Lark"),
+    ("barcelona ", "Threads"),
+    ("instagram ", "Instagram"),
+    ("fb_iab/orca", "Messenger"),
+    ("fban/messenger", "Messenger"),
+    ("messengerforios", "Messenger"),
+    ("messengerlite", "Messenger"),
+    ("fban/", "Facebook"),
+    ("fbav/", "Facebook"),
+    ("fb_iab/", "Facebook"),
+    (" line/", "LINE"),
+    ("kakaotalk", "KakaoTalk"),
+    ("naver(inapp", "NAVER"),
+    ("snapchat", "Snapchat"),
+    ("[pinterest/", "Pinterest"),
+    ("linkedinapp", "LinkedIn"),
+    ("twitter for ", "X"),
+    ("twitterandroid", "X"),
+    ("telegram-android", "Telegram"),
+    ("telegram-ios", "Telegram"),
+    ("slack/", "Slack"),
+    ("slack_ssb", "Slack"),
+    ("discord/", "Discord"),
+    ("teams/", "Microsoft Teams"),
+    ("teamsmobile", "Microsoft Teams"),
+    ("reddit/", "Reddit"),
+    ("viber/", "Viber"),
+    ("zalo ", "Zalo"),
+    (" gsa/", "Google"),
+];
+
+/// The app whose built-in browser has this user agent.
+pub fn app(user_agent: &str) -> Option<&'static str> {
+    let lower = user_agent.to_ascii_lowercase();
+    let found = APPS.iter().find(|(word, _)| lower.contains(word));
+    found.map(|(_, app)| *app)
+}

@@ -1,0 +1,216 @@
+//! Who or what followed a link: a person, or something that looked where it leads.
+//!
+//! Only what the client says of itself is judged, and who connects it. Something that pretends to
+//! be a browser counts as one.
+
+mod rules;
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use vocabulary::visit::VisitMethod;
+
+use rules::{NETWORKS, RULES, Rule};
+
+/// The version of the rules. It is stored with what they say; a change of the rules is a new one.
+pub const RULESET: u16 = 1;
+
+/// Who or what followed a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A person.
+    Human,
+    /// Something that shows a person where a link leads before they follow it, or fetches it in
+    /// case they do.
+    Preview,
+    /// Something that looks for harm: in mails, behind links, on servers.
+    Scanner,
+    /// Any other program.
+    Bot,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Class {
+    /// Every class, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [
+        Self::Human,
+        Self::Preview,
+        Self::Scanner,
+        Self::Bot,
+        Self::Unknown,
+    ];
+
+    /// The classes' names, for messages.
+    pub const NAMES: &'static str = "human, preview, scanner, bot, unknown";
+
+    /// The class's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Preview => "preview",
+            Self::Scanner => "scanner",
+            Self::Bot => "bot",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The class with a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+}
+
+/// What the rules say of a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classification {
+    /// Who or what it was.
+    pub class: Class,
+    /// Why: what was recognised (`whatsapp`), or by what (`head`). Lower case, digits and
+    /// hyphens; what one stands for does not change from ruleset to ruleset.
+    pub reason: &'static str,
+    /// The version of the rules that say so.
+    pub ruleset: u16,
+}
+
+/// What a visit is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// The request's method.
+    pub method: VisitMethod,
+    /// The header `Sec-Purpose` or `Purpose`; empty without one.
+    pub purpose: &'a str,
+    /// The header `User-Agent`; empty without one.
+    pub user_agent: &'a str,
+    /// Who connects the client to the Internet, if that is known.
+    pub network: Option<&'a str>,
+}
+
+/// Says who or what followed a link.
+pub fn classify(evidence: &Evidence<'_>) -> Classification {
+    let (class, reason) = judged(evidence);
+    Classification {
+        class,
+        reason,
+        ruleset: RULESET,
+    }
+}
+
+fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
+    // What fetches in advance says so in the words of the browser that it is.
+    let purpose = evidence.purpose.to_ascii_lowercase();
+    if purpose.contains("prefetch") || purpose.contains("prerender") {
+        return (Class::Preview, "prefetch");
+    }
+    if purpose.contains("preview") {
+        return (Class::Preview, "purpose-preview");
+    }
+    let agent = evidence.user_agent.trim().to_ascii_lowercase();
+    // What has a name keeps it, whatever else it does.
+    if let Some(rule) = rule(&agent) {
+        return (rule.class, rule.reason);
+    }
+    if let Some(reason) = evidence.network.and_then(network) {
+        return (Class::Scanner, reason);
+    }
+    if let Some(verdict) = says_so(&agent) {
+        return verdict;
+    }
+    match evidence.method {
+        VisitMethod::Head => return (Class::Scanner, "head"),
+        VisitMethod::Other => return (Class::Unknown, "method"),
+        VisitMethod::Get => {}
+    }
+    if agent.is_empty() {
+        (Class::Unknown, "no-agent")
+    } else if super::agent::app(&agent).is_some() {
+        (Class::Human, "app")
+    } else if is_browser(&agent) {
+        (Class::Human, "browser")
+    } else {
+        (Class::Unknown, "agent")
+    }
+}
+
+/// The first of [`RULES`] that a user agent, in lower case, fits.
+fn rule(agent: &str) -> Option<&'static Rule> {
+    /// Finds the first words of all rules at once.
+    static FIRST_WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+        let words = RULES.iter().map(|rule| bare(rule.words[0]));
+        AhoCorasick::new(words).ok()
+    });
+    let words = FIRST_WORDS.as_ref()?;
+    let found = words.find_overlapping_iter(agent);
+    let found = found.map(|found| found.pattern().as_usize());
+    let fitting = found.filter(|&place| RULES[place].words.iter().all(|word| fits(word, agent)));
+    fitting.min().map(|place| &RULES[place])
+}
+
+/// A rule's word without the mark that it has to stand first.
+fn bare(word: &'static str) -> &'static str {
+    word.strip_prefix('^').unwrap_or(word)
+}
+
+fn fits(word: &'static str, agent: &str) -> bool {
+    match word.strip_prefix('^') {
+        Some(word) => agent.starts_with(word),
+        None => agent.contains(word),
+    }
+}
+
+/// The scanner that a network belongs to.
+fn network(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let found = NETWORKS.iter().find(|(word, _)| name.contains(word));
+    found.map(|(_, reason)| *reason)
+}
+
+/// Judges programs that nobody has made a rule for by what they say of themselves.
+fn says_so(agent: &str) -> Option<(Class, &'static str)> {
+    let has = |word: &str| agent.contains(word);
+    if ["linkpreview", "link-preview", "link preview", "urlpreview", "unfurl"]
+        .into_iter()
+        .any(has)
+    {
+        Some((Class::Preview, "says-preview"))
+    } else if is_called_bot(agent) {
+        Some((Class::Bot, "says-bot"))
+    } else if has("://") {
+        // Browsers don't say where to read about them.
+        Some((Class::Bot, "says-url"))
+    } else if has("(compatible;") && !has("msie ") && !has("konqueror") {
+        Some((Class::Bot, "says-compatible"))
+    } else {
+        None
+    }
+}
+
+fn is_called_bot(agent: &str) -> bool {
+    if ["crawl", "spider", "scrape", "fetcher", "archiver", "indexer", "monitoring", "uptime"]
+        .into_iter()
+        .any(|word| agent.contains(word))
+    {
+        return true;
+    }
+    agent.match_indices("bot").any(|(place, word)| {
+        let before = &agent[..place];
+        let behind = &agent[place + word.len()..];
+        let behind = behind.strip_prefix('s').unwrap_or(behind);
+        // Cubot makes telephones; `both` and `bottom` are no bots.
+        !before.ends_with("cu") && !behind.starts_with(|next: char| next.is_ascii_alphabetic())
+    })
+}
+
+/// Whether a user agent, in lower case, is a browser's: one of the few that speak for themselves,
+/// or one that names an engine.
+fn is_browser(agent: &str) -> bool {
+    const BEGINNINGS: [&str; 7] = [
+        "opera/", "lynx/", "w3m/", "elinks", "links (", "ucweb/", "blackberry",
+    ];
+    const ENGINES: [&str; 6] = ["applewebkit/", "gecko", "trident/", "msie ", "khtml", "presto/"];
+    BEGINNINGS.into_iter().any(|word| agent.starts_with(word))
+        || (agent.starts_with("mozilla/") && ENGINES.into_iter().any(|word| agent.contains(word)))
+}
+
+#[cfg(test)]
+mod tests;
