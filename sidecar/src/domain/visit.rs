@@ -146,4 +146,4 @@ impl Enrichment {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -52,7 +52,10 @@ impl AgentReader {
 
     /// How many user agents are remembered.
     pub fn remembered(&self) -> usize {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     fn read(&self, user_agent: &str) -> Agent {

@@ -96,7 +96,10 @@ impl Geo {
             }
             let geo = Arc::clone(&self);
             // Large files take their time, and others want to go on meanwhile.
-            if tokio::task::spawn_blocking(move || geo.look()).await.is_err() {
+            if tokio::task::spawn_blocking(move || geo.look())
+                .await
+                .is_err()
+            {
                 tracing::error!("looking for new databases of places has failed");
             }
         }

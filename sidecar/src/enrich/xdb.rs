@@ -45,7 +45,9 @@ impl Xdb {
             _ => return Err("it is of an unknown version"),
         };
         // Entries stand last: a file that was not written to its end has not got them all.
-        let last = xdb.long(12).and_then(|last| last.checked_add(xdb.entry_length()));
+        let last = xdb
+            .long(12)
+            .and_then(|last| last.checked_add(xdb.entry_length()));
         if last.is_none_or(|end| end > xdb.bytes.len()) {
             return Err("its end is missing");
         }
@@ -137,7 +139,10 @@ fn parsed(region: &[u8]) -> Place {
 fn named(part: &[u8]) -> Option<String> {
     let text = kept(part.trim_ascii(), MAX_PLACE_TEXT);
     // Addresses that are nobody's, or of networks at home.
-    let is_none = matches!(&*text, "" | "0" | "Reserved" | "\u{5185}\u{7f51}IP" | "\u{4fdd}\u{7559}");
+    let is_none = matches!(
+        &*text,
+        "" | "0" | "Reserved" | "\u{5185}\u{7f51}IP" | "\u{4fdd}\u{7559}"
+    );
     (!is_none).then_some(text)
 }
 

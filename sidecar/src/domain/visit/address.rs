@@ -42,7 +42,9 @@ impl AddressPolicy {
 /// same client may come either way, and truncated to 48 bits nothing would be left of it.
 pub fn parsed(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
-    text.parse().ok().map(|address: IpAddr| address.to_canonical())
+    text.parse()
+        .ok()
+        .map(|address: IpAddr| address.to_canonical())
 }
 
 fn truncated(whole: IpAddr) -> IpAddr {

@@ -168,9 +168,15 @@ fn network(name: &str) -> Option<&'static str> {
 /// Judges programs that nobody has made a rule for by what they say of themselves.
 fn says_so(agent: &str) -> Option<(Class, &'static str)> {
     let has = |word: &str| agent.contains(word);
-    if ["linkpreview", "link-preview", "link preview", "urlpreview", "unfurl"]
-        .into_iter()
-        .any(has)
+    if [
+        "linkpreview",
+        "link-preview",
+        "link preview",
+        "urlpreview",
+        "unfurl",
+    ]
+    .into_iter()
+    .any(has)
     {
         Some((Class::Preview, "says-preview"))
     } else if is_called_bot(agent) {
@@ -186,9 +192,18 @@ fn says_so(agent: &str) -> Option<(Class, &'static str)> {
 }
 
 fn is_called_bot(agent: &str) -> bool {
-    if ["crawl", "spider", "scrape", "fetcher", "archiver", "indexer", "monitoring", "uptime"]
-        .into_iter()
-        .any(|word| agent.contains(word))
+    if [
+        "crawl",
+        "spider",
+        "scrape",
+        "fetcher",
+        "archiver",
+        "indexer",
+        "monitoring",
+        "uptime",
+    ]
+    .into_iter()
+    .any(|word| agent.contains(word))
     {
         return true;
     }
@@ -205,9 +220,22 @@ fn is_called_bot(agent: &str) -> bool {
 /// or one that names an engine.
 fn is_browser(agent: &str) -> bool {
     const BEGINNINGS: [&str; 7] = [
-        "opera/", "lynx/", "w3m/", "elinks", "links (", "ucweb/", "blackberry",
+        "opera/",
+        "lynx/",
+        "w3m/",
+        "elinks",
+        "links (",
+        "ucweb/",
+        "blackberry",
     ];
-    const ENGINES: [&str; 6] = ["applewebkit/", "gecko", "trident/", "msie ", "khtml", "presto/"];
+    const ENGINES: [&str; 6] = [
+        "applewebkit/",
+        "gecko",
+        "trident/",
+        "msie ",
+        "khtml",
+        "presto/",
+    ];
     BEGINNINGS.into_iter().any(|word| agent.starts_with(word))
         || (agent.starts_with("mozilla/") && ENGINES.into_iter().any(|word| agent.contains(word)))
 }

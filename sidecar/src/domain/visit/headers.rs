@@ -87,7 +87,10 @@ mod tests {
     #[test]
     fn a_referrer_has_a_host() {
         for (referrer, host) in [
-            ("https://www.Example.COM:8443/a?b#c", Some("www.example.com")),
+            (
+                "https://www.Example.COM:8443/a?b#c",
+                Some("www.example.com"),
+            ),
             ("https://user:secret@example.com/", Some("example.com")),
             ("http://[2001:db8::1]/", Some("[2001:db8::1]")),
             (

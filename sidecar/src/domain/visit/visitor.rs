@@ -159,7 +159,11 @@ impl KeyRing {
         rng: &mut (impl CryptoRng + Send + ?Sized),
     ) -> Result<LiveKeys, StoreError> {
         let (first, last) = (first_live_day(now), last_live_day(now));
-        let mut keys = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut keys = self
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         keys.0.retain(|day, _| (first..=last).contains(day));
         let mut day = Some(first);
         while let Some(this) = day.filter(|day| *day <= last) {
