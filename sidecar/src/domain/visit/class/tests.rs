@@ -1,4 +1,4 @@
-//! What the rules say of real user agents stands in `golden/agents.tsv`.
+//! What the rules say of user agents stands in `golden/agents.tsv`.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
