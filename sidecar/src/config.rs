@@ -5,6 +5,7 @@
 //! setting that is silently ignored is worse than a program that does not start.
 
 mod layers;
+mod visits;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use crate::publisher::Topology;
 use crate::store::{Scheme, StoreOptions};
 
 pub use layers::LayerError;
+pub use visits::Visits;
 
 /// Every setting.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub struct Config {
     pub links: LinkDefaults,
     /// `[upkeep]`
     pub upkeep: Upkeep,
+    /// `[visits]`
+    pub visits: Visits,
     /// `[log]`
     pub log: Log,
 }
@@ -194,6 +198,7 @@ impl Config {
                     seconds => Some(Duration::from_secs(seconds)),
                 },
             },
+            visits: settings.visits()?,
             log: Log {
                 format: settings.log_format("log.format")?,
                 level: settings.log_level("log.level")?,

@@ -1,6 +1,8 @@
 use std::io::Write;
 
 use super::*;
+use crate::domain::visit::address::AddressPolicy;
+use crate::enrich::geo::GeoFiles;
 
 /// The settings of a file and environment, or the message that they are refused with, causes
 /// included.
@@ -265,4 +267,69 @@ fn debug_output_keeps_urls_to_itself() {
     let environment = [("SHORTLINK_REDIS__URL", "redis://:hunter2@localhost")];
     let config = load(None, &environment).expect("good settings");
     assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn visits_keep_little_and_have_no_place_by_default() {
+    let config = load(None, &[]).expect("good defaults");
+    assert_eq!(config.visits.address, AddressPolicy::Truncated);
+    let nothing = GeoFiles {
+        language: "en".to_owned(),
+        ..GeoFiles::default()
+    };
+    assert_eq!(config.visits.geo, nothing);
+    assert_eq!(config.visits.geo_check, Duration::from_secs(5));
+    assert_eq!(config.visits.remembered_agents, 10_000);
+}
+
+#[test]
+fn settings_of_visits_are_read() {
+    let file = "[visits]\naddress = \"none\"\ngeo_database = \"/geo/city.mmdb\"\n\
+                asn_database = \"asn.mmdb\"\ngeo_language = \"zh-CN\"\ngeo_check_s = 60\n";
+    let regions = ("SHORTLINK_VISITS__IP2REGION", "v4.xdb, v6.xdb");
+    let config = load(Some(file), &[regions]).expect("good settings");
+    assert_eq!(config.visits.address, AddressPolicy::None);
+    let geo = config.visits.geo;
+    assert_eq!(geo.geo_database, Some("/geo/city.mmdb".into()));
+    assert_eq!(geo.asn_database, Some("asn.mmdb".into()));
+    assert_eq!(geo.ip2region, [PathBuf::from("v4.xdb"), "v6.xdb".into()]);
+    assert_eq!(geo.language, "zh-CN");
+    assert_eq!(config.visits.geo_check, Duration::from_secs(60));
+}
+
+#[test]
+fn bad_settings_of_visits_are_refused_with_what_is_allowed() {
+    for (key, value, message) in [
+        (
+            "ADDRESS",
+            "hashed",
+            "visits.address is \"hashed\", but must be one of truncated, whole, none",
+        ),
+        (
+            "IP2REGION",
+            "a,b,c",
+            "visits.ip2region is \"a, b, c\", but must be a list of at most two files, one for \
+             IPv4 and one for IPv6",
+        ),
+        (
+            "GEO_LANGUAGE",
+            "",
+            "visits.geo_language is \"\", but must be a language as databases name it, like en or \
+             zh-CN",
+        ),
+        (
+            "GEO_CHECK_S",
+            "0",
+            "visits.geo_check_s is \"0\", but must be a whole number from 1 to 86400",
+        ),
+        (
+            "REMEMBERED_AGENTS",
+            "0",
+            "visits.remembered_agents is \"0\", but must be a whole number from 1 to 1000000",
+        ),
+    ] {
+        let name = format!("SHORTLINK_VISITS__{key}");
+        let refused = load(None, &[(&name, value)]).expect_err("a bad setting");
+        assert_eq!(refused, message);
+    }
 }

@@ -10,7 +10,6 @@ pub mod agent;
 pub mod class;
 mod headers;
 pub mod place;
-pub mod ranges;
 pub mod text;
 pub mod visitor;
 
@@ -147,4 +146,4 @@ impl Enrichment {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -16,7 +16,13 @@ const ARROWS: [(&str, &[&str]); 5] = [
 ];
 
 /// Which folder or file of the sidecar alone may speak of a library.
-const LIBRARIES: [(&str, &str); 3] = [("axum", "http"), ("sqlx", "store"), ("redis", "publisher")];
+const LIBRARIES: [(&str, &str); 5] = [
+    ("axum", "http"),
+    ("sqlx", "store"),
+    ("redis", "publisher"),
+    ("ua_parser", "enrich"),
+    ("maxminddb", "enrich"),
+];
 
 fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -126,6 +132,20 @@ fn each_library_of_the_sidecar_is_known_in_its_room_alone() {
         for (library, home) in LIBRARIES {
             let uses = code_of(&file).contains(&format!("{library}::"));
             assert!(!uses || room == home, "{} uses {library}", inside.display());
+        }
+    }
+}
+
+#[test]
+fn the_domain_reads_no_files() {
+    for file in files_below(&workspace().join("sidecar/src/domain"), ".rs") {
+        let code = code_of(&file);
+        for word in ["std::fs", "std::io", "std::env", "tokio::fs", "tokio::net"] {
+            assert!(
+                !has_word(&code, word),
+                "{} speaks of {word}",
+                file.display()
+            );
         }
     }
 }

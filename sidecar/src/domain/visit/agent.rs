@@ -105,8 +105,10 @@ impl DeviceKind {
             // Google asks makers of browsers to say `Mobile` on phones alone.
             if has("Mobile") {
                 Self::Phone
-            } else {
+            } else if has("AppleWebKit/") || has("Gecko/") {
                 Self::Tablet
+            } else {
+                Self::Other
             }
         } else if ["Windows NT", "Macintosh", "X11", "CrOS", "Linux x86_64"]
             .into_iter()
@@ -184,6 +186,10 @@ const APPS: &[(&str, &str)] = &[
 /// The app whose built-in browser has this user agent.
 pub fn app(user_agent: &str) -> Option<&'static str> {
     let lower = user_agent.to_ascii_lowercase();
+    if !lower.starts_with("mozilla/") {
+        // The app itself, which fetches something without showing it.
+        return None;
+    }
     let found = APPS.iter().find(|(word, _)| lower.contains(word));
     found.map(|(_, app)| *app)
 }

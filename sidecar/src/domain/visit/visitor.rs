@@ -6,6 +6,7 @@
 //! same.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -167,9 +168,9 @@ impl KeyRing {
         keys.0.retain(|day, _| (first..=last).contains(day));
         let mut day = Some(first);
         while let Some(this) = day.filter(|day| *day <= last) {
-            if !keys.0.contains_key(&this) {
+            if let Entry::Vacant(place) = keys.0.entry(this) {
                 let key = self.store.day_key(this, DayKey::random(rng)).await?;
-                keys.0.insert(this, Arc::new(key));
+                place.insert(Arc::new(key));
             }
             day = this.tomorrow().ok();
         }
@@ -184,10 +185,13 @@ impl KeyRing {
     /// When the store can't do it.
     pub async fn destroy_old(&self, now: Timestamp) -> Result<u64, StoreError> {
         let first = first_live_day(now);
+        self.forget_before(first);
+        self.store.destroy_day_keys(first).await
+    }
+
+    fn forget_before(&self, first: Date) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.0.retain(|day, _| *day >= first);
-        drop(kept);
-        self.store.destroy_day_keys(first).await
     }
 }
 

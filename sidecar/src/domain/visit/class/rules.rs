@@ -153,6 +153,13 @@ pub(super) const RULES: &[Rule] = &[
     bot(&["selenium"], "headless"),
     bot(&["slimerjs"], "headless"),
     bot(&["chrome-lighthouse"], "lighthouse"),
+    // Readers of feeds, one of which says whom it is like.
+    bot(&["feedly"], "feed"),
+    bot(&["inoreader"], "feed"),
+    bot(&["feedbin"], "feed"),
+    bot(&["newsblur"], "feed"),
+    bot(&["tiny tiny rss"], "feed"),
+    bot(&["freshrss"], "feed"),
     // Crawlers.
     bot(&["adsbot-google"], "google-ads"),
     bot(&["mediapartners-google"], "google-ads"),
@@ -217,13 +224,6 @@ pub(super) const RULES: &[Rule] = &[
     bot(&["better uptime"], "better-uptime"),
     bot(&["gtmetrix"], "gtmetrix"),
     bot(&["ptst/"], "webpagetest"),
-    // Readers of feeds.
-    bot(&["feedly"], "feed"),
-    bot(&["inoreader"], "feed"),
-    bot(&["feedbin"], "feed"),
-    bot(&["newsblur"], "feed"),
-    bot(&["tiny tiny rss"], "feed"),
-    bot(&["freshrss"], "feed"),
     // Frameworks and libraries.
     bot(&["scrapy"], "scrapy"),
     bot(&["nutch"], "nutch"),

@@ -1,0 +1,74 @@
+//! Settings of visits.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{ConfigError, Settings};
+use crate::domain::visit::address::AddressPolicy;
+use crate::enrich::geo::GeoFiles;
+
+/// There are two versions of IP, and a database for each.
+const MAX_IP2REGION_FILES: usize = 2;
+
+/// What is kept of visits.
+#[derive(Debug)]
+pub struct Visits {
+    /// How much of a visitor's address.
+    pub address: AddressPolicy,
+    /// The databases that tell where addresses are.
+    pub geo: GeoFiles,
+    /// How often there is a look whether one has been replaced.
+    pub geo_check: Duration,
+    /// How many user agents are remembered.
+    pub remembered_agents: usize,
+}
+
+impl Settings {
+    pub(super) fn visits(&self) -> Result<Visits, ConfigError> {
+        Ok(Visits {
+            address: self.address("visits.address")?,
+            geo: GeoFiles {
+                geo_database: self.file("visits.geo_database"),
+                asn_database: self.file("visits.asn_database"),
+                ip2region: self.ip2region("visits.ip2region")?,
+                language: self.language("visits.geo_language")?,
+            },
+            geo_check: Duration::from_secs(self.number("visits.geo_check_s", 1, 86_400)?),
+            remembered_agents: self.number("visits.remembered_agents", 1, 1_000_000)?,
+        })
+    }
+
+    fn address(&self, key: &'static str) -> Result<AddressPolicy, ConfigError> {
+        let allowed = format!("one of {}", AddressPolicy::NAMES);
+        self.parsed(key, &allowed, AddressPolicy::by_name)
+    }
+
+    /// A file, or none where the text is empty. Whether it is there is seen when it is opened.
+    fn file(&self, key: &str) -> Option<PathBuf> {
+        let text = self.text(key);
+        (!text.is_empty()).then(|| PathBuf::from(text))
+    }
+
+    fn ip2region(&self, key: &'static str) -> Result<Vec<PathBuf>, ConfigError> {
+        let paths = self.texts(key);
+        if paths.len() > MAX_IP2REGION_FILES || paths.iter().any(String::is_empty) {
+            return Err(ConfigError::Value {
+                key,
+                value: paths.join(", "),
+                allowed: "a list of at most two files, one for IPv4 and one for IPv6".to_owned(),
+            });
+        }
+        Ok(paths.into_iter().map(PathBuf::from).collect())
+    }
+
+    fn language(&self, key: &'static str) -> Result<String, ConfigError> {
+        let allowed = "a language as databases name it, like en or zh-CN";
+        self.parsed(key, allowed, |text| {
+            let is_tag = text.split('-').all(|part| {
+                (2..=8).contains(&part.len())
+                    && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            });
+            is_tag.then(|| text.to_owned())
+        })
+    }
+}
