@@ -88,3 +88,13 @@ CREATE TABLE visit_day_keys (
     day TEXT PRIMARY KEY,
     key BYTEA NOT NULL CHECK (length(key) = 32)
 );
+
+-- What was in the queue of visits and is none, for somebody to look at.
+CREATE TABLE visit_quarantine (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- Where it was: the part of the queue and the entry, and the place of the bytes in that.
+    entry TEXT NOT NULL UNIQUE,
+    at BIGINT NOT NULL,
+    reason TEXT NOT NULL,
+    bytes BYTEA NOT NULL
+);

@@ -81,3 +81,13 @@ CREATE TABLE visit_day_keys (
     day TEXT PRIMARY KEY NOT NULL,
     key BLOB NOT NULL CHECK (length(key) = 32)
 ) STRICT, WITHOUT ROWID;
+
+-- What was in the queue of visits and is none, for somebody to look at.
+CREATE TABLE visit_quarantine (
+    id INTEGER PRIMARY KEY,
+    -- Where it was: the part of the queue and the entry, and the place of the bytes in that.
+    entry TEXT NOT NULL UNIQUE,
+    at INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;

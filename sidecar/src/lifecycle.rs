@@ -32,10 +32,14 @@ use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
 use crate::domain::service::sweep::Sweep;
+use crate::domain::service::visits::{VisitCounters, VisitWriter};
+use crate::domain::visit::Enrichment;
+use crate::enrich::agents::{AgentReader, AgentRulesError};
+use crate::enrich::geo::{Geo, GeoError};
 use crate::housekeeping;
 use crate::http::{self, App};
 use crate::outbox::outbox;
-use crate::publisher::{RedisIndex, RedisPublisher, UrlError};
+use crate::publisher::{RedisIndex, RedisPublisher, RedisVisits, UrlError};
 use crate::store::{self, OpenError};
 
 /// How long what was begun in the background may take to finish once no request is left.
@@ -65,6 +69,25 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         config.redis.timeout,
         config.links.negative_ttl_s,
     )?);
+    let visits = if config.visits.stores {
+        Some(Arc::new(RedisVisits::new(
+            config.redis.url.expose_secret(),
+            &config.redis.topology,
+            &config.redis.prefix,
+            config.redis.timeout,
+            config.visits.streams,
+            holder()?,
+        )?))
+    } else {
+        None
+    };
+    let agents = AgentReader::new(config.visits.remembered_agents)?;
+    let geo = Arc::new(Geo::open(config.visits.geo)?);
+    let enrichment = Arc::new(Enrichment::new(
+        Arc::clone(&geo) as _,
+        Arc::new(agents),
+        config.visits.address,
+    ));
     let index: Arc<dyn RecordIndex> = Arc::new(RedisIndex::new(
         config.redis.url.expose_secret(),
         &config.redis.topology,
@@ -120,7 +143,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         },
         campaigns: Campaigns {
             store: Arc::clone(&store),
-            delivery,
+            delivery: Arc::clone(&delivery),
             clock: Arc::clone(&clock),
         },
         codespace: Codespace {
@@ -171,6 +194,19 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         rebuilds: config.upkeep.rebuild,
     };
     tasks.spawn(keeper.run(stop_worker.clone()));
+    tasks.spawn(geo.watch(config.visits.geo_check, stop_worker.clone()));
+    if let Some(queue) = visits {
+        let writer = VisitWriter {
+            queue,
+            store: Arc::clone(&store),
+            delivery,
+            enrichment,
+            clock: Arc::clone(&clock),
+            counters: Arc::new(VisitCounters::default()),
+            retention: config.visits.retention,
+        };
+        tasks.spawn(writer.run(random()?, stop_worker.clone()));
+    }
     if let Some(every) = config.upkeep.sweep {
         let days = i64::from(config.links.quarantine_days);
         let straggle = SignedDuration::try_from(config.redis.timeout * 4).unwrap_or_default();
@@ -261,6 +297,12 @@ pub enum ServeError {
     /// The database can't be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The rules for user agents can't be used.
+    #[error(transparent)]
+    Agents(#[from] AgentRulesError),
+    /// A database of addresses can't be used.
+    #[error(transparent)]
+    Geo(#[from] GeoError),
     /// The URL of Redis can't be used.
     #[error(transparent)]
     Redis(#[from] UrlError),

@@ -12,6 +12,7 @@
 mod connection;
 mod index;
 mod servers;
+mod visits;
 mod wire;
 
 use std::error::Error;
@@ -29,6 +30,7 @@ use servers::{Handle, Servers};
 
 pub use index::RedisIndex;
 pub use servers::Topology;
+pub use visits::RedisVisits;
 
 /// Puts a record in place unless a newer one stands there.
 ///

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use super::{ConfigError, Settings};
 use crate::domain::visit::address::AddressPolicy;
 use crate::enrich::geo::GeoFiles;
@@ -13,6 +15,12 @@ const MAX_IP2REGION_FILES: usize = 2;
 /// What is kept of visits.
 #[derive(Debug)]
 pub struct Visits {
+    /// Whether this process stores them.
+    pub stores: bool,
+    /// How many streams the edge leaves them in.
+    pub streams: u16,
+    /// How long they are kept; `None` for ever.
+    pub retention: Option<SignedDuration>,
     /// How much of a visitor's address.
     pub address: AddressPolicy,
     /// The databases that tell where addresses are.
@@ -25,7 +33,11 @@ pub struct Visits {
 
 impl Settings {
     pub(super) fn visits(&self) -> Result<Visits, ConfigError> {
+        let days: i64 = self.number("visits.retention_days", 0, 36_500)?;
         Ok(Visits {
+            stores: self.truth("visits.store"),
+            streams: self.number("visits.streams", 1, 1024)?,
+            retention: (days > 0).then(|| SignedDuration::from_hours(24 * days)),
             address: self.address("visits.address")?,
             geo: GeoFiles {
                 geo_database: self.file("visits.geo_database"),

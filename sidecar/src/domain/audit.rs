@@ -32,6 +32,8 @@ pub enum Action {
     LinkResume,
     /// A link was revoked.
     LinkRevoke,
+    /// A link was ended since it had been visited as often as it was to be.
+    LinkEnd,
     /// A campaign was made.
     CampaignCreate,
     /// A campaign was changed.
@@ -56,6 +58,7 @@ impl Action {
             Self::LinkPause => "link.pause",
             Self::LinkResume => "link.resume",
             Self::LinkRevoke => "link.revoke",
+            Self::LinkEnd => "link.end",
             Self::CampaignCreate => "campaign.create",
             Self::CampaignChange => "campaign.change",
             Self::CampaignPause => "campaign.pause",

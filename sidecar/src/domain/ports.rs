@@ -28,7 +28,8 @@ pub use upkeep::{
 };
 pub use visits::{
     CountQuery, Counted, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_COUNTED,
-    MAX_VISITS_TOGETHER, TimeCount, ValueCount, VisitListing, VisitStore,
+    MAX_POISON, MAX_VISITS_TOGETHER, Poison, QueueDepth, QueuedBatch, QueuedId, TimeCount,
+    ValueCount, VisitListing, VisitQueue, VisitStore,
 };
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.

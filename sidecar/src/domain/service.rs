@@ -14,3 +14,4 @@ pub mod rebuild;
 pub mod repeat;
 pub mod resolve;
 pub mod sweep;
+pub mod visits;

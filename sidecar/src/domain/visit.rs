@@ -10,6 +10,7 @@ pub mod agent;
 pub mod class;
 mod headers;
 pub mod place;
+pub mod ranges;
 pub mod text;
 pub mod visitor;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use sha2::{Digest, Sha256};
 use vocabulary::Code;
 
-use crate::domain::ports::{CountQuery, Counted, Dimension, KeptVisit};
+use crate::domain::ports::{CountQuery, Counted, Dimension, KeptVisit, Poison};
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Versioned;
 use crate::domain::visit::class::Class;
@@ -167,6 +167,11 @@ pub(super) fn class(name: &str) -> Class {
 pub(super) fn visitor(bytes: Option<Vec<u8>>) -> Option<String> {
     let bytes = bytes?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What names something in quarantine: what comes again with the same batch is the same.
+pub(super) fn poison_entry(poison: &Poison) -> String {
+    format!("{}/{}/{}", poison.id.shard, poison.id.entry, poison.place)
 }
 
 /// The columns of [`KeptVisit`], where visits and their agents are joined.

@@ -1,10 +1,12 @@
 //! What visits need of the store.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
-use super::StoreError;
+use super::{PublishError, StoreError};
 use crate::domain::visit::Visit;
 use crate::domain::visit::class::Class;
 
@@ -47,10 +49,17 @@ pub trait VisitStore: Send + Sync {
 
     /// Deletes the visits of links, whose counts stay; answers how many.
     async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError>;
+
+    /// Keeps what was in the queue and is no visit, for somebody to look at: each once, and of all
+    /// no more than the latest [`MAX_POISON`].
+    async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError>;
 }
 
 /// The most visits that are kept together.
 pub const MAX_VISITS_TOGETHER: usize = 5000;
+
+/// The most that is kept of what was in the queue and is no visit.
+pub const MAX_POISON: u32 = 10_000;
 
 /// The most visits of a link that are looked at to count them by a dimension.
 pub const MAX_COUNTED: u32 = 100_000;
@@ -266,4 +275,69 @@ pub struct DomainCount {
     pub minute: Timestamp,
     /// How often, whoever it was.
     pub visits: u64,
+}
+
+/// Where the edge leaves what it tells of visits, in batches. Of several readers each batch is
+/// given to one, who settles it once it is stored; one that is not settled in time is given to
+/// another.
+#[async_trait]
+pub trait VisitQueue: Send + Sync {
+    /// Takes batches that nobody has taken, at most `most`.
+    async fn take(&self, most: usize) -> Result<Vec<QueuedBatch>, PublishError>;
+
+    /// Takes batches that somebody else has taken and not settled for so long, at most `most`.
+    async fn take_over(
+        &self,
+        idle: Duration,
+        most: usize,
+    ) -> Result<Vec<QueuedBatch>, PublishError>;
+
+    /// Notes that batches are stored, so that nobody takes them again.
+    async fn settle(&self, batches: &[QueuedId]) -> Result<(), PublishError>;
+
+    /// Removes what is stored; what is not, for whoever reads it, stays.
+    async fn trim(&self) -> Result<(), PublishError>;
+
+    /// How much is left to be stored.
+    async fn depth(&self) -> Result<QueueDepth, PublishError>;
+}
+
+/// Names a batch in the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct QueuedId {
+    /// Which part of the queue it is in.
+    pub shard: u16,
+    /// Its name there.
+    pub entry: String,
+}
+
+/// A batch that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedBatch {
+    /// Which one.
+    pub id: QueuedId,
+    /// The frames of the events, one behind the other ([`vocabulary::visit`]).
+    pub frames: Vec<u8>,
+}
+
+/// How much is in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Batches that are not settled.
+    pub batches: u64,
+    /// When the oldest of them was left there.
+    pub oldest: Option<Timestamp>,
+}
+
+/// Something in the queue that is no visit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poison {
+    /// Where it was.
+    pub id: QueuedId,
+    /// Which frame of the batch, from 0.
+    pub place: usize,
+    /// What is wrong with it.
+    pub reason: String,
+    /// The bytes that could not be read, at most some thousand.
+    pub bytes: Vec<u8>,
 }

@@ -14,13 +14,13 @@ use vocabulary::Code;
 use super::PostgresStore;
 use super::work::Work;
 use crate::domain::ports::{
-    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, StoreError, TimeCount,
-    ValueCount, VisitListing, VisitStore,
+    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON, Poison,
+    StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
 use crate::store::shared::invalid;
-use crate::store::visits::{Read, kept_columns, read_kept};
+use crate::store::visits::{Read, kept_columns, poison_entry, read_kept};
 use counts::{CountByTime, CountByValue, CountDomains, CountTotals};
 use keeping::KeepVisits;
 
@@ -75,6 +75,11 @@ impl VisitStore for PostgresStore {
     async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError> {
         self.transact(Erase(codes)).await
     }
+
+    async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
+        let poison = &poison;
+        self.transact(Quarantine { poison, now }).await
+    }
 }
 
 #[async_trait]
@@ -85,6 +90,40 @@ impl DayKeys for PostgresStore {
 
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
         self.run(DestroyDayKeys(before)).await
+    }
+}
+
+/// Keeps what is no visit.
+struct Quarantine<'a> {
+    poison: &'a [Poison],
+    now: Timestamp,
+}
+
+#[async_trait]
+impl Work for Quarantine<'_> {
+    type Output = ();
+    const OPERATION: &'static str = "put something into quarantine";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        for poison in self.poison {
+            sqlx::query(
+                "INSERT INTO visit_quarantine (entry, at, reason, bytes) \
+                 VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+            )
+            .bind(poison_entry(poison))
+            .bind(self.now.as_millisecond())
+            .bind(&poison.reason)
+            .bind(&poison.bytes)
+            .execute(&mut *connection)
+            .await?;
+        }
+        sqlx::query(
+            "DELETE FROM visit_quarantine WHERE id <= (SELECT max(id) FROM visit_quarantine) - $1",
+        )
+        .bind(i64::from(MAX_POISON))
+        .execute(connection)
+        .await?;
+        Ok(())
     }
 }
 

@@ -13,12 +13,12 @@ use vocabulary::Code;
 use super::writer::Write;
 use super::{SqliteStore, failed};
 use crate::domain::ports::{
-    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, StoreError, TimeCount,
-    ValueCount, VisitListing, VisitStore,
+    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON, Poison,
+    StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
-use crate::store::visits::{Read, kept_columns, read_kept};
+use crate::store::visits::{Read, kept_columns, poison_entry, read_kept};
 use keeping::KeepVisits;
 
 #[async_trait]
@@ -99,6 +99,44 @@ impl VisitStore for SqliteStore {
     async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError> {
         let codes = codes.iter().map(Code::to_string).collect();
         self.writer.write(Erase(codes)).await
+    }
+
+    async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
+        self.writer.write(Quarantine { poison, now }).await
+    }
+}
+
+/// Keeps what is no visit.
+struct Quarantine {
+    poison: Vec<Poison>,
+    now: Timestamp,
+}
+
+#[async_trait]
+impl Write for Quarantine {
+    type Output = ();
+    const OPERATION: &'static str = "put something into quarantine";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        for poison in &self.poison {
+            sqlx::query(
+                "INSERT OR IGNORE INTO visit_quarantine (entry, at, reason, bytes) \
+                 VALUES (?1, ?2, ?3, ?4)",
+            )
+            .bind(poison_entry(poison))
+            .bind(self.now.as_millisecond())
+            .bind(&poison.reason)
+            .bind(&poison.bytes)
+            .execute(&mut *connection)
+            .await?;
+        }
+        sqlx::query(
+            "DELETE FROM visit_quarantine WHERE id <= (SELECT max(id) FROM visit_quarantine) - ?1",
+        )
+        .bind(MAX_POISON)
+        .execute(connection)
+        .await?;
+        Ok(())
     }
 }
 
