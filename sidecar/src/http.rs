@@ -18,6 +18,7 @@ mod keys;
 mod link_members;
 mod links;
 mod listing;
+mod metrics;
 mod new_link;
 mod observe;
 mod precondition;
@@ -25,6 +26,8 @@ mod problem;
 mod query;
 mod resolve;
 mod serve;
+mod stats;
+mod visits;
 mod wire;
 
 use std::sync::Arc;
@@ -37,7 +40,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use vocabulary::RedirectStatus;
 
 use crate::clock::Clock;
-use crate::domain::ports::{Publisher, Store};
+use crate::domain::ports::{Publisher, Store, VisitQueue};
 use crate::domain::service::access::Access;
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;
@@ -45,6 +48,7 @@ use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::resolve::Resolver;
+use crate::domain::service::visits::VisitCounters;
 use crate::domain::target::TargetPolicy;
 use crate::domain::target::domains::TargetDomains;
 use problem::Problem;
@@ -66,6 +70,10 @@ pub struct App {
     pub codespace: Codespace,
     /// Where the audit log is read, and asked how the database is.
     pub store: Arc<dyn Store>,
+    /// What has been done with visits.
+    pub visit_counters: Arc<VisitCounters>,
+    /// Where visits come from, if this process stores them.
+    pub visit_queue: Option<Arc<dyn VisitQueue>>,
     /// Asked how Redis is.
     pub publisher: Arc<dyn Publisher>,
     /// What time it is.
@@ -115,7 +123,17 @@ fn router(app: App) -> Router {
         .route("/v1/links/{code}/pause", post(links::pause))
         .route("/v1/links/{code}/resume", post(links::resume))
         .route("/v1/links/{code}/history", get(history::list))
+        .route("/v1/links/{code}/stats", get(stats::of_link))
+        .route(
+            "/v1/links/{code}/visits",
+            get(visits::of_link).delete(visits::erase_of_link),
+        )
+        .route("/v1/campaigns/{id}/stats", get(stats::of_campaign))
+        .route("/v1/stats", get(stats::of_all))
+        .route("/v1/domains/stats", get(stats::of_domains))
+        .route("/v1/visits", get(visits::list).delete(visits::erase))
         .route("/v1/codespace", get(codespace::usage))
+        .route("/metrics", get(metrics::show))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_such_route)

@@ -81,6 +81,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     } else {
         None
     };
+    let visit_counters = Arc::new(VisitCounters::default());
     let agents = AgentReader::new(config.visits.remembered_agents)?;
     let geo = Arc::new(Geo::open(config.visits.geo)?);
     let enrichment = Arc::new(Enrichment::new(
@@ -168,6 +169,8 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         ),
         access,
         store: Arc::clone(&store),
+        visit_counters: Arc::clone(&visit_counters),
+        visit_queue: visits.clone().map(|queue| queue as _),
         publisher,
         clock: Arc::clone(&clock),
         policy: config.links.policy,
@@ -202,7 +205,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             delivery,
             enrichment,
             clock: Arc::clone(&clock),
-            counters: Arc::new(VisitCounters::default()),
+            counters: visit_counters,
             retention: config.visits.retention,
         };
         tasks.spawn(writer.run(random()?, stop_worker.clone()));

@@ -34,6 +34,8 @@ pub enum Action {
     LinkRevoke,
     /// A link was ended since it had been visited as often as it was to be.
     LinkEnd,
+    /// The visits of a link were erased.
+    VisitsErase,
     /// A campaign was made.
     CampaignCreate,
     /// A campaign was changed.
@@ -59,6 +61,7 @@ impl Action {
             Self::LinkResume => "link.resume",
             Self::LinkRevoke => "link.revoke",
             Self::LinkEnd => "link.end",
+            Self::VisitsErase => "visits.erase",
             Self::CampaignCreate => "campaign.create",
             Self::CampaignChange => "campaign.change",
             Self::CampaignPause => "campaign.pause",

@@ -63,6 +63,11 @@ permission! {
 }
 
 permission! {
+    /// Whoever asks may look at visits.
+    MayReadStats: StatsRead
+}
+
+permission! {
     /// Whoever asks may read the audit log.
     MayAudit: Admin
 }

@@ -382,7 +382,7 @@ fn body_of(stored: &StoredCampaign, app: &SharedApp) -> CampaignBody {
 }
 
 /// The id of a campaign in the path.
-pub(super) struct CampaignInPath(CampaignId);
+pub(super) struct CampaignInPath(pub(super) CampaignId);
 
 impl FromRequestParts<SharedApp> for CampaignInPath {
     type Rejection = Problem;

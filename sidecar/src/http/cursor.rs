@@ -35,6 +35,7 @@ pub(super) fn decode(cursor: &str) -> Option<Position> {
 const HISTORY_VERSION: &str = "h1";
 const KEYS_VERSION: &str = "k1";
 const AUDIT_VERSION: &str = "a1";
+const VISIT_VERSION: &str = "v1";
 
 /// Writes a cursor of a history: behind the change that left a revision behind.
 pub(super) fn encode_revision(revision: u64) -> String {
@@ -71,6 +72,16 @@ pub(super) fn encode_audit(id: i64) -> String {
 /// Reads a cursor; `None` when [`encode_audit`] has not made it.
 pub(super) fn decode_audit(cursor: &str) -> Option<i64> {
     versioned(cursor, AUDIT_VERSION)?.parse().ok()
+}
+
+/// Writes a cursor of visits: behind the visit with this number.
+pub(super) fn encode_visit(number: i64) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{VISIT_VERSION}.{number}"))
+}
+
+/// Reads a cursor; `None` when [`encode_visit`] has not made it.
+pub(super) fn decode_visit(cursor: &str) -> Option<i64> {
+    versioned(cursor, VISIT_VERSION)?.parse().ok()
 }
 
 /// What follows the version that a cursor must begin with.

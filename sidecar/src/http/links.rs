@@ -79,7 +79,9 @@ pub(super) async fn find(
 ) -> Result<Response<Body>, Problem> {
     let link = app.links.find(&code).await?.ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(&app, [&link]).await?;
-    Ok(tagged(&link, body(&link, &app, &domains, &campaigns)))
+    let totals = app.store.visit_totals(&[code]).await?;
+    let body = body(&link, &app, &domains, &campaigns).visited(totals.first());
+    Ok(tagged(&link, body))
 }
 
 /// `PATCH /v1/links/{code}`

@@ -1,9 +1,11 @@
 //! `GET /v1/links`
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use jiff::Timestamp;
-use vocabulary::CampaignId;
+use vocabulary::{CampaignId, Code};
 
 use super::SharedApp;
 use super::auth::MayRead;
@@ -12,7 +14,7 @@ use super::cursor;
 use super::extract::Domains;
 use super::problem::Problem;
 use super::wire::{LinkBody, PageBody, STATE_NAMES, state_by_name};
-use crate::domain::ports::{Listing, Position};
+use crate::domain::ports::{LinkTotal, Listing, Position};
 
 /// How many rows a page of a listing has, unless the client says otherwise, and at most.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
@@ -42,9 +44,15 @@ pub(super) async fn list(
     });
     let base = domains.base.as_deref();
     let campaigns = Campaigns::of(&app, &links).await?;
+    let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
+    let totals = app.store.visit_totals(&codes).await?;
+    let totals: HashMap<Code, LinkTotal> = totals.into_iter().map(|it| (it.code, it)).collect();
     let links = links
         .iter()
-        .map(|link| LinkBody::new(link, campaigns.of_link(link), now, base))
+        .map(|link| {
+            let body = LinkBody::new(link, campaigns.of_link(link), now, base);
+            body.visited(totals.get(&link.code))
+        })
         .collect();
     Ok(Json(PageBody { links, next_cursor }))
 }

@@ -1,4 +1,6 @@
-//! What the listings of keys and of the audit log share.
+//! What the listings of keys, of visits and of the audit log share.
+
+use jiff::Timestamp;
 
 use super::problem::Problem;
 
@@ -18,6 +20,15 @@ pub(super) fn limit(value: &str) -> Result<u32, Problem> {
 pub(super) fn cursor<T>(value: &str, decode: impl Fn(&str) -> Option<T>) -> Result<T, Problem> {
     decode(value)
         .ok_or_else(|| Problem::query("cursor must be the nextCursor of an earlier answer."))
+}
+
+/// Reads a moment.
+pub(super) fn moment(name: &str, value: &str) -> Result<Timestamp, Problem> {
+    value.parse().map_err(|_error| {
+        Problem::query(format!(
+            "{name} must be a date and time like 2030-12-31T23:59:59Z."
+        ))
+    })
 }
 
 /// Cuts a page off what was read, which is one item more than a page if there is another one.

@@ -11,6 +11,7 @@ mod once;
 mod options;
 mod requests;
 mod visitors;
+mod visits;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
@@ -138,6 +139,8 @@ impl Service {
                 clock: Arc::clone(&shared_clock),
             },
             store: Arc::clone(&kept.store),
+            visit_counters: Arc::default(),
+            visit_queue: None,
             publisher,
             clock: shared_clock,
             policy: TargetPolicy::default(),

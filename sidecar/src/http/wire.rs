@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::domain::campaign::Campaign;
 use crate::domain::link::{Link, PastChange, Second, State};
+use crate::domain::ports::LinkTotal;
 
 /// A link as clients see it.
 #[derive(Serialize)]
@@ -28,6 +29,18 @@ pub(super) struct LinkBody {
     /// Whether Redis has confirmed this revision; only where it was told.
     #[serde(skip_serializing_if = "Option::is_none")]
     published: Option<bool>,
+    /// How often it was visited; only where that was looked up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visits: Option<VisitsBody>,
+}
+
+/// How often a link was visited.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VisitsBody {
+    total: u64,
+    human: u64,
+    last_at: Option<Timestamp>,
 }
 
 /// What can be said of a link.
@@ -103,6 +116,19 @@ impl LinkBody {
             updated_at: link.updated_at,
             created_by: link.created_by.clone(),
             published: None,
+            visits: None,
+        }
+    }
+
+    /// Adds how often the link was visited.
+    pub(super) fn visited(self, total: Option<&LinkTotal>) -> Self {
+        Self {
+            visits: Some(VisitsBody {
+                total: total.map_or(0, |it| it.visits),
+                human: total.map_or(0, |it| it.human),
+                last_at: total.map(|it| it.last_at),
+            }),
+            ..self
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use sha2::{Digest, Sha256};
 use vocabulary::Code;
 
+use crate::domain::audit::{Action, AuditEntry, Subject};
 use crate::domain::ports::{CountQuery, Counted, Dimension, KeptVisit, Poison};
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Versioned;
@@ -167,6 +168,17 @@ pub(super) fn class(name: &str) -> Class {
 pub(super) fn visitor(bytes: Option<Vec<u8>>) -> Option<String> {
     let bytes = bytes?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What the audit log is told of visits that were erased.
+pub(super) fn erasure(code: Code, key_id: &str, now: jiff::Timestamp) -> AuditEntry {
+    AuditEntry {
+        at: now,
+        key_id: Some(key_id.to_owned()),
+        action: Action::VisitsErase,
+        subject: Subject::Link(code),
+        detail: serde_json::Map::new(),
+    }
 }
 
 /// What names something in quarantine: what comes again with the same batch is the same.

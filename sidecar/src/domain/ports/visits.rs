@@ -47,8 +47,14 @@ pub trait VisitStore: Send + Sync {
     /// Deletes some visits that were kept before a moment, at most `limit`; answers how many.
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
-    /// Deletes the visits of links, whose counts stay; answers how many.
-    async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError>;
+    /// Deletes the visits of links, whose counts stay; answers how many. The audit log is told of
+    /// each link.
+    async fn erase_visits(
+        &self,
+        codes: &[Code],
+        key_id: &str,
+        now: Timestamp,
+    ) -> Result<u64, StoreError>;
 
     /// Keeps what was in the queue and is no visit, for somebody to look at: each once, and of all
     /// no more than the latest [`MAX_POISON`].

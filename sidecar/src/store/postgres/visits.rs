@@ -12,6 +12,7 @@ use sqlx::{Postgres, QueryBuilder, Row as _};
 use vocabulary::Code;
 
 use super::PostgresStore;
+use super::audit::append_audit;
 use super::work::Work;
 use crate::domain::ports::{
     CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON, Poison,
@@ -20,7 +21,7 @@ use crate::domain::ports::{
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
 use crate::store::shared::invalid;
-use crate::store::visits::{Read, kept_columns, poison_entry, read_kept};
+use crate::store::visits::{Read, erasure, kept_columns, poison_entry, read_kept};
 use counts::{CountByTime, CountByValue, CountDomains, CountTotals};
 use keeping::KeepVisits;
 
@@ -72,8 +73,14 @@ impl VisitStore for PostgresStore {
         Ok(dropped + deleted)
     }
 
-    async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError> {
-        self.transact(Erase(codes)).await
+    async fn erase_visits(
+        &self,
+        codes: &[Code],
+        key_id: &str,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let erase = Erase { codes, key_id, now };
+        self.transact(erase).await
     }
 
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
@@ -199,7 +206,11 @@ impl Work for Forget {
     }
 }
 
-struct Erase<'a>(&'a [Code]);
+struct Erase<'a> {
+    codes: &'a [Code],
+    key_id: &'a str,
+    now: Timestamp,
+}
 
 #[async_trait]
 impl Work for Erase<'_> {
@@ -207,7 +218,10 @@ impl Work for Erase<'_> {
     const OPERATION: &'static str = "erase visits";
 
     async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
-        let codes: Vec<&str> = self.0.iter().map(Code::as_str).collect();
+        for code in self.codes {
+            append_audit(connection, &erasure(*code, self.key_id, self.now)).await?;
+        }
+        let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
         let done = sqlx::query("DELETE FROM visits WHERE code = ANY($1::text[])")
             .bind(codes)
             .execute(connection)

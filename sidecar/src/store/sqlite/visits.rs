@@ -10,6 +10,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{QueryBuilder, Row as _, Sqlite};
 use vocabulary::Code;
 
+use super::audit::append_audit;
 use super::writer::Write;
 use super::{SqliteStore, failed};
 use crate::domain::ports::{
@@ -18,7 +19,7 @@ use crate::domain::ports::{
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
-use crate::store::visits::{Read, kept_columns, poison_entry, read_kept};
+use crate::store::visits::{Read, erasure, kept_columns, poison_entry, read_kept};
 use keeping::KeepVisits;
 
 #[async_trait]
@@ -96,9 +97,18 @@ impl VisitStore for SqliteStore {
         self.writer.write(Forget { before, limit }).await
     }
 
-    async fn erase_visits(&self, codes: &[Code]) -> Result<u64, StoreError> {
-        let codes = codes.iter().map(Code::to_string).collect();
-        self.writer.write(Erase(codes)).await
+    async fn erase_visits(
+        &self,
+        codes: &[Code],
+        key_id: &str,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let erase = Erase {
+            codes: codes.to_vec(),
+            key_id: key_id.to_owned(),
+            now,
+        };
+        self.writer.write(erase).await
     }
 
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
@@ -186,7 +196,11 @@ impl Write for Forget {
     }
 }
 
-struct Erase(Vec<String>);
+struct Erase {
+    codes: Vec<Code>,
+    key_id: String,
+    now: Timestamp,
+}
 
 #[async_trait]
 impl Write for Erase {
@@ -194,7 +208,11 @@ impl Write for Erase {
     const OPERATION: &'static str = "erase visits";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
-        let codes = serde_json::json!(self.0).to_string();
+        for code in &self.codes {
+            append_audit(connection, &erasure(*code, &self.key_id, self.now)).await?;
+        }
+        let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
+        let codes = serde_json::json!(codes).to_string();
         let done =
             sqlx::query("DELETE FROM visits WHERE code IN (SELECT value FROM json_each(?1))")
                 .bind(codes)

@@ -417,7 +417,7 @@ async fn visits_are_forgotten_and_erased_and_their_counts_stay(fixture: Fixture)
     assert!(forgotten >= 21, "{forgotten}");
     assert_eq!(
         store
-            .erase_visits(&[code("young"), code("nobody")])
+            .erase_visits(&[code("young"), code("nobody")], "key", moment(NOW))
             .await
             .expect("a store"),
         10

@@ -1,0 +1,326 @@
+//! `…/stats`: how many visits there were, when, and what they had in common.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::SharedApp;
+use super::auth::MayReadStats;
+use super::campaigns::CampaignInPath;
+use super::extract::{CodeInPath, no_such_link};
+use super::problem::Problem;
+use super::query;
+use crate::domain::ports::{CountQuery, Counted, Dimension};
+use crate::domain::visit::class::Class;
+
+/// How far back is looked unless the client says otherwise.
+const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);
+
+/// The longest time that can be asked for.
+const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
+
+/// How many values of a dimension are answered unless the client says otherwise.
+const DEFAULT_VALUES: u32 = 50;
+
+/// How many minutes of domains are answered unless the client says otherwise, and at most.
+const DEFAULT_MINUTES: i64 = 60;
+const MAX_MINUTES: i64 = 24 * 60;
+
+/// Numbers of visits by class.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClassCounts {
+    /// All of them.
+    total: u64,
+    human: u64,
+    preview: u64,
+    scanner: u64,
+    bot: u64,
+    unknown: u64,
+}
+
+impl ClassCounts {
+    fn add(&mut self, class: Class, visits: u64) {
+        self.total += visits;
+        *match class {
+            Class::Human => &mut self.human,
+            Class::Preview => &mut self.preview,
+            Class::Scanner => &mut self.scanner,
+            Class::Bot => &mut self.bot,
+            Class::Unknown => &mut self.unknown,
+        } += visits;
+    }
+}
+
+/// How many visits began in a time.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IntervalBody {
+    begin: Timestamp,
+    #[serde(flatten)]
+    visits: ClassCounts,
+}
+
+/// How many visits have something in common.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ValueBody {
+    /// What; empty when it is not known.
+    value: String,
+    #[serde(flatten)]
+    visits: ClassCounts,
+}
+
+/// What was counted.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StatsBody {
+    since: Timestamp,
+    until: Timestamp,
+    interval: &'static str,
+    visits: ClassCounts,
+    intervals: Vec<IntervalBody>,
+    /// By the dimension that was asked for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    by: BTreeMap<&'static str, Vec<ValueBody>>,
+}
+
+/// `GET /v1/stats`
+pub(super) async fn of_all(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    RawQuery(query): RawQuery,
+) -> Result<Json<StatsBody>, Problem> {
+    count(&app, Counted::All, query).await
+}
+
+/// `GET /v1/campaigns/{id}/stats`
+pub(super) async fn of_campaign(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    CampaignInPath(id): CampaignInPath,
+    RawQuery(query): RawQuery,
+) -> Result<Json<StatsBody>, Problem> {
+    if app.campaigns.find(id).await?.is_none() {
+        return Err(Problem::not_found("There is no campaign with this id."));
+    }
+    count(&app, Counted::Campaign(id), query).await
+}
+
+/// `GET /v1/links/{code}/stats`
+pub(super) async fn of_link(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    CodeInPath(code): CodeInPath,
+    RawQuery(query): RawQuery,
+) -> Result<Json<StatsBody>, Problem> {
+    if app.links.find(&code).await?.is_none() {
+        return Err(no_such_link());
+    }
+    count(&app, Counted::Link(code), query).await
+}
+
+/// How long the intervals are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interval {
+    Hour,
+    Day,
+}
+
+impl Interval {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// When the interval begins that an hour is in. Days are those of UTC.
+    fn begin(self, hour: Timestamp) -> Timestamp {
+        match self {
+            Self::Hour => hour,
+            Self::Day => hour
+                .to_zoned(TimeZone::UTC)
+                .start_of_day()
+                .map_or(hour, |day| day.timestamp()),
+        }
+    }
+}
+
+struct Asked {
+    since: Timestamp,
+    until: Timestamp,
+    interval: Interval,
+    by: Vec<Dimension>,
+    limit: u32,
+}
+
+fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
+    let (mut since, mut until, mut interval) = (None, None, None);
+    let mut by = Vec::new();
+    let mut limit = DEFAULT_VALUES;
+    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        match &*name {
+            "since" => since = Some(query::moment("since", &value)?),
+            "until" => until = Some(query::moment("until", &value)?),
+            "interval" => {
+                interval = Some(match &*value {
+                    "hour" => Interval::Hour,
+                    "day" => Interval::Day,
+                    _ => return Err(Problem::query("interval must be hour or day.")),
+                });
+            }
+            "by" => {
+                for name in value.split(',') {
+                    by.push(Dimension::by_name(name).ok_or_else(|| {
+                        Problem::query(format!("by must be of {}.", Dimension::NAMES))
+                    })?);
+                }
+            }
+            "limit" => limit = query::limit(&value)?,
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters since, until, interval, by and limit.",
+                ));
+            }
+        }
+    }
+    let until = until.unwrap_or(now);
+    let since = match since {
+        Some(since) => since,
+        None => until.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN),
+    };
+    let span = until.duration_since(since);
+    if !span.is_positive() || span > LONGEST_SPAN {
+        return Err(Problem::query(
+            "since must be before until, and at most 800 days.",
+        ));
+    }
+    let short = span <= SignedDuration::from_hours(24 * 3);
+    by.sort_unstable();
+    by.dedup();
+    Ok(Asked {
+        since,
+        until,
+        interval: interval.unwrap_or(if short { Interval::Hour } else { Interval::Day }),
+        by,
+        limit,
+    })
+}
+
+async fn count(
+    app: &SharedApp,
+    of: Counted,
+    query: Option<String>,
+) -> Result<Json<StatsBody>, Problem> {
+    let asked = read(&query.unwrap_or_default(), app.clock.now())?;
+    let query = CountQuery {
+        of,
+        since: asked.since,
+        until: asked.until,
+    };
+    let mut visits = ClassCounts::default();
+    let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
+    for count in app.store.count_visits(&query).await? {
+        visits.add(count.class, count.visits);
+        let begin = asked.interval.begin(count.hour);
+        let counts = intervals.entry(begin).or_default();
+        counts.add(count.class, count.visits);
+    }
+    let mut by = BTreeMap::new();
+    for dimension in asked.by {
+        let mut values: BTreeMap<String, ClassCounts> = BTreeMap::new();
+        for count in app.store.count_by(&query, dimension).await? {
+            let counts = values.entry(count.value).or_default();
+            counts.add(count.class, count.visits);
+        }
+        let mut values: Vec<ValueBody> = values
+            .into_iter()
+            .map(|(value, visits)| ValueBody { value, visits })
+            .collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.visits.total));
+        values.truncate(asked.limit as usize);
+        by.insert(dimension.name(), values);
+    }
+    Ok(Json(StatsBody {
+        since: asked.since,
+        until: asked.until,
+        interval: asked.interval.name(),
+        visits,
+        intervals: intervals
+            .into_iter()
+            .map(|(begin, visits)| IntervalBody { begin, visits })
+            .collect(),
+        by,
+    }))
+}
+
+/// How often a domain was visited.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DomainBody {
+    domain: String,
+    visits: u64,
+    minutes: Vec<MinuteBody>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MinuteBody {
+    begin: Timestamp,
+    visits: u64,
+}
+
+/// How often domains were visited.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DomainsBody {
+    since: Timestamp,
+    domains: Vec<DomainBody>,
+}
+
+/// `GET /v1/domains/stats`: by minute, so that a domain that is blocked shows. Minutes without
+/// visits are left out.
+pub(super) async fn of_domains(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    RawQuery(query): RawQuery,
+) -> Result<Json<DomainsBody>, Problem> {
+    let mut minutes = DEFAULT_MINUTES;
+    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if name != "minutes" {
+            return Err(Problem::query("There is only the parameter minutes."));
+        }
+        minutes = value
+            .parse()
+            .ok()
+            .filter(|minutes| (1..=MAX_MINUTES).contains(minutes))
+            .ok_or_else(|| {
+                Problem::query(format!("minutes must be a number from 1 to {MAX_MINUTES}."))
+            })?;
+    }
+    let since = app.clock.now() - SignedDuration::from_mins(minutes);
+    let mut domains: BTreeMap<String, DomainBody> = BTreeMap::new();
+    for count in app.store.count_domains(since).await? {
+        let domain = domains
+            .entry(count.host.clone())
+            .or_insert_with(|| DomainBody {
+                domain: count.host,
+                visits: 0,
+                minutes: Vec::new(),
+            });
+        domain.visits += count.visits;
+        domain.minutes.push(MinuteBody {
+            begin: count.minute,
+            visits: count.visits,
+        });
+    }
+    Ok(Json(DomainsBody {
+        since,
+        domains: domains.into_values().collect(),
+    }))
+}

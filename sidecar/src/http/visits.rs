@@ -1,0 +1,327 @@
+//! `/v1/visits` and `/v1/links/{code}/visits`: visits one by one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::response::IntoResponse;
+use futures_util::stream;
+use jiff::Timestamp;
+use serde::Serialize;
+use vocabulary::{CampaignId, Code};
+
+use super::SharedApp;
+use super::auth::{MayReadStats, MayWrite};
+use super::cursor;
+use super::extract::CodeInPath;
+use super::problem::Problem;
+use super::query;
+use crate::domain::ports::{KeptVisit, Listing, Position, Store, StoreError, VisitListing};
+use crate::domain::visit::class::Class;
+
+/// How many visits are read at a time for an export.
+const TOGETHER: u32 = 1000;
+
+/// A visit as clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VisitBody {
+    at: Timestamp,
+    short_code: String,
+    domain: String,
+    status: u16,
+    method: String,
+    class: String,
+    reason: String,
+    ruleset: u16,
+    visitor: Option<String>,
+    client: Option<String>,
+    country: Option<String>,
+    province: Option<String>,
+    city: Option<String>,
+    isp: Option<String>,
+    language: Option<String>,
+    device: String,
+    os: Option<String>,
+    browser: Option<String>,
+    app: Option<String>,
+    referrer_host: Option<String>,
+    referrer: String,
+    purpose: String,
+    user_agent: String,
+}
+
+impl From<KeptVisit> for VisitBody {
+    fn from(visit: KeptVisit) -> Self {
+        Self {
+            at: visit.at,
+            short_code: visit.code,
+            domain: visit.host,
+            status: visit.status,
+            method: visit.method,
+            class: visit.class,
+            reason: visit.reason,
+            ruleset: visit.ruleset,
+            visitor: visit.visitor,
+            client: visit.client,
+            country: visit.country,
+            province: visit.province,
+            city: visit.city,
+            isp: visit.isp,
+            language: visit.language,
+            device: visit.device,
+            os: visit.os,
+            browser: visit.browser,
+            app: visit.app,
+            referrer_host: visit.referrer_host,
+            referrer: visit.referrer,
+            purpose: visit.purpose,
+            user_agent: visit.user_agent,
+        }
+    }
+}
+
+/// A page of a listing.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageBody {
+    visits: Vec<VisitBody>,
+    /// Where the listing goes on; `None` at its end.
+    next_cursor: Option<String>,
+}
+
+/// `GET /v1/links/{code}/visits`: a page, those that were stored last first.
+pub(super) async fn of_link(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    CodeInPath(code): CodeInPath,
+    RawQuery(query): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let mut listing = read_listing(&query.unwrap_or_default())?;
+    listing.code = Some(code);
+    page(&app, listing).await
+}
+
+/// `GET /v1/visits`: a page, or with `Accept: application/x-ndjson` or `text/csv` all of them.
+pub(super) async fn list(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response<Body>, Problem> {
+    let listing = read_listing(&query.unwrap_or_default())?;
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let accept = accept.unwrap_or_default().to_ascii_lowercase();
+    let format = if accept.contains("ndjson") || accept.contains("jsonl") {
+        Format::Ndjson
+    } else if accept.contains("text/csv") {
+        Format::Csv
+    } else {
+        return page(&app, listing).await.map(IntoResponse::into_response);
+    };
+    // Asked for before anything is answered: what can't be read at all is told as a problem.
+    let first = app.store.list_visits(&together(&listing)).await?;
+    let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
+    Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
+}
+
+/// What was deleted: a receipt.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ErasureBody {
+    /// Of how many links.
+    links: u64,
+    /// How many visits.
+    visits: u64,
+    erased_at: Timestamp,
+}
+
+/// `DELETE /v1/links/{code}/visits`: deletes what is kept of a link's visitors. Counts stay: there
+/// is nobody in them.
+pub(super) async fn erase_of_link(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    CodeInPath(code): CodeInPath,
+) -> Result<Json<ErasureBody>, Problem> {
+    let erased_at = app.clock.now();
+    let key_id = &caller.key().id;
+    let visits = app.store.erase_visits(&[code], key_id, erased_at).await?;
+    Ok(Json(ErasureBody {
+        links: 1,
+        visits,
+        erased_at,
+    }))
+}
+
+/// `DELETE /v1/visits`: the same of all links that are called so, or belong to a campaign.
+pub(super) async fn erase(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ErasureBody>, Problem> {
+    let mut listing = Listing {
+        limit: TOGETHER,
+        ..Listing::default()
+    };
+    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match &*name {
+            "externalId" => listing.external_id = Some(value.into_owned()),
+            "campaignId" => {
+                let id = CampaignId::parse(value.as_bytes())
+                    .ok_or_else(|| Problem::query("campaignId must be the id of a campaign."))?;
+                listing.campaign = Some(id);
+            }
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters externalId and campaignId.",
+                ));
+            }
+        }
+    }
+    if listing.external_id.is_none() && listing.campaign.is_none() {
+        return Err(Problem::query("externalId or campaignId must be given."));
+    }
+    let (mut links, mut visits, erased_at) = (0, 0, app.clock.now());
+    loop {
+        let some = app.links.list(&listing).await?;
+        let Some(last) = some.last() else {
+            return Ok(Json(ErasureBody {
+                links,
+                visits,
+                erased_at,
+            }));
+        };
+        listing.after = Some(Position {
+            created_at: last.created_at,
+            code: last.code,
+        });
+        let codes: Vec<Code> = some.iter().map(|link| link.code).collect();
+        links += codes.len() as u64;
+        let key_id = &caller.key().id;
+        visits += app.store.erase_visits(&codes, key_id, erased_at).await?;
+    }
+}
+
+async fn page(app: &SharedApp, mut listing: VisitListing) -> Result<Json<PageBody>, Problem> {
+    let limit = listing.limit;
+    // One visit more tells whether there is another page.
+    listing.limit += 1;
+    let mut visits = app.store.list_visits(&listing).await?;
+    let last = query::page(&mut visits, limit);
+    let next_cursor = last.map(|visit| cursor::encode_visit(visit.number));
+    Ok(Json(PageBody {
+        visits: visits.into_iter().map(VisitBody::from).collect(),
+        next_cursor,
+    }))
+}
+
+fn read_listing(text: &str) -> Result<VisitListing, Problem> {
+    let mut listing = VisitListing {
+        limit: query::DEFAULT_LIMIT,
+        ..VisitListing::default()
+    };
+    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        match &*name {
+            "limit" => listing.limit = query::limit(&value)?,
+            "cursor" => listing.before = Some(query::cursor(&value, cursor::decode_visit)?),
+            "class" => {
+                let class = Class::by_name(&value).ok_or_else(|| {
+                    Problem::query(format!("class must be one of {}.", Class::NAMES))
+                })?;
+                listing.class = Some(class);
+            }
+            "code" => {
+                let code = Code::parse(value.as_bytes())
+                    .map_err(|_error| Problem::query("code must be a link's code."))?;
+                listing.code = Some(code);
+            }
+            "since" => listing.since = Some(query::moment("since", &value)?),
+            "until" => listing.until = Some(query::moment("until", &value)?),
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters limit, cursor, class, code, since and until.",
+                ));
+            }
+        }
+    }
+    Ok(listing)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Ndjson,
+    Csv,
+}
+
+impl Format {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Ndjson => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+
+    /// The text of some visits; the first of a file has what comes before all.
+    fn text(self, visits: Vec<KeptVisit>, is_first: bool) -> Vec<u8> {
+        let bodies = visits.into_iter().map(VisitBody::from);
+        match self {
+            Self::Ndjson => {
+                let mut text = Vec::new();
+                for body in bodies {
+                    // Nothing in there can't be JSON.
+                    let _ = serde_json::to_writer(&mut text, &body);
+                    text.push(b'\n');
+                }
+                text
+            }
+            Self::Csv => {
+                let mut writer = csv::WriterBuilder::new()
+                    .has_headers(is_first)
+                    .from_writer(Vec::new());
+                for body in bodies {
+                    // Into memory, and of texts and numbers alone.
+                    let _ = writer.serialize(body);
+                }
+                writer.into_inner().unwrap_or_default()
+            }
+        }
+    }
+}
+
+fn together(listing: &VisitListing) -> VisitListing {
+    VisitListing {
+        limit: TOGETHER,
+        ..listing.clone()
+    }
+}
+
+/// All visits of a listing, some at a time, as fast as the client reads them. When they can't be
+/// read to their end the answer breaks off, so that nobody takes it for whole.
+fn export(
+    store: Arc<dyn Store>,
+    listing: VisitListing,
+    format: Format,
+    first: Vec<KeptVisit>,
+) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
+    let begin = (Some(first), listing, true);
+    stream::unfold(Some(begin), move |state| {
+        let store = Arc::clone(&store);
+        async move {
+            let (read, mut listing, is_first) = state?;
+            let visits = match read {
+                Some(visits) => visits,
+                None => match store.list_visits(&together(&listing)).await {
+                    Ok(visits) => visits,
+                    Err(error) => return Some((Err(error), None)),
+                },
+            };
+            let last = visits.last()?.number;
+            listing.before = Some(last);
+            let text = Bytes::from(format.text(visits, is_first));
+            Some((Ok(text), Some((None, listing, false))))
+        }
+    })
+}
