@@ -40,6 +40,14 @@ fn processor() -> Result<f64, Box<dyn Error>> {
     Ok(nanoseconds as f64 / 1e9)
 }
 
+/// What the process has in memory, in MiB.
+fn memory() -> Result<u64, Box<dyn Error>> {
+    let text = fs::read_to_string("/proc/self/status")?;
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(kilobytes.unwrap_or_default().parse::<u64>()? / 1024)
+}
+
 fn measure(
     name: &str,
     count: usize,
@@ -51,7 +59,7 @@ fn measure(
     }
     let seconds = processor()? - before;
     let each = seconds / count as f64;
-    println!("{name:<46} {:>10.0}/s {:>8.2} us", 1.0 / each, each * 1e6);
+    println!("{name:<48} {:>10.0}/s {:>8.2} us", 1.0 / each, each * 1e6);
     Ok(())
 }
 
@@ -151,11 +159,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         language: "en".to_owned(),
     })?);
 
-    let before = processor()?;
+    let (before, held) = (processor()?, memory()?);
     let reader = Arc::new(AgentReader::new(10_000)?);
     println!(
-        "the rules for user agents took {:.2} s to compile",
-        processor()? - before
+        "the rules for user agents took {:.2} s to compile and take {} MiB",
+        processor()? - before,
+        memory()? - held
     );
 
     let agents = agents(&mut rng);
@@ -238,5 +247,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         black_box(keys.visitor(now, address, agents[drawn[place]].as_bytes()));
         Ok(())
     })?;
+    println!("{} MiB are held in the end", memory()?);
     Ok(())
 }

@@ -99,10 +99,9 @@ impl Agents for AgentReader {
         if let Some(agent) = read.get(user_agent) {
             return Arc::clone(agent);
         }
-        drop(read);
-        // Two who come with the same agent at the same time both read it: nobody waits.
+        // One at a time: the rules keep notes for each thread that uses them at the same moment,
+        // which is memory, and reading is rare enough.
         let agent = Arc::new(self.read(user_agent));
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.put(user_agent.into(), Arc::clone(&agent));
         agent
     }

@@ -40,14 +40,18 @@ impl MaxMind {
         let Some(entry) = self.entry(address) else {
             return Place::default();
         };
-        let country = entry
-            .text(&[Key("country"), Key("iso_code")])
-            .or_else(|| entry.text(&[Key("country_code")]));
+        // The shape of MaxMind and DB-IP first, then the flat ones of others.
+        let flat = |keys: [&str; 2]| keys.into_iter().find_map(|key| entry.text(&[Key(key)]));
+        let country = entry.text(&[Key("country"), Key("iso_code")]);
+        let country = country.or_else(|| flat(["country_code", "country"]));
+        let country_name = entry.name(&[Key("country")], language);
+        let province = entry.name(&[Key("subdivisions"), Index(0)], language);
+        let city = entry.name(&[Key("city")], language);
         let mut place = Place {
-            country: country.filter(|code| code.len() == 2),
-            country_name: entry.name(&[Key("country")], language),
-            province: entry.name(&[Key("subdivisions"), Index(0)], language),
-            city: entry.name(&[Key("city")], language),
+            country: country.filter(|code| is_country_code(code)),
+            country_name: country_name.or_else(|| flat(["country_name", "country_long"])),
+            province: province.or_else(|| flat(["region", "state1"])),
+            city: city.or_else(|| flat(["city", "city_name"])),
             ..Place::default()
         };
         if let Some(code) = &mut place.country {
@@ -65,6 +69,10 @@ impl MaxMind {
         let entry = self.entry(address);
         entry.map_or((None, None), |entry| entry.network())
     }
+}
+
+fn is_country_code(text: &str) -> bool {
+    text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 impl Entry<'_> {

@@ -41,8 +41,10 @@ pub(super) fn preferred_language(header: &str) -> Option<String> {
 /// A weight (`0.8`) in thousandths.
 fn thousandths(text: &str) -> Option<u16> {
     let weight: f32 = text.parse().ok()?;
-    // A float that does not fit becomes the nearest that does, NaN becomes 0.
-    Some((weight * 1000.0).min(1000.0) as u16)
+    // Neither is what is no number.
+    (0.0..=1.0)
+        .contains(&weight)
+        .then_some((weight * 1000.0) as u16)
 }
 
 fn is_tag(tag: &str) -> bool {
@@ -123,6 +125,7 @@ mod tests {
             ("*, nl;q=0.1", Some("nl")),
             ("en;q=0", None),
             ("en;q=much, de;q=0.1", Some("de")),
+            ("en;q=nan, fr;q=-1, it;q=7, de;q=0.1", Some("de")),
             ("", None),
             ("<script>", None),
             ("e", None),

@@ -194,8 +194,10 @@ fn other_shapes_of_databases_are_read_as_far_as_they_go() {
     // GeoIP2-ISP, flat ones, and ones that have something else where a place would be.
     let isp = open(json!({"isp": "Example", "autonomous_system_number": 7}));
     assert_eq!((texts(&isp)[4], isp.asn), ("Example", Some(7)));
-    let flat = open(json!({"country_code": "nz", "city": "Wellington"}));
-    assert_eq!(texts(&flat)[0], "NZ");
+    let flat = open(json!({"country_code": "nz", "state1": "Otago", "city": "Dunedin"}));
+    assert_eq!(texts(&flat)[..4], ["NZ", "", "Otago", "Dunedin"]);
+    let flat = open(json!({"country": "NZ", "country_name": "New Zealand", "region": "Otago"}));
+    assert_eq!(texts(&flat)[..4], ["NZ", "New Zealand", "Otago", ""]);
     let strange = open(json!({"country": {"iso_code": 5}, "subdivisions": {}, "city": []}));
     assert_eq!(strange, Place::default());
     let long = open(json!({"country": {"names": {"en": "x".repeat(500)}}}));
