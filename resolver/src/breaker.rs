@@ -58,6 +58,15 @@ impl Breaker {
         }
     }
 
+    /// Whether Redis is to be left alone now. Unlike [`Breaker::admits`] this makes nothing the try.
+    pub(crate) fn rests(&self, now: u64) -> bool {
+        match self.state {
+            State::Closed { .. } => false,
+            State::Open { until, .. } => now < until,
+            State::Trying { since, .. } => now < since + self.patience,
+        }
+    }
+
     /// Whether it keeps requests away now.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed { .. })

@@ -16,6 +16,7 @@ use std::ops::Range;
 use crate::handshake::{Handshake, Step};
 use crate::lookups::LookupId;
 use crate::resp::{Decoded, Decoder, ProtocolError, Reply};
+use crate::visits::BatchId;
 
 use round_trips::RoundTrips;
 pub(crate) use span::Span;
@@ -91,6 +92,8 @@ pub(crate) enum Owed {
     Handshake(Step),
     /// A look-up's record.
     Lookup(LookupId),
+    /// That a batch of visits is stored.
+    Visits(BatchId),
     /// Nothing: that it comes is all.
     Acknowledgement,
     /// `ROLE`

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::names::{Counter, Gauge};
 use super::requests::{Outcome, Source, can_happen, index};
-use super::{BOUNDS, BUCKETS, COUNTERS, GAUGES, Header, REQUESTS, SLOTS, SUM, Slot};
+use super::{BOUNDS, BUCKETS, COUNTERS, GAUGES, Header, REQUESTS, SLOTS, SUM, Slot, held_visits};
 
 /// What the labels of a number say that is shown for each worker.
 const PROCESS: &str = "<pid>";
@@ -20,6 +20,8 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
         .map(|slot| (Header::of(slot).owner(), slot))
         .filter(|&(owner, _)| owner != 0 && is_alive(owner))
         .collect();
+    let held: u64 = live.iter().map(|&(_, slot)| held_visits(slot)).sum();
+    let left_over: u64 = slots.iter().map(held_visits).sum();
     // Sums over all slots, also those of dead workers.
     let total = |place: usize| sum(slots, place);
 
@@ -27,7 +29,10 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
     for metric in Counter::METRICS {
         head(metric.name, metric.help, "counter", out);
         for &(counter, labels) in metric.samples {
-            let value = total(COUNTERS + counter as usize);
+            let mut value = total(COUNTERS + counter as usize);
+            if counter == Counter::VisitLost {
+                value = value.wrapping_add(left_over.saturating_sub(held));
+            }
             sample(metric.name, labels, &value.to_string(), out);
         }
     }
@@ -36,7 +41,10 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
         for &(gauge, labels) in metric.samples {
             let place = GAUGES + gauge as usize;
             if !labels.contains(PROCESS) {
-                let value = sum(live.iter().map(|&(_, slot)| slot), place);
+                let value = match gauge {
+                    Gauge::VisitsHeld => held,
+                    _ => sum(live.iter().map(|&(_, slot)| slot), place),
+                };
                 sample(metric.name, labels, &value.to_string(), out);
                 continue;
             }
