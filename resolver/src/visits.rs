@@ -202,6 +202,11 @@ impl Visits {
         }
     }
 
+    /// How visits are gathered.
+    pub fn settings(&self) -> &VisitSettings {
+        &self.settings
+    }
+
     /// The shard of the stream that is written to.
     pub fn shard(&self) -> u16 {
         self.shard
