@@ -32,4 +32,5 @@ mod topologies;
 mod transfer;
 mod unique;
 mod urls;
+mod visits;
 mod whole;
