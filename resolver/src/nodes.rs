@@ -69,7 +69,7 @@ impl Node {
 
     /// Whether visits may be sent, which wait for no connection and try nothing out.
     pub(crate) fn takes_visits(&self, now: u64) -> bool {
-        !self.is_retired && self.connection.is_ready() && !self.breaker.rests(now)
+        !self.is_retired && self.connection.is_ready() && !self.breaker.holds(now)
     }
 }
 

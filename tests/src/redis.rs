@@ -158,6 +158,19 @@ impl Redis {
         (self.command(&["EXISTS", &key]) == "1").then(|| self.command(&["GET", &key]))
     }
 
+    /// How many keys there are, but for streams of visits.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub fn keys(&self) -> usize {
+        let number = |arguments: &[&str]| -> usize {
+            let reply = self.command(arguments);
+            reply.parse().expect("a number")
+        };
+        let streams = number(&["EXISTS", "sl:v:{0}"]);
+        number(&["DBSIZE"]) - streams
+    }
+
     /// How often a command was called since the server started.
     ///
     /// # Panics
