@@ -33,4 +33,5 @@ mod transfer;
 mod unique;
 mod urls;
 mod visits;
+mod visits_topologies;
 mod whole;
