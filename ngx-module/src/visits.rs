@@ -12,7 +12,6 @@ use ngx::ffi::{
 };
 use resolver::counters::Counter;
 use resolver::visits::Visits;
-use resolver::visits::spool::whole_frames;
 use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 use resolver::{Now, Outcome, Recorded, Source};
 
@@ -235,22 +234,20 @@ impl Worker {
         let Some(visits) = self.edge.visits_mut() else {
             return;
         };
-        let (mut spooled, mut dropped) = (0, 0);
-        let mut frames = Vec::new();
-        let events = visits.leave(&mut frames);
+        visits.leave();
+        let mut spooled = 0;
         if let Some(spool) = &mut self.spool {
-            let mut rest = &frames[..];
-            while !rest.is_empty() {
-                let whole = whole_frames(rest, SPILL);
-                let (piece, behind) = rest.split_at(whole.length);
-                if whole.frames == 0 || spool.append(piece, now().ms).is_err() {
+            loop {
+                self.spill.clear();
+                let overflow = visits.overflow(SPILL, &mut self.spill);
+                if overflow.events == 0 || spool.append(&self.spill, now().ms).is_err() {
                     break;
                 }
-                spooled += u64::from(whole.frames);
-                rest = behind;
+                visits.spilled(overflow);
+                spooled += overflow.events;
             }
         }
-        dropped += events - spooled.min(events);
+        let dropped = visits.held();
         worker::count_in(self, Counter::VisitSpooled, spooled);
         worker::count_in(self, Counter::VisitAtExit, dropped);
         if dropped > 0 {

@@ -448,8 +448,12 @@ impl Connection {
     }
 
     /// When the connection counts as hanging, if nothing arrives until then.
+    ///
+    /// Nobody waits for visits, so they alone do not make a connection hang: giving it up would make
+    /// all that is kept stale. A Redis that is really gone does not answer the next heartbeat.
     fn stalls_at(&self) -> Option<u64> {
-        let (_, since) = self.owed.front()?;
+        let is_waited_for = |owed: &&(Owed, u64)| !matches!(owed.0, Owed::Visits(_));
+        let (_, since) = self.owed.iter().find(is_waited_for)?;
         Some(since + self.patience.stall)
     }
 

@@ -61,7 +61,7 @@ impl VisitSettings {
     /// The most events that a batch may have.
     pub const MOST_BATCH: u32 = 10_000;
     /// The least and most bytes that may make a batch full.
-    pub const BYTES: (usize, usize) = (1 << 10, 512 << 10);
+    pub const BYTES: (usize, usize) = (1 << 10, 1 << 20);
     /// The longest that a batch may wait, in milliseconds.
     pub const LONGEST_INTERVAL: u64 = 60_000;
     /// The least and most memory.
@@ -471,22 +471,15 @@ impl Visits {
         });
     }
 
-    /// Copies all that is not confirmed and stands in no file, for a worker that ends, and forgets
-    /// it; says how many events that are.
-    pub fn leave(&mut self, out: &mut Vec<u8>) -> u64 {
-        for batch in self.sent.iter().chain(&self.waiting) {
-            if !batch.is_spooled {
-                out.extend_from_slice(&batch.frames);
-            }
+    /// Says that the worker ends and no reply will be read any more: all that is not confirmed
+    /// waits, for [`Visits::overflow`] to copy it.
+    pub fn leave(&mut self) {
+        for batch in std::mem::take(&mut self.sent).into_iter().rev() {
+            self.put_back(batch);
         }
-        out.extend_from_slice(&self.open);
-        self.sent.clear();
-        self.waiting.clear();
-        self.open.clear();
-        self.open_events = 0;
-        self.bytes = 0;
-        self.has_spooled = false;
-        std::mem::take(&mut self.held)
+        if self.open_events > 0 {
+            self.close();
+        }
     }
 
     /// Whether Redis takes what comes, and has nothing else to take: when what stands in files

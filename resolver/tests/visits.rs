@@ -192,9 +192,15 @@ fn an_ending_worker_sends_at_once_and_waits_for_a_while() {
     assert_eq!(visits.drains_until(1999), Some(2000));
     assert_eq!(visits.drains_until(2000), None);
     assert_eq!(visits.spooled_at(), None, "nothing is taken out of files");
+    visits.record(event(b""), 1002);
+    sent(&mut visits, 1002);
+    visits.record(event(b""), 1003);
+    visits.leave();
     let mut left = Vec::new();
-    assert_eq!(visits.leave(&mut left), 1);
-    assert_eq!(ids(&left)[0].sequence, 1);
+    let overflow = visits.overflow(usize::MAX, &mut left);
+    let sequences: Vec<u64> = ids(&left).iter().map(|id| id.sequence).collect();
+    assert_eq!(sequences, [1, 2, 3]);
+    visits.spilled(overflow);
     assert_eq!((visits.held(), visits.bytes()), (0, 0));
     assert_eq!(visits.drains_until(1500), None);
 }

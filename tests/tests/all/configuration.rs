@@ -372,7 +372,7 @@ fn nginx_refuses_wrong_parameters_of_visits() {
         ),
         ("on batch=0", "batch \"0\" is not a number from 1 to 10000"),
         ("on batch=10001", "from 1 to 10000"),
-        ("on bytes=1", "bytes \"1\" is not a size from 1k to 512k"),
+        ("on bytes=1", "bytes \"1\" is not a size from 1k to 1m"),
         (
             "on interval=61s",
             "interval \"61s\" is not a time from 1ms to 60s",
@@ -391,7 +391,7 @@ fn nginx_refuses_wrong_parameters_of_visits() {
             "streams \"0\" is not a number from 1 to 1024",
         ),
         ("on spool=", "spool= needs a directory"),
-        ("on spool_size=1g", "spool_size= needs spool=<directory>"),
+        ("on spool_size=1024m", "spool_size= needs spool=<directory>"),
         (
             "on spool=x spool_size=1k",
             "spool_size \"1k\" is not a size from 1m to 1048576m",
