@@ -167,7 +167,6 @@ fn held_visits(slot: &Slot) -> u64 {
             .map(|&counter| slot[COUNTERS + counter as usize].load(Ordering::Relaxed))
             .fold(0, u64::wrapping_add)
     };
-    // Those who go before those who come: what comes meanwhile makes it more, never less than 0.
     let gone = sum(&[
         Counter::VisitStored,
         Counter::VisitSpooled,
@@ -235,10 +234,10 @@ impl WorkerCounters<'_> {
         self.add_at(SUM, micros.wrapping_mul(count));
     }
 
-    /// Adds atomically, because a slot may be shared. Relaxed: no number says anything about
-    /// another.
+    /// Adds atomically, because a slot may be shared; and in order, because those of visits are
+    /// held against each other.
     #[inline]
     fn add_at(&self, place: usize, count: u64) {
-        self.slot[place].fetch_add(count, Ordering::Relaxed);
+        self.slot[place].fetch_add(count, Ordering::Release);
     }
 }

@@ -400,3 +400,36 @@ fn what_a_worker_held_of_visits_is_lost_when_it_is_dead() {
     assert_eq!(again.slot(), killed.slot());
     check(&text(&counters, |_| true), "3", "25");
 }
+
+#[test]
+fn the_numbers_of_visits_add_up_at_any_moment() {
+    let words = memory();
+    let counters = over(&words);
+    let worker = counters.claim(10, |_| true);
+    let number = |shown: &str, name: &str| -> u64 {
+        let value = value(shown, &format!("shortlink_visits_{name}"));
+        value.expect("a number").parse().expect("a number")
+    };
+    thread::scope(|scope| {
+        let counting = scope.spawn(|| {
+            for _ in 0..200_000 {
+                worker.add(Counter::Visit, 3);
+                worker.count(Counter::VisitSpooled);
+                worker.count(Counter::VisitStored);
+                worker.count(Counter::VisitAtExit);
+                worker.count(Counter::VisitUnspooled);
+                worker.count(Counter::VisitStored);
+            }
+        });
+        while !counting.is_finished() {
+            let shown = text(&counters, |_| true);
+            let come = number(&shown, "total") + number(&shown, "unspooled_total");
+            let gone = number(&shown, "stored_total")
+                + number(&shown, "spooled_total")
+                + number(&shown, r#"dropped_total{reason="exit"}"#)
+                + number(&shown, "held");
+            assert_eq!(come, gone);
+        }
+    });
+    assert_shown(&text(&counters, |_| true), "shortlink_visits_held", "0");
+}

@@ -2,6 +2,7 @@
 //!
 //! The enums, their documentation and the Prometheus text are all made from the tables at the end
 //! of this file. A line `Variant "labels"` is one number; a metric has as many as it has labels.
+//! Of visits, those who come stand before those who go (see `render`).
 
 /// A metric: numbers that have a name in common.
 #[derive(Debug)]
@@ -106,15 +107,15 @@ metrics! {
     "shortlink_visits_total",
     "Visits: redirects, and answers 410, that are to be stored.":
         Visit "";
+    "shortlink_visits_unspooled_total",
+    "Visits out of files that Redis has confirmed.":
+        VisitUnspooled "";
     "shortlink_visits_stored_total",
     "Visits that Redis has confirmed, those out of files included.":
         VisitStored "";
     "shortlink_visits_spooled_total",
     "Visits that were written to files because Redis took none.":
         VisitSpooled "";
-    "shortlink_visits_unspooled_total",
-    "Visits out of files that Redis has confirmed.":
-        VisitUnspooled "";
     "shortlink_visits_dropped_total",
     "Visits that will not be stored: no room in memory, none in files, or none when a worker ended.":
         VisitNoMemory r#"{reason="memory"}"#,

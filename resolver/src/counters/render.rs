@@ -4,7 +4,7 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>, version
 //! 0.0.4. No help and no label here holds a character that would have to be escaped.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::names::{Counter, Gauge};
 use super::requests::{Outcome, Source, can_happen, index};
@@ -15,6 +15,8 @@ const PROCESS: &str = "<pid>";
 
 /// Appends the text.
 pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out: &mut String) {
+    let slots = copied(slots);
+    let slots = &slots[..];
     let live: Vec<(u32, &Slot)> = slots
         .iter()
         .map(|slot| (Header::of(slot).owner(), slot))
@@ -59,6 +61,19 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
     head(name, "Worker processes that count here.", "gauge", out);
     sample(name, "", &live.len().to_string(), out);
     round_trips(&total, out);
+}
+
+/// What the slots hold, read backwards: a visit is counted as it comes before it is counted as it
+/// goes, so whatever is counted meanwhile, no more go than have come and the numbers add up.
+fn copied(slots: &[Slot; SLOTS]) -> Vec<Slot> {
+    let copied = slots.iter().map(|slot| {
+        let copy: Slot = std::array::from_fn(|_| AtomicU64::new(0));
+        for (place, number) in slot.iter().enumerate().rev() {
+            copy[place].store(number.load(Ordering::Acquire), Ordering::Relaxed);
+        }
+        copy
+    });
+    copied.collect()
 }
 
 fn requests(total: &impl Fn(usize) -> u64, out: &mut String) {

@@ -1,6 +1,7 @@
 //! Visits: every answered redirect is recorded, and none is in a redirect's way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -9,7 +10,7 @@ use shortlink_tests::http::{self, Connection};
 use shortlink_tests::redis::Redis;
 use shortlink_tests::site::{ONE, Site, SiteOptions};
 use shortlink_tests::visits::{Account, Visit, batches, names, visits};
-use shortlink_tests::wait::{SOON, until};
+use shortlink_tests::wait::{OverAtEnd, SOON, until};
 use vocabulary::visit::VisitMethod;
 
 /// The stream where there is one.
@@ -436,6 +437,7 @@ fn a_killed_worker_loses_what_it_held_and_the_numbers_say_so() {
     follow(&site, 250);
     wait_for_names(&site, 200);
     for round in 1..=3 {
+        until("all are recorded", SOON, || account(&site).held == 50);
         let worker = site.nginx.workers()[0];
         kill_worker(worker);
         until("the worker is replaced", SOON, || {
@@ -447,7 +449,6 @@ fn a_killed_worker_loses_what_it_held_and_the_numbers_say_so() {
             told.lost == 50 * round && told.held == 0
         });
         follow(&site, 50);
-        assert_eq!(account(&site).held, 50);
     }
     wait_for_names(&site, 200);
 }
@@ -525,6 +526,74 @@ fn a_reload_under_load_loses_no_visit() {
     let told = account(&site);
     assert_eq!((told.dropped, told.lost, told.held), (0, 0, 0));
     assert_eq!(site.nginx.complaints(&[]), [""; 0]);
+}
+
+#[test]
+fn the_numbers_add_up_whatever_is_killed() {
+    let mut site = Site::with(&SiteOptions {
+        visits: "on batch=20 bytes=4k buffer=64k interval=50ms spool=spool",
+        // For a worker that has not seen Redis yet.
+        server: "location / { shortlink; shortlink_fallback @fallback; }
+                 location @fallback { return 302 https://example.com/one; }
+                 location = /metrics { shortlink_status; }",
+        cache: "1m stale=10m",
+        budget: "1s",
+        workers: 2,
+        ..SiteOptions::default()
+    });
+    let port = site.nginx.public_port;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let end = OverAtEnd(&over);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    // A worker that is killed answers nothing.
+                    let request = http::request("GET", "/one", &[], b"");
+                    if let Ok(answer) = http::try_send(port, "GET", &request) {
+                        assert_eq!(answer.status, 302);
+                    }
+                }
+            });
+        }
+        let wait = |site: &Site, more: u64| {
+            let before = account(site).total;
+            until("more visits come", SOON, || {
+                account(site).total > before + more
+            });
+        };
+        for round in 0..4 {
+            wait(&site, 200);
+            site.redis.kill();
+            wait(&site, 1500);
+            let workers = site.nginx.workers();
+            kill_worker(workers[round % workers.len()]);
+            until("the worker is replaced", SOON, || {
+                let now = site.nginx.workers();
+                now.len() == 2 && now != workers
+            });
+            wait(&site, 200);
+            if round % 2 == 0 {
+                site.nginx.reload();
+            }
+            site.redis.start_again();
+        }
+        drop(end);
+    });
+    until("all is stored", 2 * SOON, || {
+        let told = account(&site);
+        (told.held, told.in_files) == (0, 0)
+    });
+    let told = account(&site);
+    assert!(told.lost > 0 && told.stored > told.lost, "{told:?}");
+    assert_eq!(told.dropped, 0, "{told:?}");
+    // What was lost with a worker may have reached Redis just before, and nothing else is missing.
+    let there = names(site.redis.port, STREAM).len() as u64;
+    assert!(
+        there >= told.stored && there <= told.total,
+        "{there} {told:?}"
+    );
+    until("no file is left", SOON, || spool_files(&site).is_empty());
 }
 
 #[test]
