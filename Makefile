@@ -61,6 +61,7 @@ bench: build
 	@scripts/setup bench
 	@bench/run --all
 	@bench/tracking
+	@bench/visits
 	@bench/revocation
 	@bench/issue --all
 

@@ -1,6 +1,6 @@
 -- wrk: asks for codes. `codes.txt` stands in the directory that BENCH_DIR names; the arguments
 -- are the path before the code and how codes are chosen: uniform, zipf or sequential, with `+close`
--- for a connection each.
+-- for a connection each, with `+phone` as a phone's browser asks.
 local requests = {}
 local order = {}
 local place = 0
@@ -11,6 +11,14 @@ function init(args)
    local headers = { Host = "bench" }
    if string.find(mode, "+close", 1, true) then
       headers["Connection"] = "close"
+   end
+   if string.find(mode, "+phone", 1, true) then
+      headers["User-Agent"] = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 " ..
+         "(KHTML, like Gecko) Chrome/126.0.0.0 Mobile Safari/537.36"
+      headers["Accept"] = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+      headers["Accept-Language"] = "zh-CN,zh;q=0.9,en;q=0.8"
+      headers["Accept-Encoding"] = "gzip, deflate"
+      headers["Upgrade-Insecure-Requests"] = "1"
    end
    for code in io.lines(os.getenv("BENCH_DIR") .. "/codes.txt") do
       requests[#requests + 1] = wrk.format("GET", path .. code, headers)

@@ -6,6 +6,7 @@ mod domains;
 mod miss_limit;
 mod redis;
 mod tls;
+mod visits;
 mod words;
 
 use std::ffi::{c_char, c_void};
@@ -33,12 +34,13 @@ use resolver::vocabulary::CodeRules;
 use crate::Shortlink;
 use crate::handler::handle;
 use crate::shared::{COUNTER_WORDS, Zone};
-use crate::{foresight, misses, status};
+use crate::{foresight, misses, status, visits as log};
 
 use words::finish;
 
 pub(crate) use miss_limit::MissLimitConf;
 pub(crate) use redis::RedisConf;
+pub(crate) use visits::VisitsConf;
 
 /// The name of the shared memory that workers count in.
 const COUNTERS_ZONE: &str = "shortlink_counters";
@@ -60,6 +62,10 @@ pub(crate) struct MainConf {
     pub(crate) miss_limit: Option<MissLimitConf>,
     /// Whether `shortlink_miss_limit` was given.
     miss_limit_given: bool,
+    /// `shortlink_visits`; `None` when it is off.
+    pub(crate) visits: Option<VisitsConf>,
+    /// Whether `shortlink_visits` was given.
+    visits_given: bool,
     /// Where workers count; `None` where there is no `shortlink_redis`.
     pub(crate) counters: Option<Zone>,
     /// `shortlink_domains`.
@@ -82,6 +88,8 @@ impl Default for MainConf {
             cache_given: false,
             miss_limit: None,
             miss_limit_given: false,
+            visits: None,
+            visits_given: false,
             counters: None,
             domains: None,
             code_variable: 0,
@@ -118,7 +126,7 @@ struct UsedLocation {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 9] = [
+pub(crate) static mut COMMANDS: [ngx_command_t; 10] = [
     ngx_command_t {
         name: ngx_string!("shortlink_redis"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
@@ -139,6 +147,14 @@ pub(crate) static mut COMMANDS: [ngx_command_t; 9] = [
         name: ngx_string!("shortlink_miss_limit"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
         set: Some(miss_limit::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_visits"),
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
+        set: Some(visits::set),
         conf: NGX_HTTP_MAIN_CONF_OFFSET,
         offset: 0,
         post: ptr::null_mut(),
@@ -348,6 +364,12 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
             }
         }
         if main.miss_limit.is_some() && !add_handler(cf, NGX_HTTP_LOG_PHASE, misses::on_log) {
+            return NGX_ERROR as ngx_int_t;
+        }
+        if main.visits.is_some()
+            && !locations.is_empty()
+            && !add_handler(cf, NGX_HTTP_LOG_PHASE, log::on_log)
+        {
             return NGX_ERROR as ngx_int_t;
         }
         if main.cache.is_some()

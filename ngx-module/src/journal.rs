@@ -11,7 +11,7 @@ use crate::worker::WorkerEdge;
 const NOTICE_EVERY: u64 = 10_000;
 
 /// The kinds of notices that are held back.
-const KINDS: usize = 6;
+const KINDS: usize = 9;
 
 /// What was said.
 pub(crate) struct Journal {
@@ -83,20 +83,44 @@ impl Journal {
     pub(crate) fn notices(&mut self, edge: &mut WorkerEdge, now: u64) {
         while let Some(notice) = edge.next_notice() {
             let (kind, level, text) = worded(&notice, edge);
-            let mut more = String::new();
-            if let Some((last, left_out)) = kind.and_then(|kind| self.last.get_mut(kind)) {
-                if last.is_some_and(|last| now < last + NOTICE_EVERY) {
-                    *left_out += 1;
-                    continue;
-                }
-                *last = Some(now);
-                let count = std::mem::take(left_out);
-                if count > 0 {
-                    more = format!(" ({count} more of this kind since it was last said)");
-                }
+            match kind {
+                Some(kind) => self.say_now_and_then(kind, level, &text, now),
+                None => self.say(level, &text),
             }
-            self.say(level, &format!("{text}{more}"));
         }
+    }
+
+    /// Says that visits are dropped.
+    pub(crate) fn visits_dropped(&mut self, reason: &str, now: u64) {
+        self.say_now_and_then(
+            7,
+            NGX_LOG_ERR,
+            &format!("visits are dropped: {reason}"),
+            now,
+        );
+    }
+
+    /// Says that visits are written to files.
+    pub(crate) fn visits_spooled(&mut self, now: u64) {
+        let text = "visits are written to files: Redis takes none and buffer= is full; they are \
+                    sent when it is back";
+        self.say_now_and_then(8, NGX_LOG_WARN, text, now);
+    }
+
+    fn say_now_and_then(&mut self, kind: usize, level: u32, text: &str, now: u64) {
+        let mut more = String::new();
+        if let Some((last, left_out)) = self.last.get_mut(kind) {
+            if last.is_some_and(|last| now < last + NOTICE_EVERY) {
+                *left_out += 1;
+                return;
+            }
+            *last = Some(now);
+            let count = std::mem::take(left_out);
+            if count > 0 {
+                more = format!(" ({count} more of this kind since it was last said)");
+            }
+        }
+        self.say(level, &format!("{text}{more}"));
     }
 
     fn say(&self, level: u32, text: &str) {
@@ -155,6 +179,15 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             );
             (Some(kind), NGX_LOG_ERR, text)
         }
+        Notice::VisitsRefused(node, text) => (
+            Some(6),
+            NGX_LOG_ERR,
+            format!(
+                "Redis at {} takes no visits ({text}); they are kept and tried again. Its user \
+                 needs \"+xadd\", and it room in its memory",
+                shown(node)
+            ),
+        ),
         Notice::Moved => (
             None,
             NGX_LOG_NOTICE,

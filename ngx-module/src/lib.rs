@@ -9,6 +9,7 @@
 //! - [`journal`]: what is said in the log.
 //! - [`misses`]: who asks for too much that does not exist; [`status`]: what was counted; both in
 //!   [`shared`] memory.
+//! - [`visits`]: what was answered is recorded; [`spool`]: and written to files while Redis is away.
 //! - [`state`]: what is known of a request, for its whole life.
 //! - [`respond`] sends answers.
 //! - [`variables`]: what configuration and logs can see.
@@ -35,10 +36,12 @@ mod links;
 mod misses;
 mod respond;
 mod shared;
+mod spool;
 mod state;
 mod status;
 mod tls;
 mod variables;
+mod visits;
 mod worker;
 
 use std::ffi::{c_char, c_void};

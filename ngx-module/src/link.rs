@@ -232,9 +232,18 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
         let connection = (*event).data.cast::<ngx_connection_t>();
         let node = node_of(connection);
         if (*connection).close() != 0 {
-            let waiting = worker::with(|worker| worker.edge.has_waiting()).unwrap_or(false);
+            let is_needed = worker::with(|worker| {
+                worker.drain_visits();
+                links::is_needed(&worker.edge)
+            });
+            // nginx calls this between two turns: what is to leave would wait for the next one.
+            links::flush();
+            let is_there = worker::with(|worker| is_current(worker, connection));
+            if is_there != Some(true) {
+                return;
+            }
             // `error` is set when worker_shutdown_timeout is over.
-            if !waiting || (*connection).error() != 0 {
+            if is_needed != Some(true) || (*connection).error() != 0 {
                 lose(node, &LinkError::Lost);
                 return;
             }
@@ -267,6 +276,8 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
                 worker.log_recovery(node);
             }
             worker.journal.notices(&mut worker.edge, now().ms);
+            worker.edge.send_visits(now());
+            worker.work_off_spool();
             // Replies can be followed by other commands, and servers can come and go.
             worker.schedule();
             ngx_handle_read_event((*connection).read, 0) == NGX_OK as ngx_int_t

@@ -11,6 +11,7 @@ use ngx::ffi::{
     ngx_add_timer, ngx_connection_t, ngx_del_timer, ngx_event_t, ngx_exiting, ngx_log_t,
     ngx_msec_t, ngx_post_event, ngx_posted_events, ngx_quit, ngx_terminate,
 };
+use resolver::visits::Visits;
 use resolver::{LinkError, NodeId, Tick};
 
 use crate::addresses::{Found, resolve};
@@ -93,13 +94,29 @@ impl Links {
     /// Arms the timer for the edge's next deadline. An earlier timer is left alone: it looks
     /// again when it fires, and setting one costs more than a look.
     pub(crate) fn set_timer(&mut self, edge: &mut WorkerEdge) {
-        let has_waiting = edge.has_waiting();
-        self.timer.set_cancelable(u32::from(!has_waiting));
-        if is_exiting() && !has_waiting {
+        let drains_until = drains_until(edge);
+        let is_needed = edge.has_waiting() || drains_until.is_some();
+        self.timer.set_cancelable(u32::from(!is_needed));
+        if is_exiting() && !is_needed {
             return;
         }
-        let deadline = edge.next_deadline();
+        let deadline = edge.next_deadline().min(drains_until.unwrap_or(u64::MAX));
         if deadline != u64::MAX {
+            self.arm(deadline);
+        }
+    }
+
+    /// The same for a batch of visits that has just been begun or filled.
+    #[inline]
+    pub(crate) fn set_timer_for_visits(&mut self, edge: &WorkerEdge) {
+        if let Some(deadline) = edge.visits().and_then(Visits::deadline) {
+            self.arm(deadline);
+        }
+    }
+
+    /// Has the timer fire no later than that, unless the worker ends before.
+    pub(crate) fn look_at(&mut self, deadline: u64) {
+        if !is_exiting() {
             self.arm(deadline);
         }
     }
@@ -128,8 +145,21 @@ impl Links {
     }
 }
 
+/// Until when a worker that ends waits for its visits to be confirmed; `None` when it need not.
+fn drains_until(edge: &WorkerEdge) -> Option<u64> {
+    if !is_exiting() {
+        return None;
+    }
+    edge.visits()?.drains_until(now().ms)
+}
+
+/// Whether this worker may not end yet.
+pub(crate) fn is_needed(edge: &WorkerEdge) -> bool {
+    edge.has_waiting() || drains_until(edge).is_some()
+}
+
 /// Whether this worker is about to end.
-fn is_exiting() -> bool {
+pub(crate) fn is_exiting() -> bool {
     // SAFETY: written by nginx in this very thread, or by its signal handler, and only read here.
     unsafe { ngx_exiting != 0 || ngx_terminate != 0 || ngx_quit != 0 }
 }
@@ -167,6 +197,8 @@ pub(crate) unsafe fn drive() {
         worker::with(|worker| {
             worker.journal.notices(&mut worker.edge, now().ms);
             worker.edge.measure();
+            worker.edge.send_visits(now());
+            worker.work_off_spool();
             worker.schedule();
         });
     }
@@ -188,7 +220,7 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
     match worker.edge.tick(now()) {
         Tick::Idle => None,
         // A worker that ends connects again only for somebody who waits.
-        Tick::Connect(_) if is_exiting() && !worker.edge.has_waiting() => None,
+        Tick::Connect(_) if is_exiting() && !is_needed(&worker.edge) => None,
         Tick::Connect(node) => {
             worker.edge.connecting(node, now());
             let address = worker.edge.address(node)?.clone();

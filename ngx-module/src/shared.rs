@@ -150,7 +150,7 @@ unsafe extern "C" fn init(zone: *mut ngx_shm_zone_t, old: *mut c_void) -> ngx_in
 }
 
 /// A secret from the system.
-fn secret() -> Option<[u64; 2]> {
+pub(crate) fn secret() -> Option<[u64; 2]> {
     let mut bytes = [0; 16];
     let mut source = fs::File::open("/dev/urandom").ok()?;
     source.read_exact(&mut bytes).ok()?;

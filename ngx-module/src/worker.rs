@@ -20,6 +20,8 @@ use crate::addresses::Addresses;
 use crate::handler::Settled;
 use crate::journal::Journal;
 use crate::links::{self, Links};
+use crate::shared;
+use crate::spool::Spool;
 use crate::state::RequestState;
 use crate::tls::Tls;
 
@@ -36,6 +38,10 @@ pub(crate) struct Worker {
     pub(crate) addresses: Addresses,
     pub(crate) tls: Option<Tls>,
     pub(crate) journal: Journal,
+    /// Where visits go that neither Redis nor memory takes.
+    pub(crate) spool: Option<Spool>,
+    /// What is written to a file next.
+    pub(crate) spill: Vec<u8>,
     /// Where this worker counts.
     counters: Option<WorkerCounters<'static>>,
     /// The hash of the code that the last request seemed to name, until its entry is fetched.
@@ -112,6 +118,13 @@ pub(crate) fn count(counter: Counter) {
     }
 }
 
+/// Counts several at once, for who has the worker's own already.
+pub(crate) fn count_in(worker: &Worker, counter: Counter, count: u64) {
+    if let Some(counters) = &worker.counters {
+        counters.add(counter, count);
+    }
+}
+
 /// Counts a request that was answered, or handed on.
 #[inline]
 pub(crate) fn count_request(outcome: Outcome, source: Source) {
@@ -154,6 +167,9 @@ impl Worker {
     pub(crate) fn schedule(&mut self) {
         self.links.post_flush();
         self.links.set_timer(&mut self.edge);
+        if let Some(deadline) = self.spool_deadline() {
+            self.links.look_at(deadline);
+        }
     }
 
     /// Says in the log that a server is lost, once an outage.
@@ -197,6 +213,13 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         if let Some(counters) = counters {
             edge.count_in(counters);
         }
+        // Two workers that had one origin would give one name to two events.
+        let origin = shared::secret().map_or(seed, |secret| secret[0]);
+        let mut spool = None;
+        if let Some(visits) = &conf.visits {
+            edge.keep_visits(&visits.settings, origin);
+            spool = visits.spool.as_ref().map(|conf| Spool::new(conf, origin));
+        }
         if let Some(cache) = edge.cache() {
             for (address, length) in cache.extents() {
                 ask_for_large_pages(address, length);
@@ -208,6 +231,8 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
             addresses: Addresses::new(redis.addresses.clone(), resolver),
             tls: redis.tls.clone(),
             journal: Journal::new(log),
+            spool,
+            spill: Vec::new(),
             counters,
             foreseen: None,
             started: Instant::now(),
@@ -255,6 +280,7 @@ pub(crate) unsafe extern "C" fn stop(_cycle: *mut ngx_cycle_t) {
         with(|worker| {
             worker.addresses.stop();
             worker.links.close_all();
+            worker.leave_visits();
             worker.edge.measure();
         });
     }

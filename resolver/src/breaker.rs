@@ -29,6 +29,8 @@ pub(crate) struct Breaker {
     state: State,
     /// How long a try may take before another is made, in milliseconds.
     patience: u64,
+    /// Until when what can wait is held back, because something has failed.
+    holds_until: u64,
 }
 
 impl Breaker {
@@ -37,6 +39,7 @@ impl Breaker {
         Self {
             state: State::Closed { failures: 0 },
             patience,
+            holds_until: 0,
         }
     }
 
@@ -58,6 +61,17 @@ impl Breaker {
         }
     }
 
+    /// Whether what can wait is to be held back: while the breaker is open, and for a moment after
+    /// each failure, so that it does not make a slow Redis slower. Unlike [`Breaker::admits`] this
+    /// makes nothing the try.
+    pub(crate) fn holds(&self, now: u64) -> bool {
+        match self.state {
+            State::Closed { .. } => now < self.holds_until,
+            State::Open { until, .. } => now < until,
+            State::Trying { since, .. } => now < since + self.patience,
+        }
+    }
+
     /// Whether it keeps requests away now.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed { .. })
@@ -71,6 +85,7 @@ impl Breaker {
 
     /// Notes an answer that was an error or came too late; says whether this has opened it.
     pub(crate) fn failed(&mut self, now: u64) -> bool {
+        self.holds_until = now + FIRST_WAIT;
         let wait = match &mut self.state {
             State::Closed { failures } => {
                 *failures += 1;
@@ -94,6 +109,7 @@ impl Breaker {
     /// Forgets everything: there is another connection.
     pub(crate) fn reset(&mut self) {
         self.state = State::Closed { failures: 0 };
+        self.holds_until = 0;
     }
 }
 
@@ -148,6 +164,21 @@ mod tests {
             assert!(!breaker.failed(now), "it was open already");
             wait = (wait * 2).min(LONGEST_WAIT);
         }
+    }
+
+    #[test]
+    fn what_can_wait_is_held_back_after_a_failure_and_while_it_is_open() {
+        let mut breaker = Breaker::new(200);
+        assert!(!breaker.holds(0));
+        breaker.failed(1000);
+        assert!(breaker.holds(1249) && !breaker.holds(1250));
+        let mut breaker = opened();
+        assert!(breaker.holds(1249) && !breaker.holds(1250));
+        assert!(breaker.is_open(), "asking is no try");
+        assert!(breaker.admits(1250));
+        assert!(breaker.holds(1449) && !breaker.holds(1450));
+        breaker.reset();
+        assert!(!breaker.holds(0));
     }
 
     #[test]

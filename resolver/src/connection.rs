@@ -16,6 +16,7 @@ use std::ops::Range;
 use crate::handshake::{Handshake, Step};
 use crate::lookups::LookupId;
 use crate::resp::{Decoded, Decoder, ProtocolError, Reply};
+use crate::visits::BatchId;
 
 use round_trips::RoundTrips;
 pub(crate) use span::Span;
@@ -91,6 +92,8 @@ pub(crate) enum Owed {
     Handshake(Step),
     /// A look-up's record.
     Lookup(LookupId),
+    /// That a batch of visits is stored.
+    Visits(BatchId),
     /// Nothing: that it comes is all.
     Acknowledgement,
     /// `ROLE`
@@ -445,8 +448,12 @@ impl Connection {
     }
 
     /// When the connection counts as hanging, if nothing arrives until then.
+    ///
+    /// Nobody waits for visits, so they alone do not make a connection hang: giving it up would make
+    /// all that is kept stale. A Redis that is really gone does not answer the next heartbeat.
     fn stalls_at(&self) -> Option<u64> {
-        let (_, since) = self.owed.front()?;
+        let is_waited_for = |owed: &&(Owed, u64)| !matches!(owed.0, Owed::Visits(_));
+        let (_, since) = self.owed.iter().find(is_waited_for)?;
         Some(since + self.patience.stall)
     }
 

@@ -10,6 +10,9 @@
 //! never set back, so that it does not matter when a worker is killed. Gauges say how things
 //! are; those of a slot whose owner is dead are not shown, and its next owner begins with 0.
 //!
+//! How many visits a worker holds is no number of its own but what its counters leave over: so it
+//! is right at any moment, and what is left over in the slot of a dead owner is what was lost.
+//!
 //! - `names`: every metric with its name, its help and its labels, in one table.
 //! - `requests`: how requests were answered, and by whom.
 //! - `render`: the text.
@@ -116,6 +119,9 @@ impl<'a> Counters<'a> {
             .unwrap_or((SLOTS - 1, None));
         let slot = &self.slots[index];
         if header.is_some() {
+            // What its last owner held was lost with it.
+            let lost = &slot[COUNTERS + Counter::VisitLost as usize];
+            lost.fetch_add(held_visits(slot), Ordering::Relaxed);
             // A worker that is killed before this is done leaves gauges that nobody looks at.
             for gauge in &slot[GAUGES..BUCKETS] {
                 gauge.store(0, Ordering::Relaxed);
@@ -151,6 +157,27 @@ impl<'a> Counters<'a> {
     pub fn render(&self, is_alive: impl Fn(u32) -> bool, out: &mut String) {
         render::render(self.slots, is_alive, out);
     }
+}
+
+/// The visits that a slot's owner holds in memory: those that came in and did not go elsewhere.
+fn held_visits(slot: &Slot) -> u64 {
+    let sum = |counters: &[Counter]| {
+        counters
+            .iter()
+            .map(|&counter| slot[COUNTERS + counter as usize].load(Ordering::Relaxed))
+            .fold(0, u64::wrapping_add)
+    };
+    let gone = sum(&[
+        Counter::VisitStored,
+        Counter::VisitSpooled,
+        Counter::VisitNoMemory,
+        Counter::VisitNoSpool,
+        Counter::VisitAtExit,
+        Counter::VisitLost,
+    ]);
+    let come = sum(&[Counter::VisitUnspooled, Counter::Visit]);
+    // Workers that share a slot can make a mess of it, but not a number beyond all bounds.
+    u64::try_from(come.wrapping_sub(gone) as i64).unwrap_or(0)
 }
 
 /// Where one worker counts.
@@ -207,10 +234,10 @@ impl WorkerCounters<'_> {
         self.add_at(SUM, micros.wrapping_mul(count));
     }
 
-    /// Adds atomically, because a slot may be shared. Relaxed: no number says anything about
-    /// another.
+    /// Adds atomically, because a slot may be shared; and in order, because those of visits are
+    /// held against each other.
     #[inline]
     fn add_at(&self, place: usize, count: u64) {
-        self.slot[place].fetch_add(count, Ordering::Relaxed);
+        self.slot[place].fetch_add(count, Ordering::Release);
     }
 }

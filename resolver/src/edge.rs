@@ -12,6 +12,9 @@
 //! - a connection was lost: [`Edge::disconnected`], then take the completions: all that waited
 //!   for it are told.
 //!
+//! What was answered is recorded with [`Edge::record_visit`] and leaves with the reads, as
+//! [`Edge::send_visits`] decides.
+//!
 //! Completions are handed out one at a time, so that the owner holds no borrow of the edge while
 //! it answers a request: answering can ask for the next code.
 //!
@@ -24,6 +27,7 @@ mod campaigns;
 mod completions;
 mod replies;
 mod transport;
+mod visits;
 
 use std::collections::VecDeque;
 
@@ -41,6 +45,7 @@ use crate::lookups::{LookupId, Lookups, Ticket};
 use crate::nodes::{Address, NodeId, Nodes};
 use crate::resp::GetEncoder;
 use crate::topology::{NodeSettings, Route, Topology, TopologySettings};
+use crate::visits::Visits;
 
 /// What makes Redis tell of changes of the key that the next command reads.
 const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
@@ -115,6 +120,8 @@ pub enum Notice {
     /// Redis answers too late or with errors, and is left alone for a while: the last error, if
     /// it was one.
     BreakerOpened(NodeId, Option<String>),
+    /// Redis refuses visits, with this text; they are kept.
+    VisitsRefused(NodeId, String),
     /// Records are read from other servers now.
     Moved,
 }
@@ -165,6 +172,9 @@ pub struct Edge<T> {
     /// The target that was made last of a template.
     expanded: Vec<u8>,
     notices: VecDeque<Notice>,
+    /// What was answered and is to be stored, if that is wanted.
+    visits: Option<Visits>,
+    spool_confirmed: bool,
     /// How often coherence was lost: what was asked for before it was lost is not kept after.
     age: u32,
     /// Where things are counted, if they are.
@@ -210,6 +220,8 @@ impl<T> Edge<T> {
             campaign: Campaign::new(),
             expanded: Vec::new(),
             notices: VecDeque::new(),
+            visits: None,
+            spool_confirmed: false,
             age: 0,
             counters: None,
             hits: 0,
@@ -401,7 +413,7 @@ impl<T> Edge<T> {
         Tick::Idle
     }
 
-    /// When [`Edge::tick`] and [`Edge::next_expired`] are to be called next.
+    /// When [`Edge::tick`], [`Edge::next_expired`] and [`Edge::send_visits`] are to be called next.
     pub fn next_deadline(&mut self) -> u64 {
         let nodes = self.nodes.iter().map(|(_, node)| {
             if node.is_retired {
@@ -411,7 +423,11 @@ impl<T> Edge<T> {
             }
         });
         let nodes = nodes.min().unwrap_or(u64::MAX);
-        nodes.min(self.waiting_deadline().unwrap_or(u64::MAX))
+        let visits = self.visits.as_ref().and_then(Visits::deadline);
+        let waiting = self.waiting_deadline();
+        nodes
+            .min(waiting.unwrap_or(u64::MAX))
+            .min(visits.unwrap_or(u64::MAX))
     }
 
     /// When the longest waiting request is out of time: what a request that has just begun to wait
@@ -452,6 +468,7 @@ impl<T> Edge<T> {
         if node.is_retired {
             self.nodes.remove(id);
         }
+        self.lose_visits(id);
         if kept_something {
             self.lose_coherence(now);
         }

@@ -12,6 +12,7 @@
 //! - [`answer`]: what a reply means for the visitor; a link of a campaign needs two.
 //! - [`limit`] and [`counters`]: who asks for too much that does not exist, and what is counted;
 //!   both in memory that worker processes share.
+//! - [`visits`]: what was answered, on its way to Redis.
 //! - [`domains`]: the short domains and their states.
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod resp;
 pub mod sentinel;
 pub mod slots;
 mod topology;
+pub mod visits;
 
 pub use answer::{Answer, MissReason, Reading, Said};
 pub use cache::CacheSettings;
@@ -48,5 +50,6 @@ pub use lookups::Ticket;
 pub use nodes::{Address, NodeId, Purpose};
 pub use path::{PathCode, Refusal};
 pub use topology::{NodeSettings, TopologySettings};
+pub use visits::{Recorded, VisitSettings};
 /// The words that the edge shares with the sidecar.
 pub use vocabulary;

@@ -66,6 +66,11 @@ impl Node {
     pub(crate) fn admits(&mut self, now: u64) -> bool {
         !self.is_retired && self.connection.admits() && self.breaker.admits(now)
     }
+
+    /// Whether visits may be sent, which wait for no connection and try nothing out.
+    pub(crate) fn takes_visits(&self, now: u64) -> bool {
+        !self.is_retired && self.connection.is_ready() && !self.breaker.holds(now)
+    }
 }
 
 /// The servers.

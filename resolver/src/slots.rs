@@ -64,6 +64,11 @@ impl KeySlots {
     }
 }
 
+/// The slot of a shard's stream of visits: of its key only what stands in braces is hashed.
+pub fn slot_of_visits(shard: u16) -> u16 {
+    crc16(0, shard.to_string().as_bytes()) % SLOTS
+}
+
 /// Which node has which slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotMap {

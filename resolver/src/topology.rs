@@ -198,6 +198,15 @@ impl Topology {
         }
     }
 
+    /// Whom to send visits to whose stream has this slot: who may be written to.
+    pub(crate) fn route_visits(&self, slot: u16) -> Option<NodeId> {
+        match self {
+            Self::Server(server) => Some(server.primary()),
+            Self::Sentinel(sentinel) => sentinel.master(),
+            Self::Cluster(cluster) => cluster.node_of_slot(slot),
+        }
+    }
+
     /// A connection has become ready.
     pub(crate) fn ready(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
         match self {

@@ -367,3 +367,69 @@ fn a_shared_slot_loses_nothing() {
         "19.200000",
     );
 }
+
+#[test]
+fn what_a_worker_held_of_visits_is_lost_when_it_is_dead() {
+    let words = memory();
+    let counters = over(&words);
+    let killed = counters.claim(10, |_| true);
+    let other = counters.claim(11, |_| true);
+    killed.add(Counter::Visit, 100);
+    killed.add(Counter::VisitStored, 50);
+    killed.add(Counter::VisitSpooled, 20);
+    killed.add(Counter::VisitNoMemory, 5);
+    // Out of a file that another has written.
+    other.add(Counter::VisitUnspooled, 15);
+    other.add(Counter::VisitStored, 15);
+    other.add(Counter::Visit, 3);
+    let check = |shown: &str, held: &str, lost: &str| {
+        assert_shown(shown, "shortlink_visits_held", held);
+        assert_shown(shown, "shortlink_visits_lost_total", lost);
+        assert_shown(shown, "shortlink_visits_total", "103");
+        assert_shown(shown, "shortlink_visits_stored_total", "65");
+    };
+    check(&text(&counters, |_| true), "28", "0");
+    let is_alive = |process| process != 10;
+    check(&text(&counters, is_alive), "3", "25");
+    // The same once somebody has its slot, and for good.
+    let new = counters.claim(12, is_alive);
+    assert_eq!(new.slot(), killed.slot());
+    check(&text(&counters, is_alive), "3", "25");
+    // A worker may also get the very number of the one that was killed.
+    let again = counters.claim(12, |_| true);
+    assert_eq!(again.slot(), killed.slot());
+    check(&text(&counters, |_| true), "3", "25");
+}
+
+#[test]
+fn the_numbers_of_visits_add_up_at_any_moment() {
+    let words = memory();
+    let counters = over(&words);
+    let worker = counters.claim(10, |_| true);
+    let number = |shown: &str, name: &str| -> u64 {
+        let value = value(shown, &format!("shortlink_visits_{name}"));
+        value.expect("a number").parse().expect("a number")
+    };
+    thread::scope(|scope| {
+        let counting = scope.spawn(|| {
+            for _ in 0..200_000 {
+                worker.add(Counter::Visit, 3);
+                worker.count(Counter::VisitSpooled);
+                worker.count(Counter::VisitStored);
+                worker.count(Counter::VisitAtExit);
+                worker.count(Counter::VisitUnspooled);
+                worker.count(Counter::VisitStored);
+            }
+        });
+        while !counting.is_finished() {
+            let shown = text(&counters, |_| true);
+            let come = number(&shown, "total") + number(&shown, "unspooled_total");
+            let gone = number(&shown, "stored_total")
+                + number(&shown, "spooled_total")
+                + number(&shown, r#"dropped_total{reason="exit"}"#)
+                + number(&shown, "held");
+            assert_eq!(come, gone);
+        }
+    });
+    assert_shown(&text(&counters, |_| true), "shortlink_visits_held", "0");
+}

@@ -7,6 +7,7 @@
 //! - [`cluster`]: several Redis servers that belong together.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
+//! - [`visits`]: what the edge has recorded, as it stands in Redis.
 //! - [`made`]: links by the million, as the API tells of them.
 //! - [`chance`]: moments that nobody has chosen.
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
@@ -31,6 +32,7 @@ pub mod sidecar;
 pub mod site;
 pub mod stack;
 pub mod visitor;
+pub mod visits;
 pub mod wait;
 
 /// The root of the workspace.

@@ -158,6 +158,19 @@ impl Redis {
         (self.command(&["EXISTS", &key]) == "1").then(|| self.command(&["GET", &key]))
     }
 
+    /// How many keys there are, but for streams of visits.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub fn keys(&self) -> usize {
+        let number = |arguments: &[&str]| -> usize {
+            let reply = self.command(arguments);
+            reply.parse().expect("a number")
+        };
+        let streams = number(&["EXISTS", "sl:v:{0}"]);
+        number(&["DBSIZE"]) - streams
+    }
+
     /// How often a command was called since the server started.
     ///
     /// # Panics
@@ -223,6 +236,22 @@ impl Monitor {
 /// # Errors
 /// When it does not answer, or answers with an error.
 pub fn try_command(port: u16, arguments: &[&str]) -> io::Result<String> {
+    let mut stream = send_command(port, arguments)?;
+    read_reply(&mut stream)
+}
+
+/// Sends a command and returns the texts of its reply as they are, however they are nested.
+///
+/// # Errors
+/// As [`try_command`].
+pub fn try_command_bytes(port: u16, arguments: &[&str]) -> io::Result<Vec<Vec<u8>>> {
+    let mut stream = send_command(port, arguments)?;
+    let mut texts = Vec::new();
+    read_texts(&mut stream, &mut texts)?;
+    Ok(texts)
+}
+
+fn send_command(port: u16, arguments: &[&str]) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut stream = BufReader::new(stream);
@@ -231,7 +260,36 @@ pub fn try_command(port: u16, arguments: &[&str]) -> io::Result<String> {
         request.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
     }
     stream.get_mut().write_all(request.as_bytes())?;
-    read_reply(&mut stream)
+    Ok(stream)
+}
+
+fn read_texts(stream: &mut BufReader<TcpStream>, texts: &mut Vec<Vec<u8>>) -> io::Result<()> {
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let line = line.trim_end();
+    let (kind, rest) = line.split_at(1);
+    match kind {
+        "+" | ":" => texts.push(rest.as_bytes().to_vec()),
+        "$" if rest == "-1" => texts.push(Vec::new()),
+        "$" => {
+            let length: usize = rest.parse().map_err(io::Error::other)?;
+            let mut bytes = vec![0; length + 2];
+            stream.read_exact(&mut bytes)?;
+            bytes.truncate(length);
+            texts.push(bytes);
+        }
+        "*" => {
+            let count: usize = rest.parse().map_err(io::Error::other)?;
+            for _ in 0..count {
+                read_texts(stream, texts)?;
+            }
+        }
+        "-" => return Err(io::Error::other(rest.to_owned())),
+        _ => return Err(io::Error::other(format!("not a reply: {line:?}"))),
+    }
+    Ok(())
 }
 
 fn read_reply(stream: &mut BufReader<TcpStream>) -> io::Result<String> {

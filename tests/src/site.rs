@@ -31,6 +31,10 @@ pub struct SiteOptions<'a> {
     pub budget: &'static str,
     /// What workers keep: the parameters of `shortlink_cache`.
     pub cache: &'a str,
+    /// Whether visits are recorded: the parameters of `shortlink_visits`.
+    pub visits: &'a str,
+    /// How many workers there are.
+    pub workers: usize,
 }
 
 impl Default for SiteOptions<'_> {
@@ -41,11 +45,13 @@ impl Default for SiteOptions<'_> {
             server: "",
             budget: "10s",
             cache: "off",
+            visits: "off",
+            workers: 1,
         }
     }
 }
 
-/// nginx with one worker, and Redis. They are ended in the order of the fields.
+/// nginx with one worker unless it is said, and Redis. They are ended in the order of the fields.
 ///
 /// Redis knows the codes `one` and `two`, the revoked code `gone` and the unknown code `nobody`.
 /// Workers keep nothing unless told to, so that each request asks Redis. Locations without headers of their own
@@ -83,7 +89,14 @@ impl Site {
         redis.set_record("nobody", "1 404 0");
         let settings = NginxOptions {
             replace: vec![
-                ("worker_processes 2", "worker_processes 1".to_owned()),
+                (
+                    "worker_processes 2",
+                    format!("worker_processes {}", options.workers),
+                ),
+                (
+                    "shortlink_visits on batch=100 interval=200ms buffer=8m;",
+                    format!("shortlink_visits {};", options.visits),
+                ),
                 (
                     "shortlink_cache 32m stale=60s;",
                     format!("shortlink_cache {};", options.cache),
@@ -113,8 +126,8 @@ impl Site {
         fs::write(prefix.join("nginx.conf"), whole).expect("a configuration");
         fs::create_dir_all(prefix.join("html")).expect("a directory");
         nginx.start_again();
-        let workers = eventually("the worker runs", SOON, || {
-            Some(nginx.workers()).filter(|workers| workers.len() == 1)
+        let workers = eventually("the workers run", SOON, || {
+            Some(nginx.workers()).filter(|workers| workers.len() == options.workers)
         });
         Self {
             nginx,

@@ -131,6 +131,11 @@ impl<'a> VisitFrames<'a> {
     pub fn new(batch: &'a [u8]) -> Self {
         Self { rest: batch }
     }
+
+    /// What was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
 }
 
 impl<'a> Iterator for VisitFrames<'a> {

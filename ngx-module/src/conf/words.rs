@@ -131,6 +131,23 @@ pub(super) unsafe fn config_path(cf: *mut ngx_conf_t, value: &[u8]) -> Result<St
     Ok(path.to_string())
 }
 
+/// The path of a directory that the configuration names, which may be relative to nginx' prefix.
+///
+/// # Safety
+/// As for [`config_path`]; the path lives as long as the configuration.
+pub(super) unsafe fn prefix_path(cf: *mut ngx_conf_t, value: &[u8]) -> Result<ngx_str_t, String> {
+    let mut path = ngx_str_t {
+        len: value.len(),
+        data: value.as_ptr().cast_mut(),
+    };
+    // SAFETY: as for `config_path`.
+    let result = unsafe { ngx_conf_full_name((*cf).cycle, &mut path, 0) };
+    if result != NGX_OK as ngx_int_t {
+        return Err(format!("the path \"{}\" can't be used", shown(value)));
+    }
+    Ok(path)
+}
+
 /// Shows a word in a message.
 pub(super) fn shown(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()

@@ -2,6 +2,7 @@
 //!
 //! The enums, their documentation and the Prometheus text are all made from the tables at the end
 //! of this file. A line `Variant "labels"` is one number; a metric has as many as it has labels.
+//! Of visits, those who come stand before those who go (see `render`).
 
 /// A metric: numbers that have a name in common.
 #[derive(Debug)]
@@ -103,6 +104,31 @@ metrics! {
     "shortlink_breaker_opened_total",
     "How often a worker stopped asking Redis for a while.":
         BreakerOpened "";
+    "shortlink_visits_total",
+    "Visits: redirects, and answers 410, that are to be stored.":
+        Visit "";
+    "shortlink_visits_unspooled_total",
+    "Visits out of files that Redis has confirmed.":
+        VisitUnspooled "";
+    "shortlink_visits_stored_total",
+    "Visits that Redis has confirmed, those out of files included.":
+        VisitStored "";
+    "shortlink_visits_spooled_total",
+    "Visits that were written to files because Redis took none.":
+        VisitSpooled "";
+    "shortlink_visits_dropped_total",
+    "Visits that will not be stored: no room in memory, none in files, or none when a worker ended.":
+        VisitNoMemory r#"{reason="memory"}"#,
+        VisitNoSpool r#"{reason="spool"}"#,
+        VisitAtExit r#"{reason="exit"}"#;
+    "shortlink_visits_lost_total",
+    "Visits that were in the memory of workers that were killed.":
+        VisitLost "";
+    "shortlink_visit_batches_total",
+    "Batches of visits sent to Redis, by what became of them; all but the first kind are sent again.":
+        BatchStored r#"{result="stored"}"#,
+        BatchRefused r#"{result="refused"}"#,
+        BatchLost r#"{result="lost"}"#;
 }
 
 metrics! {
@@ -121,6 +147,8 @@ metrics! {
         BreakerOpen "";
     "shortlink_waiting_requests", "Requests that wait for Redis.":
         WaitingRequests "";
+    "shortlink_visits_held", "Visits in memory that Redis has not confirmed yet.":
+        VisitsHeld "";
     "shortlink_epoch", "How often all that a worker keeps became stale at once, as when Redis is lost.":
         Epoch r#"{worker="<pid>"}"#;
 }

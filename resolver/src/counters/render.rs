@@ -4,22 +4,26 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>, version
 //! 0.0.4. No help and no label here holds a character that would have to be escaped.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::names::{Counter, Gauge};
 use super::requests::{Outcome, Source, can_happen, index};
-use super::{BOUNDS, BUCKETS, COUNTERS, GAUGES, Header, REQUESTS, SLOTS, SUM, Slot};
+use super::{BOUNDS, BUCKETS, COUNTERS, GAUGES, Header, REQUESTS, SLOTS, SUM, Slot, held_visits};
 
 /// What the labels of a number say that is shown for each worker.
 const PROCESS: &str = "<pid>";
 
 /// Appends the text.
 pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out: &mut String) {
+    let slots = copied(slots);
+    let slots = &slots[..];
     let live: Vec<(u32, &Slot)> = slots
         .iter()
         .map(|slot| (Header::of(slot).owner(), slot))
         .filter(|&(owner, _)| owner != 0 && is_alive(owner))
         .collect();
+    let held: u64 = live.iter().map(|&(_, slot)| held_visits(slot)).sum();
+    let left_over: u64 = slots.iter().map(held_visits).sum();
     // Sums over all slots, also those of dead workers.
     let total = |place: usize| sum(slots, place);
 
@@ -27,7 +31,10 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
     for metric in Counter::METRICS {
         head(metric.name, metric.help, "counter", out);
         for &(counter, labels) in metric.samples {
-            let value = total(COUNTERS + counter as usize);
+            let mut value = total(COUNTERS + counter as usize);
+            if counter == Counter::VisitLost {
+                value = value.wrapping_add(left_over.saturating_sub(held));
+            }
             sample(metric.name, labels, &value.to_string(), out);
         }
     }
@@ -36,7 +43,10 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
         for &(gauge, labels) in metric.samples {
             let place = GAUGES + gauge as usize;
             if !labels.contains(PROCESS) {
-                let value = sum(live.iter().map(|&(_, slot)| slot), place);
+                let value = match gauge {
+                    Gauge::VisitsHeld => held,
+                    _ => sum(live.iter().map(|&(_, slot)| slot), place),
+                };
                 sample(metric.name, labels, &value.to_string(), out);
                 continue;
             }
@@ -51,6 +61,19 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
     head(name, "Worker processes that count here.", "gauge", out);
     sample(name, "", &live.len().to_string(), out);
     round_trips(&total, out);
+}
+
+/// What the slots hold, read backwards: a visit is counted as it comes before it is counted as it
+/// goes, so whatever is counted meanwhile, no more go than have come and the numbers add up.
+fn copied(slots: &[Slot; SLOTS]) -> Vec<Slot> {
+    let copied = slots.iter().map(|slot| {
+        let copy: Slot = std::array::from_fn(|_| AtomicU64::new(0));
+        for (place, number) in slot.iter().enumerate().rev() {
+            copy[place].store(number.load(Ordering::Acquire), Ordering::Relaxed);
+        }
+        copy
+    });
+    copied.collect()
 }
 
 fn requests(total: &impl Fn(usize) -> u64, out: &mut String) {

@@ -18,7 +18,7 @@ use super::{Brought, Delivery, Edge, Notice, Now, note};
 const MAX_REDIRECTIONS: u8 = 5;
 
 /// What lets the next command read a slot that is on its way to the node.
-const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 impl<T> Edge<T> {
     pub(super) fn deliver(&mut self, lookup: LookupId, brought: Brought) {
@@ -123,24 +123,14 @@ impl<T> Edge<T> {
         redirection: &Redirection,
         now: Now,
     ) -> bool {
-        let Some(cluster) = self.topology.cluster_mut() else {
-            return false;
-        };
-        if self.lookups.redirect(lookup) > MAX_REDIRECTIONS {
+        if self.topology.cluster_mut().is_none() || self.lookups.redirect(lookup) > MAX_REDIRECTIONS
+        {
             return false;
         }
-        let (slot, asking, counter) = match redirection.kind {
-            RedirectionKind::Moved => (Some(redirection.slot), false, Counter::RedisMoved),
-            RedirectionKind::Ask => (None, true, Counter::RedisAsk),
+        let Some(to) = self.redirected(from, redirection, now) else {
+            return false;
         };
-        if let Some(counters) = &self.counters {
-            counters.count(counter);
-        }
-        let how = &self.settings.nodes;
-        let to = cluster.moved(slot, &redirection.to, from, how, &mut self.nodes, now.ms);
-        if !asking {
-            self.lose_coherence(now);
-        }
+        let asking = redirection.kind == RedirectionKind::Ask;
         let Some(node) = self.nodes.get_mut(to) else {
             return false;
         };
@@ -154,6 +144,30 @@ impl<T> Edge<T> {
         let keep = self.lookups.is_wanted(lookup) && !asking;
         self.send(lookup, to, keep, now);
         true
+    }
+
+    /// Learns from a node of a cluster that another one has what it was asked for; `None` when
+    /// this is no cluster.
+    pub(super) fn redirected(
+        &mut self,
+        from: NodeId,
+        redirection: &Redirection,
+        now: Now,
+    ) -> Option<NodeId> {
+        let cluster = self.topology.cluster_mut()?;
+        let (slot, counter) = match redirection.kind {
+            RedirectionKind::Moved => (Some(redirection.slot), Counter::RedisMoved),
+            RedirectionKind::Ask => (None, Counter::RedisAsk),
+        };
+        if let Some(counters) = &self.counters {
+            counters.count(counter);
+        }
+        let how = &self.settings.nodes;
+        let to = cluster.moved(slot, &redirection.to, from, how, &mut self.nodes, now.ms);
+        if slot.is_some() {
+            self.lose_coherence(now);
+        }
+        Some(to)
     }
 
     /// A reply that is no record has come.
@@ -170,6 +184,7 @@ impl<T> Edge<T> {
         let connection = &mut node.connection;
         match owed {
             Owed::Lookup(_) | Owed::Acknowledgement => {}
+            Owed::Visits(batch) => self.visits_answered(batch, id, span, now),
             Owed::Role => connection.check_role(span)?,
             Owed::Handshake(step) => {
                 connection.shake(step, span, now.ms)?;
@@ -183,6 +198,9 @@ impl<T> Edge<T> {
                         counters.count(Counter::RedisConnect);
                     }
                     self.topology.ready(id, &mut self.nodes, now.ms);
+                    if let Some(visits) = &mut self.visits {
+                        visits.retry();
+                    }
                     self.measure();
                 }
             }

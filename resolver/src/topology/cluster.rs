@@ -72,6 +72,11 @@ impl Cluster {
         }
     }
 
+    /// The node that has a slot, if it is known.
+    pub(super) fn node_of_slot(&self, slot: u16) -> Option<NodeId> {
+        *self.nodes_of_slots.get(usize::from(slot))?
+    }
+
     pub(super) fn ready(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
         if node == self.watch {
             self.ask(node, nodes, now);

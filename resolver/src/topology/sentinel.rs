@@ -71,6 +71,11 @@ impl Sentinel {
         })
     }
 
+    /// The master, if it is known.
+    pub(super) fn master(&self) -> Option<NodeId> {
+        self.master
+    }
+
     pub(super) fn ready(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
         if node == self.watch {
             self.ask(node, nodes, now);

@@ -28,6 +28,11 @@ impl Server {
         }
     }
 
+    /// The server that is written to.
+    pub(super) fn primary(&self) -> NodeId {
+        self.primary
+    }
+
     #[inline]
     pub(super) fn route(&self, nodes: &Nodes) -> Route {
         prefer(self.replica, nodes).unwrap_or(Route::To(self.primary))

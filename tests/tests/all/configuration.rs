@@ -359,3 +359,57 @@ fn nginx_refuses_limits_that_can_not_be() {
         &["does not go with"],
     );
 }
+
+#[test]
+fn nginx_refuses_wrong_parameters_of_visits() {
+    const VISITS: &str = "shortlink_visits on batch=100 interval=200ms buffer=8m;";
+    for (parameters, expected) in [
+        ("maybe", "\"shortlink_visits\" is on or off, not \"maybe\""),
+        ("off batch=1", "takes no parameters"),
+        (
+            "on bach=1",
+            "allowed are batch=, bytes=, interval=, buffer=, spool=",
+        ),
+        ("on batch=0", "batch \"0\" is not a number from 1 to 10000"),
+        ("on batch=10001", "from 1 to 10000"),
+        ("on bytes=1", "bytes \"1\" is not a size from 1k to 1m"),
+        (
+            "on interval=61s",
+            "interval \"61s\" is not a time from 1ms to 60s",
+        ),
+        ("on interval=0", "from 1ms to 60s"),
+        (
+            "on buffer=1k",
+            "buffer \"1k\" is not a size from 64k to 4096m",
+        ),
+        (
+            "on buffer=64k bytes=33k",
+            "room for two batches, which are 33k each",
+        ),
+        (
+            "on streams=0",
+            "streams \"0\" is not a number from 1 to 1024",
+        ),
+        ("on spool=", "spool= needs a directory"),
+        ("on spool_size=1024m", "spool_size= needs spool=<directory>"),
+        (
+            "on spool=x spool_size=1k",
+            "spool_size \"1k\" is not a size from 1m to 1048576m",
+        ),
+    ] {
+        let to = format!("shortlink_visits {parameters};");
+        refused("shortlink.conf", VISITS, &to, &[expected, ":"]);
+    }
+    refused(
+        "shortlink.conf",
+        VISITS,
+        &format!("{VISITS}\nshortlink_visits off;"),
+        &["\"shortlink_visits\" is given twice"],
+    );
+    refused(
+        "shortlink.conf",
+        VISITS,
+        "shortlink_visits;",
+        &["shortlink_visits"],
+    );
+}

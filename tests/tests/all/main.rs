@@ -33,4 +33,6 @@ mod topologies;
 mod transfer;
 mod unique;
 mod urls;
+mod visits;
+mod visits_topologies;
 mod whole;

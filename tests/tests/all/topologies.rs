@@ -105,7 +105,7 @@ fn a_user_with_a_password_and_only_the_rights_that_are_documented() {
     let directory = directory();
     let redis = Redis::start(&directory.path().join("redis"), ports::free());
     let rights = "on >secret ~sl:* resetchannels +get +hello +client|setname +client|tracking \
-                  +client|caching +ping +select +role";
+                  +client|caching +ping +select +role +xadd";
     let mut command = vec!["ACL", "SETUSER", "edge"];
     command.extend(rights.split_whitespace());
     redis.command(&command);

@@ -1,0 +1,258 @@
+//! Records each answered redirect when its answer is on its way.
+//!
+//! The log phase is run once a request, whatever it was redirected to within nginx. What is
+//! recorded there is written into memory; the connection's output gets it when a batch is full, at
+//! the end of the turn with whatever else leaves.
+
+use std::slice;
+
+use ngx::ffi::{
+    NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_OK, ngx_http_request_t, ngx_int_t, ngx_table_elt_t,
+    ngx_timeofday, ngx_uint_t,
+};
+use resolver::counters::Counter;
+use resolver::visits::Visits;
+use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
+use resolver::{Now, Outcome, Recorded, Source};
+
+use crate::links::is_exiting;
+use crate::state::RequestState;
+use crate::worker::{self, Worker, now};
+
+/// How many bytes are written to a file at once.
+const SPILL: usize = 128 << 10;
+
+/// What counts as a visit: redirects, and links that were live once.
+fn is_visit(status: ngx_uint_t) -> bool {
+    matches!(status, 301..=303 | 307 | 308 | 410)
+}
+
+/// The log phase.
+pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_int_t {
+    // SAFETY: nginx calls this with a valid request that was answered; what it has received lives
+    // as long as the request, and recording does not come back.
+    unsafe {
+        // Subrequests are logged too where nginx is told so: the answer is their main request's.
+        let status = (*request).headers_out.status;
+        if request != (*request).main || !is_visit(status) {
+            return NGX_OK as ngx_int_t;
+        }
+        let Some(state) = RequestState::find(request) else {
+            return NGX_OK as ngx_int_t;
+        };
+        let state = state.as_ref();
+        let (Some(code), Some(outcome)) = (&state.code, state.outcome) else {
+            return NGX_OK as ngx_int_t;
+        };
+        // An error page may be a redirect: to a code that does not exist there is no visit.
+        let is_answer = match outcome {
+            Outcome::Redirect | Outcome::Gone => true,
+            Outcome::Miss | Outcome::Unavailable => state.source == Source::Fallback,
+            _ => false,
+        };
+        if !is_answer {
+            return NGX_OK as ngx_int_t;
+        }
+        let headers = Headers::of(request);
+        let time = ngx_timeofday();
+        let event = VisitEvent {
+            // The worker's visits count for themselves.
+            id: VisitId {
+                origin: 0,
+                sequence: 0,
+            },
+            time_ms: time.sec as u64 * 1000 + time.msec as u64,
+            // One of those above.
+            status: status as u16,
+            method: match (*request).method as u32 {
+                NGX_HTTP_GET => VisitMethod::Get,
+                NGX_HTTP_HEAD => VisitMethod::Head,
+                _ => VisitMethod::Other,
+            },
+            code: code.as_bytes(),
+            host: (*request).headers_in.server.as_bytes(),
+            client: (*(*request).connection).addr_text.as_bytes(),
+            user_agent: value_of((*request).headers_in.user_agent),
+            referrer: value_of((*request).headers_in.referer),
+            accept_language: headers.accept_language.unwrap_or_default(),
+            purpose: headers.sec_purpose.or(headers.purpose).unwrap_or_default(),
+        };
+        worker::with(|worker| worker.record_visit(event));
+    }
+    NGX_OK as ngx_int_t
+}
+
+/// The value of a header that nginx has a pointer to; empty when the pointer is null.
+unsafe fn value_of<'a>(header: *const ngx_table_elt_t) -> &'a [u8] {
+    // SAFETY: the pointer is null or that of a header which lives as long as its request.
+    unsafe { header.as_ref() }.map_or(&[], |header| header.value.as_bytes())
+}
+
+/// Headers that nginx has no pointer to, or not in every build.
+#[derive(Default)]
+struct Headers<'a> {
+    accept_language: Option<&'a [u8]>,
+    sec_purpose: Option<&'a [u8]>,
+    purpose: Option<&'a [u8]>,
+}
+
+impl Headers<'_> {
+    /// Looks through a request's headers; of those that come twice the first counts.
+    ///
+    /// # Safety
+    /// `request` must be valid; what is found lives as long as it.
+    unsafe fn of(request: *mut ngx_http_request_t) -> Self {
+        let mut found = Self::default();
+        // SAFETY: as this function's own: nginx keeps the headers in a list of arrays, whose keys
+        // stand in lower case beside them. A request without headers has an empty array.
+        unsafe {
+            let mut part = &raw const (*request).headers_in.headers.part;
+            while let Some(array) = part.as_ref() {
+                part = array.next;
+                if array.elts.is_null() {
+                    continue;
+                }
+                for header in slice::from_raw_parts(array.elts.cast(), array.nelts) {
+                    let header: &ngx_table_elt_t = header;
+                    let (place, name): (_, &[u8]) = match header.key.len {
+                        7 => (&mut found.purpose, b"purpose"),
+                        11 => (&mut found.sec_purpose, b"sec-purpose"),
+                        15 => (&mut found.accept_language, b"accept-language"),
+                        _ => continue,
+                    };
+                    if place.is_none()
+                        && !header.lowcase_key.is_null()
+                        && slice::from_raw_parts(header.lowcase_key, name.len()) == name
+                    {
+                        *place = Some(header.value.as_bytes());
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Worker {
+    fn record_visit(&mut self, event: VisitEvent<'_>) {
+        let now = now();
+        if self.edge.visits().is_some_and(Visits::is_full) {
+            self.make_room(now);
+        }
+        match self.edge.record_visit(event, now) {
+            Recorded::Kept => {}
+            Recorded::First => self.links.set_timer_for_visits(&self.edge),
+            Recorded::Full => {
+                self.edge.send_visits(now);
+                self.links.post_flush();
+                self.links.set_timer_for_visits(&self.edge);
+            }
+            Recorded::Dropped if self.spool.is_some() => {
+                worker::count_in(self, Counter::VisitNoSpool, 1);
+            }
+            Recorded::Dropped => {
+                worker::count_in(self, Counter::VisitNoMemory, 1);
+                self.journal.visits_dropped(
+                    "Redis takes none and buffer= is full; spool= would have them written to files",
+                    now.ms,
+                );
+            }
+        }
+        if is_exiting() {
+            self.drain_visits();
+        }
+    }
+
+    /// A worker that ends waits for nothing to come: what there is is sent, and waited for a while.
+    pub(crate) fn drain_visits(&mut self) {
+        let now = now();
+        if let Some(visits) = self.edge.visits_mut() {
+            visits.drain(now.ms);
+            self.edge.send_visits(now);
+            self.schedule();
+        }
+    }
+
+    /// Writes the oldest visits to a file.
+    fn make_room(&mut self, now: Now) {
+        let (Some(spool), Some(visits)) = (&mut self.spool, self.edge.visits_mut()) else {
+            return;
+        };
+        if spool.rests(now.ms) {
+            return;
+        }
+        self.spill.clear();
+        let overflow = visits.overflow(SPILL, &mut self.spill);
+        if overflow.events == 0 {
+            return;
+        }
+        match spool.append(&self.spill, now.ms) {
+            Ok(()) => {
+                visits.spilled(overflow);
+                worker::count_in(self, Counter::VisitSpooled, overflow.events);
+                self.journal.visits_spooled(now.ms);
+            }
+            Err(reason) => self.journal.visits_dropped(&reason, now.ms),
+        }
+    }
+
+    /// Sends what stands in files, if Redis has nothing else to take.
+    pub(crate) fn work_off_spool(&mut self) {
+        let is_confirmed = self.edge.take_spool_confirmed();
+        let Some(spool) = &mut self.spool else {
+            return;
+        };
+        if is_confirmed {
+            spool.confirmed();
+        }
+        let now = now();
+        if is_exiting() || !self.edge.takes_visits(now) {
+            return;
+        }
+        if let Some(visits) = self.edge.visits_mut()
+            && visits.spooled_at().is_some_and(|at| at <= now.ms)
+            && spool.look_at() <= now.ms
+            && let Some((frames, events)) = spool.next(visits.settings().bytes, now.ms)
+        {
+            visits.push_spooled(&frames, events, now.ms);
+            self.edge.send_visits(now);
+        }
+    }
+
+    /// When [`Worker::work_off_spool`] may find something to do, while Redis takes visits.
+    pub(crate) fn spool_deadline(&self) -> Option<u64> {
+        let spool = self.spool.as_ref()?;
+        if !self.edge.takes_visits(now()) {
+            return None;
+        }
+        let at = self.edge.visits()?.spooled_at()?;
+        Some(at.max(spool.look_at()))
+    }
+
+    /// The worker ends: what Redis has not confirmed is written to a file, or is dropped.
+    pub(crate) fn leave_visits(&mut self) {
+        let Some(visits) = self.edge.visits_mut() else {
+            return;
+        };
+        visits.leave();
+        let mut spooled = 0;
+        if let Some(spool) = &mut self.spool {
+            loop {
+                self.spill.clear();
+                let overflow = visits.overflow(SPILL, &mut self.spill);
+                if overflow.events == 0 || spool.append(&self.spill, now().ms).is_err() {
+                    break;
+                }
+                visits.spilled(overflow);
+                spooled += overflow.events;
+            }
+        }
+        let dropped = visits.held();
+        worker::count_in(self, Counter::VisitSpooled, spooled);
+        worker::count_in(self, Counter::VisitAtExit, dropped);
+        if dropped > 0 {
+            let reason = format!("{dropped} were not confirmed when this worker ended");
+            self.journal.visits_dropped(&reason, now().ms);
+        }
+    }
+}
