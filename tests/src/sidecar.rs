@@ -72,6 +72,7 @@ impl Sidecar {
             "links:read",
             "campaigns:write",
             "campaigns:read",
+            "stats:read",
         ];
         sidecar.key = sidecar.make_key(&scopes);
         sidecar.start_again();

@@ -34,5 +34,6 @@ mod transfer;
 mod unique;
 mod urls;
 mod visits;
+mod visits_stored;
 mod visits_topologies;
 mod whole;
