@@ -11,7 +11,7 @@ use crate::worker::WorkerEdge;
 const NOTICE_EVERY: u64 = 10_000;
 
 /// The kinds of notices that are held back.
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// What was said.
 pub(crate) struct Journal {
@@ -105,6 +105,12 @@ impl Journal {
         let text = "visits are written to files: Redis takes none and buffer= is full; they are \
                     sent when it is back";
         self.say_now_and_then(8, NGX_LOG_WARN, text, now);
+    }
+
+    /// Says that a file of visits can't be read.
+    pub(crate) fn visits_unreadable(&mut self, reason: &str, now: u64) {
+        let text = format!("visits can't be read back: {reason}");
+        self.say_now_and_then(9, NGX_LOG_ERR, &text, now);
     }
 
     fn say_now_and_then(&mut self, kind: usize, level: u32, text: &str, now: u64) {

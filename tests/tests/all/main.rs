@@ -33,5 +33,6 @@ mod transfer;
 mod unique;
 mod urls;
 mod visits;
+mod visits_faults;
 mod visits_topologies;
 mod whole;
