@@ -10,6 +10,7 @@ use shortlink_tests::http::{self, Connection};
 use shortlink_tests::site::{Site, SiteOptions};
 use shortlink_tests::visits::names;
 use shortlink_tests::wait::{OverAtEnd, SOON, until};
+use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use crate::visits::{SERVER, STREAM, account, follow, site, stored, wait_for_names};
 
@@ -138,6 +139,79 @@ fn spool_files(site: &Site) -> Vec<u64> {
         .expect("the directory")
         .map(|entry| entry.expect("an entry").metadata().expect("a file").len())
         .collect()
+}
+
+#[test]
+fn without_a_place_for_files_visits_are_dropped_and_counted() {
+    let mut site = site("on bytes=8k buffer=64k interval=20ms spool=spool");
+    follow(&site, 10);
+    wait_for_names(&site, 10);
+    std::fs::remove_dir_all(site.nginx.file("spool")).expect("the directory");
+    site.redis.kill();
+    follow(&site, 3000);
+    let told = account(&site);
+    assert!(told.dropped > 1000 && told.in_files == 0, "{told:?}");
+    site.redis.start_again();
+    let kept = told.total - told.dropped;
+    wait_for_names(&site, usize::try_from(kept).expect("a number"));
+    site.assert_sound(&["lost Redis", "visits are dropped", "spool: No such file"]);
+}
+
+#[test]
+fn a_file_that_ends_anywhere_is_sent_as_far_as_it_can_be_read() {
+    let mut site = site("on interval=20ms spool=spool");
+    follow(&site, 1);
+    site.nginx.quit();
+    let mut frames = b"SLVISIT1\x10\0\0\0\0\0\0\0".to_vec();
+    for sequence in 0..3 {
+        let id = VisitId {
+            origin: 7,
+            sequence,
+        };
+        let event = VisitEvent {
+            id,
+            time_ms: 1,
+            status: 302,
+            method: VisitMethod::Get,
+            code: b"one",
+            host: b"",
+            client: b"",
+            user_agent: b"",
+            referrer: b"",
+            accept_language: b"",
+            purpose: b"",
+        };
+        event.write(&mut frames);
+    }
+    // Its writer was killed while it wrote the last.
+    site.write_bytes("spool/a.visits", &frames[..frames.len() - 3]);
+    // Its writer was killed at once.
+    site.write_bytes("spool/b.visits", &frames[..5]);
+    // Two were sent by somebody who was killed then; behind the third the disk has gone wrong.
+    let one = (frames.len() - 16) / 3;
+    let mut broken = frames.clone();
+    broken[8] = u8::try_from(16 + 2 * one).expect("a short file");
+    broken.extend_from_slice(&[0xff; 5000]);
+    site.write_bytes("spool/c.visits", &broken);
+    // None of ours.
+    site.write_bytes("spool/d.visits", b"something else that is long enough");
+    site.nginx.start_again();
+    let names = wait_for_names(&site, 4);
+    let ours: Vec<_> = names.iter().filter(|(origin, _)| *origin == 7).collect();
+    assert_eq!(ours, [&(7, 0), &(7, 1), &(7, 2)]);
+    until("the files are gone or put aside", SOON, || {
+        let files = std::fs::read_dir(site.nginx.file("spool")).expect("the directory");
+        let mut files: Vec<_> = files
+            .map(|file| file.expect("an entry").file_name().into_string())
+            .collect();
+        files.sort();
+        files == [Ok("c.unreadable".to_owned()), Ok("d.visits".to_owned())]
+    });
+    assert_eq!(account(&site).stored, 3);
+    assert_eq!(
+        site.nginx.complaints(&["visits can't be read back"]),
+        [""; 0]
+    );
 }
 
 #[test]
