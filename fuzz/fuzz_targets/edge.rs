@@ -1,20 +1,35 @@
 //! Whatever Redis sends, in whatever pieces: the edge neither panics nor answers a request twice,
 //! and reading it in other pieces gives the same answers and keeps the same links and campaigns.
-//! What is answered may be served.
+//! What is answered may be served. Visits are confirmed by their own replies, in whatever pieces.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use shortlink_resolver::vocabulary::Code;
 use shortlink_resolver::vocabulary::target::is_servable;
+use shortlink_resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 use shortlink_resolver::{
     Address, Answer, CacheSettings, Edge, EdgeSettings, LookUp, NodeId, NodeSettings, Now,
-    TopologySettings,
+    TopologySettings, VisitSettings,
 };
 
 const REQUESTS: usize = 16;
 
-fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, usize, bool) {
+const VISIT: VisitEvent<'static> = VisitEvent {
+    id: VisitId { origin: 0, sequence: 0 },
+    time_ms: 0,
+    status: 302,
+    method: VisitMethod::Get,
+    code: b"c",
+    host: b"",
+    client: b"",
+    user_agent: b"",
+    referrer: b"",
+    accept_language: b"",
+    purpose: b"",
+};
+
+fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, (usize, u64), bool) {
     let now = Now { ms: 0, unix: 1000 };
     let node = NodeId::new(0);
     let settings = EdgeSettings {
@@ -24,6 +39,7 @@ fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, usize, bool) {
         cache: Some(CacheSettings { bytes: 1 << 16, stale_for: 0, longest_age: 1000 }),
     };
     let mut edge = Edge::new(settings, 0, 1);
+    edge.keep_visits(&VisitSettings { batch: 1, ..VisitSettings::default() }, 1);
     edge.connecting(node, now);
     edge.connected(node, now);
     let mut done = Vec::new();
@@ -32,6 +48,8 @@ fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, usize, bool) {
         if let LookUp::Answered(answer, _) = edge.look_up(&code, number, now) {
             let _ = format!("{answer:?}");
         }
+        edge.record_visit(VISIT, now);
+        edge.send_visits(now);
         edge.wrote(node, edge.output(node).len(), 0);
     };
     for number in 0..REQUESTS {
@@ -41,7 +59,7 @@ fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, usize, bool) {
     for piece in stream.chunks(piece) {
         let space = edge.input_space(node);
         if space.len() < piece.len() {
-            return (done, 0, true);
+            return (done, (0, 0), true);
         }
         space[..piece.len()].copy_from_slice(piece);
         edge.received(node, piece.len(), now, 0);
@@ -59,11 +77,12 @@ fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, usize, bool) {
                     }
                 }
                 Ok(None) => break,
-                Err(_) => return (done, 0, true),
+                Err(_) => return (done, (0, 0), true),
             }
         }
     }
-    (done, edge.cache().map_or(0, |cache| cache.len()), false)
+    let kept = edge.cache().map_or(0, |cache| cache.len());
+    (done, (kept, edge.visits().map_or(0, |visits| visits.held())), false)
 }
 
 fuzz_target!(|input: &[u8]| {

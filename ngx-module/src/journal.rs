@@ -1,6 +1,8 @@
 //! What is said in nginx' log: once an outage, and the rest once in a while, with what an operator
 //! can do about it.
 
+use std::fmt::Arguments;
+
 use ngx::ffi::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_log_t, ngx_uint_t};
 use ngx::ngx_log_error;
 use resolver::{Key, NodeId, Notice, Purpose};
@@ -11,7 +13,7 @@ use crate::worker::WorkerEdge;
 const NOTICE_EVERY: u64 = 10_000;
 
 /// The kinds of notices that are held back.
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// What was said.
 pub(crate) struct Journal {
@@ -84,7 +86,7 @@ impl Journal {
         while let Some(notice) = edge.next_notice() {
             let (kind, level, text) = worded(&notice, edge);
             match kind {
-                Some(kind) => self.say_now_and_then(kind, level, &text, now),
+                Some(kind) => self.say_now_and_then(kind, level, format_args!("{text}"), now),
                 None => self.say(level, &text),
             }
         }
@@ -95,19 +97,28 @@ impl Journal {
         self.say_now_and_then(
             7,
             NGX_LOG_ERR,
-            &format!("visits are dropped: {reason}"),
+            format_args!("visits are dropped: {reason}"),
             now,
         );
     }
 
     /// Says that visits are written to files.
     pub(crate) fn visits_spooled(&mut self, now: u64) {
-        let text = "visits are written to files: Redis takes none and buffer= is full; they are \
-                    sent when it is back";
+        let text = format_args!(
+            "visits are written to files: Redis takes none and buffer= is full; they are sent when \
+             it is back"
+        );
         self.say_now_and_then(8, NGX_LOG_WARN, text, now);
     }
 
-    fn say_now_and_then(&mut self, kind: usize, level: u32, text: &str, now: u64) {
+    /// Says that a file of visits can't be read.
+    pub(crate) fn visits_unreadable(&mut self, reason: &str, now: u64) {
+        let text = format_args!("visits can't be read back: {reason}");
+        self.say_now_and_then(9, NGX_LOG_ERR, text, now);
+    }
+
+    /// Says something unless it was said lately; the text is put together only then.
+    fn say_now_and_then(&mut self, kind: usize, level: u32, text: Arguments<'_>, now: u64) {
         let mut more = String::new();
         if let Some((last, left_out)) = self.last.get_mut(kind) {
             if last.is_some_and(|last| now < last + NOTICE_EVERY) {

@@ -165,7 +165,10 @@ impl Spool {
 
     /// Takes the next frames to be sent, up to about `most` bytes, and how many they are; what was
     /// taken before must be confirmed. `None` when there are none.
-    pub(crate) fn next(&mut self, most: usize, now: u64) -> Option<(Vec<u8>, u32)> {
+    ///
+    /// # Errors
+    /// What is wrong with a file, for the log.
+    pub(crate) fn next(&mut self, most: usize, now: u64) -> Result<Option<(Vec<u8>, u32)>, String> {
         // Whoever asks can send, so the file that is being written is not needed any more.
         self.writing = None;
         loop {
@@ -174,19 +177,42 @@ impl Spool {
             }
             let Some(reading) = &mut self.reading else {
                 self.look_at = now + LOOK_EVERY;
-                return None;
+                return Ok(None);
             };
             let mut frames = vec![0; most + 2 * MAX_FRAME_LENGTH];
-            let length = reading.file.read_at(&mut frames, reading.done).unwrap_or(0);
+            let path = reading.path.display();
+            let length = match reading.file.read_at(&mut frames, reading.done) {
+                Ok(length) => length,
+                Err(error) => {
+                    self.look_at = now + REST;
+                    return Err(format!("{path}: {error}"));
+                }
+            };
             let whole = whole_frames(&frames[..length], most);
             if whole.frames > 0 {
                 frames.truncate(whole.length);
                 reading.sent = whole.length as u64;
-                return Some((frames, whole.frames));
+                return Ok(Some((frames, whole.frames)));
             }
             // All is sent, but perhaps a frame whose writer was killed while it wrote.
-            let _ = fs::remove_file(&reading.path);
+            let is_done = length < MAX_FRAME_LENGTH;
+            let aside = reading.path.with_extension("unreadable");
+            let moved = if is_done {
+                fs::remove_file(&reading.path)
+            } else {
+                fs::rename(&reading.path, &aside)
+            };
+            if let Err(error) = moved {
+                self.look_at = now + REST;
+                return Err(format!("{path}: {error}"));
+            }
             self.reading = None;
+            if !is_done {
+                return Err(format!(
+                    "{} holds what are no visits; what stood before was sent",
+                    aside.display()
+                ));
+            }
         }
     }
 

@@ -4,10 +4,11 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 
 use ngx::ffi::{
-    NGX_AGAIN, NGX_OK, NGX_SSL_CLIENT, SSL_CTRL_SET_TLSEXT_HOSTNAME, SSL_ctrl,
-    SSL_get_verify_result, TLSEXT_NAMETYPE_host_name, ngx_connection_t, ngx_create_pool,
-    ngx_destroy_pool, ngx_int_t, ngx_ssl_check_host, ngx_ssl_create_connection, ngx_ssl_handshake,
-    ngx_ssl_shutdown, ngx_ssl_t, ngx_str_t,
+    NGX_AGAIN, NGX_OK, NGX_SSL_CLIENT, SSL_CTRL_MODE, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+    SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, SSL_ctrl, SSL_get_verify_result,
+    TLSEXT_NAMETYPE_host_name, ngx_connection_t, ngx_create_pool, ngx_destroy_pool, ngx_int_t,
+    ngx_ssl_check_host, ngx_ssl_create_connection, ngx_ssl_handshake, ngx_ssl_shutdown, ngx_ssl_t,
+    ngx_str_t,
 };
 
 use crate::link::on_secured;
@@ -49,6 +50,14 @@ impl Tls {
             if ngx_ssl_create_connection(self.context, connection, flags) != NGX_OK as ngx_int_t {
                 return Err(no_memory());
             }
+            // What could not be written whole stands elsewhere by the next attempt, if more commands
+            // were appended to it.
+            SSL_ctrl(
+                (*(*connection).ssl).connection,
+                SSL_CTRL_MODE as i32,
+                i64::from(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER),
+                ptr::null_mut(),
+            );
             if !self.name.is_empty() {
                 let set = SSL_ctrl(
                     (*(*connection).ssl).connection,

@@ -212,10 +212,15 @@ impl Worker {
         if let Some(visits) = self.edge.visits_mut()
             && visits.spooled_at().is_some_and(|at| at <= now.ms)
             && spool.look_at() <= now.ms
-            && let Some((frames, events)) = spool.next(visits.settings().bytes, now.ms)
         {
-            visits.push_spooled(&frames, events, now.ms);
-            self.edge.send_visits(now);
+            match spool.next(visits.settings().bytes, now.ms) {
+                Ok(None) => {}
+                Ok(Some((frames, events))) => {
+                    visits.push_spooled(&frames, events, now.ms);
+                    self.edge.send_visits(now);
+                }
+                Err(reason) => self.journal.visits_unreadable(&reason, now.ms),
+            }
         }
     }
 

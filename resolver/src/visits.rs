@@ -248,7 +248,8 @@ impl Visits {
         if self.open_events >= self.settings.batch || self.open.len() >= self.settings.bytes {
             self.close();
             Recorded::Full
-        } else if self.drain_until.is_some() {
+        } else if let Some(until) = &mut self.drain_until {
+            *until = now + GRACE;
             Recorded::Full
         } else if self.open_events == 1 {
             Recorded::First
@@ -427,8 +428,9 @@ impl Visits {
     }
 
     /// Says that the worker is about to end: nothing waits to be sent with what may come later.
+    /// How long is waited counts from when this was said first, or from the last event.
     pub fn drain(&mut self, now: u64) {
-        self.drain_until = Some(now + GRACE);
+        self.drain_until.get_or_insert(now + GRACE);
     }
 
     /// Until when an ending worker waits for what it has sent; `None` when it need not.

@@ -293,28 +293,11 @@ fn read_texts(stream: &mut BufReader<TcpStream>, texts: &mut Vec<Vec<u8>>) -> io
 }
 
 fn read_reply(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
-    let mut line = String::new();
-    if stream.read_line(&mut line)? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let line = line.trim_end();
-    let (kind, rest) = line.split_at(1);
-    match kind {
-        "+" | ":" => Ok(rest.to_owned()),
-        "-" => Err(io::Error::other(rest.to_owned())),
-        "$" if rest == "-1" => Ok(String::new()),
-        "$" => {
-            let length: usize = rest.parse().map_err(io::Error::other)?;
-            let mut bytes = vec![0; length + 2];
-            stream.read_exact(&mut bytes)?;
-            bytes.truncate(length);
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        }
-        "*" => {
-            let count: usize = rest.parse().map_err(io::Error::other)?;
-            let elements: io::Result<Vec<_>> = (0..count).map(|_| read_reply(stream)).collect();
-            Ok(elements?.join("\n"))
-        }
-        _ => Err(io::Error::other(format!("not a reply: {line:?}"))),
-    }
+    let mut texts = Vec::new();
+    read_texts(stream, &mut texts)?;
+    let texts: Vec<_> = texts
+        .iter()
+        .map(|text| String::from_utf8_lossy(text))
+        .collect();
+    Ok(texts.join("\n"))
 }

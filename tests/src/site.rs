@@ -152,7 +152,15 @@ impl Site {
     /// # Panics
     /// When it can't.
     pub fn write(&self, name: &str, text: &str) {
-        fs::write(self.nginx.file(name), text).expect("a file");
+        self.write_bytes(name, text.as_bytes());
+    }
+
+    /// The same with anything.
+    ///
+    /// # Panics
+    /// As [`Site::write`].
+    pub fn write_bytes(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.nginx.file(name), bytes).expect("a file");
     }
 
     /// The lines of a log below `logs/`, once there are so many: nginx writes them after the

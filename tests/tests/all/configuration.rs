@@ -394,7 +394,7 @@ fn nginx_refuses_wrong_parameters_of_visits() {
         ("on spool_size=1024m", "spool_size= needs spool=<directory>"),
         (
             "on spool=x spool_size=1k",
-            "spool_size \"1k\" is not a size from 1m to 1048576m",
+            "spool_size \"1k\" is not a size from 1024k to 1048576m",
         ),
     ] {
         let to = format!("shortlink_visits {parameters};");

@@ -34,6 +34,7 @@ mod transfer;
 mod unique;
 mod urls;
 mod visits;
+mod visits_faults;
 mod visits_stored;
 mod visits_topologies;
 mod whole;

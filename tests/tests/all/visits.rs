@@ -1,31 +1,28 @@
-//! Visits: every answered redirect is recorded, and none is in a redirect's way.
+//! Every answered redirect is recorded as what it was; `visits_faults` has what happens when something
+//! is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use shortlink_tests::http::{self, Connection};
-use shortlink_tests::redis::Redis;
 use shortlink_tests::site::{ONE, Site, SiteOptions};
 use shortlink_tests::visits::{Account, Visit, batches, names, visits};
-use shortlink_tests::wait::{OverAtEnd, SOON, until};
+use shortlink_tests::wait::{SOON, until};
 use vocabulary::visit::VisitMethod;
 
 /// The stream where there is one.
-const STREAM: &str = "sl:v:{0}";
+pub(super) const STREAM: &str = "sl:v:{0}";
 
-const SERVER: &str = "location / { shortlink; shortlink_fallback @fallback; }
+pub(super) const SERVER: &str = "location / { shortlink; shortlink_fallback @fallback; }
                       location @fallback { return 404; }
                       location = /metrics { shortlink_status; }";
 
 /// A site that records visits and keeps links, so that it redirects without Redis too.
-fn site(parameters: &str) -> Site {
+pub(super) fn site(parameters: &str) -> Site {
     site_with(parameters, SERVER, "")
 }
 
-fn site_with(parameters: &str, server: &str, http: &str) -> Site {
+pub(super) fn site_with(parameters: &str, server: &str, http: &str) -> Site {
     let site = Site::with(&SiteOptions {
         visits: parameters,
         server,
@@ -42,17 +39,17 @@ fn site_with(parameters: &str, server: &str, http: &str) -> Site {
     site
 }
 
-fn account(site: &Site) -> Account {
+pub(super) fn account(site: &Site) -> Account {
     let page = http::get(site.nginx.public_port, "/metrics");
     Account::of(&String::from_utf8(page.body).expect("text"))
 }
 
-fn stored(site: &Site) -> Vec<Visit> {
+pub(super) fn stored(site: &Site) -> Vec<Visit> {
     visits(site.redis.port, STREAM)
 }
 
 /// Waits until so many different visits stand in the stream, and checks that there are no more.
-fn wait_for_names(site: &Site, count: usize) -> BTreeSet<(u64, u64)> {
+pub(super) fn wait_for_names(site: &Site, count: usize) -> BTreeSet<(u64, u64)> {
     until(&format!("{count} visits are stored"), SOON, || {
         names(site.redis.port, STREAM).len() >= count
     });
@@ -62,11 +59,11 @@ fn wait_for_names(site: &Site, count: usize) -> BTreeSet<(u64, u64)> {
 }
 
 /// Follows the code `one` so often on one connection.
-fn follow(site: &Site, count: usize) {
+pub(super) fn follow(site: &Site, count: usize) {
     follow_on(site.nginx.public_port, count);
 }
 
-fn follow_on(port: u16, count: usize) {
+pub(super) fn follow_on(port: u16, count: usize) {
     let request = http::request("GET", "/one", &[("User-Agent", "a phone")], b"");
     let mut connection = Connection::open(port).expect("a connection");
     for number in 0..count {
@@ -77,11 +74,6 @@ fn follow_on(port: u16, count: usize) {
         let answer = connection.receive("GET").expect("read").expect("an answer");
         assert_eq!((answer.status, answer.location()), (302, Some(ONE)));
     }
-}
-
-fn kill_worker(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a pid"));
-    kill(pid, Signal::SIGKILL).expect("a worker");
 }
 
 #[test]
@@ -302,317 +294,6 @@ fn whatever_stands_in_headers_is_bounded_and_kept_as_it_is() {
 }
 
 #[test]
-fn no_visit_is_lost_while_redis_is_killed_and_back() {
-    let mut site = site("on batch=10 interval=20ms");
-    follow(&site, 100);
-    wait_for_names(&site, 100);
-    site.redis.kill();
-    follow(&site, 500);
-    let told = account(&site);
-    assert_eq!((told.total, told.held), (600, 500));
-    site.redis.start_again();
-    let names = wait_for_names(&site, 600);
-    let origins: BTreeSet<u64> = names.iter().map(|(origin, _)| *origin).collect();
-    assert_eq!(origins.len(), 1);
-    let sequences: Vec<u64> = names.iter().map(|(_, sequence)| *sequence).collect();
-    assert_eq!(sequences, (0..600).collect::<Vec<_>>());
-    until("they are counted as stored", SOON, || {
-        account(&site).stored == 600
-    });
-    site.assert_sound(&["lost Redis"]);
-}
-
-#[test]
-fn a_redis_that_hangs_delays_no_redirect_and_gets_every_visit_later() {
-    let site = site("on batch=10 interval=20ms");
-    follow(&site, 20);
-    site.redis.hang();
-    let begin = Instant::now();
-    let mut slowest = Duration::ZERO;
-    while begin.elapsed() < Duration::from_secs(2) {
-        let before = Instant::now();
-        follow(&site, 10);
-        slowest = slowest.max(before.elapsed());
-    }
-    // Ten at once; one that waited for Redis would take a second.
-    assert!(slowest < Duration::from_millis(900), "{slowest:?}");
-    let total = account(&site).total;
-    site.redis.go_on();
-    wait_for_names(&site, usize::try_from(total).expect("a number"));
-    until("they are counted as stored", SOON, || {
-        account(&site).stored == total
-    });
-    site.assert_sound(&["lost Redis"]);
-}
-
-#[test]
-fn a_redis_without_memory_refuses_visits_and_gets_them_later() {
-    let site = site("on batch=10 interval=20ms");
-    follow(&site, 20);
-    wait_for_names(&site, 20);
-    site.redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    follow(&site, 100);
-    until("visits are refused", SOON, || {
-        site.nginx.error_log().contains("takes no visits (OOM")
-    });
-    assert_eq!(account(&site).held, 100);
-    site.redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    wait_for_names(&site, 120);
-    assert_eq!(site.nginx.error_log().matches("takes no visits").count(), 1);
-    site.assert_sound(&["takes no visits"]);
-}
-
-#[test]
-fn beyond_the_buffer_visits_are_dropped_and_counted() {
-    let mut site = site("on bytes=8k buffer=64k interval=20ms");
-    follow(&site, 10);
-    wait_for_names(&site, 10);
-    site.redis.kill();
-    follow(&site, 3000);
-    let told = account(&site);
-    assert!(told.dropped > 1000 && told.held > 200, "{told:?}");
-    assert_eq!(told.in_files, 0);
-    site.redis.start_again();
-    let kept = told.total - told.dropped;
-    wait_for_names(&site, usize::try_from(kept).expect("a number"));
-    until("they are counted as stored", SOON, || {
-        account(&site).stored == kept
-    });
-    site.assert_sound(&["lost Redis", "visits are dropped"]);
-}
-
-#[test]
-fn beyond_the_buffer_visits_go_to_files_and_come_back() {
-    let mut site = site("on bytes=8k buffer=64k interval=20ms spool=spool");
-    follow(&site, 10);
-    wait_for_names(&site, 10);
-    site.redis.kill();
-    follow(&site, 6000);
-    let told = account(&site);
-    assert_eq!(told.dropped, 0);
-    assert!(told.in_files > 3000, "{told:?}");
-    site.redis.start_again();
-    wait_for_names(&site, 6010);
-    until("all are stored", SOON, || {
-        let told = account(&site);
-        (told.stored, told.held, told.in_files) == (6010, 0, 0)
-    });
-    until("no file is left", SOON, || spool_files(&site).is_empty());
-    site.assert_sound(&["lost Redis"]);
-}
-
-fn spool_files(site: &Site) -> Vec<u64> {
-    std::fs::read_dir(site.nginx.file("spool"))
-        .expect("the directory")
-        .map(|entry| entry.expect("an entry").metadata().expect("a file").len())
-        .collect()
-}
-
-#[test]
-fn files_keep_their_bound() {
-    let mut site = site("on bytes=8k buffer=64k interval=20ms spool=spool spool_size=1m");
-    follow(&site, 10);
-    wait_for_names(&site, 10);
-    site.redis.kill();
-    let agent = "x".repeat(500);
-    let headers = [("User-Agent", &*agent), ("Referer", &*agent)];
-    let request = http::request("GET", "/one", &headers, b"");
-    let mut connection = Connection::open(site.nginx.public_port).expect("a connection");
-    for _ in 0..990 {
-        connection.send(&request).expect("sent");
-        connection.receive("GET").expect("read").expect("an answer");
-    }
-    let told = account(&site);
-    assert!(told.dropped > 0 && told.in_files > 500, "{told:?}");
-    assert!(spool_files(&site).iter().sum::<u64>() <= 1 << 20);
-    site.redis.start_again();
-    let kept = told.total - told.dropped;
-    wait_for_names(&site, usize::try_from(kept).expect("a number"));
-    site.assert_sound(&["lost Redis", "visits are dropped"]);
-}
-
-#[test]
-fn a_killed_worker_loses_what_it_held_and_the_numbers_say_so() {
-    let site = site("on batch=100 interval=60s");
-    follow(&site, 250);
-    wait_for_names(&site, 200);
-    for round in 1..=3 {
-        until("all are recorded", SOON, || account(&site).held == 50);
-        let worker = site.nginx.workers()[0];
-        kill_worker(worker);
-        until("the worker is replaced", SOON, || {
-            let now = site.nginx.workers();
-            now.len() == 1 && now[0] != worker
-        });
-        until("what was lost is counted", SOON, || {
-            let told = account(&site);
-            told.lost == 50 * round && told.held == 0
-        });
-        follow(&site, 50);
-    }
-    wait_for_names(&site, 200);
-}
-
-#[test]
-fn files_of_killed_workers_are_sent_by_others_once() {
-    let mut site = Site::with(&SiteOptions {
-        visits: "on bytes=8k buffer=64k interval=20ms spool=spool",
-        server: SERVER,
-        cache: "1m stale=10m",
-        budget: "1s",
-        workers: 4,
-        ..SiteOptions::default()
-    });
-    until("the workers keep the link", SOON, || {
-        follow(&site, 20);
-        site.redis.calls("get") >= 8
-    });
-    until("all are stored", SOON, || account(&site).held == 0);
-    site.redis.kill();
-    // Whichever worker has a connection: all write.
-    for _ in 0..16 {
-        follow(&site, 800);
-    }
-    let told = account(&site);
-    assert!(told.in_files > 0, "{told:?}");
-    let old = site.nginx.workers();
-    for worker in &old {
-        kill_worker(*worker);
-    }
-    until("the workers are replaced", SOON, || {
-        let now = site.nginx.workers();
-        now.len() == 4 && now.iter().all(|worker| !old.contains(worker))
-    });
-    until("what was lost is counted", SOON, || {
-        account(&site).held == 0
-    });
-    let told = account(&site);
-    let before = told.stored;
-    let in_files = u64::try_from(told.in_files).expect("a number");
-    site.redis.start_again();
-    until("the files are sent", 2 * SOON, || {
-        account(&site).in_files == 0
-    });
-    assert_eq!(account(&site).stored, before + in_files);
-    let names = names(site.redis.port, STREAM);
-    assert_eq!(names.len() as u64, before + in_files);
-    // Each by one worker: nothing was sent twice.
-    assert_eq!(stored(&site).len(), names.len());
-}
-
-#[test]
-fn a_reload_under_load_loses_no_visit() {
-    let site = site("on batch=100 interval=500ms");
-    let port = site.nginx.public_port;
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(move || {
-                    for _ in 0..400 {
-                        let answer = http::get(port, "/one");
-                        assert_eq!(answer.status, 302);
-                    }
-                })
-            })
-            .collect();
-        while clients.iter().any(|client| !client.is_finished()) {
-            site.nginx.reload_with(1);
-        }
-    });
-    wait_for_names(&site, 1600);
-    until("they are counted as stored", SOON, || {
-        account(&site).stored == 1600
-    });
-    let told = account(&site);
-    assert_eq!((told.dropped, told.lost, told.held), (0, 0, 0));
-    assert_eq!(site.nginx.complaints(&[]), [""; 0]);
-}
-
-#[test]
-fn the_numbers_add_up_whatever_is_killed() {
-    let mut site = Site::with(&SiteOptions {
-        visits: "on batch=20 bytes=4k buffer=64k interval=50ms spool=spool",
-        // For a worker that has not seen Redis yet.
-        server: "location / { shortlink; shortlink_fallback @fallback; }
-                 location @fallback { return 302 https://example.com/one; }
-                 location = /metrics { shortlink_status; }",
-        cache: "1m stale=10m",
-        budget: "1s",
-        workers: 2,
-        ..SiteOptions::default()
-    });
-    let port = site.nginx.public_port;
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let end = OverAtEnd(&over);
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    // A worker that is killed answers nothing.
-                    let request = http::request("GET", "/one", &[], b"");
-                    if let Ok(answer) = http::try_send(port, "GET", &request) {
-                        assert_eq!(answer.status, 302);
-                    }
-                }
-            });
-        }
-        let wait = |site: &Site, more: u64| {
-            let before = account(site).total;
-            until("more visits come", SOON, || {
-                account(site).total > before + more
-            });
-        };
-        for round in 0..4 {
-            wait(&site, 200);
-            site.redis.kill();
-            wait(&site, 1500);
-            let workers = site.nginx.workers();
-            kill_worker(workers[round % workers.len()]);
-            until("the worker is replaced", SOON, || {
-                let now = site.nginx.workers();
-                now.len() == 2 && now != workers
-            });
-            wait(&site, 200);
-            if round % 2 == 0 {
-                site.nginx.reload();
-            }
-            site.redis.start_again();
-        }
-        drop(end);
-    });
-    until("all is stored", 2 * SOON, || {
-        let told = account(&site);
-        (told.held, told.in_files) == (0, 0)
-    });
-    let told = account(&site);
-    assert!(told.lost > 0 && told.stored > told.lost, "{told:?}");
-    assert_eq!(told.dropped, 0, "{told:?}");
-    // What was lost with a worker may have reached Redis just before, and nothing else is missing.
-    let there = names(site.redis.port, STREAM).len() as u64;
-    assert!(
-        there >= told.stored && there <= told.total,
-        "{there} {told:?}"
-    );
-    until("no file is left", SOON, || spool_files(&site).is_empty());
-}
-
-#[test]
-fn a_worker_that_ends_without_redis_writes_its_visits_to_a_file() {
-    let mut site = site("on batch=100 interval=60s spool=spool");
-    follow(&site, 50);
-    site.redis.kill();
-    follow(&site, 50);
-    site.nginx.quit();
-    assert_eq!(spool_files(&site).len(), 1);
-    site.redis.start_again();
-    site.nginx.start_again();
-    wait_for_names(&site, 100);
-    until("no file is left", SOON, || spool_files(&site).is_empty());
-    let told = account(&site);
-    assert_eq!((told.total, told.stored, told.in_files), (0, 100, -100));
-}
-
-#[test]
 fn workers_spread_over_streams() {
     let site = Site::with(&SiteOptions {
         visits: "on interval=10ms streams=8",
@@ -631,20 +312,4 @@ fn workers_spread_over_streams() {
     until("all are stored", SOON, || {
         keys().iter().sum::<usize>() == 120
     });
-}
-
-#[test]
-fn a_stream_that_is_none_is_complained_of_and_nothing_is_lost() {
-    let site = site("on batch=10 interval=20ms");
-    site.redis.command(&["SET", STREAM, "no stream"]);
-    follow(&site, 30);
-    until("it is said", SOON, || {
-        site.nginx
-            .error_log()
-            .contains("takes no visits (WRONGTYPE")
-    });
-    let of_others: &Redis = &site.redis;
-    of_others.command(&["DEL", STREAM]);
-    wait_for_names(&site, 30);
-    site.assert_sound(&["takes no visits"]);
 }
