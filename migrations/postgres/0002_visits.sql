@@ -75,6 +75,14 @@ CREATE TABLE visit_hours (
     PRIMARY KEY (campaign_id, dimension, hour, value, class)
 ) WITH (fillfactor = 50);
 
+-- How many people there were on a day, counted since 1970, without who they were.
+CREATE TABLE visit_sketches (
+    campaign_id BIGINT NOT NULL,
+    day BIGINT NOT NULL,
+    registers BYTEA NOT NULL,
+    PRIMARY KEY (campaign_id, day)
+);
+
 -- Minutes are counted since 1970.
 CREATE TABLE visit_domain_minutes (
     minute BIGINT NOT NULL,

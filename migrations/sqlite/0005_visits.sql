@@ -68,6 +68,14 @@ CREATE TABLE visit_hours (
     PRIMARY KEY (campaign_id, dimension, hour, value, class)
 ) STRICT, WITHOUT ROWID;
 
+-- How many people there were on a day, counted since 1970, without who they were.
+CREATE TABLE visit_sketches (
+    campaign_id INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    registers BLOB NOT NULL,
+    PRIMARY KEY (campaign_id, day)
+) STRICT, WITHOUT ROWID;
+
 -- Minutes are counted since 1970.
 CREATE TABLE visit_domain_minutes (
     minute INTEGER NOT NULL,

@@ -27,9 +27,9 @@ pub use upkeep::{
     ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
 };
 pub use visits::{
-    CountQuery, Counted, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_COUNTED,
-    MAX_POISON, MAX_VISITS_TOGETHER, Poison, QueueDepth, QueuedBatch, QueuedId, TimeCount,
-    ValueCount, VisitListing, VisitQueue, VisitStore,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal,
+    MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, Poison, QueueDepth, QueuedBatch, QueuedId,
+    TimeCount, ValueCount, VisitListing, VisitQueue, VisitStore,
 };
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.

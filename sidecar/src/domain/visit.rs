@@ -11,6 +11,7 @@ pub mod class;
 mod headers;
 pub mod place;
 pub mod ranges;
+pub mod sketch;
 pub mod text;
 pub mod visitor;
 

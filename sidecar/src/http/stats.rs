@@ -75,6 +75,14 @@ struct ValueBody {
     visits: ClassCounts,
 }
 
+/// How many different people there were on a day.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VisitorsBody {
+    begin: Timestamp,
+    visitors: u64,
+}
+
 /// What was counted.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,6 +92,9 @@ pub(super) struct StatsBody {
     interval: &'static str,
     visits: ClassCounts,
     intervals: Vec<IntervalBody>,
+    /// How many different people there were on each day. Who comes on two days is two: nobody can
+    /// be known again.
+    visitors: Vec<VisitorsBody>,
     /// By the dimension that was asked for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     by: BTreeMap<&'static str, Vec<ValueBody>>,
@@ -231,6 +242,7 @@ async fn count(
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
+    let visitors = app.store.count_visitors(&query).await?;
     let mut by = BTreeMap::new();
     for dimension in asked.by {
         let mut values: BTreeMap<String, ClassCounts> = BTreeMap::new();
@@ -254,6 +266,13 @@ async fn count(
         intervals: intervals
             .into_iter()
             .map(|(begin, visits)| IntervalBody { begin, visits })
+            .collect(),
+        visitors: visitors
+            .into_iter()
+            .map(|day| VisitorsBody {
+                begin: day.day,
+                visitors: day.visitors,
+            })
             .collect(),
         by,
     }))

@@ -10,10 +10,13 @@ use crate::domain::ports::{CountQuery, Counted, Dimension, KeptVisit, Poison};
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Versioned;
 use crate::domain::visit::class::Class;
+use crate::domain::visit::sketch::Sketch;
+use crate::domain::visit::visitor::VisitorId;
 
 /// How many milliseconds an hour and a minute have.
 pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
 const MINUTE_MS: i64 = 60 * 1000;
+pub(super) const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// What stands for all campaigns, and links of none.
 pub(super) const ALL: i64 = 0;
@@ -70,6 +73,8 @@ pub(super) struct Counts {
     pub(super) hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
     /// By minute and host.
     pub(super) minutes: BTreeMap<(i64, String), i64>,
+    /// Who came, by campaign and day; only people.
+    pub(super) visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
 }
 
 impl Counts {
@@ -90,6 +95,10 @@ impl Counts {
             let code = Code::parse(visit.code.as_bytes()).ok();
             let campaign = code.and_then(|code| campaigns.get(&code).copied());
             for of in [Some(ALL), campaign].into_iter().flatten() {
+                if let (Some(visitor), Class::Human) = (visit.visitor, visit.classification.class) {
+                    let key = (of, at.div_euclid(DAY_MS));
+                    counts.visitors.entry(key).or_default().push(visitor);
+                }
                 for dimension in std::iter::once(Dimension::Total).chain(Dimension::ALL) {
                     let value = dimension.value(visit).to_owned();
                     let key = (of, dimension.name(), hour, value, class);
@@ -101,6 +110,24 @@ impl Counts {
         }
         counts
     }
+}
+
+/// The sketch that is kept, or none, with more visitors in it; `None` when what is kept is none.
+pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Option<Sketch> {
+    let mut sketch = match kept {
+        Some(bytes) => Sketch::from_bytes(bytes)?,
+        None => Sketch::default(),
+    };
+    for visitor in visitors {
+        sketch.add(*visitor);
+    }
+    Some(sketch)
+}
+
+/// The days that a query asks for: from the first on, up to the second.
+pub(super) fn days(query: &CountQuery) -> (i64, i64) {
+    let (since, until) = hours(query);
+    (since.div_euclid(24), (until - 1).div_euclid(24))
 }
 
 /// The campaign that stands in the counts for whose visits are asked for; `None` for a link.

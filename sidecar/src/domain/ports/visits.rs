@@ -38,6 +38,10 @@ pub trait VisitStore: Send + Sync {
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError>;
 
+    /// How many different people there were on each day. For a link they are counted among the
+    /// visits that are still kept; otherwise it is an estimate ([`crate::domain::visit::sketch`]).
+    async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError>;
+
     /// How often links were visited, and when last: those that were, in no order.
     async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError>;
 
@@ -246,6 +250,15 @@ pub struct TimeCount {
     pub class: Class,
     /// How many.
     pub visits: u64,
+}
+
+/// How many different people there were on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayVisitors {
+    /// When the day begins, by UTC.
+    pub day: Timestamp,
+    /// How many.
+    pub visitors: u64,
 }
 
 /// How many visits have something in common.

@@ -15,14 +15,14 @@ use super::PostgresStore;
 use super::audit::append_audit;
 use super::work::Work;
 use crate::domain::ports::{
-    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON, Poison,
-    StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
+    CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
+    Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
 use crate::store::shared::invalid;
 use crate::store::visits::{Read, erasure, kept_columns, poison_entry, read_kept};
-use counts::{CountByTime, CountByValue, CountDomains, CountTotals};
+use counts::{CountByTime, CountByValue, CountDomains, CountTotals, CountVisitors};
 use keeping::KeepVisits;
 
 pub(super) use days::Days;
@@ -57,6 +57,10 @@ impl VisitStore for PostgresStore {
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
         self.run(CountByValue { query, dimension }).await
+    }
+
+    async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
+        self.run(CountVisitors(query)).await
     }
 
     async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {

@@ -14,8 +14,8 @@ use super::audit::append_audit;
 use super::writer::Write;
 use super::{SqliteStore, failed};
 use crate::domain::ports::{
-    CountQuery, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON, Poison,
-    StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
+    CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
+    Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
@@ -79,6 +79,12 @@ impl VisitStore for SqliteStore {
         counts::by_value(&self.readers, query, dimension)
             .await
             .map_err(failed("count visits"))
+    }
+
+    async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
+        counts::visitors(&self.readers, query)
+            .await
+            .map_err(failed("count visitors"))
     }
 
     async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {

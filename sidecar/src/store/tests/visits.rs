@@ -29,6 +29,7 @@ in_every_store! {
     visits_are_forgotten_and_erased_and_their_counts_stay,
     all_are_given_the_same_key_of_a_day_until_it_is_destroyed,
     many_who_store_the_same_visits_at_once_store_each_once,
+    people_are_counted_once_a_day,
 }
 
 const NOW: &str = "2026-06-01T12:30:00Z";
@@ -476,4 +477,63 @@ async fn many_who_store_the_same_visits_at_once_store_each_once(fixture: Fixture
     assert_eq!(new, 200);
     assert_eq!(fixture.count("visits").await, 200);
     assert_eq!(total(&*fixture.store, Counted::All).await, 200);
+}
+
+async fn people_are_counted_once_a_day(fixture: Fixture) {
+    let store = &*fixture.store;
+    let id = store.create_campaign(&campaign()).await.expect("room");
+    let member = Link {
+        destination: Destination::Campaign {
+            id,
+            values: ParameterValues::default(),
+        },
+        ..link("member")
+    };
+    create(store, member).await;
+    let by = |sequence: u64, who: u8, at: &str| Visit {
+        // Spread over all registers, as keyed hashes are.
+        visitor: Some(VisitorId([who.wrapping_mul(37); 16])),
+        ..visit(sequence, "member", at)
+    };
+    let unseen = Visit {
+        visitor: None,
+        ..visit(90, "member", "2026-06-01T12:00:00Z")
+    };
+    let visits = vec![
+        by(0, 1, "2026-05-31T23:59:59Z"),
+        by(1, 1, "2026-06-01T00:00:00Z"),
+        by(2, 2, "2026-06-01T12:00:00Z"),
+        by(3, 2, "2026-06-01T13:00:00Z"),
+        of_class(Class::Bot, by(4, 3, "2026-06-01T13:00:00Z")),
+        unseen,
+    ];
+    keep(store, visits).await;
+    keep(
+        store,
+        vec![
+            by(5, 1, "2026-06-01T23:00:00Z"),
+            by(6, 4, "2026-06-01T23:00:00Z"),
+        ],
+    )
+    .await;
+    for of in [
+        Counted::All,
+        Counted::Campaign(id),
+        Counted::Link(code("member")),
+    ] {
+        let query = CountQuery {
+            since: moment("2026-05-31T00:00:00Z"),
+            ..query(of)
+        };
+        let days = store.count_visitors(&query).await.expect("a store");
+        let days: Vec<String> = days
+            .iter()
+            .map(|day| format!("{} {}", day.day, day.visitors))
+            .collect();
+        assert_eq!(
+            days,
+            ["2026-05-31T00:00:00Z 1", "2026-06-01T00:00:00Z 3"],
+            "{of:?}"
+        );
+    }
 }

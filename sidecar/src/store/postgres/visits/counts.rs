@@ -7,12 +7,14 @@ use sqlx::{AssertSqlSafe, Row as _};
 use vocabulary::Code;
 
 use crate::domain::ports::{
-    CountQuery, Counted, Dimension, DomainCount, LinkTotal, MAX_COUNTED, TimeCount, ValueCount,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, MAX_COUNTED, TimeCount,
+    ValueCount,
 };
+use crate::domain::visit::sketch::Sketch;
 use crate::store::postgres::work::Work;
 use crate::store::shared::invalid;
 use crate::store::visits::{
-    HOUR_MS, begin, class, column, counted_campaign, hours, minute, minute_from,
+    DAY_MS, HOUR_MS, begin, class, column, counted_campaign, days, hours, minute, minute_from,
 };
 
 pub(super) struct CountByTime<'a>(pub(super) &'a CountQuery);
@@ -180,6 +182,65 @@ impl Work for CountDomains {
                     minute: minute(count)
                         .ok_or_else(|| invalid("visit_domain_minutes", "minute"))?,
                     visits: visits.unsigned_abs(),
+                })
+            })
+            .collect()
+    }
+}
+
+pub(super) struct CountVisitors<'a>(pub(super) &'a CountQuery);
+
+#[async_trait]
+impl Work for CountVisitors<'_> {
+    type Output = Vec<DayVisitors>;
+    const OPERATION: &'static str = "count visitors";
+
+    async fn run(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<DayVisitors>, sqlx::Error> {
+        let query = self.0;
+        let (first, last) = days(query);
+        let rows: Vec<(i64, i64)> = match (query.of, counted_campaign(query.of)) {
+            (Counted::Link(code), _) => {
+                sqlx::query_as(
+                    "SELECT day, count(DISTINCT visitor) FROM (SELECT at / $3 AS day, visitor FROM visits \
+                     WHERE code = $1 AND at >= $2 * $3 AND at < ($4 + 1) * $3 AND class = 'human' \
+                     AND visitor IS NOT NULL ORDER BY id DESC LIMIT $5) AS latest \
+                     GROUP BY day ORDER BY day",
+                )
+                .bind(code.to_string())
+                .bind(first)
+                .bind(DAY_MS)
+                .bind(last)
+                .bind(i64::from(MAX_COUNTED))
+                .fetch_all(&mut *connection)
+                .await?
+            }
+            (_, campaign) => {
+                let rows: Vec<(i64, Vec<u8>)> = sqlx::query_as(
+                    "SELECT day, registers FROM visit_sketches WHERE campaign_id = $1 \
+                     AND day >= $2 AND day <= $3 ORDER BY day",
+                )
+                .bind(campaign)
+                .bind(first)
+                .bind(last)
+                .fetch_all(&mut *connection)
+                .await?;
+                rows.into_iter()
+                    .map(|(day, registers)| {
+                        let sketch = Sketch::from_bytes(registers);
+                        let sketch = sketch.ok_or_else(|| invalid("visit_sketches", "registers"))?;
+                        Ok((day, sketch.estimate() as i64))
+                    })
+                    .collect::<Result<_, sqlx::Error>>()?
+            }
+        };
+        rows.into_iter()
+            .map(|(day, visitors)| {
+                Ok(DayVisitors {
+                    day: begin(day, DAY_MS).ok_or_else(|| invalid("visit_sketches", "day"))?,
+                    visitors: visitors.unsigned_abs(),
                 })
             })
             .collect()

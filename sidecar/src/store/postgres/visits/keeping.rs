@@ -14,7 +14,7 @@ use crate::domain::visit::ranges::Ranges;
 use crate::store::postgres::links::known_ids;
 use crate::store::postgres::work::Work;
 use crate::store::shared::invalid;
-use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some};
+use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some, with};
 
 pub(super) struct KeepVisits<'a> {
     pub(super) visits: &'a [Visit],
@@ -37,6 +37,7 @@ impl Work for KeepVisits<'_> {
         insert_agents(connection, &new).await?;
         insert_visits(connection, &new).await?;
         add(connection, &counts).await?;
+        add_visitors(connection, &counts).await?;
         let mut ended = Vec::new();
         let ending: Vec<&str> = links
             .iter()
@@ -285,5 +286,32 @@ async fn add(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx:
     .bind(visits)
     .execute(connection)
     .await?;
+    Ok(())
+}
+
+/// Adds who came. Whoever else does so for the same day waits, in the order of the rows.
+async fn add_visitors(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+    for ((campaign, day), visitors) in &counts.visitors {
+        let nobody = with(None, &[]).unwrap_or_default();
+        // The update that changes nothing makes it answer with the row that is there, and lock it.
+        let kept: Vec<u8> = sqlx::query_scalar(
+            "INSERT INTO visit_sketches AS kept (campaign_id, day, registers) \
+             VALUES ($1, $2, $3) ON CONFLICT (campaign_id, day) \
+             DO UPDATE SET registers = kept.registers RETURNING registers",
+        )
+        .bind(campaign)
+        .bind(day)
+        .bind(nobody.as_bytes())
+        .fetch_one(&mut *connection)
+        .await?;
+        let sketch = with(Some(kept), visitors);
+        let sketch = sketch.ok_or_else(|| invalid("visit_sketches", "registers"))?;
+        sqlx::query("UPDATE visit_sketches SET registers = $3 WHERE campaign_id = $1 AND day = $2")
+            .bind(campaign)
+            .bind(day)
+            .bind(sketch.as_bytes())
+            .execute(&mut *connection)
+            .await?;
+    }
     Ok(())
 }

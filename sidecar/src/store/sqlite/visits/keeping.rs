@@ -17,7 +17,7 @@ use crate::domain::visit::ranges::Ranges;
 use crate::store::shared::invalid;
 use crate::store::sqlite::links::find_id;
 use crate::store::sqlite::writer::Write;
-use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some};
+use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some, with};
 
 /// How many rows a statement inserts; rows are dealt to the largest that can be filled.
 const SIZES: [usize; 4] = [256, 32, 4, 1];
@@ -48,6 +48,7 @@ impl Write for KeepVisits {
         insert_agents(connection, &new).await?;
         insert_visits(connection, &new).await?;
         add(connection, &counts).await?;
+        add_visitors(connection, &counts).await?;
         let mut ended = Vec::new();
         for (code, link) in links {
             if let Some(most) = link.max_visits
@@ -267,6 +268,33 @@ async fn add(connection: &mut SqliteConnection, counts: &Counts) -> Result<(), s
         |query, ((minute, host), visits)| query.bind(minute).bind(host).bind(visits),
     )
     .await
+}
+
+/// Adds who came.
+async fn add_visitors(
+    connection: &mut SqliteConnection,
+    counts: &Counts,
+) -> Result<(), sqlx::Error> {
+    for ((campaign, day), visitors) in &counts.visitors {
+        let kept: Option<Vec<u8>> = sqlx::query_scalar(
+            "SELECT registers FROM visit_sketches WHERE campaign_id = ?1 AND day = ?2",
+        )
+        .bind(campaign)
+        .bind(day)
+        .fetch_optional(&mut *connection)
+        .await?;
+        let sketch = with(kept, visitors).ok_or_else(|| invalid("visit_sketches", "registers"))?;
+        sqlx::query(
+            "INSERT INTO visit_sketches (campaign_id, day, registers) VALUES (?1, ?2, ?3) \
+             ON CONFLICT DO UPDATE SET registers = excluded.registers",
+        )
+        .bind(campaign)
+        .bind(day)
+        .bind(sketch.as_bytes())
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
 }
 
 /// Inserts rows of so many columns, many with one statement.
