@@ -162,23 +162,28 @@ async fn insert_agents(
         .iter()
         .map(|visit| (visit.user_agent.as_str(), *visit))
         .collect();
-    for (user_agent, visit) in agents {
-        let agent = &visit.agent;
-        let (browser, browser_version) = parts(agent.browser.as_ref());
-        let (os, os_version) = parts(agent.os.as_ref());
-        sqlx::query("INSERT OR IGNORE INTO visit_agents VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
-            .bind(agent_id(user_agent))
-            .bind(user_agent)
-            .bind(browser)
-            .bind(browser_version)
-            .bind(os)
-            .bind(os_version)
-            .bind(agent.device.kind.name())
-            .bind(agent.app)
-            .execute(&mut *connection)
-            .await?;
-    }
-    Ok(())
+    let agents: Vec<(&str, &Visit)> = agents.into_iter().collect();
+    insert(
+        connection,
+        "INSERT OR IGNORE INTO visit_agents VALUES",
+        8,
+        "",
+        &agents,
+        |query, (user_agent, visit)| {
+            let (browser, browser_version) = parts(visit.agent.browser.as_ref());
+            let (os, os_version) = parts(visit.agent.os.as_ref());
+            query
+                .bind(agent_id(user_agent))
+                .bind(user_agent)
+                .bind(browser)
+                .bind(browser_version)
+                .bind(os)
+                .bind(os_version)
+                .bind(visit.agent.device.kind.name())
+                .bind(visit.agent.app)
+        },
+    )
+    .await
 }
 
 async fn insert_visits(
