@@ -64,6 +64,8 @@ bench: build
 	@bench/visits
 	@bench/revocation
 	@bench/issue --all
+	@bench/rebuild
+	@bench/ingest
 
 fuzz: setup
 	@scripts/fuzz

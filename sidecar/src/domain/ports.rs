@@ -378,7 +378,6 @@ pub struct CodeUsage {
     pub lately: u64,
 }
 
-/// Keeps API keys.
 /// A place in the listing of keys: just behind the key that was made then and has this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPosition {
