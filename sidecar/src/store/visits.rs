@@ -1,22 +1,28 @@
 //! What both stores make of visits before they write them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
+use sqlx::{Database, Encode, QueryBuilder, Type};
 use vocabulary::Code;
 
 use crate::domain::audit::{Action, AuditEntry, Subject};
-use crate::domain::ports::{CountQuery, Counted, Dimension, KeptVisit, Poison};
+use crate::domain::ports::{
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, KeptVisit, LinkTotal, Poison,
+    TimeCount, ValueCount, VisitListing,
+};
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Versioned;
 use crate::domain::visit::class::Class;
+use crate::domain::visit::ranges::Ranges;
 use crate::domain::visit::sketch::Sketch;
-use crate::domain::visit::visitor::VisitorId;
+use crate::domain::visit::visitor::{DayKey, VisitorId};
+use crate::store::shared::{DAY_MS, invalid};
 
 /// How many milliseconds an hour and a minute have.
 pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
 const MINUTE_MS: i64 = 60 * 1000;
-pub(super) const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// What stands for all campaigns, and links of none.
 pub(super) const ALL: i64 = 0;
@@ -40,18 +46,13 @@ fn minute_of(visit: &Visit) -> i64 {
     visit.at.as_millisecond().div_euclid(MINUTE_MS)
 }
 
-/// When an hour or a minute begins, from how many there were since 1970.
-pub(super) fn begin(count: i64, length_ms: i64) -> Option<jiff::Timestamp> {
-    jiff::Timestamp::from_millisecond(count.checked_mul(length_ms)?).ok()
-}
-
-/// When a minute begins.
-pub(super) fn minute(count: i64) -> Option<jiff::Timestamp> {
-    begin(count, MINUTE_MS)
+/// When an hour, a minute or a day begins, from how many there were since 1970.
+fn begin(count: i64, length_ms: i64) -> Option<Timestamp> {
+    Timestamp::from_millisecond(count.checked_mul(length_ms)?).ok()
 }
 
 /// The first minute that is not before a moment.
-pub(super) fn minute_from(moment: jiff::Timestamp) -> i64 {
+pub(super) fn minute_from(moment: Timestamp) -> i64 {
     moment.as_millisecond().div_euclid(MINUTE_MS)
 }
 
@@ -112,22 +113,191 @@ impl Counts {
     }
 }
 
-/// The sketch that is kept, or none, with more visitors in it; `None` when what is kept is none.
-pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Option<Sketch> {
+/// The sketch that is kept, or none, with more visitors in it.
+pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sketch, sqlx::Error> {
     let mut sketch = match kept {
-        Some(bytes) => Sketch::from_bytes(bytes)?,
+        Some(bytes) => {
+            Sketch::from_bytes(bytes).ok_or_else(|| invalid("visit_sketches", "registers"))?
+        }
         None => Sketch::default(),
     };
     for visitor in visitors {
         sketch.add(*visitor);
     }
-    Some(sketch)
+    Ok(sketch)
 }
 
 /// The days that a query asks for: from the first on, up to the second.
 pub(super) fn days(query: &CountQuery) -> (i64, i64) {
     let (since, until) = hours(query);
     (since.div_euclid(24), (until - 1).div_euclid(24))
+}
+
+/// Makes counts of rows with an hour, a class and a number.
+pub(super) fn time_counts(rows: Vec<(i64, String, i64)>) -> Result<Vec<TimeCount>, sqlx::Error> {
+    let counts = rows.into_iter().map(|(hour, name, visits)| {
+        Ok(TimeCount {
+            hour: begin(hour, HOUR_MS).ok_or_else(|| invalid("visit_hours", "hour"))?,
+            class: class(&name),
+            visits: visits.unsigned_abs(),
+        })
+    });
+    counts.collect()
+}
+
+/// Makes counts of rows with a value, a class and a number.
+pub(super) fn value_counts(rows: Vec<(String, String, i64)>) -> Vec<ValueCount> {
+    let counts = rows.into_iter().map(|(value, name, visits)| ValueCount {
+        value,
+        class: class(&name),
+        visits: visits.unsigned_abs(),
+    });
+    counts.collect()
+}
+
+/// Makes totals of rows with a code, how many visits there were, how many by people, and when the
+/// last was.
+pub(super) fn link_totals(
+    rows: Vec<(String, i64, i64, i64)>,
+) -> Result<Vec<LinkTotal>, sqlx::Error> {
+    let bad = |column| invalid("visit_link_hours", column);
+    let totals = rows.into_iter().map(|(code, visits, human, last_at)| {
+        Ok(LinkTotal {
+            code: code.parse().map_err(|_error| bad("code"))?,
+            visits: visits.unsigned_abs(),
+            human: human.unsigned_abs(),
+            last_at: Timestamp::from_millisecond(last_at).map_err(|_error| bad("last_at"))?,
+        })
+    });
+    totals.collect()
+}
+
+/// Makes counts of rows with a minute, a host and a number.
+pub(super) fn domain_counts(
+    rows: Vec<(i64, String, i64)>,
+) -> Result<Vec<DomainCount>, sqlx::Error> {
+    let counts = rows.into_iter().map(|(count, host, visits)| {
+        Ok(DomainCount {
+            host,
+            minute: begin(count, MINUTE_MS)
+                .ok_or_else(|| invalid("visit_domain_minutes", "minute"))?,
+            visits: visits.unsigned_abs(),
+        })
+    });
+    counts.collect()
+}
+
+/// Makes counts of rows with a day and how many visitors there were.
+pub(super) fn day_visitors(rows: Vec<(i64, i64)>) -> Result<Vec<DayVisitors>, sqlx::Error> {
+    let counts = rows.into_iter().map(|(day, visitors)| {
+        Ok(DayVisitors {
+            day: begin(day, DAY_MS).ok_or_else(|| invalid("visits", "at"))?,
+            visitors: visitors.unsigned_abs(),
+        })
+    });
+    counts.collect()
+}
+
+/// Makes counts of rows with a day and a sketch.
+pub(super) fn sketched_visitors(
+    rows: Vec<(i64, Vec<u8>)>,
+) -> Result<Vec<DayVisitors>, sqlx::Error> {
+    let bad = |column| invalid("visit_sketches", column);
+    let counts = rows.into_iter().map(|(day, registers)| {
+        let sketch = Sketch::from_bytes(registers).ok_or_else(|| bad("registers"))?;
+        Ok(DayVisitors {
+            day: begin(day, DAY_MS).ok_or_else(|| bad("day"))?,
+            visitors: sketch.estimate(),
+        })
+    });
+    counts.collect()
+}
+
+/// What counts of the link of a visit.
+pub(super) struct VisitedLink {
+    /// The campaign that it belongs to.
+    pub(super) campaign: Option<i64>,
+    /// After how many visits it is to end.
+    pub(super) max_visits: Option<i64>,
+}
+
+/// Makes links of rows with an id, a campaign and a number of visits; `codes` are those of the ids.
+pub(super) fn visited_links(
+    rows: Vec<(i64, Option<i64>, Option<i64>)>,
+    codes: &HashMap<i64, Code>,
+) -> HashMap<Code, VisitedLink> {
+    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
+        let link = VisitedLink {
+            campaign,
+            max_visits,
+        };
+        Some((*codes.get(&id)?, link))
+    });
+    links.collect()
+}
+
+/// What is added to the counts for visits of these links.
+pub(super) fn counts_of(visits: &[&Visit], links: &HashMap<Code, VisitedLink>) -> Counts {
+    let campaigns = links.iter();
+    let campaigns = campaigns.filter_map(|(code, link)| Some((*code, link.campaign?)));
+    Counts::of(visits.iter().copied(), &campaigns.collect())
+}
+
+/// Notes visits in the ranges of their origins, which hold what was stored before; answers the
+/// places of those that were not.
+pub(super) fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> Vec<usize> {
+    let mut new = Vec::with_capacity(visits.len());
+    for (place, visit) in visits.iter().enumerate() {
+        let ranges = stored.entry(visit.id.origin.cast_signed()).or_default();
+        if ranges.add(visit.id.sequence) {
+            new.push(place);
+        }
+    }
+    new
+}
+
+/// The origins of visits, in the order in which everybody takes them.
+pub(super) fn origins(visits: &[Visit]) -> BTreeSet<i64> {
+    let origins = visits.iter().map(|visit| visit.id.origin);
+    origins.map(u64::cast_signed).collect()
+}
+
+/// Reads the ranges of an origin.
+pub(super) fn ranges(text: &str) -> Result<Ranges, sqlx::Error> {
+    Ranges::parse(text).ok_or_else(|| invalid("visit_origins", "ranges"))
+}
+
+/// Reads the key of a day.
+pub(super) fn day_key(key: Vec<u8>) -> Result<DayKey, sqlx::Error> {
+    let key = <[u8; 32]>::try_from(key);
+    key.map(DayKey::new)
+        .map_err(|_length| invalid("visit_day_keys", "key"))
+}
+
+/// Adds which visits are listed.
+pub(super) fn push_filters<DB>(query: &mut QueryBuilder<DB>, listing: &VisitListing)
+where
+    DB: Database,
+    i64: Type<DB> + for<'q> Encode<'q, DB>,
+    String: Type<DB> + for<'q> Encode<'q, DB>,
+{
+    query.push_bind(listing.before.unwrap_or(i64::MAX));
+    if let Some(code) = &listing.code {
+        query.push(" AND code = ").push_bind(code.to_string());
+    }
+    if let Some(class) = listing.class {
+        let class = class.name().to_owned();
+        query.push(" AND class = ").push_bind(class);
+    }
+    if let Some(since) = listing.since {
+        query.push(" AND at >= ").push_bind(since.as_millisecond());
+    }
+    if let Some(until) = listing.until {
+        query.push(" AND at < ").push_bind(until.as_millisecond());
+    }
+    query
+        .push(" ORDER BY visits.id DESC LIMIT ")
+        .push_bind(i64::from(listing.limit));
 }
 
 /// The campaign that stands in the counts for whose visits are asked for; `None` for a link.
@@ -198,7 +368,7 @@ pub(super) fn visitor(bytes: Option<Vec<u8>>) -> Option<String> {
 }
 
 /// What the audit log is told of visits that were erased.
-pub(super) fn erasure(code: Code, key_id: &str, now: jiff::Timestamp) -> AuditEntry {
+pub(super) fn erasure(code: Code, key_id: &str, now: Timestamp) -> AuditEntry {
     AuditEntry {
         at: now,
         key_id: Some(key_id.to_owned()),

@@ -20,8 +20,9 @@ use crate::domain::ports::{
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
-use crate::store::shared::invalid;
-use crate::store::visits::{Read, erasure, kept_columns, poison_entry, read_kept};
+use crate::store::visits::{
+    Read, day_key, erasure, kept_columns, poison_entry, push_filters, read_kept,
+};
 use counts::{CountByTime, CountByValue, CountDomains, CountTotals, CountVisitors};
 use keeping::KeepVisits;
 
@@ -152,25 +153,8 @@ impl Work for ListVisits<'_> {
             kept_columns!(),
             " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id < "
         ));
-        query.push_bind(listing.before.unwrap_or(i64::MAX));
-        if let Some(code) = &listing.code {
-            query.push(" AND code = ").push_bind(code.to_string());
-        }
-        if let Some(class) = listing.class {
-            query.push(" AND class = ").push_bind(class.name());
-        }
-        if let Some(since) = listing.since {
-            query.push(" AND at >= ").push_bind(since.as_millisecond());
-        }
-        if let Some(until) = listing.until {
-            query.push(" AND at < ").push_bind(until.as_millisecond());
-        }
-        let rows = query
-            .push(" ORDER BY visits.id DESC LIMIT ")
-            .push_bind(i64::from(listing.limit))
-            .build()
-            .fetch_all(connection)
-            .await?;
+        push_filters(&mut query, listing);
+        let rows = query.build().fetch_all(connection).await?;
         rows.iter().map(read).collect()
     }
 }
@@ -254,9 +238,7 @@ impl Work for TakeDayKey {
         .bind(self.fresh.expose().as_slice())
         .fetch_one(connection)
         .await?;
-        let key = <[u8; 32]>::try_from(key);
-        key.map(DayKey::new)
-            .map_err(|_length| invalid("visit_day_keys", "key"))
+        day_key(key)
     }
 }
 

@@ -19,7 +19,9 @@ use crate::domain::ports::{
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
-use crate::store::visits::{Read, erasure, kept_columns, poison_entry, read_kept};
+use crate::store::visits::{
+    Read, day_key, erasure, kept_columns, poison_entry, push_filters, read_kept,
+};
 use keeping::KeepVisits;
 
 #[async_trait]
@@ -44,22 +46,7 @@ impl VisitStore for SqliteStore {
             kept_columns!(),
             " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id < "
         ));
-        query.push_bind(listing.before.unwrap_or(i64::MAX));
-        if let Some(code) = &listing.code {
-            query.push(" AND code = ").push_bind(code.to_string());
-        }
-        if let Some(class) = listing.class {
-            query.push(" AND class = ").push_bind(class.name());
-        }
-        if let Some(since) = listing.since {
-            query.push(" AND at >= ").push_bind(since.as_millisecond());
-        }
-        if let Some(until) = listing.until {
-            query.push(" AND at < ").push_bind(until.as_millisecond());
-        }
-        query
-            .push(" ORDER BY visits.id DESC LIMIT ")
-            .push_bind(listing.limit);
+        push_filters(&mut query, listing);
         let rows = query.build().fetch_all(&self.readers).await;
         rows.and_then(|rows| rows.iter().map(read).collect())
             .map_err(failed("list visits"))
@@ -247,9 +234,7 @@ impl Write for TakeDayKey {
         .bind(self.fresh.expose().as_slice())
         .fetch_one(connection)
         .await?;
-        let key = <[u8; 32]>::try_from(key);
-        key.map(DayKey::new)
-            .map_err(|_length| super::invalid("visit_day_keys", "key"))
+        day_key(key)
     }
 }
 

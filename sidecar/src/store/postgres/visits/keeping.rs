@@ -10,11 +10,13 @@ use vocabulary::Code;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::KeptVisits;
 use crate::domain::visit::Visit;
-use crate::domain::visit::ranges::Ranges;
+use crate::domain::visit::sketch::Sketch;
 use crate::store::postgres::links::known_ids;
 use crate::store::postgres::work::Work;
-use crate::store::shared::invalid;
-use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some, with};
+use crate::store::visits::{
+    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, method_name, origins, parts,
+    ranges, some, visited_links, with,
+};
 
 pub(super) struct KeepVisits<'a> {
     pub(super) visits: &'a [Visit],
@@ -31,9 +33,7 @@ impl Work for KeepVisits<'_> {
         let places = take_new(connection, self.visits, self.now).await?;
         let new: Vec<&Visit> = places.iter().map(|&place| &self.visits[place]).collect();
         let links = links_of(connection, self.numbering, &new).await?;
-        let campaigns = links.iter();
-        let campaigns = campaigns.filter_map(|(code, link)| Some((*code, link.campaign?)));
-        let counts = Counts::of(new.iter().copied(), &campaigns.collect());
+        let counts = counts_of(&new, &links);
         insert_agents(connection, &new).await?;
         insert_visits(connection, &new).await?;
         add(connection, &counts).await?;
@@ -72,12 +72,8 @@ async fn take_new(
     visits: &[Visit],
     now: Timestamp,
 ) -> Result<Vec<usize>, sqlx::Error> {
-    let origins: BTreeSet<i64> = visits
-        .iter()
-        .map(|visit| visit.id.origin.cast_signed())
-        .collect();
     let mut stored = BTreeMap::new();
-    for origin in origins {
+    for origin in origins(visits) {
         let text: String = sqlx::query_scalar(
             "INSERT INTO visit_origins (origin, ranges, seen_at) VALUES ($1, '', $2) \
              ON CONFLICT (origin) DO UPDATE SET seen_at = excluded.seen_at RETURNING ranges",
@@ -86,16 +82,9 @@ async fn take_new(
         .bind(now.as_millisecond())
         .fetch_one(&mut *connection)
         .await?;
-        let ranges = Ranges::parse(&text).ok_or_else(|| invalid("visit_origins", "ranges"))?;
-        stored.insert(origin, ranges);
+        stored.insert(origin, ranges(&text)?);
     }
-    let mut new = Vec::with_capacity(visits.len());
-    for (place, visit) in visits.iter().enumerate() {
-        let ranges = stored.entry(visit.id.origin.cast_signed()).or_default();
-        if ranges.add(visit.id.sequence) {
-            new.push(place);
-        }
-    }
+    let new = add_new(visits, &mut stored);
     for (origin, ranges) in stored {
         sqlx::query("UPDATE visit_origins SET ranges = $2 WHERE origin = $1")
             .bind(origin)
@@ -104,12 +93,6 @@ async fn take_new(
             .await?;
     }
     Ok(new)
-}
-
-/// What counts of the link of a visit.
-struct VisitedLink {
-    campaign: Option<i64>,
-    max_visits: Option<i64>,
 }
 
 /// The links that were visited and belong to a campaign, or are to end.
@@ -122,7 +105,7 @@ async fn links_of(
     let codes: Vec<Code> = codes.iter().filter_map(|text| text.parse().ok()).collect();
     let ids = known_ids(connection, numbering, &codes).await?;
     let known = ids.into_iter().zip(&codes);
-    let mut by_id: HashMap<i64, Code> = known.filter_map(|(id, code)| Some((id?, *code))).collect();
+    let by_id: HashMap<i64, Code> = known.filter_map(|(id, code)| Some((id?, *code))).collect();
     let mut ids: Vec<i64> = by_id.keys().copied().collect();
     ids.sort_unstable();
     let rows: Vec<(i64, Option<i64>, Option<i64>)> = sqlx::query_as(
@@ -132,14 +115,7 @@ async fn links_of(
     .bind(ids)
     .fetch_all(connection)
     .await?;
-    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
-        let link = VisitedLink {
-            campaign,
-            max_visits,
-        };
-        Some((by_id.remove(&id)?, link))
-    });
-    Ok(links.collect())
+    Ok(visited_links(rows, &by_id))
 }
 
 async fn insert_agents(
@@ -292,7 +268,7 @@ async fn add(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx:
 /// Adds who came. Whoever else does so for the same day waits, in the order of the rows.
 async fn add_visitors(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
     for ((campaign, day), visitors) in &counts.visitors {
-        let nobody = with(None, &[]).unwrap_or_default();
+        let nobody = Sketch::default();
         // The update that changes nothing makes it answer with the row that is there, and lock it.
         let kept: Vec<u8> = sqlx::query_scalar(
             "INSERT INTO visit_sketches AS kept (campaign_id, day, registers) \
@@ -304,8 +280,7 @@ async fn add_visitors(connection: &mut PgConnection, counts: &Counts) -> Result<
         .bind(nobody.as_bytes())
         .fetch_one(&mut *connection)
         .await?;
-        let sketch = with(Some(kept), visitors);
-        let sketch = sketch.ok_or_else(|| invalid("visit_sketches", "registers"))?;
+        let sketch = with(Some(kept), visitors)?;
         sqlx::query("UPDATE visit_sketches SET registers = $3 WHERE campaign_id = $1 AND day = $2")
             .bind(campaign)
             .bind(day)

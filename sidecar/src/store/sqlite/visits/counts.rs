@@ -1,18 +1,18 @@
 //! What was counted of visits.
 
 use jiff::Timestamp;
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqlitePool;
-use sqlx::{AssertSqlSafe, Row as _};
 use vocabulary::Code;
 
 use crate::domain::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, MAX_COUNTED, TimeCount,
     ValueCount,
 };
-use crate::domain::visit::sketch::Sketch;
-use crate::store::shared::invalid;
+use crate::store::shared::DAY_MS;
 use crate::store::visits::{
-    DAY_MS, HOUR_MS, begin, class, column, counted_campaign, days, hours, minute, minute_from,
+    HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, hours, link_totals,
+    minute_from, sketched_visitors, time_counts, value_counts,
 };
 
 pub(super) async fn by_time(
@@ -45,15 +45,7 @@ pub(super) async fn by_time(
             .await?
         }
     };
-    rows.into_iter()
-        .map(|(hour, name, visits)| {
-            Ok(TimeCount {
-                hour: begin(hour, HOUR_MS).ok_or_else(|| invalid("visit_hours", "hour"))?,
-                class: class(&name),
-                visits: visits.unsigned_abs(),
-            })
-        })
-        .collect()
+    time_counts(rows)
 }
 
 pub(super) async fn by_value(
@@ -95,12 +87,7 @@ pub(super) async fn by_value(
             .await?
         }
     };
-    let counts = rows.into_iter().map(|(value, name, visits)| ValueCount {
-        value,
-        class: class(&name),
-        visits: visits.unsigned_abs(),
-    });
-    Ok(counts.collect())
+    Ok(value_counts(rows))
 }
 
 pub(super) async fn totals(
@@ -108,7 +95,7 @@ pub(super) async fn totals(
     codes: &[Code],
 ) -> Result<Vec<LinkTotal>, sqlx::Error> {
     let codes: Vec<String> = codes.iter().map(Code::to_string).collect();
-    let rows = sqlx::query(
+    let rows = sqlx::query_as(
         "SELECT code, sum(visits) AS visits, sum(iif(class = 'human', visits, 0)) AS human, \
          max(last_at) AS last_at FROM visit_link_hours \
          WHERE code IN (SELECT value FROM json_each(?1)) GROUP BY code",
@@ -116,21 +103,7 @@ pub(super) async fn totals(
     .bind(serde_json::json!(codes).to_string())
     .fetch_all(readers)
     .await?;
-    rows.iter()
-        .map(|row| {
-            let bad = |column| move |_error| invalid("visit_link_hours", column);
-            let code: &str = row.try_get("code")?;
-            Ok(LinkTotal {
-                code: code
-                    .parse()
-                    .map_err(|_error| invalid("visit_link_hours", "code"))?,
-                visits: row.try_get::<i64, _>("visits")?.unsigned_abs(),
-                human: row.try_get::<i64, _>("human")?.unsigned_abs(),
-                last_at: Timestamp::from_millisecond(row.try_get("last_at")?)
-                    .map_err(bad("last_at"))?,
-            })
-        })
-        .collect()
+    link_totals(rows)
 }
 
 pub(super) async fn domains(
@@ -144,15 +117,7 @@ pub(super) async fn domains(
     .bind(minute_from(since))
     .fetch_all(readers)
     .await?;
-    rows.into_iter()
-        .map(|(count, host, visits)| {
-            Ok(DomainCount {
-                host,
-                minute: minute(count).ok_or_else(|| invalid("visit_domain_minutes", "minute"))?,
-                visits: visits.unsigned_abs(),
-            })
-        })
-        .collect()
+    domain_counts(rows)
 }
 
 pub(super) async fn visitors(
@@ -160,8 +125,9 @@ pub(super) async fn visitors(
     query: &CountQuery,
 ) -> Result<Vec<DayVisitors>, sqlx::Error> {
     let (first, last) = days(query);
-    let rows: Vec<(i64, i64)> = match (query.of, counted_campaign(query.of)) {
-        (Counted::Link(code), _) => sqlx::query_as(
+    match (query.of, counted_campaign(query.of)) {
+        (Counted::Link(code), _) => {
+            let rows = sqlx::query_as(
             "SELECT day, count(DISTINCT visitor) FROM (SELECT at / ?3 AS day, visitor FROM visits \
                  WHERE code = ?1 AND at >= ?2 * ?3 AND at < (?4 + 1) * ?3 AND class = 'human' \
                  AND visitor IS NOT NULL ORDER BY id DESC LIMIT ?5) AS latest \
@@ -173,9 +139,11 @@ pub(super) async fn visitors(
         .bind(last)
         .bind(i64::from(MAX_COUNTED))
         .fetch_all(readers)
-        .await?,
+        .await?;
+            day_visitors(rows)
+        }
         (_, campaign) => {
-            let rows: Vec<(i64, Vec<u8>)> = sqlx::query_as(
+            let rows = sqlx::query_as(
                 "SELECT day, registers FROM visit_sketches WHERE campaign_id = ?1 \
                  AND day >= ?2 AND day <= ?3 ORDER BY day",
             )
@@ -184,21 +152,7 @@ pub(super) async fn visitors(
             .bind(last)
             .fetch_all(readers)
             .await?;
-            rows.into_iter()
-                .map(|(day, registers)| {
-                    let sketch = Sketch::from_bytes(registers);
-                    let sketch = sketch.ok_or_else(|| invalid("visit_sketches", "registers"))?;
-                    Ok((day, sketch.estimate() as i64))
-                })
-                .collect::<Result<_, sqlx::Error>>()?
+            sketched_visitors(rows)
         }
-    };
-    rows.into_iter()
-        .map(|(day, visitors)| {
-            Ok(DayVisitors {
-                day: begin(day, DAY_MS).ok_or_else(|| invalid("visit_sketches", "day"))?,
-                visitors: visitors.unsigned_abs(),
-            })
-        })
-        .collect()
+    }
 }

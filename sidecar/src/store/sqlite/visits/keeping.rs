@@ -13,11 +13,12 @@ use vocabulary::Code;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::KeptVisits;
 use crate::domain::visit::Visit;
-use crate::domain::visit::ranges::Ranges;
-use crate::store::shared::invalid;
 use crate::store::sqlite::links::find_id;
 use crate::store::sqlite::writer::Write;
-use crate::store::visits::{COUNTING, Counts, agent_id, method_name, parts, some, with};
+use crate::store::visits::{
+    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, method_name, origins, parts,
+    ranges, some, visited_links, with,
+};
 
 /// How many rows a statement inserts; rows are dealt to the largest that can be filled.
 const SIZES: [usize; 4] = [256, 32, 4, 1];
@@ -42,9 +43,7 @@ impl Write for KeepVisits {
         let places = take_new(connection, &self.visits, self.now).await?;
         let new: Vec<&Visit> = places.iter().map(|&place| &self.visits[place]).collect();
         let links = links_of(connection, &self.numbering, &new).await?;
-        let campaigns = links.iter();
-        let campaigns = campaigns.filter_map(|(code, link)| Some((*code, link.campaign?)));
-        let counts = Counts::of(new.iter().copied(), &campaigns.collect());
+        let counts = counts_of(&new, &links);
         insert_agents(connection, &new).await?;
         insert_visits(connection, &new).await?;
         add(connection, &counts).await?;
@@ -68,44 +67,29 @@ async fn take_new(
     visits: &[Visit],
     now: Timestamp,
 ) -> Result<Vec<usize>, sqlx::Error> {
-    let origins: BTreeSet<u64> = visits.iter().map(|visit| visit.id.origin).collect();
     let mut stored = BTreeMap::new();
-    for origin in origins {
+    for origin in origins(visits) {
         let text: Option<String> =
             sqlx::query_scalar("SELECT ranges FROM visit_origins WHERE origin = ?1")
-                .bind(origin.cast_signed())
+                .bind(origin)
                 .fetch_optional(&mut *connection)
                 .await?;
-        let ranges = Ranges::parse(text.as_deref().unwrap_or_default());
-        let ranges = ranges.ok_or_else(|| invalid("visit_origins", "ranges"))?;
-        stored.insert(origin, ranges);
+        stored.insert(origin, ranges(text.as_deref().unwrap_or_default())?);
     }
-    let mut new = Vec::with_capacity(visits.len());
-    for (place, visit) in visits.iter().enumerate() {
-        let ranges = stored.entry(visit.id.origin).or_default();
-        if ranges.add(visit.id.sequence) {
-            new.push(place);
-        }
-    }
+    let new = add_new(visits, &mut stored);
     for (origin, ranges) in stored {
         sqlx::query(
             "INSERT INTO visit_origins (origin, ranges, seen_at) VALUES (?1, ?2, ?3) \
              ON CONFLICT (origin) DO UPDATE SET ranges = excluded.ranges, \
              seen_at = excluded.seen_at",
         )
-        .bind(origin.cast_signed())
+        .bind(origin)
         .bind(ranges.to_text())
         .bind(now.as_millisecond())
         .execute(&mut *connection)
         .await?;
     }
     Ok(new)
-}
-
-/// What counts of the link of a visit.
-struct VisitedLink {
-    campaign: Option<i64>,
-    max_visits: Option<i64>,
 }
 
 /// The links that were visited and belong to a campaign, or are to end.
@@ -131,14 +115,7 @@ async fn links_of(
     .bind(serde_json::json!(ids).to_string())
     .fetch_all(connection)
     .await?;
-    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
-        let link = VisitedLink {
-            campaign,
-            max_visits,
-        };
-        Some((by_id.remove(&id)?, link))
-    });
-    Ok(links.collect())
+    Ok(visited_links(rows, &by_id))
 }
 
 /// How often a link was visited by whoever counts for its end.
@@ -288,7 +265,7 @@ async fn add_visitors(
         .bind(day)
         .fetch_optional(&mut *connection)
         .await?;
-        let sketch = with(kept, visitors).ok_or_else(|| invalid("visit_sketches", "registers"))?;
+        let sketch = with(kept, visitors)?;
         sqlx::query(
             "INSERT INTO visit_sketches (campaign_id, day, registers) VALUES (?1, ?2, ?3) \
              ON CONFLICT DO UPDATE SET registers = excluded.registers",
