@@ -10,21 +10,17 @@ use jiff::Timestamp;
 use serde::Serialize;
 use vocabulary::{CampaignId, Validity};
 
-use super::SharedApp;
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
 use super::campaign_defaults::{DefaultsBody, read_defaults};
 use super::extract::{Domains, JsonObject};
 use super::fields::{Fields, Member};
 use super::problem::Problem;
+use super::{SharedApp, query};
 use crate::domain::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
 use crate::domain::link::Second;
 use crate::domain::service::access::Caller;
 use crate::domain::service::campaigns::{NewCampaign, StoredCampaign};
 use crate::domain::target::{OwnHosts, Target};
-
-/// How many campaigns a page of a listing has, unless the client says otherwise, and at most.
-const DEFAULT_LIMIT: u32 = 50;
-const MAX_LIMIT: u32 = 1000;
 
 /// The most characters of texts.
 const LONGEST_NAME: usize = 200;
@@ -166,25 +162,14 @@ pub(super) async fn revoke(
 pub(super) async fn list(
     State(app): State<SharedApp>,
     _: MayReadCampaigns,
-    RawQuery(query): RawQuery,
+    RawQuery(text): RawQuery,
 ) -> Result<Json<PageBody>, Problem> {
-    let (mut after, mut limit) = (None, DEFAULT_LIMIT);
-    let query = query.unwrap_or_default();
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+    let (mut after, mut limit) = (None, query::DEFAULT_LIMIT);
+    for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
         match &*name {
-            "limit" => {
-                limit = value
-                    .parse()
-                    .ok()
-                    .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-                    .ok_or_else(|| {
-                        Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}."))
-                    })?;
-            }
+            "limit" => limit = query::limit(&value)?,
             "cursor" => {
-                let id = CampaignId::parse(value.as_bytes()).ok_or_else(|| {
-                    Problem::query("cursor must be the nextCursor of an earlier answer.")
-                })?;
+                let id = query::cursor(&value, |id| CampaignId::parse(id.as_bytes()))?;
                 after = Some(id);
             }
             _ => {
@@ -196,10 +181,7 @@ pub(super) async fn list(
     }
     // One more tells whether there is another page.
     let mut campaigns = app.campaigns.list(after, limit + 1).await?;
-    let has_more = campaigns.len() > limit as usize;
-    campaigns.truncate(limit as usize);
-    let last = campaigns.last().filter(|_| has_more);
-    let next_cursor = last.map(|campaign| campaign.id.to_string());
+    let next_cursor = query::page(&mut campaigns, limit).map(|last| last.id.to_string());
     let now = app.clock.now();
     let campaigns = campaigns.iter();
     Ok(Json(PageBody {

@@ -3,14 +3,12 @@
 use axum::Json;
 use axum::extract::{RawQuery, State};
 
-use super::SharedApp;
 use super::auth::MayRead;
 use super::campaign_links::Campaigns;
-use super::cursor;
 use super::extract::{CodeInPath, no_such_link};
-use super::listing::{DEFAULT_LIMIT, read_limit};
 use super::problem::Problem;
 use super::wire::{HistoryBody, PastChangeBody};
+use super::{SharedApp, cursor, query};
 
 /// `GET /v1/links/{code}/history`: the changes that a link has been through, the latest first.
 pub(super) async fn list(
@@ -19,14 +17,13 @@ pub(super) async fn list(
     CodeInPath(code): CodeInPath,
     RawQuery(query): RawQuery,
 ) -> Result<Json<HistoryBody>, Problem> {
-    let mut limit = DEFAULT_LIMIT;
+    let mut limit = query::DEFAULT_LIMIT;
     let mut before = None;
     for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*name {
-            "limit" => limit = read_limit(&value)?,
+            "limit" => limit = query::limit(&value)?,
             "cursor" => {
-                let revision = cursor::decode_revision(&value).ok_or_else(Problem::cursor)?;
-                before = Some(revision);
+                before = Some(query::cursor(&value, cursor::decode_revision)?);
             }
             _ => {
                 return Err(Problem::query(
@@ -38,10 +35,8 @@ pub(super) async fn list(
     // One change more tells whether there is another page.
     let history = app.links.history(&code, before, limit + 1).await?;
     let mut history = history.ok_or_else(no_such_link)?;
-    let has_more = history.len() > limit as usize;
-    history.truncate(limit as usize);
-    let last = history.last().filter(|_| has_more);
-    let next_cursor = last.map(|change| cursor::encode_revision(change.before.revision));
+    let next_cursor = query::page(&mut history, limit)
+        .map(|change| cursor::encode_revision(change.before.revision));
     // A link never leaves its campaign.
     let links = history.iter().map(|change| &change.before);
     let campaigns = Campaigns::of(&app, links).await?;

@@ -7,18 +7,13 @@ use axum::extract::{RawQuery, State};
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
-use super::SharedApp;
 use super::auth::MayRead;
 use super::campaign_links::Campaigns;
-use super::cursor;
 use super::extract::Domains;
 use super::problem::Problem;
 use super::wire::{LinkBody, PageBody, STATE_NAMES, state_by_name};
+use super::{SharedApp, cursor, query};
 use crate::domain::ports::{LinkTotal, Listing, Position};
-
-/// How many rows a page of a listing has, unless the client says otherwise, and at most.
-pub(super) const DEFAULT_LIMIT: u32 = 50;
-const MAX_LIMIT: u32 = 1000;
 
 /// `GET /v1/links`
 pub(super) async fn list(
@@ -29,14 +24,11 @@ pub(super) async fn list(
 ) -> Result<Json<PageBody>, Problem> {
     let now = app.clock.now();
     let mut listing = read_listing(&query.unwrap_or_default(), now)?;
-    let page_length = listing.limit as usize;
+    let limit = listing.limit;
     // One link more tells whether there is another page.
     listing.limit += 1;
     let mut links = app.links.list(&listing).await?;
-    let has_more = links.len() > page_length;
-    links.truncate(page_length);
-    let last = links.last().filter(|_| has_more);
-    let next_cursor = last.map(|link| {
+    let next_cursor = query::page(&mut links, limit).map(|link| {
         cursor::encode(&Position {
             created_at: link.created_at,
             code: link.code,
@@ -59,15 +51,14 @@ pub(super) async fn list(
 
 fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
     let mut listing = Listing {
-        limit: DEFAULT_LIMIT,
+        limit: query::DEFAULT_LIMIT,
         ..Listing::default()
     };
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
-            "limit" => listing.limit = read_limit(&value)?,
+            "limit" => listing.limit = query::limit(&value)?,
             "cursor" => {
-                let position = cursor::decode(&value).ok_or_else(Problem::cursor)?;
-                listing.after = Some(position);
+                listing.after = Some(query::cursor(&value, cursor::decode)?);
             }
             "state" => {
                 let state = state_by_name(&value).ok_or_else(|| {
@@ -93,13 +84,4 @@ fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
         }
     }
     Ok(listing)
-}
-
-/// Reads how many rows a page may have.
-pub(super) fn read_limit(value: &str) -> Result<u32, Problem> {
-    value
-        .parse()
-        .ok()
-        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-        .ok_or_else(|| Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}.")))
 }

@@ -1,4 +1,4 @@
-//! What the listings of keys, of visits and of the audit log share.
+//! What all listings share.
 
 use jiff::Timestamp;
 
@@ -18,8 +18,7 @@ pub(super) fn limit(value: &str) -> Result<u32, Problem> {
 
 /// Reads a cursor with `decode`.
 pub(super) fn cursor<T>(value: &str, decode: impl Fn(&str) -> Option<T>) -> Result<T, Problem> {
-    decode(value)
-        .ok_or_else(|| Problem::query("cursor must be the nextCursor of an earlier answer."))
+    decode(value).ok_or_else(Problem::cursor)
 }
 
 /// Reads a moment.
