@@ -82,13 +82,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         None
     };
     let visit_counters = Arc::new(VisitCounters::default());
-    let agents = AgentReader::new(config.visits.remembered_agents)?;
     let geo = Arc::new(Geo::open(config.visits.geo)?);
-    let enrichment = Arc::new(Enrichment::new(
-        Arc::clone(&geo) as _,
-        Arc::new(agents),
-        config.visits.address,
-    ));
     let index: Arc<dyn RecordIndex> = Arc::new(RedisIndex::new(
         config.redis.url.expose_secret(),
         &config.redis.topology,
@@ -197,8 +191,14 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         rebuilds: config.upkeep.rebuild,
     };
     tasks.spawn(keeper.run(stop_worker.clone()));
-    tasks.spawn(geo.watch(config.visits.geo_check, stop_worker.clone()));
     if let Some(queue) = visits {
+        let agents = AgentReader::new(config.visits.remembered_agents)?;
+        let enrichment = Arc::new(Enrichment::new(
+            Arc::clone(&geo) as _,
+            Arc::new(agents),
+            config.visits.address,
+        ));
+        tasks.spawn(geo.watch(config.visits.geo_check, stop_worker.clone()));
         let writer = VisitWriter {
             queue,
             store: Arc::clone(&store),
