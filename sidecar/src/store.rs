@@ -1,6 +1,7 @@
 //! Where links, the outbox and API keys are kept. Nothing outside of this module knows SQL, and
 //! nothing but [`open`] and [`migrate`] knows which store there is.
 
+mod columns;
 mod defaults;
 mod past;
 pub mod postgres;

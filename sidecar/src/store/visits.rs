@@ -9,8 +9,8 @@ use vocabulary::Code;
 
 use crate::domain::audit::{Action, AuditEntry, Subject};
 use crate::domain::ports::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, KeptVisit, LinkTotal, Poison,
-    TimeCount, ValueCount, VisitListing,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, Poison, TimeCount,
+    ValueCount, VisitListing,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Versioned;
@@ -336,11 +336,11 @@ pub(super) fn parts(it: Option<&Versioned>) -> (Option<&str>, Option<&str>) {
 }
 
 /// A name and a version as they are shown.
-pub(super) fn joined(name: Option<String>, version: Option<String>) -> Option<String> {
+pub(super) fn joined(name: Option<&str>, version: Option<&str>) -> Option<String> {
     let name = name?;
     Some(match version {
         Some(version) => format!("{name} {version}"),
-        None => name,
+        None => name.to_owned(),
     })
 }
 
@@ -362,9 +362,8 @@ pub(super) fn class(name: &str) -> Class {
 }
 
 /// A visitor as it is shown.
-pub(super) fn visitor(bytes: Option<Vec<u8>>) -> Option<String> {
-    let bytes = bytes?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+pub(super) fn visitor(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What the audit log is told of visits that were erased.
@@ -383,7 +382,7 @@ pub(super) fn poison_entry(poison: &Poison) -> String {
     format!("{}/{}/{}", poison.id.shard, poison.id.entry, poison.place)
 }
 
-/// The columns of [`KeptVisit`], where visits and their agents are joined.
+/// The columns that [`crate::store::columns::visit`] reads, where visits and their agents are joined.
 macro_rules! kept_columns {
     () => {
         "visits.id, at, code, host, client, visitor, user_agent, referrer, referrer_host, language, \
@@ -392,49 +391,3 @@ macro_rules! kept_columns {
     };
 }
 pub(super) use kept_columns;
-
-/// Reads a row with [`kept_columns!`] of whichever database.
-macro_rules! read_kept {
-    ($row:expr) => {{
-        let row = $row;
-        let at: i64 = row.try_get("at")?;
-        Ok(crate::domain::ports::KeptVisit {
-            number: row.try_get("id")?,
-            at: jiff::Timestamp::from_millisecond(at)
-                .map_err(|_error| crate::store::shared::invalid("visits", "at"))?,
-            code: row.try_get("code")?,
-            host: row.try_get("host")?,
-            client: row.try_get("client")?,
-            visitor: crate::store::visits::visitor(row.try_get("visitor")?),
-            user_agent: row.try_get("user_agent")?,
-            referrer: row
-                .try_get::<Option<String>, _>("referrer")?
-                .unwrap_or_default(),
-            referrer_host: row.try_get("referrer_host")?,
-            language: row.try_get("language")?,
-            method: row.try_get("method")?,
-            status: u16::try_from(row.try_get::<i32, _>("status")?).unwrap_or_default(),
-            purpose: row
-                .try_get::<Option<String>, _>("purpose")?
-                .unwrap_or_default(),
-            country: row.try_get("country")?,
-            province: row.try_get("province")?,
-            city: row.try_get("city")?,
-            isp: row.try_get("isp")?,
-            browser: crate::store::visits::joined(
-                row.try_get("browser")?,
-                row.try_get("browser_version")?,
-            ),
-            os: crate::store::visits::joined(row.try_get("os")?, row.try_get("os_version")?),
-            device: row.try_get("device")?,
-            app: row.try_get("app")?,
-            class: row.try_get("class")?,
-            reason: row.try_get("reason")?,
-            ruleset: u16::try_from(row.try_get::<i32, _>("ruleset")?).unwrap_or_default(),
-        })
-    }};
-}
-pub(super) use read_kept;
-
-/// What [`read_kept!`] makes.
-pub(super) type Read = Result<KeptVisit, sqlx::Error>;

@@ -1,16 +1,15 @@
 //! The audit log in PostgreSQL.
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{Postgres, QueryBuilder, Row};
+use sqlx::postgres::PgConnection;
+use sqlx::{Postgres, QueryBuilder};
 
 use super::PostgresStore;
 use super::rows::is_storable;
 use super::work::Work;
 use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::ports::{AuditListing, AuditStore, StoreError};
-use crate::store::shared::invalid;
+use crate::store::columns;
 
 /// Notes what is being done, in the transaction that does it.
 pub(super) async fn append_audit(
@@ -77,19 +76,6 @@ impl Work for ListAudit<'_> {
             .build()
             .fetch_all(connection)
             .await?;
-        rows.iter().map(read).collect()
+        rows.iter().map(columns::audit_entry).collect()
     }
-}
-
-fn read(row: &PgRow) -> Result<StoredAuditEntry, sqlx::Error> {
-    let detail: &str = row.try_get("detail")?;
-    Ok(StoredAuditEntry {
-        id: row.try_get("id")?,
-        at: Timestamp::from_millisecond(row.try_get("at")?)
-            .map_err(|_error| invalid("audit_log", "at"))?,
-        key_id: row.try_get("key_id")?,
-        action: row.try_get("action")?,
-        subject: row.try_get("subject")?,
-        detail: serde_json::from_str(detail).map_err(|_error| invalid("audit_log", "detail"))?,
-    })
 }

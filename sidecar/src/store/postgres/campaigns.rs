@@ -4,24 +4,23 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::Postgres;
+use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
-use sqlx::{Postgres, Row};
-use vocabulary::{CampaignId, Validity};
+use vocabulary::CampaignId;
 
 use super::PostgresStore;
 use super::audit::append_audit;
-use super::rows::to_redirect_status;
 use super::work::Work;
 use crate::domain::audit::Action;
-use crate::domain::campaign::{Campaign, CampaignEdit, CampaignTarget};
+use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::ports::{
     CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError,
 };
-use crate::store::defaults;
 use crate::store::shared::invalid;
+use crate::store::{columns, defaults};
 
-/// What [`read`] reads, as a macro since statements are literals.
+/// What [`columns::campaign`] reads, as a macro since statements are literals.
 macro_rules! columns {
     () => {
         "campaigns.id, name, target, parameters, redirect_status, forward_query, \
@@ -97,7 +96,7 @@ impl Work for ListCampaigns {
         .bind(i64::from(self.limit))
         .fetch_all(connection)
         .await?;
-        rows.iter().map(read).collect()
+        rows.iter().map(columns::campaign).collect()
     }
 }
 
@@ -121,50 +120,13 @@ impl Work for ReadWaiting {
         .bind(self.since.as_millisecond())
         .fetch_all(connection)
         .await?;
-        rows.iter().map(read).collect()
+        rows.iter().map(columns::campaign).collect()
     }
 }
 
 /// A campaign's id as the database has it. An id that is too large for that no campaign has.
 fn number(id: CampaignId) -> i64 {
     i64::try_from(id.get()).unwrap_or(i64::MAX)
-}
-
-fn read(row: &PgRow) -> Result<Campaign, sqlx::Error> {
-    let bad = |column| move || invalid("campaigns", column);
-    let moment = |column: &'static str| -> Result<Option<Timestamp>, sqlx::Error> {
-        let millisecond: Option<i64> = row.try_get(column)?;
-        let moment = millisecond.map(Timestamp::from_millisecond).transpose();
-        moment.map_err(|_error| invalid("campaigns", column))
-    };
-    let second = |column: &'static str| -> Result<Option<NonZeroU64>, sqlx::Error> {
-        let second: Option<i64> = row.try_get(column)?;
-        Ok(second.and_then(|second| NonZeroU64::new(second.unsigned_abs())))
-    };
-    let number = |column: &'static str| -> Result<u64, sqlx::Error> {
-        u64::try_from(row.try_get::<i64, _>(column)?).map_err(|_error| invalid("campaigns", column))
-    };
-    let names: &str = row.try_get("parameters")?;
-    let names = serde_json::from_str(names).map_err(|_error| invalid("campaigns", "parameters"))?;
-    Ok(Campaign {
-        id: CampaignId::new(number("id")?).ok_or_else(bad("id"))?,
-        name: row.try_get("name")?,
-        target: CampaignTarget::from_stored(row.try_get("target")?, names),
-        redirect_status: to_redirect_status(row.try_get("redirect_status")?)
-            .ok_or_else(bad("redirect_status"))?,
-        forward_query: row.try_get("forward_query")?,
-        revision: number("revision")?,
-        validity: Validity::new(second("valid_since")?, second("valid_until")?)
-            .ok_or_else(bad("valid_until"))?,
-        paused_at: moment("paused_at")?,
-        revoked_at: moment("revoked_at")?,
-        created_at: moment("created_at")?.ok_or_else(bad("created_at"))?,
-        updated_at: moment("updated_at")?.ok_or_else(bad("updated_at"))?,
-        created_by: row.try_get("created_by")?,
-        external_id: row.try_get("external_id")?,
-        note: row.try_get("note")?,
-        defaults: defaults::from_json(row.try_get("defaults")?).ok_or_else(bad("defaults"))?,
-    })
 }
 
 struct FindCampaign(CampaignId);
@@ -197,7 +159,7 @@ async fn find(
         .bind(number(id))
         .fetch_optional(connection)
         .await?;
-    row.as_ref().map(read).transpose()
+    row.as_ref().map(columns::campaign).transpose()
 }
 
 /// Has a campaign wait to be published, in the transaction that has stored it.

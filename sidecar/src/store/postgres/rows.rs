@@ -2,20 +2,16 @@
 //!
 //! A column is in [`columns!`], in [`new_rows!`], in [`Rows`] and in [`read`].
 
-use std::num::NonZeroU64;
-
 use jiff::Timestamp;
 use sqlx::Row as _;
-use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
 use sqlx::{Postgres, query};
-use vocabulary::{CampaignId, RedirectStatus};
 
 use crate::domain::campaign::ParameterValues;
-use crate::domain::link::{Destination, Link, Second};
+use crate::domain::link::{Link, Second};
 use crate::domain::target::Target;
-use crate::store::shared::invalid;
-use crate::store::texts::{of_tags, to_tags};
+use crate::store::texts::of_tags;
 
 /// What is kept of a link besides its id, as a macro since statements are literals.
 macro_rules! columns {
@@ -25,6 +21,7 @@ macro_rules! columns {
          note, tags"
     };
 }
+pub(super) use crate::store::columns::link as read;
 pub(super) use columns;
 
 /// The rows of [`Rows`]: the ids and the [`columns!`].
@@ -157,70 +154,6 @@ impl<'a> Rows<'a> {
             .bind(self.notes)
             .bind(self.tags)
     }
-}
-
-/// Reads a link from a row with [`columns!`].
-pub(super) fn read(row: &PgRow) -> Result<Link, sqlx::Error> {
-    let bad = |column| move || invalid("links", column);
-    let moment = |column: &'static str| -> Result<Timestamp, sqlx::Error> {
-        Timestamp::from_millisecond(row.try_get(column)?).map_err(|_error| invalid("links", column))
-    };
-    let optional_moment = |column: &'static str| -> Result<Option<Timestamp>, sqlx::Error> {
-        match row.try_get::<Option<i64>, _>(column)? {
-            None => Ok(None),
-            Some(_) => moment(column).map(Some),
-        }
-    };
-    let second = |column: &'static str| -> Result<Option<Second>, sqlx::Error> {
-        let Some(second) = row.try_get::<Option<i64>, _>(column)? else {
-            return Ok(None);
-        };
-        let moment = Timestamp::from_second(second).ok();
-        let second = moment.and_then(Second::at).ok_or_else(bad(column))?;
-        Ok(Some(second))
-    };
-    let code: &str = row.try_get("code")?;
-    let status: i32 = row.try_get("redirect_status")?;
-    let max_visits: Option<i64> = row.try_get("max_visits")?;
-    Ok(Link {
-        code: code.parse().map_err(|_error| invalid("links", "code"))?,
-        destination: destination(row)?,
-        redirect_status: to_redirect_status(status).ok_or_else(bad("redirect_status"))?,
-        forward_query: row.try_get("forward_query")?,
-        revision: u64::try_from(row.try_get::<i64, _>("revision")?)
-            .map_err(|_error| invalid("links", "revision"))?,
-        valid_since: second("valid_since")?,
-        valid_until: second("valid_until")?,
-        max_visits: max_visits.and_then(|visits| NonZeroU64::new(visits.unsigned_abs())),
-        paused_at: optional_moment("paused_at")?,
-        revoked_at: optional_moment("revoked_at")?,
-        created_at: moment("created_at")?,
-        updated_at: moment("updated_at")?,
-        created_by: row.try_get("created_by")?,
-        external_id: row.try_get("external_id")?,
-        note: row.try_get("note")?,
-        tags: to_tags(row.try_get("tags")?)?,
-    })
-}
-
-fn destination(row: &PgRow) -> Result<Destination, sqlx::Error> {
-    if let Some(target) = row.try_get("target")? {
-        return Ok(Destination::Target(Target::from_stored(target)));
-    }
-    let id: i64 = row.try_get("campaign_id")?;
-    let id = u64::try_from(id).ok().and_then(CampaignId::new);
-    let values: Option<String> = row.try_get("parameters")?;
-    Ok(Destination::Campaign {
-        id: id.ok_or_else(|| invalid("links", "campaign_id"))?,
-        values: ParameterValues::from_stored(values.unwrap_or_default()),
-    })
-}
-
-/// Reads a redirect status.
-pub(super) fn to_redirect_status(status: i32) -> Option<RedirectStatus> {
-    u16::try_from(status)
-        .ok()
-        .and_then(RedirectStatus::from_code)
 }
 
 /// Whether PostgreSQL can hold a text at all: none there has a NUL. Where somebody asks for such a

@@ -7,8 +7,8 @@ mod keeping;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jiff::civil::Date;
-use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{Postgres, QueryBuilder, Row as _};
+use sqlx::postgres::PgConnection;
+use sqlx::{Postgres, QueryBuilder};
 use vocabulary::Code;
 
 use super::PostgresStore;
@@ -20,9 +20,8 @@ use crate::domain::ports::{
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
-use crate::store::visits::{
-    Read, day_key, erasure, kept_columns, poison_entry, push_filters, read_kept,
-};
+use crate::store::columns;
+use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use counts::{CountByTime, CountByValue, CountDomains, CountTotals, CountVisitors};
 use keeping::KeepVisits;
 
@@ -155,12 +154,8 @@ impl Work for ListVisits<'_> {
         ));
         push_filters(&mut query, listing);
         let rows = query.build().fetch_all(connection).await?;
-        rows.iter().map(read).collect()
+        rows.iter().map(columns::visit).collect()
     }
-}
-
-fn read(row: &PgRow) -> Read {
-    read_kept!(row)
 }
 
 /// Deletes visits of days without a part of their own, and origins that nothing is heard of.

@@ -1,13 +1,13 @@
 //! The audit log in SQLite.
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{QueryBuilder, Row, Sqlite};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{QueryBuilder, Sqlite};
 
-use super::{SqliteStore, failed, invalid};
+use super::{SqliteStore, failed};
 use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::ports::{AuditListing, AuditStore, StoreError};
+use crate::store::columns;
 
 /// Notes what is being done, in the transaction that does it.
 pub(super) async fn append_audit(
@@ -54,20 +54,7 @@ impl AuditStore for SqliteStore {
             .build()
             .fetch_all(&self.readers)
             .await
-            .and_then(|rows| rows.iter().map(read).collect())
+            .and_then(|rows| rows.iter().map(columns::audit_entry).collect())
             .map_err(failed("read the audit log"))
     }
-}
-
-fn read(row: &SqliteRow) -> Result<StoredAuditEntry, sqlx::Error> {
-    let detail: &str = row.try_get("detail")?;
-    Ok(StoredAuditEntry {
-        id: row.try_get("id")?,
-        at: Timestamp::from_millisecond(row.try_get("at")?)
-            .map_err(|_error| invalid("audit_log", "at"))?,
-        key_id: row.try_get("key_id")?,
-        action: row.try_get("action")?,
-        subject: row.try_get("subject")?,
-        detail: serde_json::from_str(detail).map_err(|_error| invalid("audit_log", "detail"))?,
-    })
 }

@@ -4,21 +4,21 @@ use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Row, Sqlite};
-use vocabulary::{CampaignId, RedirectStatus, Validity};
+use sqlx::Sqlite;
+use sqlx::sqlite::SqliteConnection;
+use vocabulary::CampaignId;
 
 use super::audit::append_audit;
 use super::writer::Write;
 use super::{SqliteStore, failed, invalid};
 use crate::domain::audit::Action;
-use crate::domain::campaign::{Campaign, CampaignEdit, CampaignTarget};
+use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::ports::{
     CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError,
 };
-use crate::store::defaults;
+use crate::store::{columns, defaults};
 
-/// What [`read`] reads, as a macro since statements are literals.
+/// What [`columns::campaign`] reads, as a macro since statements are literals.
 macro_rules! columns {
     () => {
         "campaigns.id, name, target, parameters, redirect_status, forward_query, \
@@ -67,7 +67,7 @@ impl CampaignStore for SqliteStore {
         .bind(limit)
         .fetch_all(&self.readers)
         .await
-        .and_then(|rows| rows.iter().map(read).collect())
+        .and_then(|rows| rows.iter().map(columns::campaign).collect())
         .map_err(failed("list campaigns"))
     }
 
@@ -82,7 +82,7 @@ impl CampaignStore for SqliteStore {
         .bind(since.as_millisecond())
         .fetch_all(&self.readers)
         .await
-        .and_then(|rows| rows.iter().map(read).collect())
+        .and_then(|rows| rows.iter().map(columns::campaign).collect())
         .map_err(failed("read the outbox"))
     }
 
@@ -93,43 +93,6 @@ impl CampaignStore for SqliteStore {
     ) -> Result<(), StoreError> {
         self.writer.write(SettleCampaigns { published, now }).await
     }
-}
-
-fn read(row: &SqliteRow) -> Result<Campaign, sqlx::Error> {
-    let bad = |column| move || invalid("campaigns", column);
-    let moment = |column: &'static str| -> Result<Option<Timestamp>, sqlx::Error> {
-        let millisecond: Option<i64> = row.try_get(column)?;
-        let moment = millisecond.map(Timestamp::from_millisecond).transpose();
-        moment.map_err(|_error| invalid("campaigns", column))
-    };
-    let second = |column: &'static str| -> Result<Option<NonZeroU64>, sqlx::Error> {
-        let second: Option<i64> = row.try_get(column)?;
-        Ok(second.and_then(|second| NonZeroU64::new(second.unsigned_abs())))
-    };
-    let number = |column: &'static str| -> Result<u64, sqlx::Error> {
-        u64::try_from(row.try_get::<i64, _>(column)?).map_err(|_error| invalid("campaigns", column))
-    };
-    let names: &str = row.try_get("parameters")?;
-    let names = serde_json::from_str(names).map_err(|_error| invalid("campaigns", "parameters"))?;
-    Ok(Campaign {
-        id: CampaignId::new(number("id")?).ok_or_else(bad("id"))?,
-        name: row.try_get("name")?,
-        target: CampaignTarget::from_stored(row.try_get("target")?, names),
-        redirect_status: RedirectStatus::from_code(row.try_get("redirect_status")?)
-            .ok_or_else(bad("redirect_status"))?,
-        forward_query: row.try_get("forward_query")?,
-        revision: number("revision")?,
-        validity: Validity::new(second("valid_since")?, second("valid_until")?)
-            .ok_or_else(bad("valid_until"))?,
-        paused_at: moment("paused_at")?,
-        revoked_at: moment("revoked_at")?,
-        created_at: moment("created_at")?.ok_or_else(bad("created_at"))?,
-        updated_at: moment("updated_at")?.ok_or_else(bad("updated_at"))?,
-        created_by: row.try_get("created_by")?,
-        external_id: row.try_get("external_id")?,
-        note: row.try_get("note")?,
-        defaults: defaults::from_json(row.try_get("defaults")?).ok_or_else(bad("defaults"))?,
-    })
 }
 
 async fn find<'e>(
@@ -145,7 +108,7 @@ async fn find<'e>(
     .fetch_optional(executor)
     .await?
     .as_ref()
-    .map(read)
+    .map(columns::campaign)
     .transpose()
 }
 

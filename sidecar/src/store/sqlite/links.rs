@@ -1,13 +1,12 @@
 //! Links in SQLite.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Row, Sqlite};
-use vocabulary::{CampaignId, Code, RedirectStatus};
+use sqlx::Sqlite;
+use sqlx::sqlite::SqliteConnection;
+use vocabulary::Code;
 
 use super::audit::append_audit;
 use super::creation::CreateLinks;
@@ -17,14 +16,14 @@ use super::writer::Write;
 use super::{SqliteStore, failed, history, invalid, listing, tags};
 use crate::domain::campaign::ParameterValues;
 use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::{Destination, Edit, Link, PastChange, Second};
+use crate::domain::link::{Edit, Link, PastChange};
 use crate::domain::ports::{
     ChangedBy, Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position,
     Receipt, RequestDigest, StoreError,
 };
 use crate::domain::target::Target;
 use crate::store::past::NOBODY;
-use crate::store::texts::{of_tags, to_tags};
+use crate::store::texts::of_tags;
 
 /// What [`read`] reads, as a macro since statements are literals.
 macro_rules! columns {
@@ -34,6 +33,7 @@ macro_rules! columns {
          note, tags"
     };
 }
+pub(super) use crate::store::columns::link as read;
 pub(super) use columns;
 
 #[async_trait]
@@ -205,63 +205,6 @@ pub(super) async fn id_of(
     .fetch_one(connection)
     .await?;
     Ok(-id)
-}
-
-/// Reads a link from a row with [`columns!`].
-pub(super) fn read(row: &SqliteRow) -> Result<Link, sqlx::Error> {
-    let bad = |column| move || invalid("links", column);
-    let moment = |column: &'static str| -> Result<Timestamp, sqlx::Error> {
-        Timestamp::from_millisecond(row.try_get(column)?).map_err(|_error| invalid("links", column))
-    };
-    let optional_moment = |column: &'static str| -> Result<Option<Timestamp>, sqlx::Error> {
-        match row.try_get::<Option<i64>, _>(column)? {
-            None => Ok(None),
-            Some(_) => moment(column).map(Some),
-        }
-    };
-    let second = |column: &'static str| -> Result<Option<Second>, sqlx::Error> {
-        let Some(second) = row.try_get::<Option<i64>, _>(column)? else {
-            return Ok(None);
-        };
-        let moment = Timestamp::from_second(second).ok();
-        let second = moment.and_then(Second::at).ok_or_else(bad(column))?;
-        Ok(Some(second))
-    };
-    let code: &str = row.try_get("code")?;
-    let status: u16 = row.try_get("redirect_status")?;
-    let max_visits = row.try_get::<Option<i64>, _>("max_visits")?;
-    Ok(Link {
-        code: code.parse().map_err(|_error| invalid("links", "code"))?,
-        destination: destination(row)?,
-        redirect_status: RedirectStatus::from_code(status).ok_or_else(bad("redirect_status"))?,
-        forward_query: row.try_get("forward_query")?,
-        revision: u64::try_from(row.try_get::<i64, _>("revision")?)
-            .map_err(|_error| invalid("links", "revision"))?,
-        valid_since: second("valid_since")?,
-        valid_until: second("valid_until")?,
-        max_visits: max_visits.and_then(|visits| NonZeroU64::new(visits.unsigned_abs())),
-        paused_at: optional_moment("paused_at")?,
-        revoked_at: optional_moment("revoked_at")?,
-        created_at: moment("created_at")?,
-        updated_at: moment("updated_at")?,
-        created_by: row.try_get("created_by")?,
-        external_id: row.try_get("external_id")?,
-        note: row.try_get("note")?,
-        tags: to_tags(row.try_get("tags")?)?,
-    })
-}
-
-fn destination(row: &SqliteRow) -> Result<Destination, sqlx::Error> {
-    if let Some(target) = row.try_get("target")? {
-        return Ok(Destination::Target(Target::from_stored(target)));
-    }
-    let id: i64 = row.try_get("campaign_id")?;
-    let id = u64::try_from(id).ok().and_then(CampaignId::new);
-    let values: Option<String> = row.try_get("parameters")?;
-    Ok(Destination::Campaign {
-        id: id.ok_or_else(|| invalid("links", "campaign_id"))?,
-        values: ParameterValues::from_stored(values.unwrap_or_default()),
-    })
 }
 
 async fn find<'e>(

@@ -6,8 +6,8 @@ mod keeping;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jiff::civil::Date;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{QueryBuilder, Row as _, Sqlite};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{QueryBuilder, Sqlite};
 use vocabulary::Code;
 
 use super::audit::append_audit;
@@ -19,9 +19,8 @@ use crate::domain::ports::{
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
-use crate::store::visits::{
-    Read, day_key, erasure, kept_columns, poison_entry, push_filters, read_kept,
-};
+use crate::store::columns;
+use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use keeping::KeepVisits;
 
 #[async_trait]
@@ -48,7 +47,7 @@ impl VisitStore for SqliteStore {
         ));
         push_filters(&mut query, listing);
         let rows = query.build().fetch_all(&self.readers).await;
-        rows.and_then(|rows| rows.iter().map(read).collect())
+        rows.and_then(|rows| rows.iter().map(columns::visit).collect())
             .map_err(failed("list visits"))
     }
 
@@ -153,10 +152,6 @@ impl DayKeys for SqliteStore {
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
         self.writer.write(DestroyDayKeys(before)).await
     }
-}
-
-fn read(row: &SqliteRow) -> Read {
-    read_kept!(row)
 }
 
 /// Deletes the visits that were stored first, as long as they are of before a moment.

@@ -1,0 +1,257 @@
+//! Rows of both databases by what their columns hold, and what is made of them.
+//!
+//! The columns have the same names and meanings in both; only the types of the rows differ.
+
+use std::num::NonZeroU64;
+
+use jiff::Timestamp;
+use sqlx::Row as _;
+use sqlx::error::UnexpectedNullError;
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+use vocabulary::{CampaignId, RedirectStatus, Validity};
+
+use crate::domain::audit::StoredAuditEntry;
+use crate::domain::campaign::{Campaign, CampaignTarget, ParameterValues};
+use crate::domain::link::{Destination, Link, Second};
+use crate::domain::ports::KeptVisit;
+use crate::domain::target::Target;
+use crate::store::defaults;
+use crate::store::shared::invalid;
+use crate::store::texts::to_tags;
+use crate::store::visits;
+
+/// A row of either database.
+pub(super) trait Columns {
+    /// A number of 64 bits.
+    fn number(&self, column: &str) -> Result<Option<i64>, sqlx::Error>;
+
+    /// A number of 32 bits.
+    fn small(&self, column: &str) -> Result<i32, sqlx::Error>;
+
+    /// Whether something is so.
+    fn truth(&self, column: &str) -> Result<bool, sqlx::Error>;
+
+    /// A text.
+    fn text(&self, column: &str) -> Result<Option<&str>, sqlx::Error>;
+
+    /// Bytes.
+    fn bytes(&self, column: &str) -> Result<Option<&[u8]>, sqlx::Error>;
+}
+
+macro_rules! have_columns {
+    ($row:ty) => {
+        impl Columns for $row {
+            fn number(&self, column: &str) -> Result<Option<i64>, sqlx::Error> {
+                self.try_get(column)
+            }
+
+            fn small(&self, column: &str) -> Result<i32, sqlx::Error> {
+                self.try_get(column)
+            }
+
+            fn truth(&self, column: &str) -> Result<bool, sqlx::Error> {
+                self.try_get(column)
+            }
+
+            fn text(&self, column: &str) -> Result<Option<&str>, sqlx::Error> {
+                self.try_get(column)
+            }
+
+            fn bytes(&self, column: &str) -> Result<Option<&[u8]>, sqlx::Error> {
+                self.try_get(column)
+            }
+        }
+    };
+}
+have_columns!(SqliteRow);
+have_columns!(PgRow);
+
+/// A row of a table.
+struct Table<'r, R> {
+    name: &'static str,
+    row: &'r R,
+}
+
+impl<'r, R: Columns> Table<'r, R> {
+    fn bad(&self, column: &'static str) -> sqlx::Error {
+        invalid(self.name, column)
+    }
+
+    fn number(&self, column: &'static str) -> Result<i64, sqlx::Error> {
+        known(self.row.number(column)?, column)
+    }
+
+    fn count(&self, column: &'static str) -> Result<u64, sqlx::Error> {
+        u64::try_from(self.number(column)?).map_err(|_error| self.bad(column))
+    }
+
+    fn text(&self, column: &'static str) -> Result<&'r str, sqlx::Error> {
+        known(self.row.text(column)?, column)
+    }
+
+    fn optional_text(&self, column: &'static str) -> Result<Option<String>, sqlx::Error> {
+        Ok(self.row.text(column)?.map(str::to_owned))
+    }
+
+    fn optional_moment(&self, column: &'static str) -> Result<Option<Timestamp>, sqlx::Error> {
+        let moment = self.row.number(column)?.map(Timestamp::from_millisecond);
+        moment.transpose().map_err(|_error| self.bad(column))
+    }
+
+    fn moment(&self, column: &'static str) -> Result<Timestamp, sqlx::Error> {
+        known(self.optional_moment(column)?, column)
+    }
+
+    fn non_zero(&self, column: &'static str) -> Result<Option<NonZeroU64>, sqlx::Error> {
+        let number = self.row.number(column)?;
+        Ok(number.and_then(|number| NonZeroU64::new(number.unsigned_abs())))
+    }
+
+    fn redirect_status(&self) -> Result<RedirectStatus, sqlx::Error> {
+        let column = "redirect_status";
+        let status = u16::try_from(self.row.small(column)?).ok();
+        status
+            .and_then(RedirectStatus::from_code)
+            .ok_or_else(|| self.bad(column))
+    }
+}
+
+/// What must not be NULL.
+fn known<T>(value: Option<T>, column: &'static str) -> Result<T, sqlx::Error> {
+    value.ok_or_else(|| sqlx::Error::ColumnDecode {
+        index: column.to_owned(),
+        source: Box::new(UnexpectedNullError),
+    })
+}
+
+/// Reads a link.
+pub(super) fn link(row: &impl Columns) -> Result<Link, sqlx::Error> {
+    let name = "links";
+    let table = Table { name, row };
+    let second = |column: &'static str| -> Result<Option<Second>, sqlx::Error> {
+        let Some(second) = row.number(column)? else {
+            return Ok(None);
+        };
+        let moment = Timestamp::from_second(second).ok();
+        let second = moment.and_then(Second::at);
+        second.map(Some).ok_or_else(|| table.bad(column))
+    };
+    let destination = match row.text("target")? {
+        Some(target) => Destination::Target(Target::from_stored(target.to_owned())),
+        None => Destination::Campaign {
+            id: CampaignId::new(table.count("campaign_id")?)
+                .ok_or_else(|| table.bad("campaign_id"))?,
+            values: ParameterValues::from_stored(
+                row.text("parameters")?.unwrap_or_default().to_owned(),
+            ),
+        },
+    };
+    Ok(Link {
+        code: table
+            .text("code")?
+            .parse()
+            .map_err(|_error| table.bad("code"))?,
+        destination,
+        redirect_status: table.redirect_status()?,
+        forward_query: row.truth("forward_query")?,
+        revision: table.count("revision")?,
+        valid_since: second("valid_since")?,
+        valid_until: second("valid_until")?,
+        max_visits: table.non_zero("max_visits")?,
+        paused_at: table.optional_moment("paused_at")?,
+        revoked_at: table.optional_moment("revoked_at")?,
+        created_at: table.moment("created_at")?,
+        updated_at: table.moment("updated_at")?,
+        created_by: table.text("created_by")?.to_owned(),
+        external_id: table.optional_text("external_id")?,
+        note: table.optional_text("note")?,
+        tags: to_tags(row.text("tags")?)?,
+    })
+}
+
+/// Reads a campaign.
+pub(super) fn campaign(row: &impl Columns) -> Result<Campaign, sqlx::Error> {
+    let name = "campaigns";
+    let table = Table { name, row };
+    let names = serde_json::from_str(table.text("parameters")?);
+    let names = names.map_err(|_error| table.bad("parameters"))?;
+    let (since, until) = (
+        table.non_zero("valid_since")?,
+        table.non_zero("valid_until")?,
+    );
+    Ok(Campaign {
+        id: CampaignId::new(table.count("id")?).ok_or_else(|| table.bad("id"))?,
+        name: table.text("name")?.to_owned(),
+        target: CampaignTarget::from_stored(table.text("target")?.to_owned(), names),
+        redirect_status: table.redirect_status()?,
+        forward_query: row.truth("forward_query")?,
+        revision: table.count("revision")?,
+        validity: Validity::new(since, until).ok_or_else(|| table.bad("valid_until"))?,
+        paused_at: table.optional_moment("paused_at")?,
+        revoked_at: table.optional_moment("revoked_at")?,
+        created_at: table.moment("created_at")?,
+        updated_at: table.moment("updated_at")?,
+        created_by: table.text("created_by")?.to_owned(),
+        external_id: table.optional_text("external_id")?,
+        note: table.optional_text("note")?,
+        defaults: defaults::from_json(table.text("defaults")?)
+            .ok_or_else(|| table.bad("defaults"))?,
+    })
+}
+
+/// Reads an entry of the audit log.
+pub(super) fn audit_entry(row: &impl Columns) -> Result<StoredAuditEntry, sqlx::Error> {
+    let name = "audit_log";
+    let table = Table { name, row };
+    let detail = serde_json::from_str(table.text("detail")?);
+    Ok(StoredAuditEntry {
+        id: table.number("id")?,
+        at: table.moment("at")?,
+        key_id: table.optional_text("key_id")?,
+        action: table.text("action")?.to_owned(),
+        subject: table.text("subject")?.to_owned(),
+        detail: detail.map_err(|_error| table.bad("detail"))?,
+    })
+}
+
+/// Reads a visit, with its agent.
+pub(super) fn visit(row: &impl Columns) -> Result<KeptVisit, sqlx::Error> {
+    let name = "visits";
+    let table = Table { name, row };
+    let joined = |name, version| -> Result<Option<String>, sqlx::Error> {
+        Ok(visits::joined(row.text(name)?, row.text(version)?))
+    };
+    let or_empty = |column| -> Result<String, sqlx::Error> {
+        Ok(row.text(column)?.unwrap_or_default().to_owned())
+    };
+    let small = |column| -> Result<u16, sqlx::Error> {
+        Ok(u16::try_from(row.small(column)?).unwrap_or_default())
+    };
+    Ok(KeptVisit {
+        number: table.number("id")?,
+        at: table.moment("at")?,
+        code: table.text("code")?.to_owned(),
+        host: table.text("host")?.to_owned(),
+        client: table.optional_text("client")?,
+        visitor: row.bytes("visitor")?.map(visits::visitor),
+        user_agent: table.text("user_agent")?.to_owned(),
+        referrer: or_empty("referrer")?,
+        referrer_host: table.optional_text("referrer_host")?,
+        language: table.optional_text("language")?,
+        method: table.text("method")?.to_owned(),
+        status: small("status")?,
+        purpose: or_empty("purpose")?,
+        country: table.optional_text("country")?,
+        province: table.optional_text("province")?,
+        city: table.optional_text("city")?,
+        isp: table.optional_text("isp")?,
+        browser: joined("browser", "browser_version")?,
+        os: joined("os", "os_version")?,
+        device: table.text("device")?.to_owned(),
+        app: table.optional_text("app")?,
+        class: table.text("class")?.to_owned(),
+        reason: table.text("reason")?.to_owned(),
+        ruleset: small("ruleset")?,
+    })
+}
