@@ -13,7 +13,7 @@ use crate::worker::WorkerEdge;
 const NOTICE_EVERY: u64 = 10_000;
 
 /// The kinds of notices that are held back.
-const KINDS: usize = 10;
+const KINDS: usize = 11;
 
 /// What was said.
 pub(crate) struct Journal {
@@ -190,6 +190,15 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             );
             (Some(kind), NGX_LOG_ERR, text)
         }
+        // It has just been started and passes by itself, so nobody needs to be called.
+        Notice::VisitsRefused(node, text) if text.starts_with("LOADING") => (
+            Some(10),
+            NGX_LOG_WARN,
+            format!(
+                "Redis at {} is still loading its data; visits are kept and tried again",
+                shown(node)
+            ),
+        ),
         Notice::VisitsRefused(node, text) => (
             Some(6),
             NGX_LOG_ERR,

@@ -51,6 +51,31 @@ impl Redis {
     /// # Panics
     /// When it does not start.
     pub fn start_again(&mut self) {
+        self.process = Some(self.launch(&[]));
+        self.wait_until_loaded();
+    }
+
+    /// Starts the server again, with so long a pause after each command that it loads, and does
+    /// not wait for it: until then it answers "LOADING".
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_loading(&mut self, pause: Duration) {
+        let micros = pause.as_micros().to_string();
+        self.process = Some(self.launch(&["--key-load-delay", &micros]));
+    }
+
+    /// Waits until the server has loaded its data.
+    ///
+    /// # Panics
+    /// When it does not run, or does not become ready.
+    pub fn wait_until_loaded(&mut self) {
+        let port = self.port;
+        let process = self.process.as_mut().expect("a running Redis");
+        process.wait_ready(|| try_command(port, &["PING"]).is_ok_and(|reply| reply == "PONG"));
+    }
+
+    fn launch(&self, more: &[&str]) -> Process {
         let mut command = Command::new("redis-server");
         command.args([
             "--bind",
@@ -67,12 +92,9 @@ impl Redis {
             .arg("--unixsocket")
             .arg(self.socket())
             .args(["--unixsocketperm", "777"]);
-        command.args(&self.arguments);
+        command.args(&self.arguments).args(more);
         let log = self.directory.join("redis.log");
-        let mut process = Process::start("redis-server", &command, &log);
-        let port = self.port;
-        process.wait_ready(|| try_command(port, &["PING"]).is_ok_and(|reply| reply == "PONG"));
-        self.process = Some(process);
+        Process::start("redis-server", &command, &log)
     }
 
     /// The unix socket that it listens on too.

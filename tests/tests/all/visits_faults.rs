@@ -41,6 +41,28 @@ fn no_visit_is_lost_while_redis_is_killed_and_back() {
 }
 
 #[test]
+fn a_redis_that_still_loads_its_data_gets_the_visits_when_it_has() {
+    let mut site = site("on batch=10 interval=20ms");
+    // Redis looks at its connections after each 1024 commands that it has loaded.
+    site.redis.command(&[
+        "EVAL",
+        "for number = 1, 8000 do redis.call('SET', 'other:' .. number, '') end",
+        "0",
+    ]);
+    follow(&site, 10);
+    wait_for_names(&site, 10);
+    site.redis.kill();
+    follow(&site, 100);
+    site.redis.start_loading(Duration::from_micros(100));
+    until("visits are refused", SOON, || {
+        site.nginx.error_log().contains("is still loading its data")
+    });
+    site.redis.wait_until_loaded();
+    wait_for_names(&site, 110);
+    site.assert_sound(&["lost Redis"]);
+}
+
+#[test]
 fn a_redis_that_hangs_delays_no_redirect_and_gets_every_visit_later() {
     let site = site("on batch=10 interval=20ms");
     follow(&site, 20);
