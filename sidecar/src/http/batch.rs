@@ -13,15 +13,17 @@ mod rows;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::stream::{self, Peekable};
+use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -67,8 +69,14 @@ pub(super) async fn create(
         caller,
         idempotency_key,
     });
+    // Who expects "100 Continue" is told it when the body is asked for, and no more once the answer
+    // has begun: curl would wait a second for it.
+    let mut body = body.into_data_stream().peekable();
+    if headers.contains_key(EXPECT) {
+        Pin::new(&mut body).peek().await;
+    }
     let reader = Reader {
-        body: body.into_data_stream(),
+        body,
         rows: Rows::new(format, app.body_limit_bytes),
         read: Vec::new(),
         waits: context.idempotency_key.is_some(),
@@ -103,7 +111,7 @@ struct Context {
 
 /// Cuts a body into chunks.
 struct Reader {
-    body: BodyDataStream,
+    body: Peekable<BodyDataStream>,
     rows: Rows,
     /// Rows that are in no chunk yet.
     read: Vec<RawRow>,

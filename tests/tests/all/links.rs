@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use shortlink_tests::http::{self, Connection};
 use shortlink_tests::sidecar::api;
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::until;
@@ -214,4 +215,29 @@ fn the_public_server_has_no_api_and_the_internal_one_no_links() {
             "{path}"
         );
     }
+}
+
+#[test]
+fn who_announces_the_rows_of_a_batch_is_told_to_go_on() {
+    let stack = Stack::start();
+    let rows = b"{\"longUrl\":\"https://example.com/\"}\n";
+    let head = http::request(
+        "POST",
+        "/v1/links/batch",
+        &[
+            ("X-Api-Key", &stack.sidecar.key),
+            ("Content-Type", "application/x-ndjson"),
+            ("Expect", "100-continue"),
+            ("Content-Length", &rows.len().to_string()),
+        ],
+        b"",
+    );
+    let mut client = Connection::open(stack.sidecar.port).expect("a connection");
+    client.send(&head).expect("sent");
+    let interim = client.receive("POST").expect("HTTP").expect("an answer");
+    assert_eq!(interim.status, 100);
+    client.send(rows).expect("sent");
+    let answer = client.receive("POST").expect("HTTP").expect("an answer");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["status"], 201);
 }
