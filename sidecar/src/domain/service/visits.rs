@@ -97,11 +97,12 @@ struct Read {
 }
 
 impl VisitWriter {
-    /// Works until `shutdown`.
+    /// Works until `shutdown`. While batches are stored the next are read.
     pub async fn run(self, mut rng: StdRng, shutdown: CancellationToken) {
         let keys = KeyRing::new(Arc::clone(&self.store) as Arc<dyn DayKeys>);
         let (mut tidy_at, mut forget_at) = (Instant::now(), Instant::now());
         let mut pause = None;
+        let mut read = Read::default();
         while !shutdown.is_cancelled() {
             let now = Instant::now();
             let (is_tidy, is_forgetful) = (now >= tidy_at, now >= forget_at);
@@ -111,18 +112,26 @@ impl VisitWriter {
             if is_forgetful {
                 forget_at = now + FORGET_EVERY;
             }
-            let round = async {
+            let stored = async {
+                self.store(std::mem::take(&mut read)).await?;
                 if is_forgetful {
                     self.forget(&keys).await?;
                 }
-                self.round(&keys, &mut rng, is_tidy).await
+                Ok(())
             };
-            let wait = match round.await {
-                Ok(taken) => {
+            let (stored, next) = tokio::join!(stored, self.next(&keys, &mut rng, is_tidy));
+            // What could not be stored is taken over later, by this process or another.
+            let next = next.map(|next| read = next);
+            let wait = match stored.and(next) {
+                Ok(()) => {
                     if pause.take().is_some() {
                         tracing::info!("visits can be stored again");
                     }
-                    if taken > 0 { Duration::ZERO } else { IDLE }
+                    if read.ids.is_empty() {
+                        IDLE
+                    } else {
+                        Duration::ZERO
+                    }
                 }
                 Err(error) => {
                     if pause.is_none() {
@@ -142,15 +151,22 @@ impl VisitWriter {
                 }
             }
         }
+        // Or somebody else would have to find out first that nobody does it.
+        if let Err(error) = self.store(read).await {
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "the last visits were not stored; they wait in Redis"
+            );
+        }
     }
 
-    /// Stores what is in the queue now; answers how many batches that were.
-    async fn round(
+    /// Reads what is in the queue now.
+    async fn next(
         &self,
         keys: &KeyRing,
         rng: &mut StdRng,
         is_tidy: bool,
-    ) -> Result<usize, WriteError> {
+    ) -> Result<Read, WriteError> {
         let mut taken = Vec::new();
         if is_tidy {
             self.queue.trim().await?;
@@ -158,19 +174,19 @@ impl VisitWriter {
         }
         taken.extend(self.queue.take(TOGETHER).await?);
         if taken.is_empty() {
-            return Ok(0);
+            return Ok(Read::default());
         }
-        let count = taken.len();
         let live = keys.live(self.clock.now(), rng).await?;
         let enrichment = Arc::clone(&self.enrichment);
         // Some hundred microseconds of work for each batch: others want to go on meanwhile.
         let read = tokio::task::spawn_blocking(move || read(&taken, &enrichment, &live));
-        let read = read.await.map_err(|_panic| WriteError::Panicked)?;
-        self.store(read).await?;
-        Ok(count)
+        read.await.map_err(|_panic| WriteError::Panicked)
     }
 
     async fn store(&self, read: Read) -> Result<(), WriteError> {
+        if read.ids.is_empty() {
+            return Ok(());
+        }
         let now = self.clock.now();
         if !read.poison.is_empty() {
             let count = read.poison.len() as u64;

@@ -135,7 +135,10 @@ impl Scene {
     }
 
     async fn round(&mut self) -> Result<usize, WriteError> {
-        self.writer.round(&self.keys, &mut self.rng, false).await
+        let read = self.writer.next(&self.keys, &mut self.rng, false).await?;
+        let count = read.ids.len();
+        self.writer.store(read).await?;
+        Ok(count)
     }
 
     async fn visits(&self) -> usize {

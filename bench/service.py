@@ -1,0 +1,82 @@
+"""A sidecar of its own, with its database, for the benchmarks."""
+
+import json
+import os
+import subprocess
+import urllib.request
+from pathlib import Path
+
+from stage import HERE, cpu_seconds, cpu_seconds_of_all, free_port
+
+SIDECAR = Path(os.environ.get("SHORTLINK_SIDECAR", HERE.parent / "target/release/shortlink"))
+DATABASE = os.environ.get("BENCH_DATABASE_URL")
+
+
+class Service:
+    """A sidecar with a database of its own."""
+
+    def __init__(self, built, directory, strategy="permuted", on_postgres=False, more=None):
+        self.built, self.port = built, free_port()
+        database = DATABASE or f"sqlite:{directory}/links.db"
+        if on_postgres:
+            database = built.start_postgres()
+        self.environment = os.environ | {
+            "DATABASE_URL": database,
+            "SHORTLINK_HTTP__LISTEN": f"127.0.0.1:{self.port}",
+            "SHORTLINK_REDIS__URL": f"redis://127.0.0.1:{built.redis_port}/0",
+            "SHORTLINK_REDIS__TIMEOUT_MS": "5000",
+            "SHORTLINK_CODES__STRATEGY": strategy,
+            "SHORTLINK_LOG__LEVEL": "warn",
+        } | (more or {})
+        self.run("migrate")
+        self.key = self.run("keys", "create", "--name", "bench", "--scope", "admin").strip()
+        process = built.start("sidecar", self.port, ["env", *self.words(), str(SIDECAR), "serve"])
+        self.pid = process.pid
+
+    def words(self):
+        return [f"{name}={value}" for name, value in self.environment.items() if name.startswith(("SHORTLINK_", "DATABASE_URL"))]
+
+    def run(self, *words):
+        done = subprocess.run(
+            [str(SIDECAR), *words], env=self.environment, check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    def cpu(self):
+        """What the sidecar, Redis and PostgreSQL have taken."""
+        postgres = self.built.postgres
+        return (
+            cpu_seconds(self.pid),
+            cpu_seconds(self.built.redis.pid),
+            cpu_seconds_of_all(postgres.pid) if postgres else 0,
+        )
+
+    def ask(self, path, body=None):
+        """What the API answers, as JSON."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"X-Api-Key": self.key, "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers)
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    def send_rows(self, rows, out, more=()):
+        """Sends a file of rows to be made into links, and writes the results to another."""
+        words = ["curl", "-sS", "-X", "POST", "-T", str(rows), "-o", str(out)]
+        words += ["-H", f"X-Api-Key: {self.key}", "-H", "Content-Type: application/x-ndjson"]
+        words += [*more, f"http://127.0.0.1:{self.port}/v1/links/batch"]
+        subprocess.run(words, check=True)
+
+    def peak_mib(self):
+        """The most memory that it had resident."""
+        status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        line = next(line for line in status if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+
+
+def write_rows(path, count):
+    with path.open("w") as rows:
+        for number in range(count):
+            rows.write(
+                f'{{"longUrl":"https://shop.example.com/spring?recipient={number}&source=sms"}}\n'
+            )
+    return path

@@ -1,0 +1,180 @@
+//! Workers, Redis and the sidecar are killed in turn while links are followed: what is stored is
+//! what was answered, less what the counters say was lost, and nothing twice.
+//!
+//! `SHORTLINK_KILLS` says how many there are in each test.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use shortlink_tests::chance::Chance;
+use shortlink_tests::http;
+use shortlink_tests::postgres::Postgres;
+use shortlink_tests::stack::{Stack, directory};
+use shortlink_tests::visits::Account;
+use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
+
+/// How often something is killed unless the environment says otherwise.
+const KILLS: u64 = 6;
+
+/// How many follow links at a time.
+const CLIENTS: usize = 3;
+
+/// How soon all is stored: what a killed sidecar had taken is taken over after half a minute.
+const TAKEN_OVER: Duration = Duration::from_secs(90);
+
+#[test]
+fn every_answered_visit_is_stored_once_or_counted_as_lost() {
+    visits_outlive_kills(Stack::start());
+}
+
+#[test]
+fn every_answered_visit_is_stored_once_on_postgres_or_counted_as_lost() {
+    let directory = directory();
+    let postgres = Postgres::start(directory.path());
+    visits_outlive_kills(Stack::on(&postgres));
+}
+
+/// Who got a redirect, by what they called themselves.
+#[derive(Default)]
+struct Ledger {
+    answered: Mutex<HashSet<String>>,
+    is_over: AtomicBool,
+}
+
+impl Ledger {
+    fn count(&self) -> usize {
+        self.answered.lock().expect("no holder panics").len()
+    }
+
+    fn wait_for_more(&self, more: u64) {
+        let wanted = self.count() + usize::try_from(more).expect("a number");
+        until("more links are followed", SOON, || self.count() >= wanted);
+    }
+}
+
+fn follow(port: u16, client: usize, codes: &[String], ledger: &Ledger) {
+    let mut number = 0;
+    while !ledger.is_over.load(Ordering::Relaxed) {
+        let name = format!("visitor-{client}-{number}");
+        let path = format!("/{}", codes[number % codes.len()]);
+        number += 1;
+        let request = http::request("GET", &path, &[("User-Agent", &name)], b"");
+        // A worker that is killed answers nothing, and one without Redis and sidecar 503.
+        if http::try_send(port, "GET", &request).is_ok_and(|answer| answer.status == 302) {
+            let mut answered = ledger.answered.lock().expect("no holder panics");
+            answered.insert(name);
+        }
+    }
+}
+
+fn account(stack: &Stack) -> Account {
+    let page = http::get(stack.nginx.internal_port, "/edge/metrics");
+    Account::of(&String::from_utf8(page.body).expect("text"))
+}
+
+/// How many batches wait, if the sidecar knows.
+fn waiting(stack: &Stack) -> Option<u64> {
+    let page = String::from_utf8(http::get(stack.sidecar.port, "/metrics").body).ok()?;
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix("shortlink_visit_queue_batches "))?;
+    line.trim().parse().ok()
+}
+
+/// Who has visited, by what is stored.
+fn stored(stack: &Stack) -> Vec<String> {
+    let headers = [
+        ("X-Api-Key", &*stack.sidecar.key),
+        ("Accept", "application/x-ndjson"),
+    ];
+    let export = http::send(stack.sidecar.port, "GET", "/v1/visits", &headers);
+    assert_eq!(export.status, 200);
+    let text = String::from_utf8(export.body).expect("text");
+    let visits = text.lines().map(|line| {
+        let visit: Value = serde_json::from_str(line).expect("JSON");
+        visit["userAgent"].as_str().expect("a text").to_owned()
+    });
+    visits.collect()
+}
+
+fn kill_worker(stack: &Stack, place: u64) {
+    let workers = stack.nginx.workers();
+    let worker = workers[place as usize % workers.len()];
+    let pid = Pid::from_raw(i32::try_from(worker).expect("a pid"));
+    kill(pid, Signal::SIGKILL).expect("a worker");
+    until("the worker is replaced", SOON, || {
+        let now = stack.nginx.workers();
+        now.len() == workers.len() && !now.contains(&worker)
+    });
+}
+
+fn visits_outlive_kills(mut stack: Stack) {
+    let kills = std::env::var("SHORTLINK_KILLS").ok();
+    let kills = kills.map_or(KILLS, |kills| kills.parse().expect("SHORTLINK_KILLS"));
+    let codes: Vec<String> = (0..20)
+        .map(|number| stack.link(&format!("https://example.com/{number}")))
+        .collect();
+    let ledger = Ledger::default();
+    let mut chance = Chance::default();
+    let port = stack.nginx.public_port;
+    thread::scope(|scope| {
+        let _over = OverAtEnd(&ledger.is_over);
+        for client in 0..CLIENTS {
+            let (codes, ledger) = (&*codes, &ledger);
+            scope.spawn(move || follow(port, client, codes, ledger));
+        }
+        for round in 0..kills {
+            ledger.wait_for_more(chance.below(300));
+            pass(chance.time_below(Duration::from_millis(50)));
+            match round % 3 {
+                0 => kill_worker(&stack, chance.below(100)),
+                1 => {
+                    stack.redis.kill();
+                    ledger.wait_for_more(chance.below(100));
+                    stack.redis.start_again();
+                }
+                _ => {
+                    stack.sidecar.kill();
+                    ledger.wait_for_more(chance.below(100));
+                    stack.sidecar.start_again();
+                }
+            }
+        }
+        ledger.wait_for_more(100);
+    });
+    until("Redis has all visits", SOON, || {
+        let told = account(&stack);
+        (told.held, told.in_files) == (0, 0)
+    });
+    until("all of them are stored", TAKEN_OVER, || {
+        waiting(&stack) == Some(0)
+    });
+    let told = account(&stack);
+    assert_eq!(told.dropped, 0, "{told:?}");
+    let stored = stored(&stack);
+    let once: HashSet<&str> = stored.iter().map(String::as_str).collect();
+    assert_eq!(once.len(), stored.len(), "a visit was stored twice");
+    let answered = ledger.answered.into_inner().expect("no holder panics");
+    let missing = answered
+        .iter()
+        .filter(|name| !once.contains(name.as_str()))
+        .count() as u64;
+    println!(
+        "{kills} kills, {} answered, {} stored, {missing} missing, {told:?}",
+        answered.len(),
+        stored.len()
+    );
+    assert!(missing <= told.lost, "{missing} are missing: {told:?}");
+    // What was lost with a worker may have reached Redis just before.
+    let count = stored.len() as u64;
+    let all = told.total - told.lost..=told.total;
+    assert!(all.contains(&count), "{count} are stored: {told:?}");
+    let counted = stack.api("GET", "/v1/stats", None).json()["visits"]["total"].clone();
+    assert_eq!(counted, count, "what is counted is what is stored");
+}
