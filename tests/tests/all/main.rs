@@ -35,6 +35,8 @@ mod unique;
 mod urls;
 mod visits;
 mod visits_faults;
+mod visits_live;
+mod visits_live_topologies;
 mod visits_stored;
 mod visits_topologies;
 mod whole;
