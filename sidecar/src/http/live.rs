@@ -1,6 +1,8 @@
 //! `GET /v1/visits/live`: visits while they happen, as server-sent events.
 
 use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
@@ -9,7 +11,6 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use serde::Serialize;
-use tokio::time::Instant;
 use vocabulary::Code;
 
 use super::SharedApp;
@@ -51,9 +52,7 @@ pub(super) async fn listen(
     })?;
     let feed = Feed {
         listener,
-        admission,
-        app,
-        check_at: Instant::now() + CHECK_EVERY,
+        until_locked_out: Box::pin(until_locked_out(admission, Arc::clone(&app))),
         is_new: true,
     };
     let events = stream::unfold(Some(feed), async |feed| {
@@ -113,10 +112,19 @@ fn read_last_event_id(headers: &HeaderMap) -> Result<Option<LiveId>, Problem> {
 /// A feed that is open.
 struct Feed {
     listener: Listener,
-    admission: Admission,
-    app: SharedApp,
-    check_at: Instant,
+    /// Goes on beside the feed, which does not wait for a database that is slow.
+    until_locked_out: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_new: bool,
+}
+
+/// Ends when the listener's key does not open the feed any more.
+async fn until_locked_out(admission: Admission, app: SharedApp) {
+    loop {
+        tokio::time::sleep(CHECK_EVERY).await;
+        if !admission.still_holds(&app).await {
+            return;
+        }
+    }
 }
 
 /// How many visits were not told.
@@ -140,21 +148,14 @@ impl Feed {
         if std::mem::take(&mut self.is_new) {
             return (Event::default().retry(RETRY), Some(self));
         }
-        loop {
-            tokio::select! {
-                // Also when visits never cease.
-                biased;
-                () = tokio::time::sleep_until(self.check_at) => {
-                    if !self.admission.still_holds(&self.app).await {
-                        return (end("key"), None);
-                    }
-                    self.check_at = Instant::now() + CHECK_EVERY;
-                }
-                told = self.listener.next() => return match told {
-                    Some(told) => (event(&told), Some(self)),
-                    None => (end("shutdown"), None),
-                },
-            }
+        tokio::select! {
+            // Also when visits never cease.
+            biased;
+            () = &mut self.until_locked_out => (end("key"), None),
+            told = self.listener.next() => match told {
+                Some(told) => (event(&told), Some(self)),
+                None => (end("shutdown"), None),
+            },
         }
     }
 }

@@ -143,7 +143,7 @@ fn who_comes_again_is_told_of_what_came_meanwhile_or_that_it_is_gone() {
     stack.redis.command(&["XTRIM", STREAM, "MAXLEN", "0"]);
     let mut whole = feed(&stack, "", Some(&visits[2].id));
     let mut gap = feed(&stack, "", Some(&seen.id));
-    assert_eq!(gap.event().name, "gap");
+    assert_eq!(gap.steady_event().name, "gap");
     tap(&stack, &code, "localhost", "four/4");
     for feed in [&mut whole, &mut gap] {
         assert_eq!(feed.visit().data["userAgent"], "four/4");
@@ -158,7 +158,7 @@ fn redis_is_killed_and_back_and_what_came_meanwhile_is_told() {
     tap(&stack, &code, "localhost", PHONE);
     feed.visit();
     stack.redis.kill();
-    assert_eq!(feed.event().name, "interrupted");
+    feed.named("interrupted");
     for _ in 0..3 {
         tap(&stack, &code, "localhost", PHONE);
     }
@@ -214,7 +214,8 @@ fn a_sidecar_that_stops_does_not_wait_for_who_listens() {
     let log = stack.sidecar.log();
     assert!(!log.contains("cut off"), "{log}");
     for feed in [&mut through_nginx, &mut direct] {
-        assert_eq!(feed.event().data, json!({ "reason": "shutdown" }));
+        let end = feed.steady_event();
+        assert_eq!(end.data, json!({ "reason": "shutdown" }));
         assert_eq!(feed.next_event(), None);
     }
 }
@@ -292,7 +293,7 @@ fn of_a_blast_some_visits_are_told_and_how_many_were_not() {
     }
     let (mut told, mut left_out) = (0, 0);
     while told + left_out < 5000 {
-        let event = feed.event();
+        let event = feed.steady_event();
         match event.name.as_str() {
             "visit" => told += 1,
             "sampled" => left_out += event.data["visits"].as_u64().expect("a number"),
@@ -325,7 +326,7 @@ fn who_does_not_read_loses_visits_and_is_told_how_many() {
     }
     let (mut told, mut lost) = (0, 0);
     while told + lost < sent {
-        let event = slow.event();
+        let event = slow.steady_event();
         match event.name.as_str() {
             "visit" => told += 1,
             "lost" => lost += event.data["visits"].as_u64().expect("a number"),
