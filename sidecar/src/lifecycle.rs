@@ -35,7 +35,8 @@ use crate::domain::service::resolve::Resolver;
 use crate::domain::service::sweep::Sweep;
 use crate::domain::service::visits::{VisitCounters, VisitWriter};
 use crate::domain::visit::Enrichment;
-use crate::enrich::agents::{AgentReader, AgentRulesError};
+use crate::domain::visit::agent::Agents;
+use crate::enrich::agents::{AgentReader, AgentRulesError, LateAgentReader};
 use crate::enrich::geo::{Geo, GeoError};
 use crate::housekeeping;
 use crate::http::{self, App};
@@ -85,16 +86,18 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     let visit_counters = Arc::new(VisitCounters::default());
     let geo = Arc::new(Geo::open(config.visits.geo)?);
     let has_live = config.visits.live.listeners > 0;
-    let enrichment = if visits.is_some() || has_live {
-        let agents = AgentReader::new(config.visits.remembered_agents)?;
-        Some(Arc::new(Enrichment::new(
-            Arc::clone(&geo) as _,
-            Arc::new(agents),
-            config.visits.address,
-        )))
+    let remembered = config.visits.remembered_agents;
+    let agents: Option<Arc<dyn Agents>> = if visits.is_some() {
+        Some(Arc::new(AgentReader::new(remembered)?))
+    } else if has_live {
+        // Perhaps nobody ever listens.
+        Some(Arc::new(LateAgentReader::new(remembered)))
     } else {
         None
     };
+    let address = config.visits.address;
+    let enrichment =
+        agents.map(|agents| Arc::new(Enrichment::new(Arc::clone(&geo) as _, agents, address)));
     let index: Arc<dyn RecordIndex> = Arc::new(RedisIndex::new(
         config.redis.url.expose_secret(),
         &config.redis.topology,

@@ -124,6 +124,7 @@ fn who_comes_again_is_told_of_what_came_meanwhile_or_that_it_is_gone() {
     let seen = first.visit();
     // Who only looks on makes no key for visitors.
     assert_eq!(seen.data["visitor"], Value::Null);
+    assert_eq!(seen.data["os"], "iOS 17.2");
     drop(first);
     for agent in ["one/1", "two/2", "three/3"] {
         tap(&stack, &code, "localhost", agent);
