@@ -18,6 +18,7 @@ mod keys;
 mod link_members;
 mod links;
 mod listing;
+mod live;
 mod metrics;
 mod new_link;
 mod observe;
@@ -47,6 +48,7 @@ use crate::domain::service::codespace::Codespace;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
+use crate::domain::service::live::LiveVisits;
 use crate::domain::service::resolve::Resolver;
 use crate::domain::service::visits::VisitCounters;
 use crate::domain::target::TargetPolicy;
@@ -74,6 +76,8 @@ pub struct App {
     pub visit_counters: Arc<VisitCounters>,
     /// Where visits come from, if this process stores them.
     pub visit_queue: Option<Arc<dyn VisitQueue>>,
+    /// Tells of visits while they happen, unless that is switched off.
+    pub live: Option<Arc<LiveVisits>>,
     /// Asked how Redis is.
     pub publisher: Arc<dyn Publisher>,
     /// What time it is.
@@ -131,6 +135,7 @@ fn router(app: App) -> Router {
         .route("/v1/campaigns/{id}/stats", get(stats::of_campaign))
         .route("/v1/stats", get(stats::of_all))
         .route("/v1/domains/stats", get(stats::of_domains))
+        .route("/v1/visits/live", get(live::listen))
         .route("/v1/visits", get(visits::list).delete(visits::erase))
         .route("/v1/codespace", get(codespace::usage))
         .route("/metrics", get(metrics::show))

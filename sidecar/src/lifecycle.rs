@@ -30,16 +30,18 @@ use crate::domain::service::issue::{Issuer, Parts};
 use crate::domain::service::keeper::Keeper;
 use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
+use crate::domain::service::live::{LiveParts, LiveVisits};
 use crate::domain::service::resolve::Resolver;
 use crate::domain::service::sweep::Sweep;
 use crate::domain::service::visits::{VisitCounters, VisitWriter};
 use crate::domain::visit::Enrichment;
-use crate::enrich::agents::{AgentReader, AgentRulesError};
+use crate::domain::visit::agent::Agents;
+use crate::enrich::agents::{AgentReader, AgentRulesError, LateAgentReader};
 use crate::enrich::geo::{Geo, GeoError};
 use crate::housekeeping;
 use crate::http::{self, App};
 use crate::outbox::outbox;
-use crate::publisher::{RedisIndex, RedisPublisher, RedisVisits, UrlError};
+use crate::publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits, UrlError};
 use crate::store::{self, OpenError};
 
 /// How long what was begun in the background may take to finish once no request is left.
@@ -83,6 +85,19 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     };
     let visit_counters = Arc::new(VisitCounters::default());
     let geo = Arc::new(Geo::open(config.visits.geo)?);
+    let has_live = config.visits.live.listeners > 0;
+    let remembered = config.visits.remembered_agents;
+    let agents: Option<Arc<dyn Agents>> = if visits.is_some() {
+        Some(Arc::new(AgentReader::new(remembered)?))
+    } else if has_live {
+        // Perhaps nobody ever listens.
+        Some(Arc::new(LateAgentReader::new(remembered)))
+    } else {
+        None
+    };
+    let address = config.visits.address;
+    let enrichment =
+        agents.map(|agents| Arc::new(Enrichment::new(Arc::clone(&geo) as _, agents, address)));
     let index: Arc<dyn RecordIndex> = Arc::new(RedisIndex::new(
         config.redis.url.expose_secret(),
         &config.redis.topology,
@@ -120,6 +135,24 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         hash: Arc::new(HashedCodes::new(&store.code_key(), rules.clone())),
     };
     let access = Arc::new(Access::new(Arc::clone(&store), Arc::clone(&clock)));
+    let live = match &enrichment {
+        Some(enrichment) if has_live => Some(Arc::new(LiveVisits::new(LiveParts {
+            tail: Arc::new(RedisTail::new(
+                config.redis.url.expose_secret(),
+                &config.redis.topology,
+                &config.redis.prefix,
+                config.redis.timeout,
+                config.visits.streams,
+            )?),
+            keys: Arc::clone(&store) as _,
+            enrichment: Arc::clone(enrichment),
+            clock: Arc::clone(&clock),
+            limits: config.visits.live,
+            // Requests that are under way are waited for, but feeds have no end of their own.
+            stop: shutdown.clone(),
+        }))),
+        _ => None,
+    };
     let app = App {
         links: Links {
             store: Arc::clone(&store),
@@ -165,6 +198,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         store: Arc::clone(&store),
         visit_counters: Arc::clone(&visit_counters),
         visit_queue: visits.clone().map(|queue| queue as _),
+        live: live.clone(),
         publisher,
         clock: Arc::clone(&clock),
         policy: config.links.policy,
@@ -191,14 +225,13 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         rebuilds: config.upkeep.rebuild,
     };
     tasks.spawn(keeper.run(stop_worker.clone()));
-    if let Some(queue) = visits {
-        let agents = AgentReader::new(config.visits.remembered_agents)?;
-        let enrichment = Arc::new(Enrichment::new(
-            Arc::clone(&geo) as _,
-            Arc::new(agents),
-            config.visits.address,
-        ));
+    if let Some(live) = live {
+        tasks.spawn(live.run());
+    }
+    if enrichment.is_some() {
         tasks.spawn(geo.watch(config.visits.geo_check, stop_worker.clone()));
+    }
+    if let (Some(queue), Some(enrichment)) = (visits, enrichment) {
         let writer = VisitWriter {
             queue,
             store: Arc::clone(&store),

@@ -12,6 +12,7 @@
 mod connection;
 mod index;
 mod servers;
+mod tail;
 mod visits;
 mod wire;
 
@@ -30,6 +31,7 @@ use servers::{Handle, Servers};
 
 pub use index::RedisIndex;
 pub use servers::Topology;
+pub use tail::RedisTail;
 pub use visits::RedisVisits;
 
 /// Puts a record in place unless a newer one stands there.

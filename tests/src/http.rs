@@ -78,6 +78,21 @@ impl Connection {
     /// # Errors
     /// When the connection breaks within it, or it is no HTTP.
     pub fn receive(&mut self, method: &str) -> io::Result<Option<Response>> {
+        let Some(mut response) = self.receive_head()? else {
+            return Ok(None);
+        };
+        if method != "HEAD" && !matches!(response.status, 100..200 | 204 | 304) {
+            response.body = self.receive_body(&response)?;
+        }
+        Ok(Some(response))
+    }
+
+    /// Reads the answer up to its body; `None` when the connection was closed before its first
+    /// byte.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn receive_head(&mut self) -> io::Result<Option<Response>> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             return Ok(None);
@@ -102,15 +117,26 @@ impl Connection {
                 .ok_or_else(|| io::Error::other("a header without colon"))?;
             headers.push((name.to_owned(), value.trim_start().to_owned()));
         }
-        let mut response = Response {
+        Ok(Some(Response {
             status,
             headers,
             body: Vec::new(),
-        };
-        if method != "HEAD" && !matches!(status, 100..200 | 204 | 304) {
-            response.body = self.receive_body(&response)?;
-        }
-        Ok(Some(response))
+        }))
+    }
+
+    /// Reads a chunk of a body that comes in chunks; an empty one is its end.
+    ///
+    /// # Errors
+    /// When the connection breaks, or is silent for too long, or it is no chunk.
+    pub fn receive_chunk(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let length = usize::from_str_radix(line.trim_end(), 16)
+            .map_err(|error| io::Error::other(format!("{error} in {line:?}")))?;
+        let mut chunk = vec![0; length];
+        self.stream.read_exact(&mut chunk)?;
+        self.stream.read_line(&mut String::new())?;
+        Ok(chunk)
     }
 
     /// Reads until the other side closes.
@@ -135,17 +161,11 @@ impl Connection {
         let mut body = Vec::new();
         if response.header("Transfer-Encoding") == Some("chunked") {
             loop {
-                let mut line = String::new();
-                self.stream.read_line(&mut line)?;
-                let length = usize::from_str_radix(line.trim_end(), 16)
-                    .map_err(|error| io::Error::other(format!("{error} in {line:?}")))?;
-                let start = body.len();
-                body.resize(start + length, 0);
-                self.stream.read_exact(&mut body[start..])?;
-                self.stream.read_line(&mut String::new())?;
-                if length == 0 {
+                let chunk = self.receive_chunk()?;
+                if chunk.is_empty() {
                     return Ok(body);
                 }
+                body.extend(chunk);
             }
         }
         match response.header("Content-Length") {

@@ -7,6 +7,7 @@
 //! - [`cluster`]: several Redis servers that belong together.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
+//! - [`feed`]: a client of the live feed of visits.
 //! - [`visits`]: what the edge has recorded, as it stands in Redis.
 //! - [`made`]: links by the million, as the API tells of them.
 //! - [`chance`]: moments that nobody has chosen.
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub mod chance;
 pub mod cluster;
+pub mod feed;
 pub mod http;
 pub mod made;
 pub mod nginx;

@@ -266,22 +266,25 @@ pub fn try_command(port: u16, arguments: &[&str]) -> io::Result<String> {
 ///
 /// # Errors
 /// As [`try_command`].
-pub fn try_command_bytes(port: u16, arguments: &[&str]) -> io::Result<Vec<Vec<u8>>> {
+pub fn try_command_bytes(port: u16, arguments: &[impl AsRef<[u8]>]) -> io::Result<Vec<Vec<u8>>> {
     let mut stream = send_command(port, arguments)?;
     let mut texts = Vec::new();
     read_texts(&mut stream, &mut texts)?;
     Ok(texts)
 }
 
-fn send_command(port: u16, arguments: &[&str]) -> io::Result<BufReader<TcpStream>> {
+fn send_command(port: u16, arguments: &[impl AsRef<[u8]>]) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut stream = BufReader::new(stream);
-    let mut request = format!("*{}\r\n", arguments.len());
+    let mut request = format!("*{}\r\n", arguments.len()).into_bytes();
     for argument in arguments {
-        request.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+        let argument = argument.as_ref();
+        request.extend(format!("${}\r\n", argument.len()).as_bytes());
+        request.extend(argument);
+        request.extend(b"\r\n");
     }
-    stream.get_mut().write_all(request.as_bytes())?;
+    stream.get_mut().write_all(&request)?;
     Ok(stream)
 }
 

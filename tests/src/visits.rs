@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use vocabulary::visit::{BATCH_FIELD, VisitFrames, VisitId, VisitMethod};
+use vocabulary::visit::{BATCH_FIELD, VisitEvent, VisitFrames, VisitId, VisitMethod};
 
 use crate::redis::try_command_bytes;
 
@@ -76,6 +76,34 @@ pub fn visits(port: u16, key: &str) -> Vec<Visit> {
 pub fn names(port: u16, key: &str) -> BTreeSet<(u64, u64)> {
     let found = visits(port, key);
     found.into_iter().map(|visit| visit.id).collect()
+}
+
+/// Appends a batch of made-up visits to a stream of the server on `port`, as the edge does it: one
+/// for each name, with this user agent.
+///
+/// # Panics
+/// When Redis does not take it.
+pub fn put(port: u16, key: &str, names: impl IntoIterator<Item = VisitId>, user_agent: &str) {
+    let mut frames = Vec::new();
+    for id in names {
+        let event = VisitEvent {
+            id,
+            time_ms: 1_780_315_200_000,
+            status: 302,
+            method: VisitMethod::Get,
+            code: b"made",
+            host: b"localhost",
+            client: b"192.0.2.7",
+            user_agent: user_agent.as_bytes(),
+            referrer: b"",
+            accept_language: b"",
+            purpose: b"",
+        };
+        event.write(&mut frames);
+    }
+    let field = BATCH_FIELD.as_bytes();
+    let words = [b"XADD", key.as_bytes(), b"*", field, &frames];
+    try_command_bytes(port, &words).expect("a stream");
 }
 
 /// What the edge says that it did with visits.

@@ -280,6 +280,8 @@ fn visits_keep_little_and_have_no_place_by_default() {
     assert_eq!(config.visits.geo, nothing);
     assert_eq!(config.visits.geo_check, Duration::from_secs(5));
     assert_eq!(config.visits.remembered_agents, 10_000);
+    let live = config.visits.live;
+    assert_eq!((live.listeners, live.visits_per_s), (16, 100));
 }
 
 #[test]
@@ -326,6 +328,16 @@ fn bad_settings_of_visits_are_refused_with_what_is_allowed() {
             "REMEMBERED_AGENTS",
             "0",
             "visits.remembered_agents is \"0\", but must be a whole number from 1 to 1000000",
+        ),
+        (
+            "LIVE_LISTENERS",
+            "1001",
+            "visits.live_listeners is \"1001\", but must be a whole number from 0 to 1000",
+        ),
+        (
+            "LIVE_PER_S",
+            "0",
+            "visits.live_per_s is \"0\", but must be a whole number from 1 to 10000",
         ),
     ] {
         let name = format!("SHORTLINK_VISITS__{key}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::{ConfigError, Settings};
+use crate::domain::service::live::LiveLimits;
 use crate::domain::visit::address::AddressPolicy;
 use crate::enrich::geo::GeoFiles;
 
@@ -29,6 +30,8 @@ pub struct Visits {
     pub geo_check: Duration,
     /// How many user agents are remembered.
     pub remembered_agents: usize,
+    /// How much the live feed may cost; without listeners there is none.
+    pub live: LiveLimits,
 }
 
 impl Settings {
@@ -47,6 +50,10 @@ impl Settings {
             },
             geo_check: Duration::from_secs(self.number("visits.geo_check_s", 1, 86_400)?),
             remembered_agents: self.number("visits.remembered_agents", 1, 1_000_000)?,
+            live: LiveLimits {
+                listeners: self.number("visits.live_listeners", 0, 1000)?,
+                visits_per_s: self.number("visits.live_per_s", 1, 10_000)?,
+            },
         })
     }
 

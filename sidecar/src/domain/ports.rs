@@ -5,6 +5,7 @@
 //! of how: which statements, how many in a transaction and on which connection is each store's
 //! own affair. A thing that is not there is `Ok(None)`, never an error.
 
+mod live;
 mod upkeep;
 mod visits;
 
@@ -23,6 +24,7 @@ use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::{Edit, Link, PastChange, State};
 use crate::domain::visit::visitor::DayKeys;
 
+pub use live::{EntryId, StreamBounds, TailBatch, VisitTail};
 pub use upkeep::{
     ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
 };

@@ -10,6 +10,7 @@ pub mod issue;
 pub mod keeper;
 pub mod keys;
 pub mod links;
+pub mod live;
 pub mod rebuild;
 pub mod repeat;
 pub mod resolve;

@@ -67,6 +67,15 @@ pub struct Visit {
 }
 
 impl Visit {
+    /// The method's name.
+    pub fn method_name(&self) -> &'static str {
+        match self.method {
+            VisitMethod::Get => "GET",
+            VisitMethod::Head => "HEAD",
+            VisitMethod::Other => "other",
+        }
+    }
+
     /// What the rules of this version say of the visit.
     pub fn reclassified(&self) -> Classification {
         classify(&Evidence {

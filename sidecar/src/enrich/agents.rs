@@ -1,7 +1,8 @@
 //! Reads user agents by the rules of the project uap-core.
 
+use std::error::Error;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lru::LruCache;
 use ua_parser::{Extractor, Regexes};
@@ -121,6 +122,37 @@ fn versioned(name: &str, version: [Option<&str>; 4]) -> Option<Versioned> {
         name,
         version: named(&parts.join(".")),
     })
+}
+
+/// An [`AgentReader`] that is made when the first user agent is to be read: for who may never have
+/// to read one.
+pub struct LateAgentReader {
+    remembered: usize,
+    reader: OnceLock<Option<AgentReader>>,
+}
+
+impl LateAgentReader {
+    /// Compiles nothing yet.
+    pub fn new(remembered: usize) -> Self {
+        Self {
+            remembered,
+            reader: OnceLock::new(),
+        }
+    }
+}
+
+impl Agents for LateAgentReader {
+    fn agent(&self, user_agent: &str) -> Arc<Agent> {
+        let reader = self.reader.get_or_init(|| {
+            let made = AgentReader::new(self.remembered);
+            made.inspect_err(|error| {
+                tracing::error!(error = error as &dyn Error, "user agents can't be read");
+            })
+            .ok()
+        });
+        let read = reader.as_ref().map(|reader| reader.agent(user_agent));
+        read.unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -72,6 +72,36 @@ permission! {
     MayAudit: Admin
 }
 
+/// Whoever asks may look at visits, and may go on doing so for as long as that holds.
+pub(super) struct MayListen(pub(super) Admission);
+
+/// That somebody was let in.
+pub(super) struct Admission {
+    presented: PresentedKey,
+    caller: Caller,
+}
+
+impl FromRequestParts<SharedApp> for MayListen {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let caller = authorize(&parts.headers, app, Scope::StatsRead).await?;
+        let presented = presented(&parts.headers).ok_or_else(Problem::unauthorized)?;
+        Ok(Self(Admission { presented, caller }))
+    }
+}
+
+impl Admission {
+    /// Whether the key would be let in now. Takes nothing from its rate limit. When the database
+    /// does not answer what is known of the key counts.
+    pub(super) async fn still_holds(&self, app: &SharedApp) -> bool {
+        match app.access.recognise(&self.presented).await {
+            Ok(caller) => caller.is_some_and(|caller| caller.key().allows(Scope::StatsRead)),
+            Err(_away) => self.caller.key().admits(&self.presented, app.clock.now()),
+        }
+    }
+}
+
 /// Finds the key that a request brings, takes a unit from its rate limit, and lets it in if it
 /// has a scope. What is refused for its scope has been paid for too: asking in vain costs as much
 /// as asking.

@@ -48,6 +48,15 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
             counter.load(Ordering::Relaxed) as f64,
         );
     }
+    if let Some(live) = &app.live {
+        add(
+            &mut text,
+            "shortlink_live_listeners",
+            "gauge",
+            "How many listen to the live feed of visits.",
+            live.listeners() as f64,
+        );
+    }
     if let Some(queue) = &app.visit_queue
         && let Ok(depth) = queue.depth().await
     {

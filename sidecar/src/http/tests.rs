@@ -7,6 +7,7 @@ mod campaigns;
 mod codespace;
 mod keys;
 mod links;
+mod live;
 mod once;
 mod options;
 mod requests;
@@ -76,6 +77,11 @@ impl Answer {
 
 impl Service {
     async fn new() -> Self {
+        Self::with(|_app| {}).await
+    }
+
+    /// A service that differs in something.
+    async fn with(change: impl FnOnce(&mut App)) -> Self {
         let kept = TemporaryStore::new().await;
         let redis = Arc::new(MemoryPublisher::default());
         let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
@@ -103,7 +109,7 @@ impl Service {
             Arc::clone(&kept.store),
             Arc::clone(&shared_clock),
         ));
-        let app = App {
+        let mut app = App {
             keys: Keys::new(
                 Arc::clone(&kept.store),
                 Arc::clone(&shared_clock),
@@ -141,6 +147,7 @@ impl Service {
             store: Arc::clone(&kept.store),
             visit_counters: Arc::default(),
             visit_queue: None,
+            live: None,
             publisher,
             clock: shared_clock,
             policy: TargetPolicy::default(),
@@ -152,6 +159,7 @@ impl Service {
             default_redirect_status: RedirectStatus::Found,
             body_limit_bytes: BODY_LIMIT,
         };
+        change(&mut app);
         Self {
             router: router(app),
             kept,

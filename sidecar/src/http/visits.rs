@@ -20,6 +20,8 @@ use super::extract::CodeInPath;
 use super::problem::Problem;
 use super::query;
 use crate::domain::ports::{KeptVisit, Listing, Position, Store, StoreError, VisitListing};
+use crate::domain::visit::Visit;
+use crate::domain::visit::agent::Versioned;
 use crate::domain::visit::class::Class;
 
 /// How many visits are read at a time for an export.
@@ -28,7 +30,7 @@ const TOGETHER: u32 = 1000;
 /// A visit as clients see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct VisitBody {
+pub(super) struct VisitBody {
     at: Timestamp,
     short_code: String,
     domain: String,
@@ -80,6 +82,38 @@ impl From<KeptVisit> for VisitBody {
             referrer: visit.referrer,
             purpose: visit.purpose,
             user_agent: visit.user_agent,
+        }
+    }
+}
+
+impl From<&Visit> for VisitBody {
+    /// The same as when the visit has been kept.
+    fn from(visit: &Visit) -> Self {
+        let (agent, place) = (&visit.agent, &visit.place);
+        Self {
+            at: visit.at,
+            short_code: visit.code.clone(),
+            domain: visit.host.clone(),
+            status: visit.status,
+            method: visit.method_name().to_owned(),
+            class: visit.classification.class.name().to_owned(),
+            reason: visit.classification.reason.to_owned(),
+            ruleset: visit.classification.ruleset,
+            visitor: visit.visitor.map(|visitor| visitor.to_string()),
+            client: visit.client.map(|client| client.to_string()),
+            country: place.country.clone(),
+            province: place.province.clone(),
+            city: place.city.clone(),
+            isp: place.isp.clone(),
+            language: visit.language.clone(),
+            device: agent.device.kind.name().to_owned(),
+            os: agent.os.as_ref().map(Versioned::to_string),
+            browser: agent.browser.as_ref().map(Versioned::to_string),
+            app: agent.app.map(str::to_owned),
+            referrer_host: visit.referrer_host.clone(),
+            referrer: visit.referrer.clone(),
+            purpose: visit.purpose.clone(),
+            user_agent: visit.user_agent.clone(),
         }
     }
 }

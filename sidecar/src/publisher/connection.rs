@@ -100,6 +100,11 @@ impl Connection {
         }
     }
 
+    /// Closes the connection, if there is one, until it is needed again.
+    pub(super) fn close(&self) {
+        self.state().open = None;
+    }
+
     async fn open(&self) -> Result<Open, Attempt> {
         if let Some(open) = self.present()? {
             return Ok(open);

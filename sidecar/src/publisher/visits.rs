@@ -266,7 +266,7 @@ fn is_no_group(error: &RedisError) -> bool {
     error.code() == Some("NOGROUP")
 }
 
-fn is_no_key(error: &RedisError) -> bool {
+pub(super) fn is_no_key(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError)
         && error
             .detail()

@@ -344,15 +344,6 @@ pub(super) fn joined(name: Option<&str>, version: Option<&str>) -> Option<String
     })
 }
 
-/// The method's name.
-pub(super) fn method_name(visit: &Visit) -> &'static str {
-    match visit.method {
-        vocabulary::visit::VisitMethod::Get => "GET",
-        vocabulary::visit::VisitMethod::Head => "HEAD",
-        vocabulary::visit::VisitMethod::Other => "other",
-    }
-}
-
 /// The classes of visits that a link's end counts: people, and what may be people.
 pub(super) const COUNTING: [&str; 2] = ["human", "unknown"];
 

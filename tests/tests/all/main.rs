@@ -36,6 +36,8 @@ mod urls;
 mod visits;
 mod visits_faults;
 mod visits_kills;
+mod visits_live;
+mod visits_live_topologies;
 mod visits_stored;
 mod visits_topologies;
 mod whole;

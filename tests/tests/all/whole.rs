@@ -9,7 +9,7 @@ use shortlink_tests::wait::{SOON, until};
 const TARGET: &str = "https://example.com/target";
 
 /// Everything, with nginx and the sidecar on other servers than the stack's own Redis.
-fn stack_on(nginx: String, sidecar: &str) -> Stack {
+pub(crate) fn stack_on(nginx: String, sidecar: &str) -> Stack {
     let mut stack = Stack::with(&StackOptions {
         nginx: NginxOptions {
             redis: Some(nginx),

@@ -1,5 +1,6 @@
 //! What clients are: browsers, systems, devices, and the apps they are part of.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// The most bytes kept of each text of an agent.
@@ -25,6 +26,16 @@ pub struct Versioned {
     pub name: String,
     /// Its version, numbers with dots between them, as far as it is told.
     pub version: Option<String>,
+}
+
+impl fmt::Display for Versioned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        match &self.version {
+            Some(version) => write!(f, " {version}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A device.

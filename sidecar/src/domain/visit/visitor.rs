@@ -80,6 +80,9 @@ pub trait DayKeys: Send + Sync {
     /// this at the same time all are given the same key. It is durable when this returns.
     async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError>;
 
+    /// The key of a day, if there is one: for who only looks and must not make any.
+    async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError>;
+
     /// Destroys the keys of all days before this one, so that nothing of them is left in the
     /// database's files either as far as the database allows, and says how many there were.
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError>;
@@ -124,6 +127,11 @@ impl LiveKeys {
         let mut id = [0; 16];
         id.copy_from_slice(&digest[..16]);
         Some(VisitorId(id))
+    }
+
+    /// Whether the key of a day is there.
+    pub fn has(&self, day: Date) -> bool {
+        self.0.contains_key(&day)
     }
 }
 
@@ -176,6 +184,33 @@ impl KeyRing {
         }
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = keys.clone();
         Ok(keys)
+    }
+
+    /// Those of the keys that are live now that somebody has made. Forgets those that are not live
+    /// any more, also when it fails.
+    ///
+    /// # Errors
+    /// When the store has to be asked and does not answer.
+    pub async fn known(&self, now: Timestamp) -> Result<LiveKeys, StoreError> {
+        let mut keys = self.held(now);
+        let mut day = Some(first_live_day(now));
+        while let Some(this) = day.filter(|day| *day <= last_live_day(now)) {
+            if let Entry::Vacant(place) = keys.0.entry(this)
+                && let Some(key) = self.store.known_day_key(this).await?
+            {
+                place.insert(Arc::new(key));
+            }
+            day = this.tomorrow().ok();
+        }
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = keys.clone();
+        Ok(keys)
+    }
+
+    /// The live keys that are held already. Forgets those that are not live any more.
+    pub fn held(&self, now: Timestamp) -> LiveKeys {
+        self.forget_before(first_live_day(now));
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clone()
     }
 
     /// Destroys the keys that are not live any more, here and in the store, and says how many

@@ -99,3 +99,16 @@ proptest! {
         let _ = reader().agent(&words.concat());
     }
 }
+
+#[test]
+fn a_reader_that_is_made_late_reads_the_same() {
+    let late = LateAgentReader::new(10);
+    assert!(late.reader.get().is_none());
+    for line in golden().iter().take(20) {
+        let (read, same) = (
+            late.agent(&line.user_agent),
+            reader().agent(&line.user_agent),
+        );
+        assert_eq!(read, same);
+    }
+}

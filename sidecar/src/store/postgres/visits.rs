@@ -99,6 +99,10 @@ impl DayKeys for PostgresStore {
         self.run(TakeDayKey { day, fresh }).await
     }
 
+    async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError> {
+        self.run(FindDayKey(day)).await
+    }
+
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
         self.run(DestroyDayKeys(before)).await
     }
@@ -234,6 +238,23 @@ impl Work for TakeDayKey {
         .fetch_one(connection)
         .await?;
         day_key(key)
+    }
+}
+
+struct FindDayKey(Date);
+
+#[async_trait]
+impl Work for FindDayKey {
+    type Output = Option<DayKey>;
+    const OPERATION: &'static str = "look for the key of a day";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<DayKey>, sqlx::Error> {
+        let query = "SELECT key FROM visit_day_keys WHERE day = $1";
+        let key: Option<Vec<u8>> = sqlx::query_scalar(query)
+            .bind(self.0.to_string())
+            .fetch_optional(connection)
+            .await?;
+        key.map(day_key).transpose()
     }
 }
 

@@ -149,6 +149,16 @@ impl DayKeys for SqliteStore {
         self.writer.write(take).await
     }
 
+    async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError> {
+        let query = "SELECT key FROM visit_day_keys WHERE day = ?1";
+        let key = sqlx::query_scalar(query)
+            .bind(day.to_string())
+            .fetch_optional(&self.readers)
+            .await;
+        key.and_then(|key: Option<Vec<u8>>| key.map(day_key).transpose())
+            .map_err(failed("look for the key of a day"))
+    }
+
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
         self.writer.write(DestroyDayKeys(before)).await
     }

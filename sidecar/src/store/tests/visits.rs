@@ -440,6 +440,11 @@ async fn all_are_given_the_same_key_of_a_day_until_it_is_destroyed(fixture: Fixt
     let store = &*fixture.store;
     let day = |text: &str| text.parse().expect("a day");
     let (first, second) = (day("2026-06-01"), day("2026-06-02"));
+    let known = async |day| {
+        let key = store.known_day_key(day).await.expect("a store");
+        key.map(|key| *key.expose())
+    };
+    assert_eq!(known(first).await, None);
     let key = store.day_key(first, DayKey::new([1; 32])).await;
     let key = key.expect("a store");
     assert_eq!(key.expose(), &[1; 32]);
@@ -447,7 +452,10 @@ async fn all_are_given_the_same_key_of_a_day_until_it_is_destroyed(fixture: Fixt
     assert_eq!(again.expect("a store").expose(), &[1; 32]);
     let other = store.day_key(second, DayKey::new([3; 32])).await;
     assert_eq!(other.expect("a store").expose(), &[3; 32]);
+    assert_eq!(known(first).await, Some([1; 32]));
     assert_eq!(store.destroy_day_keys(second).await.expect("a store"), 1);
+    assert_eq!(known(first).await, None);
+    assert_eq!(known(second).await, Some([3; 32]));
     assert_eq!(store.destroy_day_keys(second).await.expect("a store"), 0);
     let new = store.day_key(first, DayKey::new([4; 32])).await;
     assert_eq!(new.expect("a store").expose(), &[4; 32]);

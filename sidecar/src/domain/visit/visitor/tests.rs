@@ -20,6 +20,12 @@ impl DayKeys for TestKeys {
         Ok(kept.entry(day).or_insert(fresh).clone())
     }
 
+    async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError> {
+        *self.asked.lock().expect("no holder panics") += 1;
+        let kept = self.kept.lock().expect("no holder panics");
+        Ok(kept.get(&day).cloned())
+    }
+
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
         let mut kept = self.kept.lock().expect("no holder panics");
         let many = kept.len();
@@ -143,4 +149,27 @@ fn keys_are_not_shown() {
         .collect();
     let shown = format!("{keys:?}");
     assert!(!shown.contains("90") && !shown.contains("5a"), "{shown}");
+}
+
+#[tokio::test]
+async fn who_only_looks_makes_no_keys_and_keeps_none_that_is_not_live_any_more() {
+    let store = Arc::new(TestKeys::default());
+    let (writer, looker) = (KeyRing::new(store.clone()), KeyRing::new(store.clone()));
+    let mut rng = StdRng::seed_from_u64(1);
+    let noon = moment("2026-06-01T12:00:00Z");
+    let today = day_of(noon);
+    assert!(!looker.known(noon).await.expect("a store").has(today));
+    assert_eq!(store.kept.lock().expect("no holder panics").len(), 0);
+    let made = writer.live(noon, &mut rng).await.expect("a store");
+    let known = looker.known(noon).await.expect("a store");
+    let visitor = |keys: &LiveKeys| keys.visitor(noon, client("192.0.2.1"), b"agent");
+    assert!(visitor(&made).is_some());
+    assert_eq!(visitor(&known), visitor(&made));
+    // What is held is not asked for again.
+    let asked = *store.asked.lock().expect("no holder panics");
+    looker.known(noon).await.expect("a store");
+    assert_eq!(*store.asked.lock().expect("no holder panics"), asked);
+    assert!(looker.held(noon).has(today));
+    assert!(!looker.held(moment("2026-06-02T06:00:00Z")).has(today));
+    assert!(!looker.held(noon).has(today));
 }

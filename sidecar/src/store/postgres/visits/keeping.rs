@@ -14,8 +14,8 @@ use crate::domain::visit::sketch::Sketch;
 use crate::store::postgres::links::known_ids;
 use crate::store::postgres::work::Work;
 use crate::store::visits::{
-    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, method_name, origins, parts,
-    ranges, some, visited_links, with,
+    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, origins, parts, ranges, some,
+    visited_links, with,
 };
 
 pub(super) struct KeepVisits<'a> {
@@ -179,7 +179,7 @@ async fn insert_visits(
     .bind(all(visits, |it| some(&it.referrer)))
     .bind(all(visits, |it| it.referrer_host.as_deref()))
     .bind(all(visits, |it| it.language.as_deref()))
-    .bind(all(visits, method_name))
+    .bind(all(visits, Visit::method_name))
     .bind(all(visits, |it| i32::from(it.status)))
     .bind(all(visits, |it| some(&it.purpose)))
     .bind(all(visits, |it| it.place.country.as_deref()))

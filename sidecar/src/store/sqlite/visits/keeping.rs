@@ -16,8 +16,8 @@ use crate::domain::visit::Visit;
 use crate::store::sqlite::links::find_id;
 use crate::store::sqlite::writer::Write;
 use crate::store::visits::{
-    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, method_name, origins, parts,
-    ranges, some, visited_links, with,
+    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, origins, parts, ranges, some,
+    visited_links, with,
 };
 
 /// How many rows a statement inserts; rows are dealt to the largest that can be filled.
@@ -187,7 +187,7 @@ async fn insert_visits(
                 .bind(some(&visit.referrer))
                 .bind(visit.referrer_host.as_deref())
                 .bind(visit.language.as_deref())
-                .bind(method_name(visit))
+                .bind(visit.method_name())
                 .bind(visit.status)
                 .bind(some(&visit.purpose))
                 .bind(visit.place.country.as_deref())

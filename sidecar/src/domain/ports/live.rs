@@ -1,0 +1,134 @@
+//! What the live feed of visits needs of the queue: to look at it without taking anything.
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use super::PublishError;
+
+/// Reads the streams that the edge appends visits to, as somebody who takes nothing away and
+/// leaves no trace: whoever stores visits does not notice.
+#[async_trait]
+pub trait VisitTail: Send + Sync {
+    /// How many streams there are; they are numbered from 0.
+    fn streams(&self) -> u16;
+
+    /// Where each stream begins and ends now.
+    async fn bounds(&self) -> Result<Vec<StreamBounds>, PublishError>;
+
+    /// Reads entries of a stream that stand behind one, at most `most`, the oldest first. Does not
+    /// wait for any.
+    async fn read(
+        &self,
+        stream: u16,
+        after: EntryId,
+        most: usize,
+    ) -> Result<Vec<TailBatch>, PublishError>;
+
+    /// Lets go of the connection: nothing is read for a while.
+    fn close(&self);
+}
+
+/// Names an entry of a stream. Later entries have greater names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryId {
+    /// When it was appended, by Redis' clock: milliseconds since 1970.
+    pub ms: u64,
+    /// Its number among those of the same millisecond.
+    pub number: u64,
+}
+
+impl EntryId {
+    /// Reads the name as Redis writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (ms, number) = text.split_once('-')?;
+        Some(Self {
+            ms: digits(ms)?,
+            number: digits(number)?,
+        })
+    }
+
+    /// The greatest name before this one; there is nothing before the first.
+    #[must_use]
+    pub fn before(self) -> Self {
+        match (self.ms, self.number) {
+            (ms, number @ 1..) => Self {
+                ms,
+                number: number - 1,
+            },
+            (ms @ 1.., 0) => Self {
+                ms: ms - 1,
+                number: u64::MAX,
+            },
+            (0, 0) => self,
+        }
+    }
+}
+
+/// A number of digits alone, without a sign.
+fn digits(text: &str) -> Option<u64> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.number)
+    }
+}
+
+/// Where a stream begins and ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamBounds {
+    /// The first entry that is left; `None` when none is.
+    pub first: Option<EntryId>,
+    /// The last entry that there ever was, whether it is left or not.
+    pub last: EntryId,
+}
+
+/// A batch as it stands in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TailBatch {
+    /// Which stream.
+    pub stream: u16,
+    /// Which entry of it.
+    pub entry: EntryId,
+    /// The frames of the events, one behind the other; empty for an entry that is no batch.
+    pub frames: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(text: &str) -> EntryId {
+        EntryId::parse(text).expect("an entry")
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written_and_are_in_order() {
+        for text in ["0-0", "0-1", "17-0", "17-18446744073709551615", "18-0"] {
+            assert_eq!(entry(text).to_string(), text);
+        }
+        assert!(entry("17-9") < entry("17-10") && entry("17-10") < entry("18-0"));
+        for text in [
+            "",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-0",
+            "1-x",
+            "18446744073709551616-0",
+        ] {
+            assert_eq!(EntryId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_stands_between_an_entry_and_the_one_before() {
+        assert_eq!(entry("5-3").before(), entry("5-2"));
+        assert_eq!(entry("5-0").before(), entry("4-18446744073709551615"));
+        assert_eq!(entry("0-0").before(), entry("0-0"));
+    }
+}

@@ -1,0 +1,185 @@
+//! `GET /v1/visits/live`: visits while they happen, as server-sent events.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream;
+use serde::Serialize;
+use vocabulary::Code;
+
+use super::SharedApp;
+use super::auth::{Admission, MayListen};
+use super::problem::Problem;
+use super::visits::VisitBody;
+use crate::domain::service::live::{Listener, LiveFilter, LiveId, Told};
+use crate::domain::visit::class::Class;
+
+/// After how much silence a comment is sent: whoever stands between closes connections on which
+/// nothing happens.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How often it is asked whether the listener's key still opens this.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// How soon a client whose connection broke is to come back: before what is stored is trimmed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Tells nginx to pass on what comes at once.
+const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
+
+/// `GET /v1/visits/live`
+pub(super) async fn listen(
+    State(app): State<SharedApp>,
+    MayListen(admission): MayListen,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<impl IntoResponse, Problem> {
+    let filter = read_filter(&query.unwrap_or_default())?;
+    let after = read_last_event_id(&headers)?;
+    let Some(live) = &app.live else {
+        return Err(Problem::not_found(
+            "The live feed is switched off (visits.live_listeners).",
+        ));
+    };
+    let listener = live.listen(filter, after).ok_or_else(|| {
+        Problem::unavailable("As many listen already as visits.live_listeners allows.")
+    })?;
+    let feed = Feed {
+        listener,
+        until_locked_out: Box::pin(until_locked_out(admission, Arc::clone(&app))),
+        is_new: true,
+    };
+    let events = stream::unfold(Some(feed), async |feed| {
+        let (event, feed) = feed?.step().await;
+        Some((Ok::<_, Infallible>(event), feed))
+    });
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT).text("alive");
+    Ok(([UNBUFFERED], Sse::new(events).keep_alive(heartbeat)))
+}
+
+fn read_filter(text: &str) -> Result<LiveFilter, Problem> {
+    let mut filter = LiveFilter::default();
+    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        match &*name {
+            "class" => {
+                let class = Class::by_name(&value).ok_or_else(|| {
+                    Problem::query(format!("class must be one of {}.", Class::NAMES))
+                })?;
+                filter.class = Some(class);
+            }
+            "code" => {
+                let code = Code::parse(value.as_bytes())
+                    .map_err(|_error| Problem::query("code must be a link's code."))?;
+                filter.code = Some(code);
+            }
+            "domain" => {
+                if value.is_empty() {
+                    return Err(Problem::query("domain must be a short domain."));
+                }
+                filter.host = Some(value.into_owned());
+            }
+            _ => {
+                return Err(Problem::query(
+                    "There are only the parameters class, code and domain.",
+                ));
+            }
+        }
+    }
+    Ok(filter)
+}
+
+fn read_last_event_id(headers: &HeaderMap) -> Result<Option<LiveId>, Problem> {
+    let Some(value) = headers.get("last-event-id") else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        // What a browser sends that was told of no visit yet.
+        Ok("") => Ok(None),
+        text => {
+            let id = text.ok().and_then(LiveId::parse);
+            let detail = "The header Last-Event-ID must be the id of an event of this feed.";
+            id.map(Some).ok_or_else(|| Problem::malformed(detail))
+        }
+    }
+}
+
+/// A feed that is open.
+struct Feed {
+    listener: Listener,
+    /// Goes on beside the feed, which does not wait for a database that is slow.
+    until_locked_out: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_new: bool,
+}
+
+/// Ends when the listener's key does not open the feed any more.
+async fn until_locked_out(admission: Admission, app: SharedApp) {
+    loop {
+        tokio::time::sleep(CHECK_EVERY).await;
+        if !admission.still_holds(&app).await {
+            return;
+        }
+    }
+}
+
+/// How many visits were not told.
+#[derive(Serialize)]
+struct CountBody {
+    visits: u64,
+}
+
+/// Why the feed ends.
+#[derive(Serialize)]
+struct EndBody {
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct NothingBody {}
+
+impl Feed {
+    /// Waits for the next event; without a feed it is the last one.
+    async fn step(mut self) -> (Event, Option<Self>) {
+        if std::mem::take(&mut self.is_new) {
+            return (Event::default().retry(RETRY), Some(self));
+        }
+        tokio::select! {
+            // Also when visits never cease.
+            biased;
+            () = &mut self.until_locked_out => (end("key"), None),
+            told = self.listener.next() => match told {
+                Some(told) => (event(&told), Some(self)),
+                None => (end("shutdown"), None),
+            },
+        }
+    }
+}
+
+fn end(reason: &'static str) -> Event {
+    named("end", &EndBody { reason })
+}
+
+fn event(told: &Told) -> Event {
+    match told {
+        Told::Begun(at) => named("begun", &NothingBody {}).id(at.to_string()),
+        Told::Interrupted => named("interrupted", &NothingBody {}),
+        Told::Resumed => named("resumed", &NothingBody {}),
+        Told::Gap => named("gap", &NothingBody {}),
+        Told::Lost(visits) => named("lost", &CountBody { visits: *visits }),
+        Told::LeftOut(visits) => named("sampled", &CountBody { visits: *visits }),
+        Told::Visit(visit) => {
+            named("visit", &VisitBody::from(&visit.visit)).id(visit.id.to_string())
+        }
+    }
+}
+
+fn named(name: &'static str, body: &impl Serialize) -> Event {
+    // Nothing in there can't be JSON.
+    let text = serde_json::to_string(body).unwrap_or_default();
+    Event::default().event(name).data(text)
+}
