@@ -5,6 +5,7 @@
 //! of how: which statements, how many in a transaction and on which connection is each store's
 //! own affair. A thing that is not there is `Ok(None)`, never an error.
 
+mod reclassify;
 mod upkeep;
 mod visits;
 
@@ -23,6 +24,7 @@ use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::{Edit, Link, PastChange, State};
 use crate::domain::visit::visitor::DayKeys;
 
+pub use reclassify::{MAX_VERDICTS, PeoplePage, ReclassifyStore, StaleDay, TimeSpan, VisitPage};
 pub use upkeep::{
     ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
 };
@@ -505,6 +507,7 @@ pub trait Store:
     + AuditStore
     + UpkeepStore
     + VisitStore
+    + ReclassifyStore
     + DayKeys
 {
     /// Ends every connection, after what has been begun.

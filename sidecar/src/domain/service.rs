@@ -11,6 +11,7 @@ pub mod keeper;
 pub mod keys;
 pub mod links;
 pub mod rebuild;
+pub mod reclassify;
 pub mod repeat;
 pub mod resolve;
 pub mod sweep;

@@ -3,7 +3,7 @@
 //! [`Enrichment`] makes a [`Visit`] of an event. What it needs from the world comes in through two
 //! traits, [`place::Places`] and [`agent::Agents`], and the keys of the day. The texts that the
 //! client sent are kept as they came, so that visits can be classified again when the rules have
-//! become better ([`Visit::reclassified`]).
+//! become better ([`stored::StoredVisit::reclassified`]).
 
 pub mod address;
 pub mod agent;
@@ -12,6 +12,7 @@ mod headers;
 pub mod place;
 pub mod ranges;
 pub mod sketch;
+pub mod stored;
 pub mod text;
 pub mod visitor;
 
@@ -64,18 +65,6 @@ pub struct Visit {
     pub agent: Arc<Agent>,
     /// Who or what followed the link.
     pub classification: Classification,
-}
-
-impl Visit {
-    /// What the rules of this version say of the visit.
-    pub fn reclassified(&self) -> Classification {
-        classify(&Evidence {
-            method: self.method,
-            purpose: &self.purpose,
-            user_agent: &self.user_agent,
-            network: self.place.isp.as_deref(),
-        })
-    }
 }
 
 /// Why an event can't be a visit. It goes to quarantine.

@@ -3,6 +3,7 @@
 mod counts;
 mod days;
 mod keeping;
+mod reclassify;
 
 use async_trait::async_trait;
 use jiff::Timestamp;

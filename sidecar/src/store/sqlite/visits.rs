@@ -2,6 +2,7 @@
 
 mod counts;
 mod keeping;
+mod reclassify;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
