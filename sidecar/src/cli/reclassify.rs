@@ -68,7 +68,10 @@ pub(super) async fn run(
         clock: Arc::clone(&bench.clock),
         holder: bench.holder.clone(),
         time: TimeSpan { since, until },
-        hours_since: None,
+        hours_since: config
+            .visits
+            .hours_retention
+            .and_then(|kept| bench.clock.now().checked_sub(kept).ok()),
         is_rehearsal: dry_run,
     };
     let shutdown = CancellationToken::new();

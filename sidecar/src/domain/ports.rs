@@ -30,8 +30,8 @@ pub use upkeep::{
 };
 pub use visits::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal,
-    MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, Poison, QueueDepth, QueuedBatch, QueuedId,
-    TimeCount, ValueCount, VisitListing, VisitQueue, VisitStore,
+    MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, OldCounts, Poison, QueueDepth, QueuedBatch,
+    QueuedId, TimeCount, ValueCount, VisitListing, VisitQueue, VisitStore,
 };
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.

@@ -15,4 +15,5 @@ pub mod reclassify;
 pub mod repeat;
 pub mod resolve;
 pub mod sweep;
+pub mod unvisited;
 pub mod visits;

@@ -5,6 +5,7 @@ mod changes;
 mod chunks;
 pub(super) mod keys;
 pub(super) mod listing;
+mod pruning;
 mod reclassify;
 mod upkeep;
 mod visits;

@@ -25,7 +25,11 @@ use crate::store::shared::{DAY_MS, invalid};
 
 /// How many milliseconds an hour and a minute have.
 pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
-const MINUTE_MS: i64 = 60 * 1000;
+pub(super) const MINUTE_MS: i64 = 60 * 1000;
+
+/// The hour that a link's visits are counted under when their own hour is not kept any more. No
+/// moment has it.
+pub(super) const EARLIER: i64 = -1_000_000_000;
 
 /// What stands for all campaigns, and links of none.
 pub(super) const ALL: i64 = 0;
@@ -143,6 +147,24 @@ pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sket
 pub(super) fn days(query: &CountQuery) -> (i64, i64) {
     let (since, until) = hours(query);
     (since.div_euclid(24), (until - 1).div_euclid(24))
+}
+
+/// The hour of a moment, counted since 1970.
+pub(super) fn hour_before(moment: Timestamp) -> i64 {
+    moment.as_millisecond().div_euclid(HOUR_MS)
+}
+
+/// When the first of so many days began, which stand from the latest to the first; `None` when
+/// they are less.
+pub(super) fn first_of(found: &[i64], days: u32) -> Result<Option<Timestamp>, sqlx::Error> {
+    let Some(day) = found
+        .last()
+        .filter(|_| found.len() as u64 >= u64::from(days))
+    else {
+        return Ok(None);
+    };
+    let begin = begin(*day, DAY_MS).ok_or_else(|| invalid("visit_hours", "hour"))?;
+    Ok(Some(begin))
 }
 
 /// Makes counts of rows with an hour, a class and a number.

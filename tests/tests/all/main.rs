@@ -35,6 +35,7 @@ mod unique;
 mod urls;
 mod visits;
 mod visits_faults;
+mod visits_kept;
 mod visits_stored;
 mod visits_topologies;
 mod whole;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{ALL, Counts, HOUR_MS};
+use super::{ALL, Counts, EARLIER, HOUR_MS};
 use crate::domain::ports::Dimension;
 use crate::domain::visit::class::Class;
 use crate::domain::visit::stored::{StoredVisit, Verdict};
@@ -29,9 +29,7 @@ impl Moves {
         let mut moves = Self::default();
         for (visit, verdict) in visits {
             let hour = visit.at.as_millisecond().div_euclid(HOUR_MS);
-            if hours_since.is_some_and(|since| hour < since) {
-                continue;
-            }
+            let is_kept = hours_since.is_none_or(|since| since <= hour);
             let agent = &verdict.agent;
             let (from, to) = (visit.class, verdict.classification.class);
             let before = Counted {
@@ -46,20 +44,31 @@ impl Moves {
                 browser: agent.browser.as_ref().map_or("", |it| &it.name),
                 os: agent.os.as_ref().map_or("", |it| &it.name),
             };
-            moves.count(visit, hour, &before, -1);
-            moves.count(visit, hour, &after, 1);
-            moves.move_person(visit, from, to);
+            for (counted, by) in [(&before, -1), (&after, 1)] {
+                let link_hour = if is_kept { hour } else { EARLIER };
+                moves.count_for_link(visit, link_hour, counted.class, by);
+                if is_kept {
+                    moves.count(visit, hour, counted, by);
+                }
+            }
+            if is_kept {
+                moves.move_person(visit, from, to);
+            }
         }
         moves.counts.links.retain(|_, (visits, _)| *visits != 0);
         moves.counts.hours.retain(|_, visits| *visits != 0);
         moves
     }
 
-    fn count(&mut self, visit: &StoredVisit, hour: i64, counted: &Counted<'_>, by: i64) {
-        let (at, class) = (visit.at.as_millisecond(), counted.class.name());
-        let key = (visit.code.clone(), hour, class);
+    fn count_for_link(&mut self, visit: &StoredVisit, hour: i64, class: Class, by: i64) {
+        let at = visit.at.as_millisecond();
+        let key = (visit.code.clone(), hour, class.name());
         let of_link = self.counts.links.entry(key).or_insert((0, at));
         *of_link = (of_link.0 + by, of_link.1.max(at));
+    }
+
+    fn count(&mut self, visit: &StoredVisit, hour: i64, counted: &Counted<'_>, by: i64) {
+        let class = counted.class.name();
         for of in campaigns(visit) {
             for dimension in std::iter::once(Dimension::Total).chain(Dimension::ALL) {
                 let value = counted.value(dimension, visit).to_owned();

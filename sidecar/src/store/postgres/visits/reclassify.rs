@@ -17,7 +17,7 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::work::Work;
 use crate::store::shared::DAY_MS;
 use crate::store::visits::moves::Moves;
-use crate::store::visits::{Counts, agent_id, stored_columns, visitor_id, with};
+use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, visitor_id, with};
 
 #[async_trait]
 impl ReclassifyStore for PostgresStore {
@@ -181,7 +181,8 @@ async fn update(
             .collect()
     }
     let times = || verdicts.iter().map(|(visit, _)| visit.at.as_millisecond());
-    // The bounds of the time keep other days' parts from being looked at.
+    let numbers = || verdicts.iter().map(|(visit, _)| visit.number);
+    // The bounds keep other days' parts, and the rest of a part's index, from being looked at.
     let changed: Vec<i64> = sqlx::query_scalar(
         "UPDATE visits SET class = found.class, reason = found.reason, \
          ruleset = found.ruleset, agent_id = found.agent_id \
@@ -192,7 +193,8 @@ async fn update(
          WHERE visits.id = found.id AND visits.at = found.at AND visits.code = found.code \
          AND visits.class = found.old_class AND visits.reason = found.old_reason \
          AND visits.ruleset = found.old_ruleset AND visits.agent_id = found.old_agent_id \
-         AND visits.at BETWEEN $12 AND $13 RETURNING visits.id",
+         AND visits.at BETWEEN $12 AND $13 AND visits.id BETWEEN $14 AND $15 \
+         RETURNING visits.id",
     )
     .bind(all(verdicts, |it, _| it.number))
     .bind(all(verdicts, |it, _| it.at.as_millisecond()))
@@ -207,12 +209,15 @@ async fn update(
     .bind(all(verdicts, |it, to| agent_id(&it.user_agent, &to.agent)))
     .bind(times().min())
     .bind(times().max())
+    .bind(numbers().min())
+    .bind(numbers().max())
     .fetch_all(connection)
     .await?;
     Ok(changed.into_iter().collect())
 }
 
-/// Removes counts of nothing. What was forgotten before it was taken away is below 0.
+/// Removes counts of nothing. What was forgotten before it was taken away is below 0; what is below
+/// 0 of earlier hours is not, until the last of them has been added.
 async fn remove_empty(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
     let less = counts.links.iter().filter(|(_, (by, _))| *by < 0);
     let (mut codes, mut hours, mut classes) = (Vec::new(), Vec::new(), Vec::new());
@@ -225,11 +230,12 @@ async fn remove_empty(connection: &mut PgConnection, counts: &Counts) -> Result<
         "DELETE FROM visit_link_hours AS kept \
          USING unnest($1::text[], $2::bigint[], $3::text[]) AS less(code, hour, class) \
          WHERE kept.code = less.code AND kept.hour = less.hour AND kept.class = less.class \
-         AND visits <= 0",
+         AND (visits = 0 OR visits < 0 AND kept.hour > $4)",
     )
     .bind(codes)
     .bind(hours)
     .bind(classes)
+    .bind(EARLIER)
     .execute(&mut *connection)
     .await?;
     let less = counts.hours.iter().filter(|(_, by)| **by < 0);

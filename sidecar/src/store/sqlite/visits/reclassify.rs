@@ -15,7 +15,7 @@ use crate::store::shared::DAY_MS;
 use crate::store::sqlite::writer::Write;
 use crate::store::sqlite::{SqliteStore, failed};
 use crate::store::visits::moves::Moves;
-use crate::store::visits::{Counts, agent_id, stored_columns, visitor_id, with};
+use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, visitor_id, with};
 
 #[async_trait]
 impl ReclassifyStore for SqliteStore {
@@ -189,7 +189,8 @@ impl Write for ReclassifyVisits {
     }
 }
 
-/// Removes counts of nothing. What was forgotten before it was taken away is below 0.
+/// Removes counts of nothing. What was forgotten before it was taken away is below 0; what is below
+/// 0 of earlier hours is not, until the last of them has been added.
 async fn remove_empty(
     connection: &mut SqliteConnection,
     counts: &Counts,
@@ -197,11 +198,13 @@ async fn remove_empty(
     for ((code, hour, class), _) in counts.links.iter().filter(|(_, (by, _))| *by < 0) {
         sqlx::query(
             "DELETE FROM visit_link_hours \
-             WHERE code = ?1 AND hour = ?2 AND class = ?3 AND visits <= 0",
+             WHERE code = ?1 AND hour = ?2 AND class = ?3 \
+             AND (visits = 0 OR visits < 0 AND hour > ?4)",
         )
         .bind(code)
         .bind(hour)
         .bind(class)
+        .bind(EARLIER)
         .execute(&mut *connection)
         .await?;
     }
