@@ -1,8 +1,10 @@
 //! The command line.
 
 mod audit;
+mod display;
 mod keys;
 mod rebuild;
+mod reclassify;
 mod sample;
 mod transfer;
 mod workbench;
@@ -57,6 +59,10 @@ enum Command {
     /// Compares the database with Redis, both ways. Ends with 0 when there is no drift, 2 when there
     /// is, 1 when that is not known.
     Audit(audit::AuditArguments),
+    /// Classifies stored visits again by the rules of this version, and corrects what is counted of
+    /// them, while everything serves. Ends with 0 when that is done, 1 when it is not, and after
+    /// --dry-run with 2 when something would change.
+    Reclassify(reclassify::ReclassifyArguments),
     /// Makes links that are in the database alone, for benchmarks and tests.
     #[command(hide = true)]
     MakeSampleLinks {
@@ -124,6 +130,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Audit(arguments) => audit::run(&config, arguments).await,
+            Command::Reclassify(arguments) => reclassify::run(&config, arguments).await,
             Command::MakeSampleLinks {
                 count,
                 print_codes,

@@ -33,6 +33,7 @@ use crate::domain::service::links::Links;
 use crate::domain::service::live::{LiveParts, LiveVisits};
 use crate::domain::service::resolve::Resolver;
 use crate::domain::service::sweep::Sweep;
+use crate::domain::service::unvisited::Unvisited;
 use crate::domain::service::visits::{VisitCounters, VisitWriter};
 use crate::domain::visit::Enrichment;
 use crate::domain::visit::agent::Agents;
@@ -232,6 +233,21 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         tasks.spawn(geo.watch(config.visits.geo_check, stop_worker.clone()));
     }
     if let (Some(queue), Some(enrichment)) = (visits, enrichment) {
+        if let (Some(days), Some(every)) = (
+            config.visits.expire_unvisited_after_days,
+            config.upkeep.sweep,
+        ) {
+            let unvisited = Unvisited {
+                store: Arc::clone(&store),
+                queue: Arc::clone(&queue) as _,
+                delivery: Arc::clone(&delivery),
+                clock: Arc::clone(&clock),
+                holder: holder()?,
+                days,
+                every,
+            };
+            tasks.spawn(unvisited.run(stop_worker.clone()));
+        }
         let writer = VisitWriter {
             queue,
             store: Arc::clone(&store),
@@ -240,6 +256,8 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             clock: Arc::clone(&clock),
             counters: visit_counters,
             retention: config.visits.retention,
+            minutes_retention: config.visits.minutes_retention,
+            hours_retention: config.visits.hours_retention,
         };
         tasks.spawn(writer.run(random()?, stop_worker.clone()));
     }

@@ -32,6 +32,7 @@ pub mod process;
 pub mod redis;
 pub mod sidecar;
 pub mod site;
+pub mod sql;
 pub mod stack;
 pub mod visitor;
 pub mod visits;

@@ -1,21 +1,17 @@
 //! `shortlink rebuild`
 
-use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::sync::CancellationToken;
 
+use super::display::Display;
 use super::workbench::{Workbench, thousands};
 use crate::config::Config;
 use crate::domain::service::rebuild::{Outcome, Progress, Rebuild, RebuildError};
 
 /// How many pages are on their way to Redis at once.
 const LANES: usize = 3;
-
-/// How often a line is printed where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// How long the claim of a run that was killed is waited for.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -39,8 +35,10 @@ async fn rebuild(bench: &Workbench, restart: bool) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     crate::lifecycle::cancel_on_signal(shutdown.clone())?;
     let begun = Instant::now();
-    let display = Display::new();
-    let report = |progress| display.show(progress);
+    let display = Display::new("links");
+    let report = |progress: Progress| {
+        display.show(progress.done, progress.total, progress.resumed);
+    };
     let mut is_waiting = false;
     let (outcome, progress) = loop {
         match rebuild.run(restart, &shutdown, &report).await {
@@ -78,57 +76,5 @@ async fn rebuild(bench: &Workbench, restart: bool) -> anyhow::Result<()> {
     match outcome {
         Outcome::Done => Ok(()),
         Outcome::Stopped => anyhow::bail!("interrupted; the next run goes on here"),
-    }
-}
-
-/// Shows the progress: as a bar on a terminal, as lines elsewhere.
-struct Display {
-    bar: Option<ProgressBar>,
-    next_line: Mutex<Instant>,
-}
-
-impl Display {
-    fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template(
-                "{bar:40} {human_pos}/{human_len} links, {per_sec}, {eta} left",
-            );
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Self {
-            bar,
-            next_line: Mutex::new(Instant::now() + LINE_EVERY),
-        }
-    }
-
-    fn show(&self, progress: Progress) {
-        if let Some(bar) = &self.bar {
-            if bar.position() == 0 && progress.resumed > 0 {
-                // What was done before says nothing of how fast this is.
-                bar.set_position(progress.resumed);
-                bar.reset_eta();
-            }
-            bar.set_length(progress.total.max(progress.done));
-            bar.set_position(progress.done);
-            return;
-        }
-        let mut next_line = self
-            .next_line
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if Instant::now() >= *next_line {
-            *next_line = Instant::now() + LINE_EVERY;
-            eprintln!(
-                "shortlink: {} of {} links",
-                thousands(progress.done),
-                thousands(progress.total)
-            );
-        }
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

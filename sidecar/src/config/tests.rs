@@ -345,3 +345,23 @@ fn bad_settings_of_visits_are_refused_with_what_is_allowed() {
         assert_eq!(refused, message);
     }
 }
+
+#[test]
+fn unvisited_links_expire_only_if_it_is_known_for_long_enough_what_was_recorded() {
+    let config = load(None, &[]).expect("good defaults");
+    let days = |days: i64| Some(jiff::SignedDuration::from_hours(24 * days));
+    assert_eq!(config.visits.expire_unvisited_after_days, None);
+    assert_eq!(config.visits.minutes_retention, days(35));
+    assert_eq!(config.visits.hours_retention, days(800));
+    let expire = ("SHORTLINK_VISITS__EXPIRE_UNVISITED_AFTER_DAYS", "180");
+    let config = load(None, &[expire]).expect("good settings");
+    assert_eq!(config.visits.expire_unvisited_after_days, Some(180));
+    let hours = "SHORTLINK_VISITS__HOURS_RETENTION_DAYS";
+    let refused = load(None, &[expire, (hours, "180")]).expect_err("too short");
+    assert!(
+        refused.contains("less than visits.hours_retention_days (180)"),
+        "{refused}"
+    );
+    let config = load(None, &[expire, (hours, "0")]).expect("good settings");
+    assert_eq!(config.visits.hours_retention, None);
+}

@@ -13,6 +13,9 @@ use crate::enrich::geo::GeoFiles;
 /// There are two versions of IP, and a database for each.
 const MAX_IP2REGION_FILES: usize = 2;
 
+/// The longest time that can be asked for, in days.
+const LONGEST_DAYS: i64 = 36_500;
+
 /// What is kept of visits.
 #[derive(Debug)]
 pub struct Visits {
@@ -22,6 +25,12 @@ pub struct Visits {
     pub streams: u16,
     /// How long they are kept; `None` for ever.
     pub retention: Option<SignedDuration>,
+    /// How long what is counted by the minute is kept; `None` for ever.
+    pub minutes_retention: Option<SignedDuration>,
+    /// How long what is counted by the hour and day is kept; `None` for ever.
+    pub hours_retention: Option<SignedDuration>,
+    /// After how many recorded days without a visit a link expires; `None` for never.
+    pub expire_unvisited_after_days: Option<u32>,
     /// How much of a visitor's address.
     pub address: AddressPolicy,
     /// The databases that tell where addresses are.
@@ -36,11 +45,17 @@ pub struct Visits {
 
 impl Settings {
     pub(super) fn visits(&self) -> Result<Visits, ConfigError> {
-        let days: i64 = self.number("visits.retention_days", 0, 36_500)?;
+        let retention = |key| -> Result<Option<SignedDuration>, ConfigError> {
+            let days: i64 = self.number(key, 0, LONGEST_DAYS)?;
+            Ok((days > 0).then(|| SignedDuration::from_hours(24 * days)))
+        };
         Ok(Visits {
             stores: self.truth("visits.store"),
             streams: self.number("visits.streams", 1, 1024)?,
-            retention: (days > 0).then(|| SignedDuration::from_hours(24 * days)),
+            retention: retention("visits.retention_days")?,
+            minutes_retention: retention("visits.minutes_retention_days")?,
+            hours_retention: retention("visits.hours_retention_days")?,
+            expire_unvisited_after_days: self.unvisited_days()?,
             address: self.address("visits.address")?,
             geo: GeoFiles {
                 geo_database: self.file("visits.geo_database"),
@@ -55,6 +70,21 @@ impl Settings {
                 visits_per_s: self.number("visits.live_per_s", 1, 10_000)?,
             },
         })
+    }
+
+    /// Which days were recorded is known for as long as hours are kept.
+    fn unvisited_days(&self) -> Result<Option<u32>, ConfigError> {
+        let key = "visits.expire_unvisited_after_days";
+        let days: i64 = self.number(key, 0, LONGEST_DAYS)?;
+        let known = self.integer("visits.hours_retention_days");
+        if known > 0 && days >= known {
+            return Err(ConfigError::Value {
+                key,
+                value: days.to_string(),
+                allowed: format!("less than visits.hours_retention_days ({known})"),
+            });
+        }
+        Ok(u32::try_from(days).ok().filter(|days| *days > 0))
     }
 
     fn address(&self, key: &'static str) -> Result<AddressPolicy, ConfigError> {

@@ -34,6 +34,8 @@ pub enum Action {
     LinkRevoke,
     /// A link was ended since it had been visited as often as it was to be.
     LinkEnd,
+    /// A link has expired since nobody visited it.
+    LinkExpire,
     /// The visits of a link were erased.
     VisitsErase,
     /// A campaign was made.
@@ -61,6 +63,7 @@ impl Action {
             Self::LinkResume => "link.resume",
             Self::LinkRevoke => "link.revoke",
             Self::LinkEnd => "link.end",
+            Self::LinkExpire => "link.expire",
             Self::VisitsErase => "visits.erase",
             Self::CampaignCreate => "campaign.create",
             Self::CampaignChange => "campaign.change",

@@ -6,6 +6,7 @@
 //! own affair. A thing that is not there is `Ok(None)`, never an error.
 
 mod live;
+mod reclassify;
 mod upkeep;
 mod visits;
 
@@ -25,13 +26,14 @@ use crate::domain::link::{Edit, Link, PastChange, State};
 use crate::domain::visit::visitor::DayKeys;
 
 pub use live::{EntryId, StreamBounds, TailBatch, VisitTail};
+pub use reclassify::{MAX_VERDICTS, PeoplePage, ReclassifyStore, StaleDay, TimeSpan, VisitPage};
 pub use upkeep::{
     ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
 };
 pub use visits::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal,
-    MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, Poison, QueueDepth, QueuedBatch, QueuedId,
-    TimeCount, ValueCount, VisitListing, VisitQueue, VisitStore,
+    MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, OldCounts, Poison, QueueDepth, QueuedBatch,
+    QueuedId, TimeCount, ValueCount, VisitListing, VisitQueue, VisitStore,
 };
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.
@@ -507,6 +509,7 @@ pub trait Store:
     + AuditStore
     + UpkeepStore
     + VisitStore
+    + ReclassifyStore
     + DayKeys
 {
     /// Ends every connection, after what has been begun.

@@ -3,7 +3,7 @@
 //! [`Enrichment`] makes a [`Visit`] of an event. What it needs from the world comes in through two
 //! traits, [`place::Places`] and [`agent::Agents`], and the keys of the day. The texts that the
 //! client sent are kept as they came, so that visits can be classified again when the rules have
-//! become better ([`Visit::reclassified`]).
+//! become better ([`stored::StoredVisit::reclassified`]).
 
 pub mod address;
 pub mod agent;
@@ -12,6 +12,7 @@ mod headers;
 pub mod place;
 pub mod ranges;
 pub mod sketch;
+pub mod stored;
 pub mod text;
 pub mod visitor;
 
@@ -74,16 +75,6 @@ impl Visit {
             VisitMethod::Head => "HEAD",
             VisitMethod::Other => "other",
         }
-    }
-
-    /// What the rules of this version say of the visit.
-    pub fn reclassified(&self) -> Classification {
-        classify(&Evidence {
-            method: self.method,
-            purpose: &self.purpose,
-            user_agent: &self.user_agent,
-            network: self.place.isp.as_deref(),
-        })
     }
 }
 

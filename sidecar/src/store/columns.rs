@@ -14,8 +14,11 @@ use vocabulary::{CampaignId, RedirectStatus, Validity};
 use crate::domain::audit::StoredAuditEntry;
 use crate::domain::campaign::{Campaign, CampaignTarget, ParameterValues};
 use crate::domain::link::{Destination, Link, Second};
-use crate::domain::ports::KeptVisit;
+use crate::domain::ports::{KeptVisit, TimeSpan, VisitPage};
 use crate::domain::target::Target;
+use crate::domain::visit::agent::Versioned;
+use crate::domain::visit::class::Class;
+use crate::domain::visit::stored::{StoredAgent, StoredVisit};
 use crate::store::defaults;
 use crate::store::shared::invalid;
 use crate::store::texts::to_tags;
@@ -254,4 +257,57 @@ pub(super) fn visit(row: &impl Columns) -> Result<KeptVisit, sqlx::Error> {
         reason: table.text("reason")?.to_owned(),
         ruleset: small("ruleset")?,
     })
+}
+
+/// Reads a visit that is to be judged again, with its agent; `None` for a class that a later
+/// version has.
+fn stored_visit(row: &impl Columns) -> Result<Option<StoredVisit>, sqlx::Error> {
+    let name = "visits";
+    let table = Table { name, row };
+    let versioned = |name, version| -> Result<Option<Versioned>, sqlx::Error> {
+        let Some(name) = row.text(name)? else {
+            return Ok(None);
+        };
+        let (name, version) = (name.to_owned(), row.text(version)?.map(str::to_owned));
+        Ok(Some(Versioned { name, version }))
+    };
+    let Some(class) = Class::by_name(table.text("class")?) else {
+        return Ok(None);
+    };
+    let ruleset = u16::try_from(row.small("ruleset")?);
+    Ok(Some(StoredVisit {
+        number: table.number("id")?,
+        at: table.moment("at")?,
+        code: table.text("code")?.to_owned(),
+        campaign: row.number("campaign_id")?.unwrap_or(visits::ALL),
+        host: table.text("host")?.to_owned(),
+        visitor: visits::visitor_id(row.bytes("visitor")?),
+        method: visits::method(table.text("method")?),
+        purpose: row.text("purpose")?.unwrap_or_default().to_owned(),
+        user_agent: table.text("user_agent")?.to_owned(),
+        isp: table.optional_text("isp")?,
+        country: table.optional_text("country")?,
+        referrer_host: table.optional_text("referrer_host")?,
+        class,
+        reason: table.text("reason")?.to_owned(),
+        ruleset: ruleset.map_err(|_error| table.bad("ruleset"))?,
+        agent: StoredAgent {
+            id: table.number("agent_id")?,
+            browser: versioned("browser", "browser_version")?,
+            os: versioned("os", "os_version")?,
+            device: table.text("device")?.to_owned(),
+            app: table.optional_text("app")?,
+        },
+    }))
+}
+
+/// Reads visits that follow each other, of which those of a time are wanted.
+pub(super) fn visit_page(rows: &[impl Columns], time: TimeSpan) -> Result<VisitPage, sqlx::Error> {
+    let mut page = VisitPage::default();
+    for row in rows {
+        page.last = row.number("id")?;
+        page.visits.extend(stored_visit(row)?);
+    }
+    page.visits.retain(|visit| time.has(visit.at));
+    Ok(page)
 }

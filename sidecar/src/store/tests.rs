@@ -5,6 +5,8 @@ mod changes;
 mod chunks;
 pub(super) mod keys;
 pub(super) mod listing;
+mod pruning;
+mod reclassify;
 mod upkeep;
 mod visits;
 

@@ -1,11 +1,14 @@
 //! What both stores make of visits before they write them.
 
+pub(super) mod moves;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use sqlx::{Database, Encode, QueryBuilder, Type};
 use vocabulary::Code;
+use vocabulary::visit::VisitMethod;
 
 use crate::domain::audit::{Action, AuditEntry, Subject};
 use crate::domain::ports::{
@@ -13,7 +16,7 @@ use crate::domain::ports::{
     ValueCount, VisitListing,
 };
 use crate::domain::visit::Visit;
-use crate::domain::visit::agent::Versioned;
+use crate::domain::visit::agent::{Agent, Versioned};
 use crate::domain::visit::class::Class;
 use crate::domain::visit::ranges::Ranges;
 use crate::domain::visit::sketch::Sketch;
@@ -22,16 +25,29 @@ use crate::store::shared::{DAY_MS, invalid};
 
 /// How many milliseconds an hour and a minute have.
 pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
-const MINUTE_MS: i64 = 60 * 1000;
+pub(super) const MINUTE_MS: i64 = 60 * 1000;
+
+/// The hour that a link's visits are counted under when their own hour is not kept any more. No
+/// moment has it.
+pub(super) const EARLIER: i64 = -1_000_000_000;
 
 /// What stands for all campaigns, and links of none.
 pub(super) const ALL: i64 = 0;
 
-/// The row of an agent: its id follows from its text, so that nobody has to look it up.
-pub(super) fn agent_id(user_agent: &str) -> i64 {
-    let digest = Sha256::digest(user_agent.as_bytes());
+/// The row of what a user agent was found to be: its id follows from both, so that nobody has to
+/// look it up, and so that a visit keeps what it was counted as when the rules have become better.
+pub(super) fn agent_id(user_agent: &str, agent: &Agent) -> i64 {
+    let (browser, browser_version) = parts(agent.browser.as_ref());
+    let (os, os_version) = parts(agent.os.as_ref());
+    let device = Some(agent.device.kind.name());
+    let mut digest = Sha256::new_with_prefix(user_agent.as_bytes());
+    for part in [browser, browser_version, os, os_version, device, agent.app] {
+        // No text has these bytes: what ends where is part of what is digested.
+        digest.update(if part.is_some() { [0xff] } else { [0xfe] });
+        digest.update(part.unwrap_or_default());
+    }
     let mut id = [0; 8];
-    id.copy_from_slice(&digest[..8]);
+    id.copy_from_slice(&digest.finalize()[..8]);
     // Never negative: that looks odd in a database.
     i64::from_be_bytes(id) & i64::MAX
 }
@@ -131,6 +147,24 @@ pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sket
 pub(super) fn days(query: &CountQuery) -> (i64, i64) {
     let (since, until) = hours(query);
     (since.div_euclid(24), (until - 1).div_euclid(24))
+}
+
+/// The hour of a moment, counted since 1970.
+pub(super) fn hour_before(moment: Timestamp) -> i64 {
+    moment.as_millisecond().div_euclid(HOUR_MS)
+}
+
+/// When the first of so many days began, which stand from the latest to the first; `None` when
+/// they are less.
+pub(super) fn first_of(found: &[i64], days: u32) -> Result<Option<Timestamp>, sqlx::Error> {
+    let Some(day) = found
+        .last()
+        .filter(|_| found.len() as u64 >= u64::from(days))
+    else {
+        return Ok(None);
+    };
+    let begin = begin(*day, DAY_MS).ok_or_else(|| invalid("visit_hours", "hour"))?;
+    Ok(Some(begin))
 }
 
 /// Makes counts of rows with an hour, a class and a number.
@@ -234,6 +268,12 @@ pub(super) fn visited_links(
         Some((*codes.get(&id)?, link))
     });
     links.collect()
+}
+
+/// The campaign that a visit is counted for.
+pub(super) fn campaign_of(visit: &Visit, links: &HashMap<Code, VisitedLink>) -> Option<i64> {
+    let code = Code::parse(visit.code.as_bytes()).ok()?;
+    links.get(&code)?.campaign
 }
 
 /// What is added to the counts for visits of these links.
@@ -344,6 +384,15 @@ pub(super) fn joined(name: Option<&str>, version: Option<&str>) -> Option<String
     })
 }
 
+/// The method with a name.
+pub(super) fn method(name: &str) -> VisitMethod {
+    match name {
+        "GET" => VisitMethod::Get,
+        "HEAD" => VisitMethod::Head,
+        _ => VisitMethod::Other,
+    }
+}
+
 /// The classes of visits that a link's end counts: people, and what may be people.
 pub(super) const COUNTING: [&str; 2] = ["human", "unknown"];
 
@@ -355,6 +404,11 @@ pub(super) fn class(name: &str) -> Class {
 /// A visitor as it is shown.
 pub(super) fn visitor(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A visitor as it is kept.
+pub(super) fn visitor_id(bytes: Option<&[u8]>) -> Option<VisitorId> {
+    bytes?.try_into().ok().map(VisitorId)
 }
 
 /// What the audit log is told of visits that were erased.
@@ -382,3 +436,14 @@ macro_rules! kept_columns {
     };
 }
 pub(super) use kept_columns;
+
+/// The columns that [`crate::store::columns::stored_visit`] reads, where visits and their agents are
+/// joined.
+macro_rules! stored_columns {
+    () => {
+        "visits.id, at, code, campaign_id, host, visitor, method, purpose, user_agent, isp, country, \
+         referrer_host, class, reason, ruleset, agent_id, browser, browser_version, os, os_version, \
+         device, app"
+    };
+}
+pub(super) use stored_columns;

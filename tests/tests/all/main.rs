@@ -35,6 +35,7 @@ mod unique;
 mod urls;
 mod visits;
 mod visits_faults;
+mod visits_kept;
 mod visits_kills;
 mod visits_live;
 mod visits_live_topologies;

@@ -48,8 +48,20 @@ pub trait VisitStore: Send + Sync {
     /// Counts visits by domain and minute, since a moment.
     async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError>;
 
+    /// When the first of the latest `days` days (UTC) before a moment began on which visits were
+    /// counted; `None` when there were not so many.
+    async fn recorded_days(
+        &self,
+        before: Timestamp,
+        days: u32,
+    ) -> Result<Option<Timestamp>, StoreError>;
+
     /// Deletes some visits that were kept before a moment, at most `limit`; answers how many.
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
+
+    /// Forgets some of what was counted of times that are long past, at most `limit` rows of each
+    /// kind; answers how many. How often each link was visited by which class, and when last, stays.
+    async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError>;
 
     /// Deletes the visits of links, whose counts stay; answers how many. The audit log is told of
     /// each link.
@@ -63,6 +75,16 @@ pub trait VisitStore: Send + Sync {
     /// Keeps what was in the queue and is no visit, for somebody to look at: each once, and of all
     /// no more than the latest [`MAX_POISON`].
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError>;
+}
+
+/// Which counts are forgotten; `None` for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OldCounts {
+    /// Those by the minute of minutes before this moment.
+    pub minutes_before: Option<Timestamp>,
+    /// Those by the hour of hours before this moment, and how many people there were on days
+    /// before it.
+    pub hours_before: Option<Timestamp>,
 }
 
 /// The most visits that are kept together.

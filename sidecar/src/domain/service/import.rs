@@ -10,7 +10,7 @@
 //! waits in the outbox for a running sidecar. A link that is there is never changed, so that
 //! importing again is harmless.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use vocabulary::Code;
 
+use super::unvisited::import_note;
 use crate::clock::Clock;
 use crate::domain::link::Link;
 use crate::domain::ports::{Created, MAX_TOGETHER, Publisher, Receipt, Store, StoreError};
@@ -121,6 +122,7 @@ impl Importer {
         let mut outcomes = vec![Outcome::Created; links.len()];
         let mut behind = Behind::default();
         let mut done = Ok(());
+        self.note_times(links).await?;
         let together = match self.options.full_speed {
             true => AT_FULL_SPEED * MAX_TOGETHER,
             false => MAX_TOGETHER,
@@ -358,6 +360,21 @@ impl Importer {
             self.store.settle(receipts.clone(), now)
         })
         .await
+    }
+
+    /// Notes for whom links come with a past of their own: that nobody has visited them here says
+    /// nothing of them yet.
+    async fn note_times(&self, links: &[Link]) -> Result<(), StoreError> {
+        let old = links.iter().filter(|link| link.updated_at < self.began);
+        let makers: BTreeSet<&str> = old.map(|link| link.created_by.as_str()).collect();
+        for maker in makers.into_iter().filter(|_| !self.options.dry_run) {
+            let (name, now) = (import_note(maker), self.clock.now());
+            again("note when it was", || {
+                self.store.take_note(&name, Some(now.to_string()))
+            })
+            .await?;
+        }
+        Ok(())
     }
 }
 

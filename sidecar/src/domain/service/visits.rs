@@ -20,8 +20,8 @@ use crate::clock::Clock;
 use crate::domain::audit::{Action, ChangedBy};
 use crate::domain::link::{Change, Edit, Link, Second};
 use crate::domain::ports::{
-    Delivery, KeptVisits, MAX_VISITS_TOGETHER, Poison, PublishError, QueuedBatch, QueuedId, Store,
-    StoreError, VisitQueue,
+    Delivery, KeptVisits, MAX_VISITS_TOGETHER, OldCounts, Poison, PublishError, QueuedBatch,
+    QueuedId, Store, StoreError, VisitQueue,
 };
 use crate::domain::visit::visitor::{DayKeys, KeyRing, LiveKeys};
 use crate::domain::visit::{Enrichment, Visit};
@@ -86,6 +86,10 @@ pub struct VisitWriter {
     pub counters: Arc<VisitCounters>,
     /// How long visits are kept; `None` for ever.
     pub retention: Option<SignedDuration>,
+    /// How long what is counted by the minute is kept; `None` for ever.
+    pub minutes_retention: Option<SignedDuration>,
+    /// How long what is counted by the hour and day is kept; `None` for ever.
+    pub hours_retention: Option<SignedDuration>,
 }
 
 /// What was read of batches.
@@ -251,16 +255,24 @@ impl VisitWriter {
     async fn forget(&self, keys: &KeyRing) -> Result<(), WriteError> {
         let now = self.clock.now();
         keys.destroy_old(now).await?;
-        let Some(retention) = self.retention else {
-            return Ok(());
+        let before = |kept: SignedDuration| now.checked_sub(kept).unwrap_or(Timestamp::MIN);
+        if let Some(before) = self.retention.map(before) {
+            for _ in 0..MAX_FORGETS {
+                let forgotten = self.store.forget_visits(before, FORGET_TOGETHER).await?;
+                self.counters
+                    .forgotten
+                    .fetch_add(forgotten, Ordering::Relaxed);
+                if forgotten < u64::from(FORGET_TOGETHER) {
+                    break;
+                }
+            }
+        }
+        let old = OldCounts {
+            minutes_before: self.minutes_retention.map(before),
+            hours_before: self.hours_retention.map(before),
         };
-        let before = now.checked_sub(retention).unwrap_or(Timestamp::MIN);
         for _ in 0..MAX_FORGETS {
-            let forgotten = self.store.forget_visits(before, FORGET_TOGETHER).await?;
-            self.counters
-                .forgotten
-                .fetch_add(forgotten, Ordering::Relaxed);
-            if forgotten < u64::from(FORGET_TOGETHER) {
+            if self.store.forget_counts(old, FORGET_TOGETHER).await? == 0 {
                 break;
             }
         }

@@ -32,6 +32,13 @@ impl Sketch {
         self.0[register] = self.0[register].max(rank);
     }
 
+    /// Adds everybody who was added to another sketch.
+    pub fn merge(&mut self, other: &Self) {
+        for (rank, other) in self.0.iter_mut().zip(&other.0) {
+            *rank = (*rank).max(*other);
+        }
+    }
+
     /// About how many visitors were added.
     pub fn estimate(&self) -> u64 {
         let count = REGISTERS as f64;
@@ -95,6 +102,17 @@ mod tests {
                 assert!(off < 0.065, "{visitors}: {estimate}");
             }
         }
+    }
+
+    #[test]
+    fn two_sketches_make_one_of_all() {
+        let (mut one, other) = (sketch(3000, 1), sketch(4000, 2));
+        let before = one.clone();
+        one.merge(&before);
+        assert_eq!(one, before);
+        one.merge(&other);
+        let off = (one.estimate() as f64 / 7000.0 - 1.0).abs();
+        assert!(off < 0.065, "{}", one.estimate());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod counts;
 mod days;
 mod keeping;
+mod pruning;
+mod reclassify;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -16,14 +18,17 @@ use super::audit::append_audit;
 use super::work::Work;
 use crate::domain::ports::{
     CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
-    Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
+    OldCounts, Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
 use crate::store::columns;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
-use counts::{CountByTime, CountByValue, CountDomains, CountTotals, CountVisitors};
+use counts::{
+    CountByTime, CountByValue, CountDomains, CountTotals, CountVisitors, FindRecordedDays,
+};
 use keeping::KeepVisits;
+use pruning::ForgetCounts;
 
 pub(super) use days::Days;
 
@@ -71,10 +76,22 @@ impl VisitStore for PostgresStore {
         self.run(CountDomains(since)).await
     }
 
+    async fn recorded_days(
+        &self,
+        before: Timestamp,
+        days: u32,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        self.run(FindRecordedDays { before, days }).await
+    }
+
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let dropped = self.drop_days(before).await?;
         let deleted = self.transact(Forget { before, limit }).await?;
         Ok(dropped + deleted)
+    }
+
+    async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError> {
+        self.transact(ForgetCounts { old, limit }).await
     }
 
     async fn erase_visits(

@@ -2,6 +2,8 @@
 
 mod counts;
 mod keeping;
+mod pruning;
+mod reclassify;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -15,13 +17,14 @@ use super::writer::Write;
 use super::{SqliteStore, failed};
 use crate::domain::ports::{
     CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
-    Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
+    OldCounts, Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
 use crate::store::columns;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use keeping::KeepVisits;
+use pruning::ForgetCounts;
 
 #[async_trait]
 impl VisitStore for SqliteStore {
@@ -85,8 +88,22 @@ impl VisitStore for SqliteStore {
             .map_err(failed("count the visits of domains"))
     }
 
+    async fn recorded_days(
+        &self,
+        before: Timestamp,
+        days: u32,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        counts::recorded_days(&self.readers, before, days)
+            .await
+            .map_err(failed("look on which days visits were recorded"))
+    }
+
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         self.writer.write(Forget { before, limit }).await
+    }
+
+    async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError> {
+        self.writer.write(ForgetCounts { old, limit }).await
     }
 
     async fn erase_visits(

@@ -32,9 +32,9 @@ in_every_store! {
     people_are_counted_once_a_day,
 }
 
-const NOW: &str = "2026-06-01T12:30:00Z";
+pub(super) const NOW: &str = "2026-06-01T12:30:00Z";
 
-fn visit(sequence: u64, code: &str, at: &str) -> Visit {
+pub(super) fn visit(sequence: u64, code: &str, at: &str) -> Visit {
     let versioned = |name: &str| {
         Some(Versioned {
             name: name.to_owned(),
@@ -81,7 +81,7 @@ fn visit(sequence: u64, code: &str, at: &str) -> Visit {
     }
 }
 
-fn of_class(class: Class, visit: Visit) -> Visit {
+pub(super) fn of_class(class: Class, visit: Visit) -> Visit {
     Visit {
         classification: Classification {
             class,
@@ -91,12 +91,12 @@ fn of_class(class: Class, visit: Visit) -> Visit {
     }
 }
 
-async fn keep(store: &dyn Store, visits: Vec<Visit>) -> KeptVisits {
+pub(super) async fn keep(store: &dyn Store, visits: Vec<Visit>) -> KeptVisits {
     let kept = store.keep_visits(visits, moment(NOW)).await;
     kept.expect("a working store")
 }
 
-fn query(of: Counted) -> CountQuery {
+pub(super) fn query(of: Counted) -> CountQuery {
     CountQuery {
         of,
         since: moment("2026-06-01T00:00:00Z"),

@@ -123,6 +123,8 @@ impl Scene {
             clock,
             counters: Arc::default(),
             retention: None,
+            minutes_retention: None,
+            hours_retention: None,
         };
         Self {
             keys: KeyRing::new(Arc::clone(&kept.store) as _),

@@ -13,8 +13,8 @@ use crate::domain::ports::{
 use crate::store::postgres::work::Work;
 use crate::store::shared::DAY_MS;
 use crate::store::visits::{
-    HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, hours, link_totals,
-    minute_from, sketched_visitors, time_counts, value_counts,
+    ALL, HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, first_of,
+    hour_before, hours, link_totals, minute_from, sketched_visitors, time_counts, value_counts,
 };
 
 pub(super) struct CountByTime<'a>(pub(super) &'a CountQuery);
@@ -195,5 +195,33 @@ impl Work for CountVisitors<'_> {
                 sketched_visitors(rows)
             }
         }
+    }
+}
+
+pub(super) struct FindRecordedDays {
+    pub(super) before: Timestamp,
+    pub(super) days: u32,
+}
+
+#[async_trait]
+impl Work for FindRecordedDays {
+    type Output = Option<Timestamp>;
+    const OPERATION: &'static str = "look on which days visits were recorded";
+
+    async fn run(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<Option<Timestamp>, sqlx::Error> {
+        let found: Vec<i64> = sqlx::query_scalar(
+            "SELECT DISTINCT hour / 24 AS day FROM visit_hours WHERE campaign_id = $1 \
+             AND dimension = $2 AND hour >= 0 AND hour < $3 ORDER BY day DESC LIMIT $4",
+        )
+        .bind(ALL)
+        .bind(Dimension::Total.name())
+        .bind(hour_before(self.before))
+        .bind(i64::from(self.days))
+        .fetch_all(connection)
+        .await?;
+        first_of(&found, self.days)
     }
 }

@@ -10,12 +10,13 @@ use vocabulary::Code;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::KeptVisits;
 use crate::domain::visit::Visit;
+use crate::domain::visit::agent::Agent;
 use crate::domain::visit::sketch::Sketch;
 use crate::store::postgres::links::known_ids;
 use crate::store::postgres::work::Work;
 use crate::store::visits::{
-    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, origins, parts, ranges, some,
-    visited_links, with,
+    COUNTING, Counts, VisitedLink, add_new, agent_id, campaign_of, counts_of, origins, parts,
+    ranges, some, visited_links, with,
 };
 
 pub(super) struct KeepVisits<'a> {
@@ -35,7 +36,7 @@ impl Work for KeepVisits<'_> {
         let links = links_of(connection, self.numbering, &new).await?;
         let counts = counts_of(&new, &links);
         insert_agents(connection, &new).await?;
-        insert_visits(connection, &new).await?;
+        insert_visits(connection, &new, &links).await?;
         add(connection, &counts).await?;
         add_visitors(connection, &counts).await?;
         let mut ended = Vec::new();
@@ -122,20 +123,29 @@ async fn insert_agents(
     connection: &mut PgConnection,
     visits: &[&Visit],
 ) -> Result<(), sqlx::Error> {
+    let agents = visits.iter();
+    let agents = agents.map(|visit| (visit.user_agent.as_str(), &*visit.agent));
+    insert_agent_rows(connection, agents).await
+}
+
+/// Keeps what user agents were found to be.
+pub(super) async fn insert_agent_rows(
+    connection: &mut PgConnection,
+    agents: impl Iterator<Item = (&str, &Agent)>,
+) -> Result<(), sqlx::Error> {
     // By id: everybody inserts them in the same order.
-    let agents: BTreeMap<i64, &Visit> = visits
-        .iter()
-        .map(|visit| (agent_id(&visit.user_agent), *visit))
+    let agents: BTreeMap<i64, (&str, &Agent)> = agents
+        .map(|(user_agent, agent)| (agent_id(user_agent, agent), (user_agent, agent)))
         .collect();
-    let (ids, visits): (Vec<i64>, Vec<&Visit>) = agents.into_iter().unzip();
-    let each = || visits.iter();
-    let browsers = each().map(|visit| parts(visit.agent.browser.as_ref()));
+    let (ids, agents): (Vec<i64>, Vec<(&str, &Agent)>) = agents.into_iter().unzip();
+    let (texts, agents): (Vec<&str>, Vec<&Agent>) = agents.into_iter().unzip();
+    let browsers = agents.iter().map(|agent| parts(agent.browser.as_ref()));
     let (browsers, browser_versions): (Vec<_>, Vec<_>) = browsers.unzip();
-    let systems = each().map(|visit| parts(visit.agent.os.as_ref()));
+    let systems = agents.iter().map(|agent| parts(agent.os.as_ref()));
     let (systems, system_versions): (Vec<_>, Vec<_>) = systems.unzip();
-    let texts: Vec<&str> = each().map(|visit| visit.user_agent.as_str()).collect();
-    let devices: Vec<&str> = each().map(|visit| visit.agent.device.kind.name()).collect();
-    let apps: Vec<Option<&str>> = each().map(|visit| visit.agent.app).collect();
+    let devices = agents.iter().map(|agent| agent.device.kind.name());
+    let devices: Vec<&str> = devices.collect();
+    let apps: Vec<Option<&str>> = agents.iter().map(|agent| agent.app).collect();
     sqlx::query(
         "INSERT INTO visit_agents SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], \
          $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) ON CONFLICT DO NOTHING",
@@ -156,17 +166,19 @@ async fn insert_agents(
 async fn insert_visits(
     connection: &mut PgConnection,
     visits: &[&Visit],
+    links: &HashMap<Code, VisitedLink>,
 ) -> Result<(), sqlx::Error> {
     fn all<'a, T>(visits: &[&'a Visit], of: impl Fn(&'a Visit) -> T) -> Vec<T> {
         visits.iter().map(|visit| of(visit)).collect()
     }
     sqlx::query(
         "INSERT INTO visits (at, code, host, client, visitor, agent_id, referrer, referrer_host, \
-         language, method, status, purpose, country, province, city, isp, class, reason, ruleset) \
+         language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
+         campaign_id) \
          SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bytea[], \
          $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::integer[], \
          $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], \
-         $18::text[], $19::integer[])",
+         $18::text[], $19::integer[], $20::bigint[])",
     )
     .bind(all(visits, |it| it.at.as_millisecond()))
     .bind(all(visits, |it| it.code.as_str()))
@@ -175,7 +187,7 @@ async fn insert_visits(
     .bind(all(visits, |it| {
         it.visitor.as_ref().map(|id| id.0.to_vec())
     }))
-    .bind(all(visits, |it| agent_id(&it.user_agent)))
+    .bind(all(visits, |it| agent_id(&it.user_agent, &it.agent)))
     .bind(all(visits, |it| some(&it.referrer)))
     .bind(all(visits, |it| it.referrer_host.as_deref()))
     .bind(all(visits, |it| it.language.as_deref()))
@@ -189,13 +201,14 @@ async fn insert_visits(
     .bind(all(visits, |it| it.classification.class.name()))
     .bind(all(visits, |it| it.classification.reason))
     .bind(all(visits, |it| i32::from(it.classification.ruleset)))
+    .bind(all(visits, |it| campaign_of(it, links)))
     .execute(connection)
     .await?;
     Ok(())
 }
 
 /// Adds counts to those that are there. Everybody adds in the same order.
-async fn add(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+pub(super) async fn add(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
     let links = counts.links.iter();
     let columns = links.map(|((code, hour, class), (visits, last_at))| {
         ((code.as_str(), *hour), (*class, *visits), *last_at)
@@ -266,7 +279,10 @@ async fn add(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx:
 }
 
 /// Adds who came. Whoever else does so for the same day waits, in the order of the rows.
-async fn add_visitors(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+pub(super) async fn add_visitors(
+    connection: &mut PgConnection,
+    counts: &Counts,
+) -> Result<(), sqlx::Error> {
     for ((campaign, day), visitors) in &counts.visitors {
         let nobody = Sketch::default();
         // The update that changes nothing makes it answer with the row that is there, and lock it.

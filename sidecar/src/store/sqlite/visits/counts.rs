@@ -11,8 +11,8 @@ use crate::domain::ports::{
 };
 use crate::store::shared::DAY_MS;
 use crate::store::visits::{
-    HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, hours, link_totals,
-    minute_from, sketched_visitors, time_counts, value_counts,
+    ALL, HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, first_of,
+    hour_before, hours, link_totals, minute_from, sketched_visitors, time_counts, value_counts,
 };
 
 pub(super) async fn by_time(
@@ -155,4 +155,22 @@ pub(super) async fn visitors(
             sketched_visitors(rows)
         }
     }
+}
+
+pub(super) async fn recorded_days(
+    readers: &SqlitePool,
+    before: Timestamp,
+    days: u32,
+) -> Result<Option<Timestamp>, sqlx::Error> {
+    let found: Vec<i64> = sqlx::query_scalar(
+        "SELECT DISTINCT hour / 24 AS day FROM visit_hours WHERE campaign_id = ?1 \
+         AND dimension = ?2 AND hour >= 0 AND hour < ?3 ORDER BY day DESC LIMIT ?4",
+    )
+    .bind(ALL)
+    .bind(Dimension::Total.name())
+    .bind(hour_before(before))
+    .bind(days)
+    .fetch_all(readers)
+    .await?;
+    first_of(&found, days)
 }

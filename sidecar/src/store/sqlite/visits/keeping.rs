@@ -13,11 +13,12 @@ use vocabulary::Code;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::KeptVisits;
 use crate::domain::visit::Visit;
+use crate::domain::visit::agent::Agent;
 use crate::store::sqlite::links::find_id;
 use crate::store::sqlite::writer::Write;
 use crate::store::visits::{
-    COUNTING, Counts, VisitedLink, add_new, agent_id, counts_of, origins, parts, ranges, some,
-    visited_links, with,
+    COUNTING, Counts, VisitedLink, add_new, agent_id, campaign_of, counts_of, origins, parts,
+    ranges, some, visited_links, with,
 };
 
 /// How many rows a statement inserts; rows are dealt to the largest that can be filled.
@@ -45,7 +46,7 @@ impl Write for KeepVisits {
         let links = links_of(connection, &self.numbering, &new).await?;
         let counts = counts_of(&new, &links);
         insert_agents(connection, &new).await?;
-        insert_visits(connection, &new).await?;
+        insert_visits(connection, &new, &links).await?;
         add(connection, &counts).await?;
         add_visitors(connection, &counts).await?;
         let mut ended = Vec::new();
@@ -135,29 +136,38 @@ async fn insert_agents(
     connection: &mut SqliteConnection,
     visits: &[&Visit],
 ) -> Result<(), sqlx::Error> {
-    let agents: BTreeMap<&str, &Visit> = visits
-        .iter()
-        .map(|visit| (visit.user_agent.as_str(), *visit))
+    let agents = visits.iter();
+    let agents = agents.map(|visit| (visit.user_agent.as_str(), &*visit.agent));
+    insert_agent_rows(connection, agents).await
+}
+
+/// Keeps what user agents were found to be.
+pub(super) async fn insert_agent_rows(
+    connection: &mut SqliteConnection,
+    agents: impl Iterator<Item = (&str, &Agent)>,
+) -> Result<(), sqlx::Error> {
+    let agents: BTreeMap<i64, (&str, &Agent)> = agents
+        .map(|(user_agent, agent)| (agent_id(user_agent, agent), (user_agent, agent)))
         .collect();
-    let agents: Vec<(&str, &Visit)> = agents.into_iter().collect();
+    let agents: Vec<(i64, (&str, &Agent))> = agents.into_iter().collect();
     insert(
         connection,
         "INSERT OR IGNORE INTO visit_agents VALUES",
         8,
         "",
         &agents,
-        |query, (user_agent, visit)| {
-            let (browser, browser_version) = parts(visit.agent.browser.as_ref());
-            let (os, os_version) = parts(visit.agent.os.as_ref());
+        |query, (id, (user_agent, agent))| {
+            let (browser, browser_version) = parts(agent.browser.as_ref());
+            let (os, os_version) = parts(agent.os.as_ref());
             query
-                .bind(agent_id(user_agent))
+                .bind(id)
                 .bind(user_agent)
                 .bind(browser)
                 .bind(browser_version)
                 .bind(os)
                 .bind(os_version)
-                .bind(visit.agent.device.kind.name())
-                .bind(visit.agent.app)
+                .bind(agent.device.kind.name())
+                .bind(agent.app)
         },
     )
     .await
@@ -166,13 +176,15 @@ async fn insert_agents(
 async fn insert_visits(
     connection: &mut SqliteConnection,
     visits: &[&Visit],
+    links: &HashMap<Code, VisitedLink>,
 ) -> Result<(), sqlx::Error> {
     const COLUMNS: &str = "at, code, host, client, visitor, agent_id, referrer, referrer_host, \
-         language, method, status, purpose, country, province, city, isp, class, reason, ruleset";
+         language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
+         campaign_id";
     insert(
         connection,
         &format!("INSERT INTO visits ({COLUMNS}) VALUES"),
-        19,
+        20,
         "",
         visits,
         |query, visit| {
@@ -183,7 +195,7 @@ async fn insert_visits(
                 .bind(&visit.host)
                 .bind(visit.client.map(|client| client.to_string()))
                 .bind(visit.visitor.as_ref().map(|visitor| visitor.0.to_vec()))
-                .bind(agent_id(&visit.user_agent))
+                .bind(agent_id(&visit.user_agent, &visit.agent))
                 .bind(some(&visit.referrer))
                 .bind(visit.referrer_host.as_deref())
                 .bind(visit.language.as_deref())
@@ -197,13 +209,17 @@ async fn insert_visits(
                 .bind(classification.class.name())
                 .bind(classification.reason)
                 .bind(classification.ruleset)
+                .bind(campaign_of(visit, links))
         },
     )
     .await
 }
 
 /// Adds counts to those that are there.
-async fn add(connection: &mut SqliteConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+pub(super) async fn add(
+    connection: &mut SqliteConnection,
+    counts: &Counts,
+) -> Result<(), sqlx::Error> {
     let links: Vec<_> = counts.links.iter().collect();
     insert(
         connection,
@@ -253,7 +269,7 @@ async fn add(connection: &mut SqliteConnection, counts: &Counts) -> Result<(), s
 }
 
 /// Adds who came.
-async fn add_visitors(
+pub(super) async fn add_visitors(
     connection: &mut SqliteConnection,
     counts: &Counts,
 ) -> Result<(), sqlx::Error> {

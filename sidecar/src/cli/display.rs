@@ -1,0 +1,70 @@
+//! How far something is, shown while it is done: as a bar on a terminal, as lines elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::workbench::thousands;
+
+/// How often a line is printed where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows how many of something are done.
+pub(super) struct Display {
+    noun: &'static str,
+    bar: Option<ProgressBar>,
+    next_line: Mutex<Instant>,
+}
+
+impl Display {
+    /// Begins; `noun` is what is counted.
+    pub(super) fn new(noun: &'static str) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let template =
+                format!("{{bar:40}} {{human_pos}}/{{human_len}} {noun}, {{per_sec}}, {{eta}} left");
+            let style = ProgressStyle::with_template(&template);
+            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self {
+            noun,
+            bar,
+            next_line: Mutex::new(Instant::now() + LINE_EVERY),
+        }
+    }
+
+    /// Shows how many of how many are done, and how many of them were so before it began.
+    pub(super) fn show(&self, done: u64, total: u64, resumed: u64) {
+        if let Some(bar) = &self.bar {
+            if bar.position() == 0 && resumed > 0 {
+                // What was done before says nothing of how fast this is.
+                bar.set_position(resumed);
+                bar.reset_eta();
+            }
+            bar.set_length(total.max(done));
+            bar.set_position(done);
+            return;
+        }
+        let mut next_line = self
+            .next_line
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() >= *next_line {
+            *next_line = Instant::now() + LINE_EVERY;
+            eprintln!(
+                "shortlink: {} of {} {}",
+                thousands(done),
+                thousands(total),
+                self.noun
+            );
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Classifying visits again, and correcting what was counted of them.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sqlx::sqlite::SqliteConnection;
+
+use super::keeping::{add, add_visitors, insert_agent_rows};
+use crate::domain::ports::{
+    PeoplePage, ReclassifyStore, StaleDay, StoreError, TimeSpan, VisitPage,
+};
+use crate::domain::visit::sketch::Sketch;
+use crate::domain::visit::stored::{StoredVisit, Verdict};
+use crate::store::columns;
+use crate::store::shared::DAY_MS;
+use crate::store::sqlite::writer::Write;
+use crate::store::sqlite::{SqliteStore, failed};
+use crate::store::visits::moves::Moves;
+use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, visitor_id, with};
+
+#[async_trait]
+impl ReclassifyStore for SqliteStore {
+    async fn visit_numbers(&self) -> Result<Option<(i64, i64)>, StoreError> {
+        // Two questions: SQLite takes the first or the last of an index, and never both at once.
+        let numbers: Result<(Option<i64>, Option<i64>), _> =
+            sqlx::query_as("SELECT (SELECT min(id) FROM visits), (SELECT max(id) FROM visits)")
+                .fetch_one(&self.readers)
+                .await;
+        let (first, last) = numbers.map_err(failed("read how many visits there are"))?;
+        Ok(first.zip(last))
+    }
+
+    async fn visits_after(
+        &self,
+        after: i64,
+        time: TimeSpan,
+        limit: u32,
+    ) -> Result<VisitPage, StoreError> {
+        const OPERATION: &str = "read visits";
+        // There is no index by time: all are walked through.
+        let rows = sqlx::query(concat!(
+            "SELECT ",
+            stored_columns!(),
+            " FROM visits CROSS JOIN visit_agents ON visit_agents.id = agent_id \
+             WHERE visits.id > ?1 ORDER BY visits.id LIMIT ?2"
+        ))
+        .bind(after)
+        .bind(limit)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failed(OPERATION))?;
+        columns::visit_page(&rows, time).map_err(failed(OPERATION))
+    }
+
+    async fn reclassify_visits(
+        &self,
+        verdicts: Vec<(StoredVisit, Verdict)>,
+        hours_since: Option<Timestamp>,
+    ) -> Result<u64, StoreError> {
+        let reclassify = ReclassifyVisits {
+            verdicts,
+            hours_since,
+        };
+        self.writer.write(reclassify).await
+    }
+
+    async fn stale_days(&self, limit: u32) -> Result<Vec<StaleDay>, StoreError> {
+        let rows: Result<Vec<(i64, i64, i64)>, _> = sqlx::query_as(
+            "SELECT campaign_id, day, generation FROM visit_stale_sketches \
+             ORDER BY campaign_id, day LIMIT ?1",
+        )
+        .bind(limit)
+        .fetch_all(&self.readers)
+        .await;
+        let days = rows.map_err(failed("read which days are to be counted again"))?;
+        let days = days
+            .into_iter()
+            .map(|(campaign, day, generation)| StaleDay {
+                campaign,
+                day,
+                generation,
+            });
+        Ok(days.collect())
+    }
+
+    async fn people_after(
+        &self,
+        after: i64,
+        days: (i64, i64),
+        limit: u32,
+    ) -> Result<PeoplePage, StoreError> {
+        let rows: Result<Vec<PersonRow>, _> = sqlx::query_as(
+            "SELECT id, at, campaign_id, iif(class = 'human', visitor, NULL) \
+             FROM visits WHERE id > ?1 ORDER BY id LIMIT ?2",
+        )
+        .bind(after)
+        .bind(limit)
+        .fetch_all(&self.readers)
+        .await;
+        let rows = rows.map_err(failed("read visitors"))?;
+        let mut page = PeoplePage::default();
+        for (id, at, campaign, visitor) in rows {
+            page.last = Some(id);
+            let day = at.div_euclid(DAY_MS);
+            if let Some(visitor) = visitor_id(visitor.as_deref())
+                && (days.0..=days.1).contains(&day)
+            {
+                page.people
+                    .push((campaign.unwrap_or_default(), day, visitor));
+            }
+        }
+        Ok(page)
+    }
+
+    async fn replace_people(
+        &self,
+        days: Vec<(StaleDay, Sketch)>,
+    ) -> Result<Vec<StaleDay>, StoreError> {
+        self.writer.write(ReplacePeople(days)).await
+    }
+
+    async fn settle_people(&self, days: Vec<(StaleDay, Sketch)>) -> Result<u64, StoreError> {
+        self.writer.write(SettlePeople(days)).await
+    }
+}
+
+/// The number, time and campaign of a visit, and its visitor if it is of a person.
+type PersonRow = (i64, i64, Option<i64>, Option<Vec<u8>>);
+
+struct ReclassifyVisits {
+    verdicts: Vec<(StoredVisit, Verdict)>,
+    hours_since: Option<Timestamp>,
+}
+
+#[async_trait]
+impl Write for ReclassifyVisits {
+    type Output = u64;
+    const OPERATION: &'static str = "classify visits again";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+        let agents = self.verdicts.iter();
+        let agents = agents.map(|(visit, verdict)| (visit.user_agent.as_str(), &*verdict.agent));
+        insert_agent_rows(connection, agents).await?;
+        let mut changed = Vec::with_capacity(self.verdicts.len());
+        for both in &self.verdicts {
+            let (
+                visit,
+                Verdict {
+                    classification,
+                    agent,
+                },
+            ) = both;
+            let done = sqlx::query(
+                "UPDATE visits SET class = ?2, reason = ?3, ruleset = ?4, agent_id = ?5 \
+                 WHERE id = ?1 AND at = ?6 AND code = ?7 AND class = ?8 AND reason = ?9 \
+                 AND ruleset = ?10 AND agent_id = ?11",
+            )
+            .bind(visit.number)
+            .bind(classification.class.name())
+            .bind(classification.reason)
+            .bind(classification.ruleset)
+            .bind(agent_id(&visit.user_agent, agent))
+            .bind(visit.at.as_millisecond())
+            .bind(&visit.code)
+            .bind(visit.class.name())
+            .bind(&visit.reason)
+            .bind(visit.ruleset)
+            .bind(visit.agent.id)
+            .execute(&mut *connection)
+            .await?;
+            if done.rows_affected() > 0 {
+                changed.push(both);
+            }
+        }
+        let moves = Moves::of(changed.iter().copied(), self.hours_since);
+        add(connection, &moves.counts).await?;
+        remove_empty(connection, &moves.counts).await?;
+        add_visitors(connection, &moves.counts).await?;
+        for (campaign, day) in moves.stale {
+            sqlx::query(
+                "INSERT INTO visit_stale_sketches (campaign_id, day, generation) \
+                 VALUES (?1, ?2, 1) ON CONFLICT DO UPDATE SET generation = generation + 1",
+            )
+            .bind(campaign)
+            .bind(day)
+            .execute(&mut *connection)
+            .await?;
+        }
+        Ok(changed.len() as u64)
+    }
+}
+
+/// Removes counts of nothing. What was forgotten before it was taken away is below 0; what is below
+/// 0 of earlier hours is not, until the last of them has been added.
+async fn remove_empty(
+    connection: &mut SqliteConnection,
+    counts: &Counts,
+) -> Result<(), sqlx::Error> {
+    for ((code, hour, class), _) in counts.links.iter().filter(|(_, (by, _))| *by < 0) {
+        sqlx::query(
+            "DELETE FROM visit_link_hours \
+             WHERE code = ?1 AND hour = ?2 AND class = ?3 \
+             AND (visits = 0 OR visits < 0 AND hour > ?4)",
+        )
+        .bind(code)
+        .bind(hour)
+        .bind(class)
+        .bind(EARLIER)
+        .execute(&mut *connection)
+        .await?;
+    }
+    let less = counts.hours.iter().filter(|(_, by)| **by < 0);
+    for ((campaign, dimension, hour, value, class), _) in less {
+        sqlx::query(
+            "DELETE FROM visit_hours WHERE campaign_id = ?1 AND dimension = ?2 AND hour = ?3 \
+             AND value = ?4 AND class = ?5 AND visits <= 0",
+        )
+        .bind(campaign)
+        .bind(dimension)
+        .bind(hour)
+        .bind(value)
+        .bind(class)
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Whether nobody has touched a day since its generation was read.
+async fn is_untouched(
+    connection: &mut SqliteConnection,
+    day: StaleDay,
+) -> Result<bool, sqlx::Error> {
+    let generation: Option<i64> = sqlx::query_scalar(
+        "SELECT generation FROM visit_stale_sketches WHERE campaign_id = ?1 AND day = ?2",
+    )
+    .bind(day.campaign)
+    .bind(day.day)
+    .fetch_optional(connection)
+    .await?;
+    Ok(generation == Some(day.generation))
+}
+
+async fn put_sketch(
+    connection: &mut SqliteConnection,
+    day: StaleDay,
+    sketch: &Sketch,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO visit_sketches (campaign_id, day, registers) VALUES (?1, ?2, ?3) \
+         ON CONFLICT DO UPDATE SET registers = excluded.registers",
+    )
+    .bind(day.campaign)
+    .bind(day.day)
+    .bind(sketch.as_bytes())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+struct ReplacePeople(Vec<(StaleDay, Sketch)>);
+
+#[async_trait]
+impl Write for ReplacePeople {
+    type Output = Vec<StaleDay>;
+    const OPERATION: &'static str = "count the people of a day again";
+
+    async fn apply(
+        &mut self,
+        connection: &mut SqliteConnection,
+    ) -> Result<Vec<StaleDay>, sqlx::Error> {
+        let mut replaced = Vec::with_capacity(self.0.len());
+        for (day, sketch) in &self.0 {
+            if !is_untouched(connection, *day).await? {
+                continue;
+            }
+            put_sketch(connection, *day, sketch).await?;
+            let generation = day.generation + 1;
+            sqlx::query(
+                "UPDATE visit_stale_sketches SET generation = ?3 \
+                 WHERE campaign_id = ?1 AND day = ?2",
+            )
+            .bind(day.campaign)
+            .bind(day.day)
+            .bind(generation)
+            .execute(&mut *connection)
+            .await?;
+            replaced.push(StaleDay { generation, ..*day });
+        }
+        Ok(replaced)
+    }
+}
+
+struct SettlePeople(Vec<(StaleDay, Sketch)>);
+
+#[async_trait]
+impl Write for SettlePeople {
+    type Output = u64;
+    const OPERATION: &'static str = "settle the people of a day";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+        let mut settled = 0;
+        for (day, people) in &self.0 {
+            if !is_untouched(connection, *day).await? {
+                continue;
+            }
+            let kept: Option<Vec<u8>> = sqlx::query_scalar(
+                "SELECT registers FROM visit_sketches WHERE campaign_id = ?1 AND day = ?2",
+            )
+            .bind(day.campaign)
+            .bind(day.day)
+            .fetch_optional(&mut *connection)
+            .await?;
+            let mut sketch = with(kept, &[])?;
+            sketch.merge(people);
+            put_sketch(connection, *day, &sketch).await?;
+            sqlx::query("DELETE FROM visit_stale_sketches WHERE campaign_id = ?1 AND day = ?2")
+                .bind(day.campaign)
+                .bind(day.day)
+                .execute(&mut *connection)
+                .await?;
+            settled += 1;
+        }
+        Ok(settled)
+    }
+}

@@ -1,0 +1,124 @@
+//! What changes in the counts when visits turn out to be another than they were counted as.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::{ALL, Counts, EARLIER, HOUR_MS};
+use crate::domain::ports::Dimension;
+use crate::domain::visit::class::Class;
+use crate::domain::visit::stored::{StoredVisit, Verdict};
+use crate::store::shared::DAY_MS;
+
+/// What is added to the counts, and taken away.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Moves {
+    /// What is added, below 0 for what is taken away.
+    pub(in crate::store) counts: Counts,
+    /// The campaigns and days whose people are to be counted again.
+    pub(in crate::store) stale: BTreeSet<(i64, i64)>,
+}
+
+impl Moves {
+    /// The moves of visits. Hours before `hours_since` are not counted apart any more.
+    pub(in crate::store) fn of<'a>(
+        visits: impl IntoIterator<Item = &'a (StoredVisit, Verdict)>,
+        hours_since: Option<Timestamp>,
+    ) -> Self {
+        let hours_since = hours_since.map(|since| since.as_millisecond().div_euclid(HOUR_MS));
+        let mut moves = Self::default();
+        for (visit, verdict) in visits {
+            let hour = visit.at.as_millisecond().div_euclid(HOUR_MS);
+            let is_kept = hours_since.is_none_or(|since| since <= hour);
+            let agent = &verdict.agent;
+            let (from, to) = (visit.class, verdict.classification.class);
+            let before = Counted {
+                class: from,
+                device: &visit.agent.device,
+                browser: visit.agent.browser.as_ref().map_or("", |it| &it.name),
+                os: visit.agent.os.as_ref().map_or("", |it| &it.name),
+            };
+            let after = Counted {
+                class: to,
+                device: agent.device.kind.name(),
+                browser: agent.browser.as_ref().map_or("", |it| &it.name),
+                os: agent.os.as_ref().map_or("", |it| &it.name),
+            };
+            for (counted, by) in [(&before, -1), (&after, 1)] {
+                let link_hour = if is_kept { hour } else { EARLIER };
+                moves.count_for_link(visit, link_hour, counted.class, by);
+                if is_kept {
+                    moves.count(visit, hour, counted, by);
+                }
+            }
+            if is_kept {
+                moves.move_person(visit, from, to);
+            }
+        }
+        moves.counts.links.retain(|_, (visits, _)| *visits != 0);
+        moves.counts.hours.retain(|_, visits| *visits != 0);
+        moves
+    }
+
+    fn count_for_link(&mut self, visit: &StoredVisit, hour: i64, class: Class, by: i64) {
+        let at = visit.at.as_millisecond();
+        let key = (visit.code.clone(), hour, class.name());
+        let of_link = self.counts.links.entry(key).or_insert((0, at));
+        *of_link = (of_link.0 + by, of_link.1.max(at));
+    }
+
+    fn count(&mut self, visit: &StoredVisit, hour: i64, counted: &Counted<'_>, by: i64) {
+        let class = counted.class.name();
+        for of in campaigns(visit) {
+            for dimension in std::iter::once(Dimension::Total).chain(Dimension::ALL) {
+                let value = counted.value(dimension, visit).to_owned();
+                let key = (of, dimension.name(), hour, value, class);
+                *self.counts.hours.entry(key).or_default() += by;
+            }
+        }
+    }
+
+    /// Sketches take people in and never forget any.
+    fn move_person(&mut self, visit: &StoredVisit, from: Class, to: Class) {
+        let Some(visitor) = visit.visitor.filter(|_| from != to) else {
+            return;
+        };
+        let day = visit.at.as_millisecond().div_euclid(DAY_MS);
+        for of in campaigns(visit) {
+            if to == Class::Human {
+                let people = self.counts.visitors.entry((of, day)).or_default();
+                people.push(visitor);
+            } else if from == Class::Human {
+                self.stale.insert((of, day));
+            }
+        }
+    }
+}
+
+/// Whose counts a visit is in besides its link's.
+fn campaigns(visit: &StoredVisit) -> impl Iterator<Item = i64> + use<> {
+    let campaign = (visit.campaign != ALL).then_some(visit.campaign);
+    std::iter::once(ALL).chain(campaign)
+}
+
+/// What a visit is counted as.
+struct Counted<'a> {
+    class: Class,
+    device: &'a str,
+    browser: &'a str,
+    os: &'a str,
+}
+
+impl Counted<'_> {
+    fn value<'a>(&'a self, dimension: Dimension, visit: &'a StoredVisit) -> &'a str {
+        match dimension {
+            Dimension::Total => "",
+            Dimension::Domain => &visit.host,
+            Dimension::Country => visit.country.as_deref().unwrap_or_default(),
+            Dimension::Device => self.device,
+            Dimension::Browser => self.browser,
+            Dimension::Os => self.os,
+            Dimension::Referrer => visit.referrer_host.as_deref().unwrap_or_default(),
+        }
+    }
+}
