@@ -23,7 +23,7 @@ const PAGE: u32 = 5000;
 const TASK: &str = "people";
 
 /// How long a claim is good that is not renewed.
-const CLAIM: SignedDuration = SignedDuration::from_secs(30);
+const CLAIM: SignedDuration = SignedDuration::from_secs(10);
 
 /// How long is waited before somebody else's claim is looked at again.
 const WAIT: Duration = Duration::from_millis(250);
@@ -35,6 +35,7 @@ impl Reclassify {
         report: &mut Report,
         shutdown: &CancellationToken,
     ) -> Result<Outcome, StoreError> {
+        let mut is_waiting = false;
         let outcome = loop {
             let days = again(|| self.store.stale_days(TOGETHER)).await?;
             if days.is_empty() {
@@ -44,9 +45,14 @@ impl Reclassify {
                 break Outcome::Stopped;
             }
             if !self.claims().await? {
+                if !is_waiting {
+                    tracing::info!("another process counts people again, or was killed; waiting");
+                    is_waiting = true;
+                }
                 tokio::time::sleep(WAIT).await;
                 continue;
             }
+            tracing::info!(days = days.len(), "the people of days are counted again");
             let Some(found) = self.people_of(days, shutdown).await? else {
                 break Outcome::Stopped;
             };
