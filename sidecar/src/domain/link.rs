@@ -46,8 +46,8 @@ pub struct Link {
     pub valid_since: Option<Second>,
     /// From this second on it answers 410.
     pub valid_until: Option<Second>,
-    /// After about how many visits it is to end. It is the consumer of visits, which is yet to
-    /// come, that ends it: redirects wait for no counter, so that a few more get through.
+    /// After about how many visits it is to end. Whoever stores visits ends it: redirects wait for
+    /// no counter, so that a few more get through.
     pub max_visits: Option<NonZeroU64>,
     /// When it was paused.
     pub paused_at: Option<Timestamp>,

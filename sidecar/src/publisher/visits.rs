@@ -23,6 +23,19 @@ use crate::domain::ports::{PublishError, QueueDepth, QueuedBatch, QueuedId, Visi
 /// The group that all sidecars read as.
 const GROUP: &str = "shortlink";
 
+/// Each process reads under a name of its own. At once, since who is forgotten loses what it holds.
+const FORGET_READERS: &str = "
+for _, reader in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+    local told = {}
+    for place = 1, #reader, 2 do told[reader[place]] = reader[place + 1] end
+    if told.pending == 0 and told.idle > tonumber(ARGV[2]) then
+        redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], told.name)
+    end
+end";
+
+/// Where what is taken begins, and what Redis answers when it has looked at all of it.
+const BEGINNING: &str = "0-0";
+
 /// The streams of visits.
 pub struct RedisVisits {
     connection: Connection,
@@ -174,16 +187,24 @@ impl VisitQueue for RedisVisits {
     ) -> Result<Vec<QueuedBatch>, PublishError> {
         let mut taken = Vec::new();
         for (shard, key) in self.keys.iter().enumerate() {
-            let mut command = redis::cmd("XAUTOCLAIM");
-            command.arg(key).arg(GROUP).arg(&self.consumer);
-            command.arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
-            command.arg("0-0").arg("COUNT").arg(most);
-            let reply: StreamAutoClaimReply = self
-                .run("take visits over", async |open| {
-                    self.ask(key, &open, &command).await
-                })
-                .await?;
-            taken.extend(Self::batches(shard, reply.claimed));
+            let mut from = BEGINNING.to_owned();
+            // Each time Redis looks at some of what is taken: others may work on all of that.
+            while taken.len() < most {
+                let mut command = redis::cmd("XAUTOCLAIM");
+                command.arg(key).arg(GROUP).arg(&self.consumer);
+                command.arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
+                command.arg(&from).arg("COUNT").arg(most - taken.len());
+                let reply: StreamAutoClaimReply = self
+                    .run("take visits over", async |open| {
+                        self.ask(key, &open, &command).await
+                    })
+                    .await?;
+                taken.extend(Self::batches(shard, reply.claimed));
+                from = reply.next_stream_id;
+                if from == BEGINNING {
+                    break;
+                }
+            }
         }
         Ok(taken)
     }
@@ -217,6 +238,19 @@ impl VisitQueue for RedisVisits {
                 let mut command = redis::cmd("XTRIM");
                 command.arg(key).arg("MINID").arg(first);
                 command.query_async(&mut open.redis).await
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn forget_readers(&self, idle: Duration) -> Result<(), PublishError> {
+        for key in &self.keys {
+            let mut command = redis::cmd("EVAL");
+            command.arg(FORGET_READERS).arg(1).arg(key).arg(GROUP);
+            command.arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
+            self.run("forget readers of visits", async |open| {
+                self.ask::<Value>(key, &open, &command).await
             })
             .await?;
         }
@@ -272,3 +306,6 @@ pub(super) fn is_no_key(error: &RedisError) -> bool {
             .detail()
             .is_some_and(|detail| detail.contains("no such key"))
 }
+
+#[cfg(test)]
+mod tests;

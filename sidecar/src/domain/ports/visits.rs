@@ -339,6 +339,9 @@ pub trait VisitQueue: Send + Sync {
     /// Removes what is stored; what is not, for whoever reads it, stays.
     async fn trim(&self) -> Result<(), PublishError>;
 
+    /// Forgets readers that have neither asked for anything for so long nor hold anything.
+    async fn forget_readers(&self, idle: Duration) -> Result<(), PublishError>;
+
     /// How much is left to be stored.
     async fn depth(&self) -> Result<QueueDepth, PublishError>;
 }

@@ -40,6 +40,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// milliseconds; whoever takes longer is dead, or their database is.
 const ABANDONED: Duration = Duration::from_secs(30);
 
+/// After how long a process that has not asked for batches is forgotten as a reader.
+const ABSENT: Duration = Duration::from_secs(86_400);
+
 /// How often there is a look at what was abandoned, and what is stored is trimmed.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
@@ -98,6 +101,8 @@ struct Read {
     visits: Vec<Visit>,
     poison: Vec<Poison>,
     ids: Vec<QueuedId>,
+    /// Whether there may be more that others have left.
+    has_left_some: bool,
 }
 
 impl VisitWriter {
@@ -126,6 +131,9 @@ impl VisitWriter {
             let (stored, next) = tokio::join!(stored, self.next(&keys, &mut rng, is_tidy));
             // What could not be stored is taken over later, by this process or another.
             let next = next.map(|next| read = next);
+            if read.has_left_some {
+                tidy_at = now;
+            }
             let wait = match stored.and(next) {
                 Ok(()) => {
                     if pause.take().is_some() {
@@ -176,6 +184,7 @@ impl VisitWriter {
             self.queue.trim().await?;
             taken = self.queue.take_over(ABANDONED, TOGETHER).await?;
         }
+        let has_left_some = taken.len() >= TOGETHER;
         taken.extend(self.queue.take(TOGETHER).await?);
         if taken.is_empty() {
             return Ok(Read::default());
@@ -184,7 +193,11 @@ impl VisitWriter {
         let enrichment = Arc::clone(&self.enrichment);
         // Some hundred microseconds of work for each batch: others want to go on meanwhile.
         let read = tokio::task::spawn_blocking(move || read(&taken, &enrichment, &live));
-        read.await.map_err(|_panic| WriteError::Panicked)
+        let read = read.await.map_err(|_panic| WriteError::Panicked)?;
+        Ok(Read {
+            has_left_some,
+            ..read
+        })
     }
 
     async fn store(&self, read: Read) -> Result<(), WriteError> {
@@ -255,6 +268,7 @@ impl VisitWriter {
     async fn forget(&self, keys: &KeyRing) -> Result<(), WriteError> {
         let now = self.clock.now();
         keys.destroy_old(now).await?;
+        self.queue.forget_readers(ABSENT).await?;
         let before = |kept: SignedDuration| now.checked_sub(kept).unwrap_or(Timestamp::MIN);
         if let Some(before) = self.retention.map(before) {
             for _ in 0..MAX_FORGETS {

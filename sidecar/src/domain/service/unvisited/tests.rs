@@ -49,6 +49,10 @@ impl VisitQueue for Depth {
         Ok(())
     }
 
+    async fn forget_readers(&self, _idle: Duration) -> Result<(), PublishError> {
+        Ok(())
+    }
+
     async fn trim(&self) -> Result<(), PublishError> {
         Ok(())
     }

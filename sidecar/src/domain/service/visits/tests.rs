@@ -67,6 +67,10 @@ impl VisitQueue for MemoryQueue {
         Ok(())
     }
 
+    async fn forget_readers(&self, _idle: Duration) -> Result<(), PublishError> {
+        Ok(())
+    }
+
     async fn trim(&self) -> Result<(), PublishError> {
         Ok(())
     }
