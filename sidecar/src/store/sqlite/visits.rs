@@ -49,18 +49,14 @@ impl VisitStore for SqliteStore {
 
     async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError> {
         let list = async {
-            let mut query = QueryBuilder::<Sqlite>::new(concat!(
-                "SELECT ",
-                kept_columns!(),
-                " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE "
-            ));
+            let mut link_id = None;
             if let Some(code) = &listing.code {
                 let Some(id) = self.find_id(code).await? else {
                     return Ok(Vec::new());
                 };
-                query.push("link_id = ").push_bind(id).push(" AND ");
+                link_id = Some(id);
             }
-            push_filters(&mut query, listing);
+            let mut query = listing_query("", listing, link_id);
             let rows = query.build().fetch_all(&self.readers).await?;
             rows.iter().map(columns::visit).collect()
         };
@@ -137,6 +133,25 @@ impl VisitStore for SqliteStore {
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
         self.writer.write(Quarantine { poison, now }).await
     }
+}
+
+/// The statement that lists visits, of a link if its id is given.
+fn listing_query(
+    begin: &str,
+    listing: &VisitListing,
+    link_id: Option<i64>,
+) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(begin);
+    query.push(concat!(
+        "SELECT ",
+        kept_columns!(),
+        " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE "
+    ));
+    if let Some(id) = link_id {
+        query.push("link_id = ").push_bind(id).push(" AND ");
+    }
+    push_filters(&mut query, listing);
+    query
 }
 
 /// Keeps what is no visit.
@@ -300,3 +315,6 @@ impl Write for DestroyDayKeys {
         Ok(done?.rows_affected())
     }
 }
+
+#[cfg(test)]
+mod tests;
