@@ -72,6 +72,10 @@ impl SqliteStore {
         }
         let mut connection = options.clone().connect().await.map_err(cannot_open)?;
         schema::check(&mut connection).await?;
+        let is_finished = adoption::is_finished(&mut connection).await;
+        if !is_finished.map_err(cannot_open)? {
+            return Err(OpenError::Unfinished { path });
+        }
         let code_key = adoption::code_key(&mut connection)
             .await
             .map_err(cannot_open)?;
@@ -162,6 +166,12 @@ pub enum OpenError {
         /// Why not.
         #[source]
         source: sqlx::Error,
+    },
+    /// A migration was interrupted before it had moved everything.
+    #[error("the migration of the database {path:?} was interrupted; run `shortlink migrate`")]
+    Unfinished {
+        /// The file.
+        path: PathBuf,
     },
     /// The secret that codes are numbered by is not there.
     #[error(

@@ -8,7 +8,8 @@ pub(super) mod listing;
 mod pruning;
 mod reclassify;
 mod upkeep;
-mod visits;
+pub(super) mod visits;
+mod visits_of_far_codes;
 
 use std::num::NonZeroU64;
 use std::str::FromStr;

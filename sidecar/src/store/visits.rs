@@ -81,11 +81,12 @@ pub(super) fn hours(query: &CountQuery) -> (i64, i64) {
     )
 }
 
-/// What is added to the counts for some visits, each row once and in order.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// By code, hour and class: how many, and when the last was, in milliseconds.
-    pub(super) links: BTreeMap<(String, i64, &'static str), (i64, i64)>,
+/// What is added to the counts for some visits, each row once and in order. `L` is what the store
+/// has its links' counts by.
+#[derive(Debug)]
+pub(super) struct Counts<L> {
+    /// By link, hour and class: how many, and when the last was, in milliseconds.
+    pub(super) links: BTreeMap<(L, i64, &'static str), (i64, i64)>,
     /// By campaign, dimension, hour, value and class.
     pub(super) hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
     /// By minute and host.
@@ -94,37 +95,63 @@ pub(super) struct Counts {
     pub(super) visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
 }
 
-impl Counts {
-    /// Counts visits; `campaigns` are those of links that belong to one.
-    pub(super) fn of<'a>(
-        visits: impl IntoIterator<Item = &'a Visit>,
-        campaigns: &HashMap<Code, i64>,
-    ) -> Self {
+impl<L> Default for Counts<L> {
+    fn default() -> Self {
+        Self {
+            links: BTreeMap::new(),
+            hours: BTreeMap::new(),
+            minutes: BTreeMap::new(),
+            visitors: BTreeMap::new(),
+        }
+    }
+}
+
+/// What visits have in common that are counted in the same rows, but for their links: the campaign,
+/// the hour, the class, and the value of each dimension.
+type Alike<'a> = (
+    Option<i64>,
+    i64,
+    &'static str,
+    [&'a str; Dimension::ALL.len()],
+);
+
+impl<L: Ord> Counts<L> {
+    /// Counts visits, each with its link and the campaign that this belongs to.
+    pub(super) fn of<'a>(visits: impl IntoIterator<Item = (&'a Visit, L, Option<i64>)>) -> Self {
         let mut counts = Self::default();
-        for visit in visits {
+        // Most visits have all in common with others that come with them: those are counted here,
+        // and then each row is looked for only once.
+        let mut alike: HashMap<Alike<'a>, i64> = HashMap::new();
+        let mut minutes: HashMap<(i64, &str), i64> = HashMap::new();
+        for (visit, link, campaign) in visits {
             let (hour, class) = (hour_of(visit), visit.classification.class.name());
             let at = visit.at.as_millisecond();
-            let of_link = counts
-                .links
-                .entry((visit.code.clone(), hour, class))
-                .or_insert((0, at));
+            let of_link = counts.links.entry((link, hour, class)).or_insert((0, at));
             *of_link = (of_link.0 + 1, of_link.1.max(at));
-            let code = Code::parse(visit.code.as_bytes()).ok();
-            let campaign = code.and_then(|code| campaigns.get(&code).copied());
-            for of in [Some(ALL), campaign].into_iter().flatten() {
-                if let (Some(visitor), Class::Human) = (visit.visitor, visit.classification.class) {
+            if let (Some(visitor), Class::Human) = (visit.visitor, visit.classification.class) {
+                for of in [Some(ALL), campaign].into_iter().flatten() {
                     let key = (of, at.div_euclid(DAY_MS));
                     counts.visitors.entry(key).or_default().push(visitor);
                 }
-                for dimension in std::iter::once(Dimension::Total).chain(Dimension::ALL) {
-                    let value = dimension.value(visit).to_owned();
-                    let key = (of, dimension.name(), hour, value, class);
-                    *counts.hours.entry(key).or_default() += 1;
+            }
+            let values = Dimension::ALL.map(|dimension| dimension.value(visit));
+            *alike.entry((campaign, hour, class, values)).or_default() += 1;
+            *minutes.entry((minute_of(visit), &visit.host)).or_default() += 1;
+        }
+        for ((campaign, hour, class, values), visits) in alike {
+            for of in [Some(ALL), campaign].into_iter().flatten() {
+                let of_dimensions = Dimension::ALL.into_iter().zip(values);
+                for (dimension, value) in [(Dimension::Total, "")].into_iter().chain(of_dimensions)
+                {
+                    let key = (of, dimension.name(), hour, value.to_owned(), class);
+                    *counts.hours.entry(key).or_default() += visits;
                 }
             }
-            let key = (minute_of(visit), visit.host.clone());
-            *counts.minutes.entry(key).or_default() += 1;
         }
+        let minutes = minutes.into_iter();
+        counts.minutes = minutes
+            .map(|((minute, host), visits)| ((minute, host.to_owned()), visits))
+            .collect();
         counts
     }
 }
@@ -189,21 +216,20 @@ pub(super) fn value_counts(rows: Vec<(String, String, i64)>) -> Vec<ValueCount> 
     counts.collect()
 }
 
-/// Makes totals of rows with a code, how many visits there were, how many by people, and when the
-/// last was.
-pub(super) fn link_totals(
-    rows: Vec<(String, i64, i64, i64)>,
-) -> Result<Vec<LinkTotal>, sqlx::Error> {
-    let bad = |column| invalid("visit_link_hours", column);
-    let totals = rows.into_iter().map(|(code, visits, human, last_at)| {
-        Ok(LinkTotal {
-            code: code.parse().map_err(|_error| bad("code"))?,
-            visits: visits.unsigned_abs(),
-            human: human.unsigned_abs(),
-            last_at: Timestamp::from_millisecond(last_at).map_err(|_error| bad("last_at"))?,
-        })
-    });
-    totals.collect()
+/// Makes a total of how many visits a link had, how many by people, and when the last was.
+pub(super) fn link_total(
+    code: Code,
+    visits: i64,
+    human: i64,
+    last_at: i64,
+) -> Result<LinkTotal, sqlx::Error> {
+    let last_at = Timestamp::from_millisecond(last_at);
+    Ok(LinkTotal {
+        code,
+        visits: visits.unsigned_abs(),
+        human: human.unsigned_abs(),
+        last_at: last_at.map_err(|_error| invalid("visit_link_hours", "last_at"))?,
+    })
 }
 
 /// Makes counts of rows with a minute, a host and a number.
@@ -255,34 +281,6 @@ pub(super) struct VisitedLink {
     pub(super) max_visits: Option<i64>,
 }
 
-/// Makes links of rows with an id, a campaign and a number of visits; `codes` are those of the ids.
-pub(super) fn visited_links(
-    rows: Vec<(i64, Option<i64>, Option<i64>)>,
-    codes: &HashMap<i64, Code>,
-) -> HashMap<Code, VisitedLink> {
-    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
-        let link = VisitedLink {
-            campaign,
-            max_visits,
-        };
-        Some((*codes.get(&id)?, link))
-    });
-    links.collect()
-}
-
-/// The campaign that a visit is counted for.
-pub(super) fn campaign_of(visit: &Visit, links: &HashMap<Code, VisitedLink>) -> Option<i64> {
-    let code = Code::parse(visit.code.as_bytes()).ok()?;
-    links.get(&code)?.campaign
-}
-
-/// What is added to the counts for visits of these links.
-pub(super) fn counts_of(visits: &[&Visit], links: &HashMap<Code, VisitedLink>) -> Counts {
-    let campaigns = links.iter();
-    let campaigns = campaigns.filter_map(|(code, link)| Some((*code, link.campaign?)));
-    Counts::of(visits.iter().copied(), &campaigns.collect())
-}
-
 /// Notes visits in the ranges of their origins, which hold what was stored before; answers the
 /// places of those that were not.
 pub(super) fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> Vec<usize> {
@@ -314,17 +312,16 @@ pub(super) fn day_key(key: Vec<u8>) -> Result<DayKey, sqlx::Error> {
         .map_err(|_length| invalid("visit_day_keys", "key"))
 }
 
-/// Adds which visits are listed.
+/// Adds which visits are listed, but for the link: all that are before a visit, and so on.
 pub(super) fn push_filters<DB>(query: &mut QueryBuilder<DB>, listing: &VisitListing)
 where
     DB: Database,
     i64: Type<DB> + for<'q> Encode<'q, DB>,
     String: Type<DB> + for<'q> Encode<'q, DB>,
 {
-    query.push_bind(listing.before.unwrap_or(i64::MAX));
-    if let Some(code) = &listing.code {
-        query.push(" AND code = ").push_bind(code.to_string());
-    }
+    query
+        .push("visits.id < ")
+        .push_bind(listing.before.unwrap_or(i64::MAX));
     if let Some(class) = listing.class {
         let class = class.name().to_owned();
         query.push(" AND class = ").push_bind(class);

@@ -38,12 +38,31 @@ fn follow(stack: &Stack, code: &str, agent: &str) -> u16 {
     http::send(stack.nginx.public_port, "GET", &path, &headers).status
 }
 
+/// The column that links' counts are kept by.
+fn link_column(sql: &Sql<'_>) -> &'static str {
+    match sql {
+        Sql::File(_) => "link_id",
+        Sql::Server(_) => "code",
+    }
+}
+
+/// What a link has in that column, as an expression.
+fn link_key(sql: &Sql<'_>, code: &str) -> String {
+    match sql {
+        Sql::File(_) => format!("(SELECT id FROM links WHERE code = '{code}')"),
+        Sql::Server(_) => format!("'{code}'"),
+    }
+}
+
 /// Everything that is counted by class, as it is kept and as it would be counted from the visits.
 fn counts(sql: &Sql<'_>) -> (String, String) {
-    let kept = "SELECT code, hour, class, visits FROM visit_link_hours ORDER BY 1, 2, 3";
-    let from_visits = "SELECT code, at / 3600000, class, count(*) FROM visits \
-         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3";
-    let links = (sql.query(kept), sql.query(from_visits));
+    let link = link_column(sql);
+    let kept = format!("SELECT {link}, hour, class, visits FROM visit_link_hours ORDER BY 1, 2, 3");
+    let from_visits = format!(
+        "SELECT {link}, at / 3600000, class, count(*) FROM visits \
+         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+    );
+    let links = (sql.query(&kept), sql.query(&from_visits));
     let kept = "SELECT campaign_id, dimension, hour, value, class, visits FROM visit_hours \
          ORDER BY 1, 2, 3, 4, 5";
     let hours = (
@@ -93,8 +112,14 @@ fn hours_of_visits(end: &str) -> String {
 /// Makes what is stored what rules before these would have said, forty times as much, and counted
 /// so: nobody was told from people, and one browser went by another name.
 fn grow_old(sql: &Sql<'_>) {
-    let columns = "at, code, host, client, visitor, agent_id, referrer, referrer_host, language, \
-         method, status, purpose, country, province, city, isp, class, reason, ruleset, campaign_id";
+    let link = link_column(sql);
+    let mut columns = "at, code, host, client, visitor, agent_id, referrer, referrer_host, \
+         language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
+         campaign_id"
+        .to_owned();
+    if link != "code" {
+        columns = format!("{columns}, {link}");
+    }
     let recounted = hours_of_visits("");
     let many_people = sql.bytes(5, 4096);
     sql.query(&format!(
@@ -107,7 +132,7 @@ fn grow_old(sql: &Sql<'_>) {
          (SELECT id FROM visit_agents WHERE user_agent = '{IPHONE}'); \
          UPDATE visits SET class = 'human', reason = 'old', ruleset = 0; \
          DELETE FROM visit_link_hours; DELETE FROM visit_hours; \
-         INSERT INTO visit_link_hours SELECT code, at / 3600000, class, count(*), max(at) \
+         INSERT INTO visit_link_hours SELECT {link}, at / 3600000, class, count(*), max(at) \
          FROM visits GROUP BY 1, 2, 3; \
          INSERT INTO visit_hours {recounted}; \
          UPDATE visit_sketches SET registers = {many_people}; \
@@ -251,8 +276,10 @@ fn links_that_nobody_visits_expire() {
             sql.number("SELECT count(*) FROM visits") == 2
         });
         sql.query(&format!(
-            "UPDATE visit_link_hours SET last_at = last_at - {} WHERE code = '{quiet}'",
-            90 * day
+            "UPDATE visit_link_hours SET last_at = last_at - {} WHERE {} = {}",
+            90 * day,
+            link_column(&sql),
+            link_key(&sql, &quiet)
         ));
         record(&sql, 30);
         let state = |code: &str| {
@@ -282,10 +309,11 @@ fn old_counts_are_forgotten_and_links_keep_their_totals() {
             sql.number("SELECT count(*) FROM visits") == 1
         });
         stack.sidecar.kill();
+        let link = link_key(&sql, &code);
         // Of 2020, and of five weeks ago.
         sql.query(&format!(
-            "INSERT INTO visit_link_hours VALUES ('{code}', 438300, 'human', 5, 1577880000000), \
-             ('{code}', 438301, 'bot', 2, 1577883600000); \
+            "INSERT INTO visit_link_hours VALUES ({link}, 438300, 'human', 5, 1577880000000), \
+             ({link}, 438301, 'bot', 2, 1577883600000); \
              INSERT INTO visit_hours VALUES (0, 'total', 438300, '', 'human', 5); \
              INSERT INTO visit_sketches VALUES (0, 18262, {}); \
              INSERT INTO visit_domain_minutes SELECT minute - 60 * 24 * 36, host, 9 \

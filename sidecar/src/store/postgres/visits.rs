@@ -171,8 +171,14 @@ impl Work for ListVisits<'_> {
         let mut query = QueryBuilder::<Postgres>::new(concat!(
             "SELECT ",
             kept_columns!(),
-            " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id < "
+            " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE "
         ));
+        if let Some(code) = &listing.code {
+            query
+                .push("code = ")
+                .push_bind(code.to_string())
+                .push(" AND ");
+        }
         push_filters(&mut query, listing);
         let rows = query.build().fetch_all(connection).await?;
         rows.iter().map(columns::visit).collect()

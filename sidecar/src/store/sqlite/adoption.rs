@@ -1,13 +1,48 @@
 //! What SQL alone can't do for a migration: making the key that codes are numbered by, and moving
-//! links that were kept before they had numbers.
+//! what was kept before links had numbers, or visits were kept by them.
 
-use sqlx::Row as _;
+mod links;
+mod visits;
+
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use super::creation::create;
-use super::links::read;
 use crate::domain::codes::numbering::{CodeKey, Numbering};
-use crate::domain::ports::MAX_TOGETHER;
+
+/// What may be left of earlier schemas.
+#[derive(Clone, Copy)]
+enum Left {
+    Links,
+    LinkHours,
+    Visits,
+}
+
+impl Left {
+    /// In the order in which they are moved.
+    const ALL: [Self; 3] = [Self::Links, Self::LinkHours, Self::Visits];
+
+    /// The table that is there until all has been moved.
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Links => "links_before",
+            Self::LinkHours => "visit_link_hours_before",
+            Self::Visits => "visits_before",
+        }
+    }
+
+    /// Moves some, within a transaction; `false` when there are none left.
+    async fn move_some(
+        self,
+        connection: &mut SqliteConnection,
+        numbering: &Numbering,
+    ) -> Result<bool, sqlx::Error> {
+        match self {
+            Self::Links => links::move_some(connection, numbering).await,
+            Self::LinkHours => visits::move_some_hours(connection, numbering).await,
+            Self::Visits => visits::move_some(connection, numbering).await,
+        }
+    }
+}
 
 /// The key that codes are numbered by.
 pub(super) async fn code_key(
@@ -22,8 +57,18 @@ pub(super) async fn code_key(
         .map(CodeKey::new))
 }
 
-/// Makes the key if there is none, and moves what was kept without numbers. What was moved stays
-/// moved if this is interrupted, and the rest is moved the next time.
+/// Whether everything was moved.
+pub(super) async fn is_finished(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    for left in Left::ALL {
+        if is_there(connection, left).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes the key if there is none, and moves what is left. What was moved stays moved if this is
+/// interrupted, and the rest is moved the next time.
 pub(super) async fn finish(
     connection: &mut SqliteConnection,
     new_key: &CodeKey,
@@ -34,51 +79,43 @@ pub(super) async fn finish(
     .bind(new_key.bytes().as_slice())
     .execute(&mut *connection)
     .await?;
-    let before: Option<i64> =
-        sqlx::query_scalar("SELECT 1 FROM sqlite_master WHERE name = 'links_before'")
-            .fetch_optional(&mut *connection)
-            .await?;
-    if before.is_none() {
-        return Ok(());
-    }
     let Some(key) = code_key(connection).await? else {
         return Ok(());
     };
     let numbering = Numbering::new(&key);
-    while adopt_some(connection, &numbering).await? {}
-    sqlx::query("DROP TABLE links_before")
-        .execute(connection)
-        .await?;
+    for left in Left::ALL {
+        while is_there(connection, left).await? {
+            adopt_some(connection, left, &numbering).await?;
+        }
+    }
     Ok(())
 }
 
-/// Moves some links in one transaction; `false` when there are none left.
+/// Moves some of what is left in one transaction, whoever else does so at the same time.
 async fn adopt_some(
     connection: &mut SqliteConnection,
+    left: Left,
     numbering: &Numbering,
-) -> Result<bool, sqlx::Error> {
+) -> Result<(), sqlx::Error> {
     sqlx::query("BEGIN IMMEDIATE")
         .execute(&mut *connection)
         .await?;
-    let rows = sqlx::query(
-        "SELECT id AS old_id, code, target, NULL AS campaign_id, NULL AS parameters, redirect_status, 0 AS forward_query, revision, \
-         NULL AS valid_since, expires_at AS valid_until, NULL AS max_visits, NULL AS paused_at, \
-         revoked_at, created_at, updated_at, created_by, NULL AS external_id, NULL AS note, \
-         NULL AS tags FROM links_before ORDER BY id LIMIT ?1",
-    )
-    .bind(MAX_TOGETHER as i64)
-    .fetch_all(&mut *connection)
-    .await?;
-    let links = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let last: Option<i64> = rows.last().map(|row| row.try_get("old_id")).transpose()?;
-    if let Some(last) = last {
-        // Their codes were unique. Whatever Redis has not been told yet it is told now.
-        create(connection, &links, numbering).await?;
-        sqlx::query("DELETE FROM links_before WHERE id <= ?1")
-            .bind(last)
+    if is_there(connection, left).await? && !left.move_some(connection, numbering).await? {
+        let drop = format!("DROP TABLE {}", left.table());
+        sqlx::query(AssertSqlSafe(drop))
             .execute(&mut *connection)
             .await?;
     }
     sqlx::query("COMMIT").execute(connection).await?;
-    Ok(last.is_some())
+    Ok(())
 }
+
+async fn is_there(connection: &mut SqliteConnection, left: Left) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = ?1)")
+        .bind(left.table())
+        .fetch_one(connection)
+        .await
+}
+
+#[cfg(test)]
+mod tests;

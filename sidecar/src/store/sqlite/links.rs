@@ -1,5 +1,6 @@
 //! Links in SQLite.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -193,15 +194,56 @@ pub(super) async fn id_of(
     numbering: &Numbering,
     code: &Code,
 ) -> Result<i64, sqlx::Error> {
-    if let Some(number) = numbering.number(code) {
-        return Ok(number.get());
+    match numbering.number(code) {
+        Some(number) => Ok(number.get()),
+        None => far_id(connection, code.as_str()).await,
     }
+}
+
+/// The id that the link of a text would have if it is a code; one that no link has if it is none.
+async fn id_of_text(
+    connection: &mut SqliteConnection,
+    numbering: &Numbering,
+    text: &str,
+) -> Result<i64, sqlx::Error> {
+    match text.parse() {
+        Ok(code) => id_of(connection, numbering, &code).await,
+        Err(_) => far_id(connection, text).await,
+    }
+}
+
+/// The ids of the links of codes, one for each. A code without a number is given an id, whether it
+/// has a link or not: its visits are found by it, also if its link is made later. There are few:
+/// visits are those of links that there are or were.
+pub(super) async fn link_ids<'a>(
+    connection: &mut SqliteConnection,
+    numbering: &Numbering,
+    codes: impl Iterator<Item = &'a str> + Send,
+) -> Result<Vec<i64>, sqlx::Error> {
+    let mut known = HashMap::new();
+    let mut ids = Vec::new();
+    for code in codes {
+        let id = match known.get(code) {
+            Some(&id) => id,
+            None => {
+                let id = id_of_text(connection, numbering, code).await?;
+                known.insert(code, id);
+                id
+            }
+        };
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+/// The id of a text that has no number.
+async fn far_id(connection: &mut SqliteConnection, text: &str) -> Result<i64, sqlx::Error> {
     // The update that changes nothing makes SQLite answer with the row that is there.
     let id: i64 = sqlx::query_scalar(
         "INSERT INTO far_codes (code) VALUES (?1) \
          ON CONFLICT (code) DO UPDATE SET code = code RETURNING id",
     )
-    .bind(code.as_str())
+    .bind(text)
     .fetch_one(connection)
     .await?;
     Ok(-id)

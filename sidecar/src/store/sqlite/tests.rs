@@ -2,14 +2,13 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{ConnectOptions, Connection};
 
 use super::audit::append_audit;
 use super::writer::Write;
 use super::{OpenError, SqliteStore, listing};
 use crate::domain::audit::Action;
 use crate::domain::link::tests::link;
-use crate::domain::ports::{LinkStore, OutboxStore, Store};
+use crate::domain::ports::{OutboxStore, Store};
 use crate::store::Scheme;
 use crate::store::tests::keys::{actions, entry};
 use crate::store::tests::listing::filters;
@@ -19,46 +18,6 @@ async fn open(url: &str) -> SqliteStore {
     SqliteStore::open(url, 2)
         .await
         .expect("a migrated database")
-}
-
-/// A database of the first schema, as the first version made it.
-#[tokio::test]
-async fn links_that_were_kept_without_numbers_are_adopted() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let url = format!("sqlite:{}/old.db", directory.path().display());
-    let options = super::options(&url).expect("a URL").create_if_missing(true);
-    let mut connection = options.connect().await.expect("a place");
-    let first = sqlx::migrate::Migrator {
-        migrations: sqlx::migrate!("../migrations/sqlite").migrations[..1]
-            .to_vec()
-            .into(),
-        ..sqlx::migrate!("../migrations/sqlite")
-    };
-    first.run(&mut connection).await.expect("an empty file");
-    for number in 0..1500 {
-        sqlx::query(
-            "INSERT INTO links (code, target, redirect_status, revision, expires_at, revoked_at, \
-             created_at, updated_at, created_by) \
-             VALUES (?1, 'https://example.com/a', 302, 1, NULL, NULL, ?2, ?2, 'key')",
-        )
-        .bind(format!("old{number}"))
-        .bind(link("a").created_at.as_millisecond())
-        .execute(&mut connection)
-        .await
-        .expect("room");
-    }
-    connection.close().await.expect("a good file");
-    let applied = SqliteStore::migrate(&url, &KEY).await;
-    assert!(applied.expect("a good file") > 0);
-    let store = open(&url).await;
-    for number in 0..1500 {
-        let link = link(&format!("old{number}"));
-        let found = store.find_link(&link.code).await.expect("a store");
-        assert_eq!(found, Some(link));
-    }
-    // Redis is told of all of them.
-    let count = store.count_waiting(Timestamp::MAX, 2000).await;
-    assert!(count.expect("a store") > 0);
 }
 
 #[tokio::test]

@@ -299,7 +299,7 @@ impl SqliteStore {
     }
 
     /// The ids of codes; that of a code which can have no link is one that none has.
-    async fn ids(&self, codes: &[Code]) -> Result<Vec<i64>, sqlx::Error> {
+    pub(super) async fn ids(&self, codes: &[Code]) -> Result<Vec<i64>, sqlx::Error> {
         let mut ids: Vec<i64> = Vec::with_capacity(codes.len());
         let mut far = HashMap::new();
         for (place, code) in codes.iter().enumerate() {
@@ -329,7 +329,7 @@ impl SqliteStore {
 }
 
 /// Numbers as a JSON list, which is how a statement is given many.
-fn json_list(ids: &[i64]) -> String {
+pub(super) fn json_list(ids: &[i64]) -> String {
     let mut list = String::with_capacity(ids.len() * 20 + 2);
     list.push('[');
     for (place, id) in ids.iter().enumerate() {

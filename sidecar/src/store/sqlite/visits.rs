@@ -5,6 +5,8 @@ mod keeping;
 mod pruning;
 mod reclassify;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -13,8 +15,11 @@ use sqlx::{QueryBuilder, Sqlite};
 use vocabulary::Code;
 
 use super::audit::append_audit;
+use super::links::find_id;
+use super::upkeep::json_list;
 use super::writer::Write;
 use super::{SqliteStore, failed};
+use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::{
     CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
     OldCounts, Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
@@ -33,7 +38,7 @@ impl VisitStore for SqliteStore {
         visits: Vec<Visit>,
         now: Timestamp,
     ) -> Result<KeptVisits, StoreError> {
-        let numbering = std::sync::Arc::clone(&self.numbering);
+        let numbering = Arc::clone(&self.numbering);
         let keep = KeepVisits {
             visits,
             now,
@@ -43,19 +48,23 @@ impl VisitStore for SqliteStore {
     }
 
     async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError> {
-        let mut query = QueryBuilder::<Sqlite>::new(concat!(
-            "SELECT ",
-            kept_columns!(),
-            " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE visits.id < "
-        ));
-        push_filters(&mut query, listing);
-        let rows = query.build().fetch_all(&self.readers).await;
-        rows.and_then(|rows| rows.iter().map(columns::visit).collect())
-            .map_err(failed("list visits"))
+        let list = async {
+            let mut link_id = None;
+            if let Some(code) = &listing.code {
+                let Some(id) = self.find_id(code).await? else {
+                    return Ok(Vec::new());
+                };
+                link_id = Some(id);
+            }
+            let mut query = listing_query("", listing, link_id);
+            let rows = query.build().fetch_all(&self.readers).await?;
+            rows.iter().map(columns::visit).collect()
+        };
+        list.await.map_err(failed("list visits"))
     }
 
     async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
-        counts::by_time(&self.readers, query)
+        counts::by_time(self, query)
             .await
             .map_err(failed("count visits"))
     }
@@ -65,19 +74,19 @@ impl VisitStore for SqliteStore {
         query: &CountQuery,
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
-        counts::by_value(&self.readers, query, dimension)
+        counts::by_value(self, query, dimension)
             .await
             .map_err(failed("count visits"))
     }
 
     async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
-        counts::visitors(&self.readers, query)
+        counts::visitors(self, query)
             .await
             .map_err(failed("count visitors"))
     }
 
     async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
-        counts::totals(&self.readers, codes)
+        counts::totals(self, codes)
             .await
             .map_err(failed("count the visits of links"))
     }
@@ -116,6 +125,7 @@ impl VisitStore for SqliteStore {
             codes: codes.to_vec(),
             key_id: key_id.to_owned(),
             now,
+            numbering: Arc::clone(&self.numbering),
         };
         self.writer.write(erase).await
     }
@@ -123,6 +133,25 @@ impl VisitStore for SqliteStore {
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
         self.writer.write(Quarantine { poison, now }).await
     }
+}
+
+/// The statement that lists visits, of a link if its id is given.
+fn listing_query(
+    begin: &str,
+    listing: &VisitListing,
+    link_id: Option<i64>,
+) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(begin);
+    query.push(concat!(
+        "SELECT ",
+        kept_columns!(),
+        " FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE "
+    ));
+    if let Some(id) = link_id {
+        query.push("link_id = ").push_bind(id).push(" AND ");
+    }
+    push_filters(&mut query, listing);
+    query
 }
 
 /// Keeps what is no visit.
@@ -211,10 +240,13 @@ impl Write for Forget {
     }
 }
 
+const ERASE: &str = "DELETE FROM visits WHERE link_id IN (SELECT value FROM json_each(?1))";
+
 struct Erase {
     codes: Vec<Code>,
     key_id: String,
     now: Timestamp,
+    numbering: Arc<Numbering>,
 }
 
 #[async_trait]
@@ -223,16 +255,16 @@ impl Write for Erase {
     const OPERATION: &'static str = "erase visits";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+        let mut ids = Vec::with_capacity(self.codes.len());
         for code in &self.codes {
             append_audit(connection, &erasure(*code, &self.key_id, self.now)).await?;
+            // Every code that visits are kept of has an id.
+            ids.extend(find_id(&mut *connection, &self.numbering, code).await?);
         }
-        let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
-        let codes = serde_json::json!(codes).to_string();
-        let done =
-            sqlx::query("DELETE FROM visits WHERE code IN (SELECT value FROM json_each(?1))")
-                .bind(codes)
-                .execute(connection)
-                .await?;
+        let done = sqlx::query(ERASE)
+            .bind(json_list(&ids))
+            .execute(connection)
+            .await?;
         Ok(done.rows_affected())
     }
 }
@@ -283,3 +315,6 @@ impl Write for DestroyDayKeys {
         Ok(done?.rows_affected())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,9 +32,9 @@ in_every_store! {
     people_are_counted_once_a_day,
 }
 
-pub(super) const NOW: &str = "2026-06-01T12:30:00Z";
+pub(in crate::store) const NOW: &str = "2026-06-01T12:30:00Z";
 
-pub(super) fn visit(sequence: u64, code: &str, at: &str) -> Visit {
+pub(in crate::store) fn visit(sequence: u64, code: &str, at: &str) -> Visit {
     let versioned = |name: &str| {
         Some(Versioned {
             name: name.to_owned(),
@@ -91,7 +91,7 @@ pub(super) fn of_class(class: Class, visit: Visit) -> Visit {
     }
 }
 
-pub(super) async fn keep(store: &dyn Store, visits: Vec<Visit>) -> KeptVisits {
+pub(in crate::store) async fn keep(store: &dyn Store, visits: Vec<Visit>) -> KeptVisits {
     let kept = store.keep_visits(visits, moment(NOW)).await;
     kept.expect("a working store")
 }

@@ -11,23 +11,27 @@ use crate::domain::visit::stored::{StoredVisit, Verdict};
 use crate::store::shared::DAY_MS;
 
 /// What is added to the counts, and taken away.
-#[derive(Debug, Default)]
-pub(in crate::store) struct Moves {
+#[derive(Debug)]
+pub(in crate::store) struct Moves<L> {
     /// What is added, below 0 for what is taken away.
-    pub(in crate::store) counts: Counts,
+    pub(in crate::store) counts: Counts<L>,
     /// The campaigns and days whose people are to be counted again.
     pub(in crate::store) stale: BTreeSet<(i64, i64)>,
 }
 
-impl Moves {
-    /// The moves of visits. Hours before `hours_since` are not counted apart any more.
+impl<L: Ord + Clone> Moves<L> {
+    /// The moves of visits, each with its link. Hours before `hours_since` are not counted apart
+    /// any more.
     pub(in crate::store) fn of<'a>(
-        visits: impl IntoIterator<Item = &'a (StoredVisit, Verdict)>,
+        visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), L)>,
         hours_since: Option<Timestamp>,
     ) -> Self {
         let hours_since = hours_since.map(|since| since.as_millisecond().div_euclid(HOUR_MS));
-        let mut moves = Self::default();
-        for (visit, verdict) in visits {
+        let mut moves = Self {
+            counts: Counts::default(),
+            stale: BTreeSet::new(),
+        };
+        for ((visit, verdict), link) in visits {
             let hour = visit.at.as_millisecond().div_euclid(HOUR_MS);
             let is_kept = hours_since.is_none_or(|since| since <= hour);
             let agent = &verdict.agent;
@@ -46,7 +50,8 @@ impl Moves {
             };
             for (counted, by) in [(&before, -1), (&after, 1)] {
                 let link_hour = if is_kept { hour } else { EARLIER };
-                moves.count_for_link(visit, link_hour, counted.class, by);
+                let key = (link.clone(), link_hour, counted.class.name());
+                moves.count_for_link(key, visit.at, by);
                 if is_kept {
                     moves.count(visit, hour, counted, by);
                 }
@@ -60,9 +65,8 @@ impl Moves {
         moves
     }
 
-    fn count_for_link(&mut self, visit: &StoredVisit, hour: i64, class: Class, by: i64) {
-        let at = visit.at.as_millisecond();
-        let key = (visit.code.clone(), hour, class.name());
+    fn count_for_link(&mut self, key: (L, i64, &'static str), at: Timestamp, by: i64) {
+        let at = at.as_millisecond();
         let of_link = self.counts.links.entry(key).or_insert((0, at));
         *of_link = (of_link.0 + by, of_link.1.max(at));
     }

@@ -11,10 +11,10 @@ use crate::domain::ports::{
     ValueCount,
 };
 use crate::store::postgres::work::Work;
-use crate::store::shared::DAY_MS;
+use crate::store::shared::{DAY_MS, invalid};
 use crate::store::visits::{
     ALL, HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, first_of,
-    hour_before, hours, link_totals, minute_from, sketched_visitors, time_counts, value_counts,
+    hour_before, hours, link_total, minute_from, sketched_visitors, time_counts, value_counts,
 };
 
 pub(super) struct CountByTime<'a>(pub(super) &'a CountQuery);
@@ -116,7 +116,7 @@ impl Work for CountTotals<'_> {
     async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<LinkTotal>, sqlx::Error> {
         let codes = self.0;
         let codes: Vec<String> = codes.iter().map(Code::to_string).collect();
-        let rows = sqlx::query_as(
+        let rows: Vec<(String, i64, i64, i64)> = sqlx::query_as(
             "SELECT code, sum(visits)::bigint AS visits, \
              coalesce(sum(visits) FILTER (WHERE class = 'human'), 0)::bigint AS human, \
              max(last_at) AS last_at FROM visit_link_hours \
@@ -125,7 +125,12 @@ impl Work for CountTotals<'_> {
         .bind(codes)
         .fetch_all(&mut *connection)
         .await?;
-        link_totals(rows)
+        let totals = rows.into_iter().map(|(code, visits, human, last_at)| {
+            let code = code.parse();
+            let code = code.map_err(|_error| invalid("visit_link_hours", "code"))?;
+            link_total(code, visits, human, last_at)
+        });
+        totals.collect()
     }
 }
 

@@ -15,8 +15,7 @@ use crate::domain::visit::sketch::Sketch;
 use crate::store::postgres::links::known_ids;
 use crate::store::postgres::work::Work;
 use crate::store::visits::{
-    COUNTING, Counts, VisitedLink, add_new, agent_id, campaign_of, counts_of, origins, parts,
-    ranges, some, visited_links, with,
+    COUNTING, Counts, VisitedLink, add_new, agent_id, origins, parts, ranges, some, with,
 };
 
 pub(super) struct KeepVisits<'a> {
@@ -34,7 +33,11 @@ impl Work for KeepVisits<'_> {
         let places = take_new(connection, self.visits, self.now).await?;
         let new: Vec<&Visit> = places.iter().map(|&place| &self.visits[place]).collect();
         let links = links_of(connection, self.numbering, &new).await?;
-        let counts = counts_of(&new, &links);
+        let counted = new.iter().map(|visit| {
+            let campaign = campaign_of(visit, &links);
+            (*visit, visit.code.as_str(), campaign)
+        });
+        let counts = Counts::of(counted);
         insert_agents(connection, &new).await?;
         insert_visits(connection, &new, &links).await?;
         add(connection, &counts).await?;
@@ -117,6 +120,27 @@ async fn links_of(
     .fetch_all(connection)
     .await?;
     Ok(visited_links(rows, &by_id))
+}
+
+/// Makes links of rows with an id, a campaign and a number of visits; `codes` are those of the ids.
+fn visited_links(
+    rows: Vec<(i64, Option<i64>, Option<i64>)>,
+    codes: &HashMap<i64, Code>,
+) -> HashMap<Code, VisitedLink> {
+    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
+        let link = VisitedLink {
+            campaign,
+            max_visits,
+        };
+        Some((*codes.get(&id)?, link))
+    });
+    links.collect()
+}
+
+/// The campaign that a visit is counted for.
+fn campaign_of(visit: &Visit, links: &HashMap<Code, VisitedLink>) -> Option<i64> {
+    let code = Code::parse(visit.code.as_bytes()).ok()?;
+    links.get(&code)?.campaign
 }
 
 async fn insert_agents(
@@ -208,10 +232,13 @@ async fn insert_visits(
 }
 
 /// Adds counts to those that are there. Everybody adds in the same order.
-pub(super) async fn add(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+pub(super) async fn add(
+    connection: &mut PgConnection,
+    counts: &Counts<&str>,
+) -> Result<(), sqlx::Error> {
     let links = counts.links.iter();
     let columns = links.map(|((code, hour, class), (visits, last_at))| {
-        ((code.as_str(), *hour), (*class, *visits), *last_at)
+        ((*code, *hour), (*class, *visits), *last_at)
     });
     let (mut codes, mut hours, mut classes, mut visits, mut lasts) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -281,7 +308,7 @@ pub(super) async fn add(connection: &mut PgConnection, counts: &Counts) -> Resul
 /// Adds who came. Whoever else does so for the same day waits, in the order of the rows.
 pub(super) async fn add_visitors(
     connection: &mut PgConnection,
-    counts: &Counts,
+    counts: &Counts<&str>,
 ) -> Result<(), sqlx::Error> {
     for ((campaign, day), visitors) in &counts.visitors {
         let nobody = Sketch::default();

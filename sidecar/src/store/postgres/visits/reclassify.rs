@@ -156,6 +156,7 @@ impl Work for ReclassifyVisits<'_> {
         let changed = update(connection, self.verdicts).await?;
         let verdicts = self.verdicts.iter();
         let verdicts = verdicts.filter(|(visit, _)| changed.contains(&visit.number));
+        let verdicts = verdicts.map(|both| (both, both.0.code.as_str()));
         let moves = Moves::of(verdicts, self.hours_since);
         // In the order in which visits that come are counted.
         add(connection, &moves.counts).await?;
@@ -218,11 +219,14 @@ async fn update(
 
 /// Removes counts of nothing. What was forgotten before it was taken away is below 0; what is below
 /// 0 of earlier hours is not, until the last of them has been added.
-async fn remove_empty(connection: &mut PgConnection, counts: &Counts) -> Result<(), sqlx::Error> {
+async fn remove_empty(
+    connection: &mut PgConnection,
+    counts: &Counts<&str>,
+) -> Result<(), sqlx::Error> {
     let less = counts.links.iter().filter(|(_, (by, _))| *by < 0);
     let (mut codes, mut hours, mut classes) = (Vec::new(), Vec::new(), Vec::new());
     for ((code, hour, class), _) in less {
-        codes.push(code.as_str());
+        codes.push(*code);
         hours.push(*hour);
         classes.push(*class);
     }

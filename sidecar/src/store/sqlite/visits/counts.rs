@@ -1,5 +1,7 @@
 //! What was counted of visits.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqlitePool;
@@ -10,26 +12,31 @@ use crate::domain::ports::{
     ValueCount,
 };
 use crate::store::shared::DAY_MS;
+use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::upkeep::json_list;
 use crate::store::visits::{
     ALL, HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, first_of,
-    hour_before, hours, link_totals, minute_from, sketched_visitors, time_counts, value_counts,
+    hour_before, hours, link_total, minute_from, sketched_visitors, time_counts, value_counts,
 };
 
 pub(super) async fn by_time(
-    readers: &SqlitePool,
+    store: &SqliteStore,
     query: &CountQuery,
 ) -> Result<Vec<TimeCount>, sqlx::Error> {
     let (since, until) = hours(query);
     let rows: Vec<(i64, String, i64)> = match (query.of, counted_campaign(query.of)) {
         (Counted::Link(code), _) => {
+            let Some(id) = store.find_id(&code).await? else {
+                return Ok(Vec::new());
+            };
             sqlx::query_as(
                 "SELECT hour, class, visits FROM visit_link_hours \
-                 WHERE code = ?1 AND hour >= ?2 AND hour < ?3 ORDER BY hour, class",
+                 WHERE link_id = ?1 AND hour >= ?2 AND hour < ?3 ORDER BY hour, class",
             )
-            .bind(code.to_string())
+            .bind(id)
             .bind(since)
             .bind(until)
-            .fetch_all(readers)
+            .fetch_all(&store.readers)
             .await?
         }
         (_, campaign) => {
@@ -41,7 +48,7 @@ pub(super) async fn by_time(
             .bind(Dimension::Total.name())
             .bind(since)
             .bind(until)
-            .fetch_all(readers)
+            .fetch_all(&store.readers)
             .await?
         }
     };
@@ -49,27 +56,30 @@ pub(super) async fn by_time(
 }
 
 pub(super) async fn by_value(
-    readers: &SqlitePool,
+    store: &SqliteStore,
     query: &CountQuery,
     dimension: Dimension,
 ) -> Result<Vec<ValueCount>, sqlx::Error> {
     let rows: Vec<(String, String, i64)> = match (query.of, counted_campaign(query.of)) {
         (Counted::Link(code), _) => {
+            let Some(id) = store.find_id(&code).await? else {
+                return Ok(Vec::new());
+            };
             let column = column(dimension);
             let statement = AssertSqlSafe(format!(
                 "SELECT {column} AS value, class, count(*) AS visits FROM \
-                 (SELECT * FROM visits WHERE code = ?1 AND at >= ?2 AND at < ?3 \
+                 (SELECT * FROM visits WHERE link_id = ?1 AND at >= ?2 AND at < ?3 \
                  ORDER BY id DESC LIMIT ?4) AS latest \
                  JOIN visit_agents ON visit_agents.id = agent_id \
                  GROUP BY value, class ORDER BY visits DESC, value, class"
             ));
             let (since, until) = hours(query);
             sqlx::query_as(statement)
-                .bind(code.to_string())
+                .bind(id)
                 .bind(since * HOUR_MS)
                 .bind(until * HOUR_MS)
                 .bind(MAX_COUNTED)
-                .fetch_all(readers)
+                .fetch_all(&store.readers)
                 .await?
         }
         (_, campaign) => {
@@ -83,7 +93,7 @@ pub(super) async fn by_value(
             .bind(dimension.name())
             .bind(since)
             .bind(until)
-            .fetch_all(readers)
+            .fetch_all(&store.readers)
             .await?
         }
     };
@@ -91,19 +101,23 @@ pub(super) async fn by_value(
 }
 
 pub(super) async fn totals(
-    readers: &SqlitePool,
+    store: &SqliteStore,
     codes: &[Code],
 ) -> Result<Vec<LinkTotal>, sqlx::Error> {
-    let codes: Vec<String> = codes.iter().map(Code::to_string).collect();
-    let rows = sqlx::query_as(
-        "SELECT code, sum(visits) AS visits, sum(iif(class = 'human', visits, 0)) AS human, \
+    let ids = store.ids(codes).await?;
+    let rows: Vec<(i64, i64, i64, i64)> = sqlx::query_as(
+        "SELECT link_id, sum(visits) AS visits, sum(iif(class = 'human', visits, 0)) AS human, \
          max(last_at) AS last_at FROM visit_link_hours \
-         WHERE code IN (SELECT value FROM json_each(?1)) GROUP BY code",
+         WHERE link_id IN (SELECT value FROM json_each(?1)) GROUP BY link_id",
     )
-    .bind(serde_json::json!(codes).to_string())
-    .fetch_all(readers)
+    .bind(json_list(&ids))
+    .fetch_all(&store.readers)
     .await?;
-    link_totals(rows)
+    let codes: HashMap<i64, Code> = ids.into_iter().zip(codes.iter().copied()).collect();
+    let totals = rows.into_iter().filter_map(|(id, visits, human, last_at)| {
+        Some(link_total(*codes.get(&id)?, visits, human, last_at))
+    });
+    totals.collect()
 }
 
 pub(super) async fn domains(
@@ -121,24 +135,27 @@ pub(super) async fn domains(
 }
 
 pub(super) async fn visitors(
-    readers: &SqlitePool,
+    store: &SqliteStore,
     query: &CountQuery,
 ) -> Result<Vec<DayVisitors>, sqlx::Error> {
     let (first, last) = days(query);
     match (query.of, counted_campaign(query.of)) {
         (Counted::Link(code), _) => {
+            let Some(id) = store.find_id(&code).await? else {
+                return Ok(Vec::new());
+            };
             let rows = sqlx::query_as(
             "SELECT day, count(DISTINCT visitor) FROM (SELECT at / ?3 AS day, visitor FROM visits \
-                 WHERE code = ?1 AND at >= ?2 * ?3 AND at < (?4 + 1) * ?3 AND class = 'human' \
+                 WHERE link_id = ?1 AND at >= ?2 * ?3 AND at < (?4 + 1) * ?3 AND class = 'human' \
                  AND visitor IS NOT NULL ORDER BY id DESC LIMIT ?5) AS latest \
                  GROUP BY day ORDER BY day",
         )
-        .bind(code.to_string())
+        .bind(id)
         .bind(first)
         .bind(DAY_MS)
         .bind(last)
         .bind(i64::from(MAX_COUNTED))
-        .fetch_all(readers)
+        .fetch_all(&store.readers)
         .await?;
             day_visitors(rows)
         }
@@ -150,7 +167,7 @@ pub(super) async fn visitors(
             .bind(campaign)
             .bind(first)
             .bind(last)
-            .fetch_all(readers)
+            .fetch_all(&store.readers)
             .await?;
             sketched_visitors(rows)
         }

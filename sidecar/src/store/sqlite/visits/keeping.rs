@@ -1,6 +1,6 @@
 //! Storing visits: those that are new, what is counted of them, and whom they end.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,11 +14,11 @@ use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::KeptVisits;
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Agent;
-use crate::store::sqlite::links::find_id;
+use crate::store::sqlite::links::link_ids;
+use crate::store::sqlite::upkeep::json_list;
 use crate::store::sqlite::writer::Write;
 use crate::store::visits::{
-    COUNTING, Counts, VisitedLink, add_new, agent_id, campaign_of, counts_of, origins, parts,
-    ranges, some, visited_links, with,
+    COUNTING, Counts, VisitedLink, add_new, agent_id, origins, parts, ranges, some, with,
 };
 
 /// How many rows a statement inserts; rows are dealt to the largest that can be filled.
@@ -32,6 +32,14 @@ pub(super) struct KeepVisits {
     pub(super) numbering: Arc<Numbering>,
 }
 
+/// A visit that is new, and what follows from it.
+struct New<'a> {
+    visit: &'a Visit,
+    link_id: i64,
+    campaign: Option<i64>,
+    agent_id: i64,
+}
+
 #[async_trait]
 impl Write for KeepVisits {
     type Output = KeptVisits;
@@ -42,22 +50,27 @@ impl Write for KeepVisits {
         connection: &mut SqliteConnection,
     ) -> Result<KeptVisits, sqlx::Error> {
         let places = take_new(connection, &self.visits, self.now).await?;
-        let new: Vec<&Visit> = places.iter().map(|&place| &self.visits[place]).collect();
-        let links = links_of(connection, &self.numbering, &new).await?;
-        let counts = counts_of(&new, &links);
-        insert_agents(connection, &new).await?;
-        insert_visits(connection, &new, &links).await?;
+        let visits = places.iter().map(|&place| &self.visits[place]);
+        let codes = visits.clone().map(|visit| visit.code.as_str());
+        let ids = link_ids(connection, &self.numbering, codes).await?;
+        let links = links_of(connection, &ids).await?;
+        let new: Vec<New<'_>> = visits
+            .zip(ids)
+            .map(|(visit, link_id)| New {
+                visit,
+                link_id,
+                campaign: links.get(&link_id).and_then(|link| link.campaign),
+                agent_id: agent_id(&visit.user_agent, &visit.agent),
+            })
+            .collect();
+        let counts = Counts::of(new.iter().map(|it| (it.visit, it.link_id, it.campaign)));
+        let agents = new.iter();
+        let agents = agents.map(|it| (it.agent_id, it.visit.user_agent.as_str(), &*it.visit.agent));
+        insert_agent_rows(connection, agents).await?;
+        insert_visits(connection, &new).await?;
         add(connection, &counts).await?;
         add_visitors(connection, &counts).await?;
-        let mut ended = Vec::new();
-        for (code, link) in links {
-            if let Some(most) = link.max_visits
-                && counted(connection, &code).await? >= most
-            {
-                ended.push(code);
-            }
-        }
-        ended.sort_unstable_by_key(|code| code.to_string());
+        let ended = ended(connection, &new, &links).await?;
         Ok(KeptVisits { new: places, ended })
     }
 }
@@ -93,66 +106,89 @@ async fn take_new(
     Ok(new)
 }
 
-/// The links that were visited and belong to a campaign, or are to end.
+/// The links of these ids that belong to a campaign, or are to end.
 async fn links_of(
     connection: &mut SqliteConnection,
-    numbering: &Numbering,
-    visits: &[&Visit],
-) -> Result<HashMap<Code, VisitedLink>, sqlx::Error> {
-    let codes: BTreeSet<&str> = visits.iter().map(|visit| visit.code.as_str()).collect();
-    let mut by_id = HashMap::with_capacity(codes.len());
-    for code in codes.iter().filter_map(|text| text.parse::<Code>().ok()) {
-        if let Some(id) = find_id(&mut *connection, numbering, &code).await? {
-            by_id.insert(id, code);
-        }
-    }
-    let mut ids: Vec<i64> = by_id.keys().copied().collect();
+    ids: &[i64],
+) -> Result<HashMap<i64, VisitedLink>, sqlx::Error> {
+    let mut ids = ids.to_vec();
     ids.sort_unstable();
+    ids.dedup();
     let rows: Vec<(i64, Option<i64>, Option<i64>)> = sqlx::query_as(
         "SELECT links.id, campaign_id, max_visits FROM json_each(?1) AS wanted \
          CROSS JOIN links ON links.id = wanted.value \
          WHERE campaign_id IS NOT NULL OR max_visits IS NOT NULL",
     )
-    .bind(serde_json::json!(ids).to_string())
+    .bind(json_list(&ids))
     .fetch_all(connection)
     .await?;
-    Ok(visited_links(rows, &by_id))
+    let links = rows.into_iter().map(|(id, campaign, max_visits)| {
+        let link = VisitedLink {
+            campaign,
+            max_visits,
+        };
+        (id, link)
+    });
+    Ok(links.collect())
 }
 
-/// How often a link was visited by whoever counts for its end.
-async fn counted(connection: &mut SqliteConnection, code: &Code) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT coalesce(sum(visits), 0) FROM visit_link_hours \
-         WHERE code = ?1 AND class IN (?2, ?3)",
+/// The codes of visited links that are to end and were visited often enough by whoever counts for
+/// that.
+async fn ended(
+    connection: &mut SqliteConnection,
+    visits: &[New<'_>],
+    links: &HashMap<i64, VisitedLink>,
+) -> Result<Vec<Code>, sqlx::Error> {
+    let ending = links.iter().filter(|(_, link)| link.max_visits.is_some());
+    let ending: Vec<i64> = ending.map(|(id, _)| *id).collect();
+    if ending.is_empty() {
+        return Ok(Vec::new());
+    }
+    let counted: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT link_id, sum(visits) FROM json_each(?1) AS wanted \
+         CROSS JOIN visit_link_hours ON link_id = wanted.value \
+         WHERE class IN (?2, ?3) GROUP BY link_id",
     )
-    .bind(code.as_str())
+    .bind(json_list(&ending))
     .bind(COUNTING[0])
     .bind(COUNTING[1])
-    .fetch_one(connection)
-    .await
+    .fetch_all(connection)
+    .await?;
+    let codes = visits.iter().map(|it| (it.link_id, &*it.visit.code));
+    let codes: HashMap<i64, &str> = codes.collect();
+    let ended = counted.into_iter().filter_map(|(id, visits)| {
+        let most = links.get(&id)?.max_visits?;
+        (visits >= most).then(|| codes.get(&id)?.parse().ok())?
+    });
+    let mut ended: Vec<Code> = ended.collect();
+    ended.sort_unstable_by_key(Code::to_string);
+    Ok(ended)
 }
 
-async fn insert_agents(
-    connection: &mut SqliteConnection,
-    visits: &[&Visit],
-) -> Result<(), sqlx::Error> {
-    let agents = visits.iter();
-    let agents = agents.map(|visit| (visit.user_agent.as_str(), &*visit.agent));
-    insert_agent_rows(connection, agents).await
-}
-
-/// Keeps what user agents were found to be.
+/// Keeps what user agents were found to be, by their ids.
 pub(super) async fn insert_agent_rows(
     connection: &mut SqliteConnection,
-    agents: impl Iterator<Item = (&str, &Agent)>,
+    agents: impl Iterator<Item = (i64, &str, &Agent)> + Send,
 ) -> Result<(), sqlx::Error> {
-    let agents: BTreeMap<i64, (&str, &Agent)> = agents
-        .map(|(user_agent, agent)| (agent_id(user_agent, agent), (user_agent, agent)))
+    let mut agents: BTreeMap<i64, (&str, &Agent)> = agents
+        .map(|(id, user_agent, agent)| (id, (user_agent, agent)))
         .collect();
+    let ids: Vec<i64> = agents.keys().copied().collect();
+    // Most of them are there already: what would be inserted in vain need not even be bound.
+    let kept: Vec<i64> = sqlx::query_scalar(
+        "SELECT visit_agents.id FROM json_each(?1) AS wanted \
+         CROSS JOIN visit_agents ON visit_agents.id = wanted.value",
+    )
+    .bind(json_list(&ids))
+    .fetch_all(&mut *connection)
+    .await?;
+    for id in kept {
+        agents.remove(&id);
+    }
     let agents: Vec<(i64, (&str, &Agent))> = agents.into_iter().collect();
     insert(
         connection,
-        "INSERT OR IGNORE INTO visit_agents VALUES",
+        "INSERT INTO visit_agents VALUES",
         8,
         "",
         &agents,
@@ -175,19 +211,20 @@ pub(super) async fn insert_agent_rows(
 
 async fn insert_visits(
     connection: &mut SqliteConnection,
-    visits: &[&Visit],
-    links: &HashMap<Code, VisitedLink>,
+    visits: &[New<'_>],
 ) -> Result<(), sqlx::Error> {
     const COLUMNS: &str = "at, code, host, client, visitor, agent_id, referrer, referrer_host, \
          language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
-         campaign_id";
+         campaign_id, link_id";
+    let visits: Vec<&New<'_>> = visits.iter().collect();
     insert(
         connection,
         &format!("INSERT INTO visits ({COLUMNS}) VALUES"),
-        20,
+        21,
         "",
-        visits,
-        |query, visit| {
+        &visits,
+        |query, new| {
+            let visit = new.visit;
             let classification = &visit.classification;
             query
                 .bind(visit.at.as_millisecond())
@@ -195,7 +232,7 @@ async fn insert_visits(
                 .bind(&visit.host)
                 .bind(visit.client.map(|client| client.to_string()))
                 .bind(visit.visitor.as_ref().map(|visitor| visitor.0.to_vec()))
-                .bind(agent_id(&visit.user_agent, &visit.agent))
+                .bind(new.agent_id)
                 .bind(some(&visit.referrer))
                 .bind(visit.referrer_host.as_deref())
                 .bind(visit.language.as_deref())
@@ -209,7 +246,8 @@ async fn insert_visits(
                 .bind(classification.class.name())
                 .bind(classification.reason)
                 .bind(classification.ruleset)
-                .bind(campaign_of(visit, links))
+                .bind(new.campaign)
+                .bind(new.link_id)
         },
     )
     .await
@@ -218,19 +256,19 @@ async fn insert_visits(
 /// Adds counts to those that are there.
 pub(super) async fn add(
     connection: &mut SqliteConnection,
-    counts: &Counts,
+    counts: &Counts<i64>,
 ) -> Result<(), sqlx::Error> {
     let links: Vec<_> = counts.links.iter().collect();
     insert(
         connection,
-        "INSERT INTO visit_link_hours (code, hour, class, visits, last_at) VALUES",
+        "INSERT INTO visit_link_hours (link_id, hour, class, visits, last_at) VALUES",
         5,
         " ON CONFLICT DO UPDATE SET visits = visits + excluded.visits, \
          last_at = max(last_at, excluded.last_at)",
         &links,
-        |query, ((code, hour, class), (visits, last_at))| {
+        |query, ((link_id, hour, class), (visits, last_at))| {
             query
-                .bind(code)
+                .bind(link_id)
                 .bind(hour)
                 .bind(class)
                 .bind(visits)
@@ -271,7 +309,7 @@ pub(super) async fn add(
 /// Adds who came.
 pub(super) async fn add_visitors(
     connection: &mut SqliteConnection,
-    counts: &Counts,
+    counts: &Counts<i64>,
 ) -> Result<(), sqlx::Error> {
     for ((campaign, day), visitors) in &counts.visitors {
         let kept: Option<Vec<u8>> = sqlx::query_scalar(

@@ -1,10 +1,13 @@
 //! Classifying visits again, and correcting what was counted of them.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::sqlite::SqliteConnection;
 
 use super::keeping::{add, add_visitors, insert_agent_rows};
+use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::{
     PeoplePage, ReclassifyStore, StaleDay, StoreError, TimeSpan, VisitPage,
 };
@@ -12,6 +15,7 @@ use crate::domain::visit::sketch::Sketch;
 use crate::domain::visit::stored::{StoredVisit, Verdict};
 use crate::store::columns;
 use crate::store::shared::DAY_MS;
+use crate::store::sqlite::links::link_ids;
 use crate::store::sqlite::writer::Write;
 use crate::store::sqlite::{SqliteStore, failed};
 use crate::store::visits::moves::Moves;
@@ -59,6 +63,7 @@ impl ReclassifyStore for SqliteStore {
         let reclassify = ReclassifyVisits {
             verdicts,
             hours_since,
+            numbering: Arc::clone(&self.numbering),
         };
         self.writer.write(reclassify).await
     }
@@ -129,6 +134,7 @@ type PersonRow = (i64, i64, Option<i64>, Option<Vec<u8>>);
 struct ReclassifyVisits {
     verdicts: Vec<(StoredVisit, Verdict)>,
     hours_since: Option<Timestamp>,
+    numbering: Arc<Numbering>,
 }
 
 #[async_trait]
@@ -138,7 +144,10 @@ impl Write for ReclassifyVisits {
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
         let agents = self.verdicts.iter();
-        let agents = agents.map(|(visit, verdict)| (visit.user_agent.as_str(), &*verdict.agent));
+        let agents = agents.map(|(visit, verdict)| {
+            let id = agent_id(&visit.user_agent, &verdict.agent);
+            (id, visit.user_agent.as_str(), &*verdict.agent)
+        });
         insert_agent_rows(connection, agents).await?;
         let mut changed = Vec::with_capacity(self.verdicts.len());
         for both in &self.verdicts {
@@ -171,7 +180,10 @@ impl Write for ReclassifyVisits {
                 changed.push(both);
             }
         }
-        let moves = Moves::of(changed.iter().copied(), self.hours_since);
+        let written = changed.len() as u64;
+        let codes = changed.iter().map(|(visit, _)| visit.code.as_str());
+        let ids = link_ids(connection, &self.numbering, codes).await?;
+        let moves = Moves::of(changed.into_iter().zip(ids), self.hours_since);
         add(connection, &moves.counts).await?;
         remove_empty(connection, &moves.counts).await?;
         add_visitors(connection, &moves.counts).await?;
@@ -185,7 +197,7 @@ impl Write for ReclassifyVisits {
             .execute(&mut *connection)
             .await?;
         }
-        Ok(changed.len() as u64)
+        Ok(written)
     }
 }
 
@@ -193,15 +205,15 @@ impl Write for ReclassifyVisits {
 /// 0 of earlier hours is not, until the last of them has been added.
 async fn remove_empty(
     connection: &mut SqliteConnection,
-    counts: &Counts,
+    counts: &Counts<i64>,
 ) -> Result<(), sqlx::Error> {
-    for ((code, hour, class), _) in counts.links.iter().filter(|(_, (by, _))| *by < 0) {
+    for ((link_id, hour, class), _) in counts.links.iter().filter(|(_, (by, _))| *by < 0) {
         sqlx::query(
             "DELETE FROM visit_link_hours \
-             WHERE code = ?1 AND hour = ?2 AND class = ?3 \
+             WHERE link_id = ?1 AND hour = ?2 AND class = ?3 \
              AND (visits = 0 OR visits < 0 AND hour > ?4)",
         )
-        .bind(code)
+        .bind(link_id)
         .bind(hour)
         .bind(class)
         .bind(EARLIER)
