@@ -31,7 +31,7 @@ async fn visits_of_a_link_are_found_by_it_and_listed_without_being_sorted() {
         ),
         (
             QueryBuilder::new(format!("{explain}{ERASE}")),
-            "SEARCH visits USING INDEX visits_by_link (link_id=?)",
+            "SEARCH visits USING COVERING INDEX visits_by_link (link_id=?)",
         ),
     ] {
         let plan: Vec<(i64, i64, i64, String)> = query
