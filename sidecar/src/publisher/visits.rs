@@ -25,6 +25,7 @@ const GROUP: &str = "shortlink";
 
 /// Each process reads under a name of its own. At once, since who is forgotten loses what it holds.
 const FORGET_READERS: &str = "
+if redis.call('EXISTS', KEYS[1]) == 0 then return end
 for _, reader in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
     local told = {}
     for place = 1, #reader, 2 do told[reader[place]] = reader[place + 1] end

@@ -71,8 +71,12 @@ async fn what_is_abandoned_is_found_behind_all_that_others_work_on() {
 #[tokio::test]
 async fn readers_that_are_gone_are_forgotten_unless_they_hold_something() {
     let server = Server::start();
-    put(&server, 2).await;
     let holder = reader(&server, "holder");
+    // As on the first day: no stream, and then no group.
+    server.redis().await;
+    holder.forget_readers(SECOND).await.expect("Redis");
+    put(&server, 2).await;
+    holder.forget_readers(SECOND).await.expect("Redis");
     assert_eq!(holder.take(1).await.expect("Redis").len(), 1);
     let idle = reader(&server, "idle");
     let taken = idle.take(1).await.expect("Redis").remove(0);
