@@ -29,6 +29,10 @@ use crate::domain::ports::{Delivery, Filled, PublishError, Publisher, RecordInde
 use crate::domain::records::{Drift, Records, Standing, drift_of};
 use crate::domain::service::issue::{CodePolicy, Issuer, Parts};
 use crate::domain::service::keys::{Actor, Keys, NewKey};
+use crate::domain::visit::Enrichment;
+use crate::domain::visit::address::AddressPolicy;
+use crate::domain::visit::agent::{Agent, Agents};
+use crate::domain::visit::place::{Place, Places};
 use crate::store::sqlite::SqliteStore;
 
 /// A migrated store; its files go with the value.
@@ -376,4 +380,28 @@ pub(crate) fn changed_by(key_id: &str) -> ChangedBy {
         key_id: Some(key_id.to_owned()),
         action: Action::LinkChange,
     }
+}
+
+/// Knows no place.
+struct Nowhere;
+
+impl Places for Nowhere {
+    fn place(&self, _address: std::net::IpAddr) -> Place {
+        Place::default()
+    }
+}
+
+/// Knows no user agent.
+pub(crate) struct Nothing;
+
+impl Agents for Nothing {
+    fn agent(&self, _user_agent: &str) -> Arc<Agent> {
+        Arc::default()
+    }
+}
+
+/// Makes visits of which nothing is known but what the events say.
+pub(crate) fn enrichment() -> Enrichment {
+    let (places, agents) = (Arc::new(Nowhere), Arc::new(Nothing));
+    Enrichment::new(places, agents, AddressPolicy::Truncated)
 }

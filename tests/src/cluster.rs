@@ -113,6 +113,12 @@ pub struct Sentinels {
 pub const MASTER: &str = "links";
 
 impl Sentinels {
+    /// Where they listen, with the host.
+    pub fn addresses(&self) -> Vec<String> {
+        let ports = self.ports.iter();
+        ports.map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
     /// Starts a master, a replica of it, and three sentinels that watch them.
     ///
     /// # Panics

@@ -11,6 +11,7 @@ pub mod keeper;
 pub mod keys;
 pub mod links;
 pub mod live;
+mod patience;
 pub mod rebuild;
 pub mod reclassify;
 pub mod repeat;

@@ -11,14 +11,13 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use serde::Serialize;
-use vocabulary::Code;
 
 use super::SharedApp;
 use super::auth::{Admission, MayListen};
 use super::problem::Problem;
+use super::query;
 use super::visits::VisitBody;
 use crate::domain::service::live::{Listener, LiveFilter, LiveId, Told};
-use crate::domain::visit::class::Class;
 
 /// After how much silence a comment is sent: whoever stands between closes connections on which
 /// nothing happens.
@@ -67,17 +66,8 @@ fn read_filter(text: &str) -> Result<LiveFilter, Problem> {
     let mut filter = LiveFilter::default();
     for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
         match &*name {
-            "class" => {
-                let class = Class::by_name(&value).ok_or_else(|| {
-                    Problem::query(format!("class must be one of {}.", Class::NAMES))
-                })?;
-                filter.class = Some(class);
-            }
-            "code" => {
-                let code = Code::parse(value.as_bytes())
-                    .map_err(|_error| Problem::query("code must be a link's code."))?;
-                filter.code = Some(code);
-            }
+            "class" => filter.class = Some(query::class(&value)?),
+            "code" => filter.code = Some(query::code(&value)?),
             "domain" => {
                 if value.is_empty() {
                     return Err(Problem::query("domain must be a short domain."));

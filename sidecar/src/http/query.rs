@@ -1,8 +1,10 @@
 //! What all listings share.
 
 use jiff::Timestamp;
+use vocabulary::Code;
 
 use super::problem::Problem;
+use crate::domain::visit::class::Class;
 
 /// How many items a page has, unless the client says otherwise, and at most.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
@@ -28,6 +30,17 @@ pub(super) fn moment(name: &str, value: &str) -> Result<Timestamp, Problem> {
             "{name} must be a date and time like 2030-12-31T23:59:59Z."
         ))
     })
+}
+
+/// Reads a class of visits.
+pub(super) fn class(value: &str) -> Result<Class, Problem> {
+    Class::by_name(value)
+        .ok_or_else(|| Problem::query(format!("class must be one of {}.", Class::NAMES)))
+}
+
+/// Reads a code.
+pub(super) fn code(value: &str) -> Result<Code, Problem> {
+    Code::parse(value.as_bytes()).map_err(|_error| Problem::query("code must be a link's code."))
 }
 
 /// Cuts a page off what was read, which is one item more than a page if there is another one.

@@ -22,7 +22,6 @@ use super::query;
 use crate::domain::ports::{KeptVisit, Listing, Position, Store, StoreError, VisitListing};
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Versioned;
-use crate::domain::visit::class::Class;
 
 /// How many visits are read at a time for an export.
 const TOGETHER: u32 = 1000;
@@ -261,17 +260,8 @@ fn read_listing(text: &str) -> Result<VisitListing, Problem> {
         match &*name {
             "limit" => listing.limit = query::limit(&value)?,
             "cursor" => listing.before = Some(query::cursor(&value, cursor::decode_visit)?),
-            "class" => {
-                let class = Class::by_name(&value).ok_or_else(|| {
-                    Problem::query(format!("class must be one of {}.", Class::NAMES))
-                })?;
-                listing.class = Some(class);
-            }
-            "code" => {
-                let code = Code::parse(value.as_bytes())
-                    .map_err(|_error| Problem::query("code must be a link's code."))?;
-                listing.code = Some(code);
-            }
+            "class" => listing.class = Some(query::class(&value)?),
+            "code" => listing.code = Some(query::code(&value)?),
             "since" => listing.since = Some(query::moment("since", &value)?),
             "until" => listing.until = Some(query::moment("until", &value)?),
             _ => {

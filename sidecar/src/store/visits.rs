@@ -1,6 +1,7 @@
 //! What both stores make of visits before they write them.
 
 pub(super) mod moves;
+pub(super) mod people;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

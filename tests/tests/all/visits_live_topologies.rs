@@ -77,11 +77,7 @@ fn streams_on_several_nodes_of_a_cluster_are_all_told_of() {
 fn the_feed_follows_the_master_that_sentinels_name() {
     let directory = directory();
     let (mut first, second, sentinels) = Sentinels::start_with_servers(directory.path());
-    let nodes: Vec<String> = sentinels
-        .ports
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
+    let nodes = sentinels.addresses();
     let stack = stack_on(
         format!("sentinel {MASTER} {};", nodes.join(" ")),
         &format!("url = \"redis://{MASTER}/0\"\ntopology = \"sentinel\"\nnodes = {nodes:?}"),

@@ -90,11 +90,7 @@ fn links_are_made_on_whichever_server_is_the_master() {
     let directory = directory();
     let path = directory.path();
     let (mut first, second, sentinels) = Sentinels::start_with_servers(path);
-    let nodes: Vec<String> = sentinels
-        .ports
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
+    let nodes = sentinels.addresses();
     let stack = stack_on(
         format!("sentinel {MASTER} {};", nodes.join(" ")),
         &format!("url = \"redis://{MASTER}/0\"\ntopology = \"sentinel\"\nnodes = {nodes:?}"),

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use vocabulary::Code;
 
+use super::patience;
 use super::unvisited::import_note;
 use crate::clock::Clock;
 use crate::domain::link::Link;
@@ -384,20 +385,14 @@ async fn again<T, F>(what: &str, attempt: impl Fn() -> F) -> Result<T, StoreErro
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    for pause in PAUSES {
-        match attempt().await {
-            Ok(done) => return Ok(done),
-            Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                    "the import could not {what}; trying again"
-                );
-                tokio::time::sleep(pause).await;
-            }
-        }
-    }
-    attempt().await
+    patience::again(&PAUSES, attempt, |error, pause| {
+        tracing::warn!(
+            error = error as &dyn std::error::Error,
+            pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+            "the import could not {what}; trying again"
+        );
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::patience;
 use crate::clock::Clock;
 use crate::domain::ports::{MAX_VERDICTS, Store, StoreError, TimeSpan};
 use crate::domain::visit::agent::Agents;
@@ -190,19 +191,13 @@ async fn again<T, F>(attempt: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    for pause in PAUSES {
-        match attempt().await {
-            Ok(done) => return Ok(done),
-            Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn Error,
-                    "visits can't be classified again; trying again"
-                );
-                tokio::time::sleep(pause).await;
-            }
-        }
-    }
-    attempt().await
+    patience::again(&PAUSES, attempt, |error, _pause| {
+        tracing::warn!(
+            error = error as &dyn Error,
+            "visits can't be classified again; trying again"
+        );
+    })
+    .await
 }
 
 #[cfg(test)]

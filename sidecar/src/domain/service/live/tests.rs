@@ -5,30 +5,11 @@ use std::time::Duration;
 use super::listener::MOST_WAITING;
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::visit::address::AddressPolicy;
-use crate::domain::visit::agent::{Agent, Agents};
 use crate::domain::visit::class::Class;
-use crate::domain::visit::place::{Place, Places};
 use crate::domain::visit::visitor::{DayKey, day_of};
-use crate::testing::{TemporaryStore, eventually};
+use crate::testing::{TemporaryStore, enrichment, eventually};
 use streams::{BOT, PHONE, frame};
 pub(crate) use streams::{MemoryTail, tap};
-
-struct Nowhere;
-
-impl Places for Nowhere {
-    fn place(&self, _address: std::net::IpAddr) -> Place {
-        Place::default()
-    }
-}
-
-struct Nothing;
-
-impl Agents for Nothing {
-    fn agent(&self, _user_agent: &str) -> Arc<Agent> {
-        Arc::default()
-    }
-}
 
 fn taps(sequences: std::ops::Range<u64>) -> Vec<u8> {
     sequences.flat_map(tap).collect()
@@ -41,11 +22,10 @@ pub(crate) fn start(
     limits: LiveLimits,
 ) -> (Arc<LiveVisits>, CancellationToken) {
     let stop = CancellationToken::new();
-    let (places, agents) = (Arc::new(Nowhere), Arc::new(Nothing));
     let feed = Arc::new(LiveVisits::new(LiveParts {
         tail: Arc::clone(tail) as _,
         keys,
-        enrichment: Arc::new(Enrichment::new(places, agents, AddressPolicy::Truncated)),
+        enrichment: Arc::new(enrichment()),
         clock: Arc::new(ManualClock::at("2026-06-01T12:00:00Z")),
         limits,
         stop: stop.clone(),

@@ -1,32 +1,12 @@
-use std::net::IpAddr;
-
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use super::*;
 use crate::clock::ManualClock;
 use crate::domain::ports::{CountQuery, Counted};
-use crate::domain::visit::agent::Agent;
+use crate::domain::visit::Visit;
 use crate::domain::visit::class::Classification;
-use crate::domain::visit::place::{Place, Places};
 use crate::domain::visit::visitor::LiveKeys;
-use crate::domain::visit::{Enrichment, Visit, address::AddressPolicy};
-use crate::testing::TemporaryStore;
-
-struct Nowhere;
-
-impl Places for Nowhere {
-    fn place(&self, _address: IpAddr) -> Place {
-        Place::default()
-    }
-}
-
-struct Nothing;
-
-impl Agents for Nothing {
-    fn agent(&self, _user_agent: &str) -> Arc<Agent> {
-        Arc::default()
-    }
-}
+use crate::testing::{Nothing, TemporaryStore, enrichment};
 
 const NOON: u64 = 1_780_315_200_000; // 2026-06-01T12:00:00Z
 
@@ -48,11 +28,7 @@ fn mistaken(sequence: u64) -> Visit {
         accept_language: b"",
         purpose: b"",
     };
-    let enrichment = Enrichment::new(
-        Arc::new(Nowhere),
-        Arc::new(Nothing),
-        AddressPolicy::Truncated,
-    );
+    let enrichment = enrichment();
     let keys: LiveKeys = std::iter::empty().collect();
     let visit = enrichment.visit(&event, &keys).expect("a visit");
     assert_eq!(visit.classification.class, Class::Bot);

@@ -11,11 +11,8 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::domain::link::tests::link;
 use crate::domain::ports::{Publisher, QueueDepth, VisitListing};
-use crate::domain::visit::address::AddressPolicy;
-use crate::domain::visit::agent::{Agent, Agents};
-use crate::domain::visit::place::{Place, Places};
 use crate::outbox::outbox;
-use crate::testing::{MemoryPublisher, TemporaryStore};
+use crate::testing::{MemoryPublisher, TemporaryStore, enrichment};
 
 /// A queue in memory that can be made to forget what was settled.
 #[derive(Default)]
@@ -80,22 +77,6 @@ impl VisitQueue for MemoryQueue {
     }
 }
 
-struct Nowhere;
-
-impl Places for Nowhere {
-    fn place(&self, _address: std::net::IpAddr) -> Place {
-        Place::default()
-    }
-}
-
-struct Nothing;
-
-impl Agents for Nothing {
-    fn agent(&self, _user_agent: &str) -> Arc<Agent> {
-        Arc::default()
-    }
-}
-
 struct Scene {
     kept: TemporaryStore,
     redis: Arc<MemoryPublisher>,
@@ -119,11 +100,7 @@ impl Scene {
             queue: Arc::clone(&queue) as _,
             store: Arc::clone(&kept.store),
             delivery: Arc::new(outbox),
-            enrichment: Arc::new(Enrichment::new(
-                Arc::new(Nowhere),
-                Arc::new(Nothing),
-                AddressPolicy::Truncated,
-            )),
+            enrichment: Arc::new(enrichment()),
             clock,
             counters: Arc::default(),
             retention: None,

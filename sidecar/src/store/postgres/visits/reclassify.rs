@@ -17,7 +17,8 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::work::Work;
 use crate::store::shared::DAY_MS;
 use crate::store::visits::moves::Moves;
-use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, visitor_id, with};
+use crate::store::visits::people::{PersonRow, people_page, stale_days};
+use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, with};
 
 #[async_trait]
 impl ReclassifyStore for PostgresStore {
@@ -302,14 +303,7 @@ impl Work for StaleDays {
         .bind(i64::from(self.0))
         .fetch_all(connection)
         .await?;
-        let days = rows
-            .into_iter()
-            .map(|(campaign, day, generation)| StaleDay {
-                campaign,
-                day,
-                generation,
-            });
-        Ok(days.collect())
+        Ok(stale_days(rows))
     }
 }
 
@@ -318,9 +312,6 @@ struct PeopleAfter {
     days: (i64, i64),
     limit: u32,
 }
-
-/// The number, time and campaign of a visit, and its visitor if it is of a person.
-type PersonRow = (i64, i64, Option<i64>, Option<Vec<u8>>);
 
 #[async_trait]
 impl Work for PeopleAfter {
@@ -339,16 +330,7 @@ impl Work for PeopleAfter {
         .bind(i64::from(self.limit))
         .fetch_all(connection)
         .await?;
-        let mut page = PeoplePage::default();
-        for (id, at, campaign, visitor) in rows {
-            page.last = Some(id);
-            if let Some(visitor) = visitor_id(visitor.as_deref()) {
-                let day = at.div_euclid(DAY_MS);
-                page.people
-                    .push((campaign.unwrap_or_default(), day, visitor));
-            }
-        }
-        Ok(page)
+        Ok(people_page(rows, self.days))
     }
 }
 

@@ -14,12 +14,12 @@ use crate::domain::ports::{
 use crate::domain::visit::sketch::Sketch;
 use crate::domain::visit::stored::{StoredVisit, Verdict};
 use crate::store::columns;
-use crate::store::shared::DAY_MS;
 use crate::store::sqlite::links::link_ids;
 use crate::store::sqlite::writer::Write;
 use crate::store::sqlite::{SqliteStore, failed};
 use crate::store::visits::moves::Moves;
-use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, visitor_id, with};
+use crate::store::visits::people::{PersonRow, people_page, stale_days};
+use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, with};
 
 #[async_trait]
 impl ReclassifyStore for SqliteStore {
@@ -77,14 +77,7 @@ impl ReclassifyStore for SqliteStore {
         .fetch_all(&self.readers)
         .await;
         let days = rows.map_err(failed("read which days are to be counted again"))?;
-        let days = days
-            .into_iter()
-            .map(|(campaign, day, generation)| StaleDay {
-                campaign,
-                day,
-                generation,
-            });
-        Ok(days.collect())
+        Ok(stale_days(days))
     }
 
     async fn people_after(
@@ -102,18 +95,7 @@ impl ReclassifyStore for SqliteStore {
         .fetch_all(&self.readers)
         .await;
         let rows = rows.map_err(failed("read visitors"))?;
-        let mut page = PeoplePage::default();
-        for (id, at, campaign, visitor) in rows {
-            page.last = Some(id);
-            let day = at.div_euclid(DAY_MS);
-            if let Some(visitor) = visitor_id(visitor.as_deref())
-                && (days.0..=days.1).contains(&day)
-            {
-                page.people
-                    .push((campaign.unwrap_or_default(), day, visitor));
-            }
-        }
-        Ok(page)
+        Ok(people_page(rows, days))
     }
 
     async fn replace_people(
@@ -127,9 +109,6 @@ impl ReclassifyStore for SqliteStore {
         self.writer.write(SettlePeople(days)).await
     }
 }
-
-/// The number, time and campaign of a visit, and its visitor if it is of a person.
-type PersonRow = (i64, i64, Option<i64>, Option<Vec<u8>>);
 
 struct ReclassifyVisits {
     verdicts: Vec<(StoredVisit, Verdict)>,

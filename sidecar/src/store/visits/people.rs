@@ -1,0 +1,36 @@
+//! Who has visited, by what is read of visits that are to be counted again.
+
+use crate::domain::ports::{PeoplePage, StaleDay};
+use crate::store::shared::DAY_MS;
+use crate::store::visits::visitor_id;
+
+/// The number, time and campaign of a visit, and its visitor if it is of a person.
+pub(in crate::store) type PersonRow = (i64, i64, Option<i64>, Option<Vec<u8>>);
+
+/// Makes a page of rows, with the people of the days from the first to the last.
+pub(in crate::store) fn people_page(rows: Vec<PersonRow>, days: (i64, i64)) -> PeoplePage {
+    let mut page = PeoplePage::default();
+    for (id, at, campaign, visitor) in rows {
+        page.last = Some(id);
+        let day = at.div_euclid(DAY_MS);
+        if let Some(visitor) = visitor_id(visitor.as_deref())
+            && (days.0..=days.1).contains(&day)
+        {
+            page.people
+                .push((campaign.unwrap_or_default(), day, visitor));
+        }
+    }
+    page
+}
+
+/// Makes days of rows with a campaign, a day and a generation.
+pub(in crate::store) fn stale_days(rows: Vec<(i64, i64, i64)>) -> Vec<StaleDay> {
+    let days = rows
+        .into_iter()
+        .map(|(campaign, day, generation)| StaleDay {
+            campaign,
+            day,
+            generation,
+        });
+    days.collect()
+}
