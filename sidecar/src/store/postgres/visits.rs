@@ -1,5 +1,6 @@
 //! Visits in PostgreSQL.
 
+mod copy;
 mod counts;
 mod days;
 mod keeping;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
+use super::copy::CopyRows;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::KeptVisits;
 use crate::domain::visit::Visit;
@@ -112,9 +113,12 @@ async fn links_of(
     let by_id: HashMap<i64, Code> = known.filter_map(|(id, code)| Some((id?, *code))).collect();
     let mut ids: Vec<i64> = by_id.keys().copied().collect();
     ids.sort_unstable();
+    // The limit has each id looked for by itself, in the one part of the table that can have it. By
+    // `ANY` all are looked for in each part, and the planner weighs each of them.
     let rows: Vec<(i64, Option<i64>, Option<i64>)> = sqlx::query_as(
-        "SELECT id, campaign_id, max_visits FROM links WHERE id = ANY($1::bigint[]) \
-         AND (campaign_id IS NOT NULL OR max_visits IS NOT NULL)",
+        "SELECT asked.id, campaign_id, max_visits FROM unnest($1::bigint[]) AS asked (id), \
+         LATERAL (SELECT campaign_id, max_visits FROM links WHERE links.id = asked.id LIMIT 1) link \
+         WHERE campaign_id IS NOT NULL OR max_visits IS NOT NULL",
     )
     .bind(ids)
     .fetch_all(connection)
@@ -192,43 +196,38 @@ async fn insert_visits(
     visits: &[&Visit],
     links: &HashMap<Code, VisitedLink>,
 ) -> Result<(), sqlx::Error> {
-    fn all<'a, T>(visits: &[&'a Visit], of: impl Fn(&'a Visit) -> T) -> Vec<T> {
-        visits.iter().map(|visit| of(visit)).collect()
+    let mut rows = CopyRows::new(20);
+    for visit in visits {
+        let client = visit.client.map(|client| client.to_string());
+        rows.row()
+            .long(visit.at.as_millisecond())
+            .text(visit.code.as_str())
+            .text(visit.host.as_str())
+            .text(client.as_deref())
+            .bytes(visit.visitor.as_ref().map(|id| id.0.as_slice()))
+            .long(agent_id(&visit.user_agent, &visit.agent))
+            .text(some(&visit.referrer))
+            .text(visit.referrer_host.as_deref())
+            .text(visit.language.as_deref())
+            .text(visit.method_name())
+            .int(i32::from(visit.status))
+            .text(some(&visit.purpose))
+            .text(visit.place.country.as_deref())
+            .text(visit.place.province.as_deref())
+            .text(visit.place.city.as_deref())
+            .text(visit.place.isp.as_deref())
+            .text(visit.classification.class.name())
+            .text(visit.classification.reason)
+            .int(i32::from(visit.classification.ruleset))
+            .long(campaign_of(visit, links));
     }
-    sqlx::query(
-        "INSERT INTO visits (at, code, host, client, visitor, agent_id, referrer, referrer_host, \
+    rows.send(
+        connection,
+        "COPY visits (at, code, host, client, visitor, agent_id, referrer, referrer_host, \
          language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
-         campaign_id) \
-         SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bytea[], \
-         $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::integer[], \
-         $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], \
-         $18::text[], $19::integer[], $20::bigint[])",
+         campaign_id) FROM STDIN (FORMAT binary)",
     )
-    .bind(all(visits, |it| it.at.as_millisecond()))
-    .bind(all(visits, |it| it.code.as_str()))
-    .bind(all(visits, |it| it.host.as_str()))
-    .bind(all(visits, |it| it.client.map(|client| client.to_string())))
-    .bind(all(visits, |it| {
-        it.visitor.as_ref().map(|id| id.0.to_vec())
-    }))
-    .bind(all(visits, |it| agent_id(&it.user_agent, &it.agent)))
-    .bind(all(visits, |it| some(&it.referrer)))
-    .bind(all(visits, |it| it.referrer_host.as_deref()))
-    .bind(all(visits, |it| it.language.as_deref()))
-    .bind(all(visits, Visit::method_name))
-    .bind(all(visits, |it| i32::from(it.status)))
-    .bind(all(visits, |it| some(&it.purpose)))
-    .bind(all(visits, |it| it.place.country.as_deref()))
-    .bind(all(visits, |it| it.place.province.as_deref()))
-    .bind(all(visits, |it| it.place.city.as_deref()))
-    .bind(all(visits, |it| it.place.isp.as_deref()))
-    .bind(all(visits, |it| it.classification.class.name()))
-    .bind(all(visits, |it| it.classification.reason))
-    .bind(all(visits, |it| i32::from(it.classification.ruleset)))
-    .bind(all(visits, |it| campaign_of(it, links)))
-    .execute(connection)
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Adds counts to those that are there. Everybody adds in the same order.
