@@ -1,6 +1,7 @@
 //! Directives and what they set.
 
 mod cache;
+mod certificates;
 mod check;
 mod domains;
 mod miss_limit;
@@ -21,15 +22,15 @@ use ngx::ffi::{
     ngx_http_phases_NGX_HTTP_LOG_PHASE as NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_POST_READ_PHASE as NGX_HTTP_POST_READ_PHASE,
     ngx_http_phases_NGX_HTTP_REWRITE_PHASE as NGX_HTTP_REWRITE_PHASE, ngx_http_request_t,
-    ngx_int_t, ngx_str_t, ngx_uint_t,
+    ngx_http_ssl_srv_conf_t, ngx_int_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{
     HttpModuleLocationConf, HttpModuleMainConf, HttpModuleServerConf, NgxHttpCoreModule,
 };
 use ngx::{ngx_conf_log_error, ngx_string};
 use resolver::CacheSettings;
-use resolver::domains::Domains;
 use resolver::vocabulary::CodeRules;
+use resolver::vocabulary::domains::Domains;
 
 use crate::Shortlink;
 use crate::handler::handle;
@@ -70,6 +71,10 @@ pub(crate) struct MainConf {
     pub(crate) counters: Option<Zone>,
     /// `shortlink_domains`.
     pub(crate) domains: Option<Domains>,
+    /// The certificates that `shortlink_domains` names.
+    certificates: Option<certificates::Read>,
+    /// Each server with `shortlink_certificates`.
+    secured: Vec<*mut ngx_http_ssl_srv_conf_t>,
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: usize,
     /// Whether a location has `shortlink_status`.
@@ -92,6 +97,8 @@ impl Default for MainConf {
             visits_given: false,
             counters: None,
             domains: None,
+            certificates: None,
+            secured: Vec::new(),
             code_variable: 0,
             has_status: false,
             locations: Vec::new(),
@@ -126,7 +133,7 @@ struct UsedLocation {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 10] = [
+pub(crate) static mut COMMANDS: [ngx_command_t; 11] = [
     ngx_command_t {
         name: ngx_string!("shortlink_redis"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
@@ -179,6 +186,14 @@ pub(crate) static mut COMMANDS: [ngx_command_t; 10] = [
         name: ngx_string!("shortlink_domains"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
         set: Some(domains::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_certificates"),
+        type_: (NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
+        set: Some(certificates::set),
         conf: NGX_HTTP_MAIN_CONF_OFFSET,
         offset: 0,
         post: ptr::null_mut(),
@@ -363,6 +378,7 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
                 }
             }
         }
+        certificates::serve(main);
         if main.miss_limit.is_some() && !add_handler(cf, NGX_HTTP_LOG_PHASE, misses::on_log) {
             return NGX_ERROR as ngx_int_t;
         }

@@ -26,6 +26,7 @@
 //!   be held across such a call.
 
 mod addresses;
+mod certificates;
 mod conf;
 mod foresight;
 mod handler;

@@ -7,6 +7,8 @@
 //! | `$shortlink_outcome` | what became of the request: [`Outcome`](resolver::Outcome) |
 //! | `$shortlink_source` | who gave the answer: [`Source`](resolver::Source) |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
+//! | `$shortlink_retired_target` | where `domains.conf` sends those who ask a retired host |
+//! | `$shortlink_retired_page` | the file of the page that a retired host answers with |
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
 //! | `$shortlink_domain_names` | all short domains, parted by commas |
 //!
@@ -20,6 +22,7 @@ use ngx::ffi::{
     ngx_http_variable_value_t, ngx_int_t, ngx_pnalloc, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{HttpModuleMainConf, Request};
+use resolver::vocabulary::domains::{Domain, Domains, Retirement};
 
 use crate::Shortlink;
 use crate::state::RequestState;
@@ -33,6 +36,8 @@ enum Shown {
     Outcome,
     Source,
     DomainState,
+    RetiredTarget,
+    RetiredPage,
     ActiveBase,
     DomainNames,
 }
@@ -49,12 +54,14 @@ impl Shown {
     }
 }
 
-const VARIABLES: [(&str, Shown); 7] = [
+const VARIABLES: [(&str, Shown); 9] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
     ("shortlink_outcome", Shown::Outcome),
     ("shortlink_source", Shown::Source),
     ("shortlink_domain_state", Shown::DomainState),
+    ("shortlink_retired_target", Shown::RetiredTarget),
+    ("shortlink_retired_page", Shown::RetiredPage),
     ("shortlink_active_base", Shown::ActiveBase),
     ("shortlink_domain_names", Shown::DomainNames),
 ];
@@ -142,18 +149,25 @@ unsafe fn show(request: *mut ngx_http_request_t, shown: Shown) -> Option<ngx_str
     // outlives the requests it serves; the state lives as long as the request.
     unsafe {
         match shown {
-            Shown::DomainState | Shown::ActiveBase | Shown::DomainNames => {
-                let conf = Shortlink::main_conf(Request::from_ngx_http_request(request))?;
-                let domains = conf.domains.as_ref()?;
-                Some(match shown {
-                    Shown::ActiveBase => borrowed(domains.active_base().as_bytes()),
-                    Shown::DomainNames => borrowed(domains.names().as_bytes()),
-                    _ => {
-                        let host = (*request).headers_in.server;
-                        let state = domains.state(host.as_bytes());
-                        borrowed(state.map_or("unknown", |state| state.name()).as_bytes())
-                    }
-                })
+            Shown::ActiveBase | Shown::DomainNames => {
+                let domains = domains_of(request)?;
+                let text = match shown {
+                    Shown::ActiveBase => domains.bases(),
+                    _ => domains.names(),
+                };
+                Some(borrowed(text.as_bytes()))
+            }
+            Shown::DomainState | Shown::RetiredTarget | Shown::RetiredPage => {
+                let host = (*request).headers_in.server;
+                let domain = domains_of(request)?.find(host.as_bytes());
+                let retirement = domain.and_then(Domain::retirement);
+                let text = match (shown, retirement) {
+                    (Shown::DomainState, _) => domain.map_or("unknown", |it| it.state().name()),
+                    (Shown::RetiredTarget, Some(Retirement::Target(target))) => target,
+                    (Shown::RetiredPage, Some(Retirement::Page(page))) => page,
+                    _ => "",
+                };
+                Some(borrowed(text.as_bytes()))
             }
             Shown::Code | Shown::Target | Shown::Outcome | Shown::Source => {
                 let state = RequestState::find(request)?.as_ref();
@@ -183,6 +197,15 @@ unsafe fn show(request: *mut ngx_http_request_t, shown: Shown) -> Option<ngx_str
                 }
             }
         }
+    }
+}
+
+/// The table of domains; it lives as long as the configuration, which outlives the request.
+unsafe fn domains_of<'a>(request: *mut ngx_http_request_t) -> Option<&'a Domains> {
+    // SAFETY: the request is valid.
+    unsafe {
+        let conf = Shortlink::main_conf(Request::from_ngx_http_request(request))?;
+        conf.domains.as_ref()
     }
 }
 

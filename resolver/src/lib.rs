@@ -13,7 +13,6 @@
 //! - [`limit`] and [`counters`]: who asks for too much that does not exist, and what is counted;
 //!   both in memory that worker processes share.
 //! - [`visits`]: what was answered, on its way to Redis.
-//! - [`domains`]: the short domains and their states.
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -22,7 +21,6 @@ pub mod cache;
 mod campaign;
 mod connection;
 pub mod counters;
-pub mod domains;
 pub mod edge;
 pub mod endpoint;
 mod handshake;

@@ -2,6 +2,7 @@
 
 mod audit;
 mod display;
+mod domains;
 mod keys;
 mod rebuild;
 mod reclassify;
@@ -23,6 +24,7 @@ use crate::domain::ports::{Publisher, Store};
 use crate::publisher::RedisPublisher;
 use crate::store::{self, StoreOptions};
 use crate::{lifecycle, telemetry};
+use domains::DomainsCommand;
 use keys::KeysCommand;
 
 /// Short links for companies that send SMS: issues codes, keeps links, publishes them to Redis.
@@ -63,6 +65,9 @@ enum Command {
     /// them, while everything serves. Ends with 0 when that is done, 1 when it is not, and after
     /// --dry-run with 2 when something would change.
     Reclassify(reclassify::ReclassifyArguments),
+    /// Looks at the short domains that nginx is told of.
+    #[command(subcommand)]
+    Domains(DomainsCommand),
     /// Makes links that are in the database alone, for benchmarks and tests.
     #[command(hide = true)]
     MakeSampleLinks {
@@ -131,6 +136,7 @@ impl Cli {
             }
             Command::Audit(arguments) => audit::run(&config, arguments).await,
             Command::Reclassify(arguments) => reclassify::run(&config, arguments).await,
+            Command::Domains(command) => command.run(&config).await,
             Command::MakeSampleLinks {
                 count,
                 print_codes,

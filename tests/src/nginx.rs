@@ -124,6 +124,7 @@ impl Nginx {
             "domains.conf",
             "public.conf",
             "internal.conf",
+            "tls.conf",
         ] {
             let source = crate::workspace().join("nginx").join(file);
             let mut text = fs::read_to_string(&source).expect("the project's configuration");

@@ -7,6 +7,7 @@
 //!   [`campaign`] and [`parameters`].
 //! - [`target`]: what a target must look like to be put into a `Location` header.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
+//! - [`domains`]: the short domains, as `domains.conf` lists them and as the sidecar is told of them.
 //! - [`visit`]: one followed link, as the edge reports it.
 //! - [`siphash`]: the keyed function behind check characters, for whoever needs one.
 //!
@@ -22,6 +23,7 @@ pub mod alphabet;
 pub mod campaign;
 pub mod check;
 pub mod code;
+pub mod domains;
 pub mod keys;
 pub mod number;
 pub mod parameters;

@@ -1,13 +1,14 @@
 //! `shortlink_domains`: the short domains and their states.
 
 use std::ffi::{c_char, c_void};
+use std::fs::File;
 
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::ffi::{ngx_command_t, ngx_conf_t};
-use resolver::domains::Domains;
+use resolver::vocabulary::domains::Domains;
 
-use super::MainConf;
-use super::words::{finish, read_block, shown, words};
+use super::words::{Set, config_path, finish, read_block, shown, words};
+use super::{MainConf, certificates};
 
 pub(super) unsafe extern "C" fn set(
     cf: *mut ngx_conf_t,
@@ -25,8 +26,9 @@ pub(super) unsafe extern "C" fn set(
             return NGX_CONF_ERROR;
         }
         let whole = domains.finish().map_err(|error| error.to_string());
+        let read = whole.and_then(|()| certificates::read(cf, &domains));
         main.domains = Some(domains);
-        finish(cf, whole)
+        finish(cf, read.map(|read| main.certificates = read))
     }
 }
 
@@ -38,13 +40,46 @@ unsafe extern "C" fn set_line(
     // SAFETY: `set` hands its table to the parser, which calls this while `set` waits.
     unsafe {
         let domains = &mut *domains.cast::<Domains>();
-        let set = match &words(cf)[..] {
-            [name, state, parameters @ ..] => domains
-                .add(name, state, parameters)
-                .map_err(|error| error.to_string()),
-            [name] => Err(format!("domain \"{}\" has no state", shown(name))),
-            [] => Ok(()),
-        };
-        finish(cf, set)
+        finish(cf, add(cf, domains))
     }
+}
+
+/// Adds the line that is read: names in Unicode are written as they are asked for, and files have
+/// their whole paths.
+unsafe fn add(cf: *mut ngx_conf_t, domains: &mut Domains) -> Set {
+    // SAFETY: the caller's configuration is valid, and what is made a path is one of its words.
+    unsafe {
+        let words = words(cf);
+        let mut line: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+        match (&words[..], &mut line[..]) {
+            ([b"certificate" | b"certificate_key", path], [_, whole]) => {
+                *whole = config_path(cf, path)?.into_bytes();
+            }
+            ([name, ..], [ascii, ..]) if !name.is_ascii() => {
+                *ascii = in_ascii(name)
+                    .ok_or_else(|| format!("\"{}\" is not a domain", shown(name)))?
+                    .into_bytes();
+            }
+            _ => {}
+        }
+        for (word, parameter) in words.iter().zip(&mut line).skip(2) {
+            if let Some(page) = word.strip_prefix(b"page=").filter(|page| !page.is_empty()) {
+                let path = config_path(cf, page)?;
+                File::open(&path).map_err(|error| format!("page {path} can't be read: {error}"))?;
+                *parameter = [b"page=", path.as_bytes()].concat();
+            }
+        }
+        let line: Vec<&[u8]> = line.iter().map(|word| &word[..]).collect();
+        domains.add(&line).map_err(|error| error.to_string())
+    }
+}
+
+/// A name in Unicode as browsers ask for it (UTS #46).
+fn in_ascii(name: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?;
+    let (wildcard, name) = match name.strip_prefix("*.") {
+        Some(name) => ("*.", name),
+        None => ("", name),
+    };
+    Some(format!("{wildcard}{}", idna::domain_to_ascii(name).ok()?))
 }

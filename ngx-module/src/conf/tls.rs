@@ -83,22 +83,9 @@ impl TlsLines {
             }
             None => default_name,
         };
-        // SAFETY: the configuration's pool is valid; the context is zeroed as nginx' own modules
-        // do it, and freed with the pool by nginx' own function.
+        // SAFETY: as this function's own; the context is new.
         unsafe {
-            let pool = (*cf).pool;
-            let context = ngx_pcalloc(pool, size_of::<ngx_ssl_t>()).cast::<ngx_ssl_t>();
-            let cleanup = ngx_pool_cleanup_add(pool, 0);
-            if context.is_null() || cleanup.is_null() {
-                return Err("there is no memory for TLS".to_owned());
-            }
-            (*context).log = (*cf).log;
-            let protocols = (NGX_SSL_TLSv1_2 | NGX_SSL_TLSv1_3) as usize;
-            if ngx_ssl_create(context, protocols, ptr::null_mut()) != NGX_OK as ngx_int_t {
-                return Err("TLS can't be set up".to_owned());
-            }
-            (*cleanup).handler = Some(ngx_ssl_cleanup_ctx);
-            (*cleanup).data = context.cast::<c_void>();
+            let context = new_context(cf)?;
             if let Some(file) = &self.trusted_certificate {
                 let path = config_path(cf, file)?;
                 let mut text = text_of(cf, &path)?;
@@ -156,8 +143,36 @@ fn read_switch(key: &[u8], value: &[u8]) -> Result<bool, String> {
     }
 }
 
+/// A context for TLS that lives as long as the configuration.
+///
+/// # Safety
+/// `cf` must be valid.
+pub(super) unsafe fn new_context(cf: *mut ngx_conf_t) -> Result<*mut ngx_ssl_t, String> {
+    // SAFETY: the configuration's pool is valid; the context is zeroed as nginx' own modules
+    // do it, and freed with the pool by nginx' own function.
+    unsafe {
+        let pool = (*cf).pool;
+        let context = ngx_pcalloc(pool, size_of::<ngx_ssl_t>()).cast::<ngx_ssl_t>();
+        let cleanup = ngx_pool_cleanup_add(pool, 0);
+        if context.is_null() || cleanup.is_null() {
+            return Err("there is no memory for TLS".to_owned());
+        }
+        (*context).log = (*cf).log;
+        let protocols = (NGX_SSL_TLSv1_2 | NGX_SSL_TLSv1_3) as usize;
+        if ngx_ssl_create(context, protocols, ptr::null_mut()) != NGX_OK as ngx_int_t {
+            return Err("TLS can't be set up".to_owned());
+        }
+        (*cleanup).handler = Some(ngx_ssl_cleanup_ctx);
+        (*cleanup).data = context.cast::<c_void>();
+        Ok(context)
+    }
+}
+
 /// A text as nginx holds it, in the configuration's pool and with a zero behind it.
-unsafe fn text_of(cf: *mut ngx_conf_t, text: &str) -> Result<ngx_str_t, String> {
+///
+/// # Safety
+/// `cf` must be valid.
+pub(super) unsafe fn text_of(cf: *mut ngx_conf_t, text: &str) -> Result<ngx_str_t, String> {
     // SAFETY: the allocation is zeroed and one longer than the text.
     unsafe {
         let data = ngx_pcalloc((*cf).pool, text.len() + 1).cast::<u8>();

@@ -35,21 +35,30 @@ impl Default for TargetPolicy {
 
 /// The hosts that a target may not have: those that short links are served under.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnHosts(Vec<String>);
+pub struct OwnHosts {
+    hosts: Vec<String>,
+    /// What all hosts below a name end with, the dot first.
+    below: Vec<String>,
+}
 
 impl OwnHosts {
     /// Adds a host as somebody wrote it: a name in any case, in Unicode or punycode, with or
-    /// without a trailing dot, or an address. What is not a host is left out, since no target can
-    /// have it.
+    /// without a trailing dot, or an address; with `*.` before a name all that are below it. What
+    /// is not a host is left out, since no target can have it.
     pub fn add(&mut self, host: &str) {
-        if let Ok(host) = Host::parse(host) {
-            self.0.push(bare(&host));
+        if let Some(name) = host.strip_prefix("*.") {
+            if let Ok(name) = Host::parse(name) {
+                self.below.push(format!(".{}", bare(&name)));
+            }
+        } else if let Ok(host) = Host::parse(host) {
+            self.hosts.push(bare(&host));
         }
     }
 
     fn contain(&self, host: &Host<&str>) -> bool {
         let host = bare(host);
-        self.0.contains(&host)
+        let is_below = |end: &String| host.len() > end.len() && host.ends_with(&**end);
+        self.hosts.contains(&host) || self.below.iter().any(is_below)
     }
 }
 

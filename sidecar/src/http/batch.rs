@@ -259,7 +259,7 @@ impl Context {
             }
         };
         let now = self.app.clock.now();
-        let base = self.domains.base.as_deref();
+        let bases = &self.domains.bases;
         let mut failures = Failures::default();
         let mut answers: Vec<String> = results
             .into_iter()
@@ -271,7 +271,7 @@ impl Context {
                         // The same campaigns: a link that was found is as it was asked for.
                         let campaign = campaigns.as_ref().ok();
                         let campaign = campaign.and_then(|known| known.of_link(&stored.link));
-                        let body = LinkBody::new(&stored.link, campaign, now, base);
+                        let body = LinkBody::new(&stored.link, campaign, now, bases);
                         let status = if stored.is_new { 201 } else { 200 };
                         (status, Some(body.published(stored.published)), None)
                     }

@@ -8,9 +8,11 @@ use axum::http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use url::Url;
 use vocabulary::Code;
+use vocabulary::domains::Base;
 
 use super::SharedApp;
 use super::problem::{FieldError, Problem};
+use crate::domain::short_url::Bases;
 use crate::domain::target::OwnHosts;
 
 /// The body: a JSON object.
@@ -68,9 +70,8 @@ pub(super) fn no_such_link() -> Problem {
 
 /// What nginx says of the short domains. The sidecar itself knows none.
 pub(super) struct Domains {
-    /// What short URLs begin with, without a slash at the end; `None` when nginx says nothing
-    /// useful.
-    pub(super) base: Option<String>,
+    /// What short URLs begin with; none when nginx says nothing useful.
+    pub(super) bases: Bases,
     /// The hosts that links may not lead to.
     pub(super) own: OwnHosts,
 }
@@ -85,16 +86,23 @@ impl FromRequestParts<SharedApp> for Domains {
                 .get(name)
                 .and_then(|value| value.to_str().ok())
         };
-        let base = text("x-shortlink-base").and_then(origin);
         let mut own = OwnHosts::default();
-        if let Some(host) = base.as_ref().and_then(Url::host_str) {
-            own.add(host);
+        let mut bases = Vec::new();
+        for base in Base::parse_all(text("x-shortlink-base").unwrap_or_default()) {
+            let Some(url) = origin(&base.url) else {
+                continue;
+            };
+            own.add(url.host_str().unwrap_or_default());
+            bases.push(Base {
+                url: url.origin().ascii_serialization(),
+                ..base
+            });
         }
         for domain in text("x-shortlink-domains").unwrap_or_default().split(',') {
             own.add(domain.trim());
         }
         Ok(Self {
-            base: base.map(|url| url.origin().ascii_serialization()),
+            bases: Bases::new(bases),
             own,
         })
     }

@@ -221,8 +221,8 @@ fn answer_with(
 }
 
 fn body(link: &Link, app: &App, domains: &Domains, campaigns: &Campaigns) -> LinkBody {
-    let base = domains.base.as_deref();
-    LinkBody::new(link, campaigns.of_link(link), app.clock.now(), base)
+    let bases = &domains.bases;
+    LinkBody::new(link, campaigns.of_link(link), app.clock.now(), bases)
 }
 
 fn tagged(link: &Link, body: LinkBody) -> Response<Body> {

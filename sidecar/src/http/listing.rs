@@ -34,7 +34,7 @@ pub(super) async fn list(
             code: link.code,
         })
     });
-    let base = domains.base.as_deref();
+    let bases = &domains.bases;
     let campaigns = Campaigns::of(&app, &links).await?;
     let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
     let totals = app.store.visit_totals(&codes).await?;
@@ -42,7 +42,7 @@ pub(super) async fn list(
     let links = links
         .iter()
         .map(|link| {
-            let body = LinkBody::new(link, campaigns.of_link(link), now, base);
+            let body = LinkBody::new(link, campaigns.of_link(link), now, bases);
             body.visited(totals.get(&link.code))
         })
         .collect();

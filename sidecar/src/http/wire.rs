@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::domain::campaign::Campaign;
 use crate::domain::link::{Link, PastChange, Second, State};
 use crate::domain::ports::LinkTotal;
+use crate::domain::short_url::Bases;
 
 /// A link as clients see it.
 #[derive(Serialize)]
@@ -92,13 +93,13 @@ impl SettingsBody {
 }
 
 impl LinkBody {
-    /// Describes a link at a moment, with its campaign if it belongs to one; `base` is what short
+    /// Describes a link at a moment, with its campaign if it belongs to one; `bases` are what short
     /// URLs begin with.
     pub(super) fn new(
         link: &Link,
         campaign: Option<&Campaign>,
         now: Timestamp,
-        base: Option<&str>,
+        bases: &Bases,
     ) -> Self {
         let mut settings = SettingsBody::new(link, campaign);
         if let (Some(campaign), Some(values)) = (campaign, link.destination.values()) {
@@ -107,7 +108,7 @@ impl LinkBody {
         }
         Self {
             short_code: link.code.as_str().to_owned(),
-            short_url: base.map(|base| format!("{base}/{}", link.code)),
+            short_url: bases.of(link).map(|base| format!("{base}/{}", link.code)),
             state: state_name(link.state(now)),
             campaign_state: campaign.map(|campaign| campaign.state(now).name()),
             settings,

@@ -75,6 +75,108 @@ fn a_swap_is_an_edit_and_a_reload() {
 }
 
 #[test]
+fn several_active_domains_share_new_links_and_some_are_bound() {
+    let stack = Stack::start();
+    let body = json!({ "name": "spring", "longUrl": "https://target.example/{code}" });
+    let campaign = stack.api("POST", "/v1/campaigns", Some(&body)).json();
+    let campaign = text(&campaign, "id");
+    let base_of = |link: &serde_json::Value| {
+        let (base, code) = (text(link, "shortUrl"), text(link, "shortCode"));
+        base.strip_suffix(&format!("/{code}"))
+            .expect("a code")
+            .to_owned()
+    };
+    let domains = format!(
+        "A.example.com active weight=3;\nb.example.com active;\n*.c.example.com serving;\n\
+         länk.example serving;\nvip.example.com active scheme=http campaign={campaign};\n\
+         crm.example.com active key=nosuchkey;"
+    );
+    set_domains(&stack, &domains);
+    let mut on_a = 0;
+    for number in 0..60 {
+        let link = stack.create(&json!({ "longUrl": format!("https://target.example/{number}") }));
+        let base = base_of(&link);
+        assert!(
+            ["https://a.example.com", "https://b.example.com"].contains(&&*base),
+            "{base}"
+        );
+        on_a += u32::from(base == "https://a.example.com");
+        // The same however it is asked for.
+        let read = stack.api(
+            "GET",
+            &format!("/v1/links/{}", text(&link, "shortCode")),
+            None,
+        );
+        assert_eq!(base_of(&read.json()), base);
+    }
+    // 45 of 60, and six standard deviations.
+    assert!((25..60).contains(&on_a), "{on_a} of 60");
+    let link = stack.create(&json!({ "campaignId": campaign }));
+    assert_eq!(base_of(&link), "http://vip.example.com");
+    let code = text(&link, "shortCode");
+    for host in [
+        "a.example.com",
+        "crm.example.com",
+        "x.y.c.example.com",
+        "xn--lnk-qla.example",
+    ] {
+        assert_eq!(follow(&stack, host, &code), Some(302), "{host}");
+    }
+    assert_eq!(follow(&stack, "c.example.com", &code), None);
+    // No link may lead to a host below a wildcard.
+    let own = json!({ "longUrl": "https://z.c.example.com/x" });
+    assert_eq!(stack.api("POST", "/v1/links", Some(&own)).status, 422);
+    let key = text(&link, "createdBy");
+    let swapped = domains.replace("key=nosuchkey", &format!("key={key}"));
+    set_domains(&stack, &swapped);
+    let link = stack.create(&json!({ "longUrl": "https://target.example/k" }));
+    assert_eq!(base_of(&link), "https://crm.example.com");
+    assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
+}
+
+#[test]
+fn a_retired_domain_answers_what_its_line_says() {
+    let stack = Stack::start();
+    let code = stack.link("https://target.example/");
+    std::fs::write(stack.nginx.file("gone.html"), "<h1>We have moved</h1>").expect("a page");
+    std::fs::create_dir_all(stack.nginx.file("acme/.well-known/acme-challenge")).expect("a place");
+    let proof = stack.nginx.file("acme/.well-known/acme-challenge/token");
+    std::fs::write(proof, "it is ours").expect("a proof");
+    set_domains(
+        &stack,
+        "a.example.com active;\nb.example.com retired target=https://www.example.com/?from=b;\n\
+         c.example.com retired page=gone.html port=8443;\nd.example.com retired;",
+    );
+    let get = |host: &str, path: &str| {
+        http::send(stack.nginx.public_port, "GET", path, &[("Host", host)])
+    };
+    for path in [&*format!("/{code}"), "/", "/robots.txt"] {
+        let answer = get("b.example.com", path);
+        assert_eq!(answer.status, 302, "{path}");
+        assert_eq!(answer.location(), Some("https://www.example.com/?from=b"));
+        let answer = get("c.example.com", path);
+        assert_eq!(answer.status, 410, "{path}");
+        assert_eq!(answer.header("content-type"), Some("text/html"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.body, b"<h1>We have moved</h1>");
+        assert_eq!(get("d.example.com", path).status, 410, "{path}");
+    }
+    // Nobody gets at the pages otherwise, and a certificate can still be renewed.
+    assert_eq!(get("a.example.com", "/.retired").status, 404);
+    for host in [
+        "a.example.com",
+        "b.example.com",
+        "c.example.com",
+        "d.example.com",
+    ] {
+        let answer = get(host, "/.well-known/acme-challenge/token");
+        assert_eq!(answer.body, b"it is ours", "{host}");
+    }
+    assert_eq!(get("a.example.com", &format!("/{code}")).status, 302);
+    assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
+}
+
+#[test]
 fn without_nginx_the_sidecar_knows_no_domain() {
     let stack = Stack::start();
     let body = json!({ "longUrl": "https://target.example/" });

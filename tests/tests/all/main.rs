@@ -6,6 +6,7 @@ mod citizen;
 mod coherence;
 mod configuration;
 mod domains;
+mod domains_tls;
 mod faults;
 mod flushes;
 mod foreign_redis;

@@ -8,6 +8,7 @@ fn verdict(text: &str, policy: TargetPolicy) -> Result<String, String> {
         "Kurz.Example.",
         "bücher.example",
         "203.0.113.9",
+        "*.wild.example",
     ] {
         own.add(host);
     }
@@ -187,6 +188,8 @@ fn other_targets_are_refused_for_the_right_reason() {
         ("http://S.EXAMPLE.COM:8080/", "OwnDomain"),
         ("https://s.example.com./", "OwnDomain"),
         ("https://kurz.example/", "OwnDomain"),
+        ("https://a.wild.example/", "OwnDomain"),
+        ("https://A.b.wild.example./", "OwnDomain"),
         ("https://%73.example.com/", "OwnDomain"),
         ("https://s。example。com/", "OwnDomain"),
         ("https://xn--bcher-kva.example/", "OwnDomain"),

@@ -1,0 +1,295 @@
+//! `shortlink domains`
+
+mod certificate;
+mod table;
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use vocabulary::domains::{BoundTo, Domain, DomainState, Domains, Retirement};
+
+use super::{open, print};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use certificate::Certificate;
+
+/// The exit code for a table that is right with something about it that is not.
+const CONCERNS: u8 = 2;
+
+/// How far back visits are counted.
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// What is done with the short domains.
+#[derive(Debug, Subcommand)]
+pub(super) enum DomainsCommand {
+    /// Shows the table of domains as nginx will see it, which certificates are missing or end soon,
+    /// and how often each domain was visited in the last hour. Changes nothing. Ends with 0 when all
+    /// is well, 2 when something should be looked at, 1 when nginx would refuse the table.
+    Check(CheckArguments),
+}
+
+impl DomainsCommand {
+    /// Does it.
+    pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
+        let Self::Check(arguments) = self;
+        check(config, &arguments).await
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    /// The file with `shortlink_domains`.
+    #[arg(
+        default_value = "/etc/nginx/shortlink/domains.conf",
+        env = "SHORTLINK_DOMAINS_FILE"
+    )]
+    file: PathBuf,
+    /// What relative paths in it are relative to: the directory of nginx.conf. Unless it is given,
+    /// the next one above the file that has an nginx.conf.
+    #[arg(long, value_name = "DIRECTORY")]
+    nginx_directory: Option<PathBuf>,
+    /// Warns of certificates that end within so many days.
+    #[arg(long, value_name = "DAYS", default_value_t = 14)]
+    ends_within: u16,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of a domain.
+struct Row<'a> {
+    domain: &'a Domain,
+    certificate: Option<Certificate>,
+    /// Visits within the last hour; `None` when that could not be looked up.
+    visits: Option<u64>,
+}
+
+async fn check(config: &Config, arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
+    let file = &arguments.file;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{} can't be read", file.display()))?;
+    let read = table::read(&text);
+    let domains = match read {
+        Ok(domains) => domains,
+        Err(refusal) => bail!("{}:{}: {}", file.display(), refusal.line, refusal.reason),
+    };
+    let now = SystemClock.now();
+    let soon = now + SignedDuration::from_hours(24 * i64::from(arguments.ends_within));
+    let directory = arguments.nginx_directory.clone();
+    let directory = directory.unwrap_or_else(|| nginx_directory(file));
+    let (visits, unknown) = match visits_of_last_hour(config, now).await {
+        Ok(visits) => (Some(visits), None),
+        Err(error) => (None, Some(format!("visits are not known: {error:#}"))),
+    };
+    let rows: Vec<Row<'_>> = domains
+        .entries()
+        .iter()
+        .map(|domain| Row {
+            domain,
+            certificate: certificate_of(&domains, domain, &directory),
+            visits: visits
+                .as_ref()
+                .map(|visits| count(visits, domain, &domains)),
+        })
+        .collect();
+    let mut concerns = concerns(&rows, &directory, now, soon);
+    concerns.extend(unknown);
+    print(&if arguments.json {
+        as_json(&rows, &concerns)
+    } else {
+        as_text(&rows, &concerns)
+    })?;
+    Ok(if concerns.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(CONCERNS)
+    })
+}
+
+/// Where nginx.conf is, seen from a file beside or below it.
+fn nginx_directory(file: &Path) -> PathBuf {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let mut above = file.ancestors().skip(1);
+    let found = above.find(|directory| directory.join("nginx.conf").exists());
+    found.unwrap_or(Path::new("/etc/nginx")).to_owned()
+}
+
+/// What is known of a domain's certificate; `None` when it needs none, or the table names none.
+fn certificate_of(domains: &Domains, domain: &Domain, directory: &Path) -> Option<Certificate> {
+    // The table is whole: it has both or none.
+    let (pattern, key) = domains.certificates().ok()??;
+    let name = domain.certificate_name();
+    domain.is_public().then(|| {
+        let (path, key) = (pattern.of(name), key.of(name));
+        Certificate::read(&directory.join(path), &directory.join(key))
+    })
+}
+
+/// How often each host was visited.
+async fn visits_of_last_hour(
+    config: &Config,
+    now: Timestamp,
+) -> anyhow::Result<HashMap<String, u64>> {
+    let store = open(config).await?;
+    let counts = store.count_domains(now - HOUR).await;
+    store.close().await;
+    let mut visits = HashMap::new();
+    for count in counts? {
+        *visits.entry(count.host).or_insert(0) += count.visits;
+    }
+    Ok(visits)
+}
+
+/// How often a domain was visited: a wildcard by all hosts that it stands for.
+fn count(visits: &HashMap<String, u64>, domain: &Domain, domains: &Domains) -> u64 {
+    let of_it = visits.iter().filter(|(host, _)| {
+        let found = domains.find(host.as_bytes());
+        found.is_some_and(|found| found.name() == domain.name())
+    });
+    of_it.map(|(_, visits)| visits).sum()
+}
+
+/// What somebody should look at.
+fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp) -> Vec<String> {
+    let mut concerns = Vec::new();
+    for row in rows {
+        let name = row.domain.name();
+        if let Some(certificate) = &row.certificate {
+            let found = certificate.concern(row.domain, now, soon);
+            concerns.extend(found.map(|concern| format!("{name}: {concern}")));
+        }
+        if let Some(Retirement::Page(page)) = row.domain.retirement() {
+            let page = directory.join(page);
+            if let Err(error) = std::fs::File::open(&page) {
+                let page = page.display();
+                concerns.push(format!(
+                    "{name}: its page {page} can't be read ({error}): nginx would refuse the table"
+                ));
+            }
+        }
+    }
+    // A domain that nobody comes to while others are visited may be blocked. One that has just been
+    // made active has no visits either: whoever reads this knows.
+    let is_visited = |row: &&Row<'_>| row.visits.is_some_and(|visits| visits > 0);
+    if rows.iter().any(|row| is_visited(&row)) {
+        let active = rows
+            .iter()
+            .filter(|row| row.domain.state() == DomainState::Active);
+        for row in active.filter(|row| row.visits == Some(0)) {
+            let name = row.domain.name();
+            concerns.push(format!(
+                "{name}: active, but without a visit in the last hour, while others have some"
+            ));
+        }
+    }
+    concerns
+}
+
+/// What else is said of a domain.
+fn remarks(domain: &Domain) -> String {
+    let mut remarks = Vec::new();
+    match domain.state() {
+        DomainState::Active => {
+            let base = domain.base();
+            remarks.push(base.url.clone());
+            if base.weight != 1 {
+                remarks.push(format!("weight {}", base.weight));
+            }
+            match &base.bound {
+                None => {}
+                Some(BoundTo::Campaign(id)) => remarks.push(format!("only campaign {id}")),
+                Some(BoundTo::Key(id)) => remarks.push(format!("only key {id}")),
+            }
+        }
+        DomainState::Serving => {}
+        DomainState::Retired => match domain.retirement() {
+            None => remarks.push("410".to_owned()),
+            Some(Retirement::Target(target)) => remarks.push(format!("leads to {target}")),
+            Some(Retirement::Page(page)) => remarks.push(format!("410 with {page}")),
+        },
+    }
+    remarks.join(", ")
+}
+
+fn as_text(rows: &[Row<'_>], concerns: &[String]) -> String {
+    let cells: Vec<[String; 5]> = rows
+        .iter()
+        .map(|row| {
+            let certificate = row.certificate.as_ref();
+            [
+                row.domain.name().to_owned(),
+                row.domain.state().name().to_owned(),
+                row.visits
+                    .map_or("-".to_owned(), |visits| visits.to_string()),
+                certificate.map_or("-".to_owned(), Certificate::summary),
+                remarks(row.domain),
+            ]
+        })
+        .collect();
+    let heads = ["DOMAIN", "STATE", "VISITS/H", "CERTIFICATE", ""].map(str::to_owned);
+    let lines = || std::iter::once(&heads).chain(&cells);
+    let width = |column: usize| lines().map(|line| line[column].chars().count()).max();
+    let widths: [usize; 5] = std::array::from_fn(|column| width(column).unwrap_or_default());
+    let mut text = String::new();
+    for line in lines() {
+        let padded = line
+            .iter()
+            .zip(widths)
+            .enumerate()
+            .map(|(column, (cell, width))| {
+                // Numbers stand to the right.
+                if column == 2 {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
+                }
+            });
+        let padded: Vec<String> = padded.collect();
+        // Into a string nothing fails.
+        let _ = writeln!(text, "{}", padded.join("  ").trim_end());
+    }
+    for concern in concerns {
+        let _ = writeln!(text, "! {concern}");
+    }
+    text
+}
+
+fn as_json(rows: &[Row<'_>], concerns: &[String]) -> String {
+    let domains: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let base = row.domain.base();
+            let is_active = row.domain.state() == DomainState::Active;
+            let (campaign, key) = match &base.bound {
+                None => (None, None),
+                Some(BoundTo::Campaign(id)) => (Some(id.to_string()), None),
+                Some(BoundTo::Key(id)) => (None, Some(id)),
+            };
+            let (target, page) = match row.domain.retirement() {
+                None => (None, None),
+                Some(Retirement::Target(target)) => (Some(target), None),
+                Some(Retirement::Page(page)) => (None, Some(page)),
+            };
+            json!({
+                "name": row.domain.name(),
+                "state": row.domain.state().name(),
+                "shortUrlBase": is_active.then_some(&base.url),
+                "weight": base.weight,
+                "campaignId": campaign,
+                "keyId": key,
+                "retiredTarget": target,
+                "retiredPage": page,
+                "visitsLastHour": row.visits,
+                "certificate": row.certificate.as_ref().map(Certificate::as_json),
+            })
+        })
+        .collect();
+    let whole = json!({ "domains": domains, "concerns": concerns });
+    format!("{whole}\n")
+}

@@ -1,0 +1,244 @@
+//! The short domains: what `domains.conf` says, and what of it the sidecar is told.
+//!
+//! Only nginx knows domains. Links and codes do not: a domain is swapped by editing this table and
+//! reloading.
+
+mod base;
+mod entry;
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use base::{Base, BoundTo, MAX_WEIGHT};
+pub use entry::{Domain, DomainState, Retirement};
+
+/// Why an entry or the table is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DomainError {
+    /// The name is not a host name.
+    Name(String),
+    /// The name stands in the table already.
+    Twice(String),
+    /// Nothing stands behind the name.
+    NoState(String),
+    /// The state is none.
+    State(String),
+    /// The parameter is none.
+    Parameter(String),
+    /// The parameter stands there already, or another that it does not go with.
+    Conflict(String),
+    /// A wildcard can't be put into short URLs.
+    ActiveWildcard(String),
+    /// No domain is active for all links, so that new ones could not be given a short URL.
+    NoneActive,
+    /// A line about certificates is not one.
+    Certificate(String),
+}
+
+impl fmt::Display for DomainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                f,
+                "\"{name}\" is not a domain: give the host name alone, or *. and a host name, without \
+                 scheme, port or path"
+            ),
+            Self::Twice(name) => write!(f, "domain \"{name}\" is listed twice"),
+            Self::NoState(name) => write!(
+                f,
+                "domain \"{name}\" has no state: it is one of {}",
+                DomainState::NAMES
+            ),
+            Self::State(state) => write!(
+                f,
+                "unknown state \"{state}\" of a domain: it is one of {}",
+                DomainState::NAMES
+            ),
+            Self::Parameter(parameter) => write!(
+                f,
+                "\"{parameter}\" is no parameter of a domain: allowed are scheme=http, scheme=https, \
+                 port=1 to port=65535, weight=1 to weight={MAX_WEIGHT}, campaign=<id>, key=<id>, \
+                 target=<URL>, page=<file> and certificate=<name>"
+            ),
+            Self::Conflict(parameter) => write!(
+                f,
+                "\"{parameter}\" is too much: a domain has each parameter once, either campaign or \
+                 key, and either target or page"
+            ),
+            Self::ActiveWildcard(name) => write!(
+                f,
+                "\"{name}\" can't be active: short URLs need a whole name; wildcards are serving or \
+                 retired"
+            ),
+            Self::NoneActive => f.write_str(
+                "no domain is active for all links: new links would have no short URL (a name with \
+                 campaign= or key= is only for those)",
+            ),
+            Self::Certificate(line) => write!(
+                f,
+                "\"{line}\": give certificate and certificate_key once each, with one path that has a \
+                 * where the domain's name stands"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for DomainError {}
+
+/// A path that has the name of each domain in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPattern(String);
+
+impl PathPattern {
+    /// The path for a name.
+    pub fn of(&self, name: &str) -> String {
+        self.0.replace('*', name)
+    }
+}
+
+/// The table of short domains.
+#[derive(Clone, Debug, Default)]
+pub struct Domains {
+    /// In the order of the table.
+    domains: Vec<Domain>,
+    /// The places in `domains`, in the order of their names.
+    sorted: Vec<usize>,
+    has_wildcards: bool,
+    bases: String,
+    names: String,
+    certificate: Option<PathPattern>,
+    certificate_key: Option<PathPattern>,
+}
+
+impl Domains {
+    /// Adds a line of the table: `certificate <path>`, `certificate_key <path>`, or a name, its
+    /// state, and parameters.
+    ///
+    /// # Errors
+    /// When the line is not right; the table is as before.
+    pub fn add(&mut self, words: &[&[u8]]) -> Result<(), DomainError> {
+        match words {
+            [] => Ok(()),
+            [b"certificate", paths @ ..] => pattern(&mut self.certificate, words, paths),
+            [b"certificate_key", paths @ ..] => pattern(&mut self.certificate_key, words, paths),
+            [name, rest @ ..] => self.add_domain(Domain::read(name, rest)?),
+        }
+    }
+
+    fn add_domain(&mut self, domain: Domain) -> Result<(), DomainError> {
+        let found = self
+            .sorted
+            .binary_search_by(|&place| self.domains[place].name().cmp(domain.name()));
+        let place = match found {
+            Ok(_) => return Err(DomainError::Twice(domain.name().to_owned())),
+            Err(place) => place,
+        };
+        if domain.state() == DomainState::Active {
+            if !self.bases.is_empty() {
+                self.bases.push(',');
+            }
+            domain.base().push_to(&mut self.bases);
+        }
+        if !self.names.is_empty() {
+            self.names.push(',');
+        }
+        self.names.push_str(domain.name());
+        self.has_wildcards |= domain.is_wildcard();
+        self.sorted.insert(place, self.domains.len());
+        self.domains.push(domain);
+        Ok(())
+    }
+
+    /// Says that the table is whole.
+    ///
+    /// # Errors
+    /// When no domain is active for all links.
+    pub fn finish(&self) -> Result<(), DomainError> {
+        let for_all = self
+            .domains
+            .iter()
+            .any(|domain| domain.state() == DomainState::Active && domain.base().bound.is_none());
+        if for_all {
+            Ok(())
+        } else {
+            Err(DomainError::NoneActive)
+        }
+    }
+
+    /// Finds the entry of a host, as nginx normalised it (lower case, without port and final dot):
+    /// its own, or that of the longest wildcard that it is below.
+    #[inline]
+    pub fn find(&self, host: &[u8]) -> Option<&Domain> {
+        self.find_entry(|name| name.cmp(host))
+            .or_else(|| self.find_wildcard(host))
+    }
+
+    fn find_wildcard(&self, host: &[u8]) -> Option<&Domain> {
+        if !self.has_wildcards {
+            return None;
+        }
+        let dots = host.iter().enumerate().filter(|(_, byte)| **byte == b'.');
+        // What begins with a dot has no label that the `*` could stand for.
+        dots.filter(|(place, _)| *place > 0).find_map(|(place, _)| {
+            let below = host[place..].iter();
+            self.find_entry(|name| name.iter().cmp([b'*'].iter().chain(below.clone())))
+        })
+    }
+
+    fn find_entry(&self, order: impl Fn(&[u8]) -> core::cmp::Ordering) -> Option<&Domain> {
+        let place = self
+            .sorted
+            .binary_search_by(|&place| order(self.domains[place].name().as_bytes()))
+            .ok()?;
+        Some(&self.domains[self.sorted[place]])
+    }
+
+    /// The entries in the order of the table.
+    pub fn entries(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    /// What new short URLs begin with, as [`Base::parse_all`] reads it: of each active domain.
+    pub fn bases(&self) -> &str {
+        &self.bases
+    }
+
+    /// All names, parted by commas.
+    pub fn names(&self) -> &str {
+        &self.names
+    }
+
+    /// Where the certificates and their keys are, when the table says so.
+    ///
+    /// # Errors
+    /// When it says only one of them.
+    pub fn certificates(&self) -> Result<Option<(&PathPattern, &PathPattern)>, DomainError> {
+        match (&self.certificate, &self.certificate_key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+            (Some(_), None) => Err(DomainError::Certificate("certificate".to_owned())),
+            (None, Some(_)) => Err(DomainError::Certificate("certificate_key".to_owned())),
+        }
+    }
+}
+
+/// Sets a path with a `*` once.
+fn pattern(
+    slot: &mut Option<PathPattern>,
+    words: &[&[u8]],
+    paths: &[&[u8]],
+) -> Result<(), DomainError> {
+    let refused = || DomainError::Certificate(entry::text(&words.join(&b' ')));
+    match paths {
+        [path] if slot.is_none() && path.contains(&b'*') => {
+            *slot = Some(PathPattern(entry::text(path)));
+            Ok(())
+        }
+        _ => Err(refused()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

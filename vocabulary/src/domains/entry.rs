@@ -1,0 +1,243 @@
+//! A line of the table: a name, its state, and what else is said of it.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::DomainError;
+use super::base::{Base, BoundTo, MAX_WEIGHT};
+use crate::campaign::CampaignId;
+use crate::number::parse_decimal;
+use crate::target::is_servable;
+
+/// What a domain is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DomainState {
+    /// Follows links and is put into new short URLs.
+    Active,
+    /// Follows links.
+    Serving,
+    /// Was a short domain and answers 410, or what the operator has for that.
+    Retired,
+}
+
+impl DomainState {
+    /// The name of each state, for messages that list what is allowed.
+    pub const NAMES: &'static str = "active, serving, retired";
+
+    /// Finds a state by its name.
+    pub fn by_name(name: &[u8]) -> Option<Self> {
+        match name {
+            b"active" => Some(Self::Active),
+            b"serving" => Some(Self::Serving),
+            b"retired" => Some(Self::Retired),
+            _ => None,
+        }
+    }
+
+    /// The state's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Serving => "serving",
+            Self::Retired => "retired",
+        }
+    }
+}
+
+/// What a retired domain answers with instead of a bare 410.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Retirement {
+    /// Everybody is sent there.
+    Target(String),
+    /// The file of a page.
+    Page(String),
+}
+
+/// A short domain. What is said of it for one state may stand there in another: then a swap
+/// changes one word.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    name: String,
+    state: DomainState,
+    base: Base,
+    retirement: Option<Retirement>,
+    certificate: Option<String>,
+}
+
+impl Domain {
+    /// Reads a name, and a state with parameters.
+    pub(super) fn read(name: &[u8], rest: &[&[u8]]) -> Result<Self, DomainError> {
+        let lower = text(name).to_ascii_lowercase();
+        if !is_name(lower.as_bytes()) {
+            return Err(DomainError::Name(text(name)));
+        }
+        let [state, parameters @ ..] = rest else {
+            return Err(DomainError::NoState(lower));
+        };
+        let state = DomainState::by_name(state).ok_or_else(|| DomainError::State(text(state)))?;
+        let said = Said::read(parameters)?;
+        let domain = Self {
+            state,
+            base: said.base(&lower),
+            retirement: said.retirement,
+            certificate: said.certificate,
+            name: lower,
+        };
+        if domain.is_wildcard() && state == DomainState::Active {
+            return Err(DomainError::ActiveWildcard(domain.name));
+        }
+        Ok(domain)
+    }
+
+    /// The host name, in lower case; a wildcard begins with `*.`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is for.
+    pub fn state(&self) -> DomainState {
+        self.state
+    }
+
+    /// What short URLs begin with while it is active.
+    pub fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// What it answers with when it is retired.
+    pub fn retirement(&self) -> Option<&Retirement> {
+        self.retirement.as_ref()
+    }
+
+    /// Whether it stands for all names below one.
+    pub fn is_wildcard(&self) -> bool {
+        self.name.starts_with("*.")
+    }
+
+    /// The name that its certificate is filed under: its own, without `*.`, unless the table says
+    /// otherwise.
+    pub fn certificate_name(&self) -> &str {
+        let own = self.name.strip_prefix("*.").unwrap_or(&self.name);
+        self.certificate.as_deref().unwrap_or(own)
+    }
+
+    /// Whether the name can have a certificate of the usual kind: addresses and names of one
+    /// machine have none.
+    pub fn is_public(&self) -> bool {
+        let own = self.name.strip_prefix("*.").unwrap_or(&self.name);
+        let last = own.rsplit('.').next().unwrap_or_default();
+        own.contains('.') && !own.starts_with('[') && !last.bytes().all(|it| it.is_ascii_digit())
+    }
+}
+
+/// What parameters say.
+#[derive(Default)]
+struct Said {
+    scheme: Option<&'static str>,
+    port: Option<u64>,
+    weight: Option<u32>,
+    bound: Option<BoundTo>,
+    retirement: Option<Retirement>,
+    certificate: Option<String>,
+}
+
+impl Said {
+    fn read(parameters: &[&[u8]]) -> Result<Self, DomainError> {
+        let mut said = Self::default();
+        for parameter in parameters {
+            said.take(parameter)?;
+        }
+        Ok(said)
+    }
+
+    fn take(&mut self, parameter: &[u8]) -> Result<(), DomainError> {
+        let refused = || DomainError::Parameter(text(parameter));
+        let equals = parameter.iter().position(|&byte| byte == b'=');
+        let (name, value) = parameter.split_at(equals.ok_or_else(refused)?);
+        let value = &value[1..];
+        let number = |most| parse_decimal(value).filter(|it| (1..=most).contains(it));
+        let is_new = match name {
+            b"scheme" => {
+                let scheme = match value {
+                    b"http" => "http",
+                    b"https" => "https",
+                    _ => return Err(refused()),
+                };
+                self.scheme.replace(scheme).is_none()
+            }
+            b"port" => {
+                let port = number(65535).ok_or_else(refused)?;
+                self.port.replace(port).is_none()
+            }
+            b"weight" => {
+                let weight = number(MAX_WEIGHT.into()).ok_or_else(refused)?;
+                self.weight.replace(weight as u32).is_none()
+            }
+            b"campaign" => {
+                let id = CampaignId::parse(value).ok_or_else(refused)?;
+                self.bound.replace(BoundTo::Campaign(id)).is_none()
+            }
+            b"key" => {
+                let key = BoundTo::key(value).ok_or_else(refused)?;
+                self.bound.replace(key).is_none()
+            }
+            b"target" if is_servable(value) => {
+                let target = Retirement::Target(text(value));
+                self.retirement.replace(target).is_none()
+            }
+            b"page" if !value.is_empty() => {
+                let page = Retirement::Page(text(value));
+                self.retirement.replace(page).is_none()
+            }
+            b"certificate" if is_name(value) && !value.starts_with(b"*") => {
+                self.certificate.replace(text(value)).is_none()
+            }
+            _ => return Err(refused()),
+        };
+        if is_new {
+            Ok(())
+        } else {
+            Err(DomainError::Conflict(text(parameter)))
+        }
+    }
+
+    /// What short URLs of a name begin with.
+    fn base(&self, name: &str) -> Base {
+        let scheme = self.scheme.unwrap_or("https");
+        let url = match self.port {
+            Some(port) => format!("{scheme}://{name}:{port}"),
+            None => format!("{scheme}://{name}"),
+        };
+        Base {
+            url,
+            weight: self.weight.unwrap_or(1),
+            bound: self.bound.clone(),
+        }
+    }
+}
+
+/// Whether a name is a host as nginx normalises it: lower-case letters, digits, hyphens and dots,
+/// or an IPv6 address in brackets; or `*.` and such a name.
+fn is_name(name: &[u8]) -> bool {
+    if let [b'[', address @ .., b']'] = name {
+        return !address.is_empty()
+            && address
+                .iter()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b':' | b'.'));
+    }
+    let name = name.strip_prefix(b"*.").unwrap_or(name);
+    name.len() <= 253
+        && name.split(|&byte| byte == b'.').all(|label| {
+            (1..=63).contains(&label.len())
+                && label
+                    .iter()
+                    .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+                && label[0] != b'-'
+                && label[label.len() - 1] != b'-'
+        })
+}
+
+/// Bytes as they are shown.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

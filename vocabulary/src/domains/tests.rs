@@ -1,0 +1,224 @@
+use std::string::ToString;
+use std::vec;
+
+use super::*;
+
+fn table(lines: &[&str]) -> Result<Domains, DomainError> {
+    let mut domains = Domains::default();
+    for line in lines {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        domains.add(&words)?;
+    }
+    domains.finish()?;
+    Ok(domains)
+}
+
+fn state(domains: &Domains, host: &str) -> Option<DomainState> {
+    domains.find(host.as_bytes()).map(Domain::state)
+}
+
+#[test]
+fn active_names_make_bases_and_all_are_known() {
+    let domains = table(&[
+        "old.example.com retired",
+        "b.example.com serving scheme=http",
+        "A.example.com active port=8443",
+        "c.example.com active weight=3",
+        "d.example.com active campaign=k1",
+        "e.example.com active key=crm-2 weight=1000",
+    ])
+    .expect("a table");
+    let bases = "https://a.example.com:8443,https://c.example.com weight=3,\
+                 https://d.example.com campaign=k1,https://e.example.com weight=1000 key=crm-2";
+    assert_eq!(domains.bases(), bases);
+    assert_eq!(
+        domains.names(),
+        "old.example.com,b.example.com,a.example.com,c.example.com,d.example.com,e.example.com"
+    );
+    assert_eq!(state(&domains, "a.example.com"), Some(DomainState::Active));
+    assert_eq!(state(&domains, "b.example.com"), Some(DomainState::Serving));
+    assert_eq!(
+        state(&domains, "old.example.com"),
+        Some(DomainState::Retired)
+    );
+    assert_eq!(state(&domains, "example.com"), None);
+    assert_eq!(state(&domains, ""), None);
+    let active = domains.entries().iter().map(Domain::base);
+    let active: Vec<Base> = active.skip(2).cloned().collect();
+    assert_eq!(Base::parse_all(bases).collect::<Vec<_>>(), active);
+}
+
+#[test]
+fn bases_that_are_not_understood_are_left_away() {
+    for wrong in [
+        "",
+        "https://a.example weight=0",
+        "https://a.example weight=1001",
+        "https://a.example campaign=0",
+        "https://a.example key=",
+        "https://a.example key=a%b",
+        "https://a.example colour=red",
+        "https://a.example colour",
+    ] {
+        let text = [wrong, "https://b.example"].join(", ");
+        let last = Base::parse_all(&text).last();
+        assert_eq!(last.expect("a base").url, "https://b.example", "{wrong}");
+        assert_eq!(Base::parse_all(wrong).next(), None, "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_below_a_wildcard_is_found_and_whole_names_come_first() {
+    let domains = table(&[
+        "s.example.com active",
+        "*.example.com serving",
+        "*.old.example.com retired",
+        "new.old.example.com serving",
+    ])
+    .expect("a table");
+    let [serving, retired] = [DomainState::Serving, DomainState::Retired].map(Some);
+    assert_eq!(state(&domains, "s.example.com"), Some(DomainState::Active));
+    assert_eq!(state(&domains, "a.example.com"), serving);
+    assert_eq!(state(&domains, "a.b.example.com"), serving);
+    assert_eq!(state(&domains, "old.example.com"), serving);
+    assert_eq!(state(&domains, "x.old.example.com"), retired);
+    assert_eq!(state(&domains, "new.old.example.com"), serving);
+    assert_eq!(state(&domains, "example.com"), None);
+    assert_eq!(state(&domains, ".example.com"), None);
+    assert_eq!(state(&domains, "*.example.com"), serving);
+    assert_eq!(state(&domains, "badexample.com"), None);
+}
+
+#[test]
+fn a_domain_may_say_what_it_answers_when_it_is_retired() {
+    let domains = table(&[
+        "a.example active target=https://www.example/?from=short",
+        "b.example retired page=pages/gone.html",
+        "c.example retired",
+    ])
+    .expect("a table");
+    let retirement = |host: &str| domains.find(host.as_bytes())?.retirement().cloned();
+    assert_eq!(
+        retirement("a.example"),
+        Some(Retirement::Target(
+            "https://www.example/?from=short".to_owned()
+        ))
+    );
+    assert_eq!(
+        retirement("b.example"),
+        Some(Retirement::Page("pages/gone.html".to_owned()))
+    );
+    assert_eq!(retirement("c.example"), None);
+}
+
+#[test]
+fn certificates_are_filed_by_name() {
+    let domains = table(&[
+        "certificate /live/*/fullchain.pem",
+        "certificate_key /live/*/privkey.pem",
+        "a.example active",
+        "*.b.example serving",
+        "c.example serving certificate=a.example",
+    ])
+    .expect("a table");
+    let (certificate, key) = domains.certificates().expect("both").expect("some");
+    assert_eq!(certificate.of("a.example"), "/live/a.example/fullchain.pem");
+    assert_eq!(key.of("a.example"), "/live/a.example/privkey.pem");
+    let names = domains.entries().iter().map(Domain::certificate_name);
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["a.example", "b.example", "a.example"]
+    );
+    let lines = ["certificate /live/*.pem", "a.example active"];
+    let one = table(&lines).expect("a table");
+    let error = DomainError::Certificate("certificate".to_owned());
+    assert_eq!(one.certificates(), Err(error));
+    for wrong in [
+        "certificate /live/fullchain.pem",
+        "certificate",
+        "certificate_key a* b*",
+    ] {
+        let error = DomainError::Certificate(wrong.to_owned());
+        assert_eq!(table(&[wrong]).unwrap_err(), error);
+    }
+    let twice = ["certificate a*", "certificate b*"];
+    let error = DomainError::Certificate("certificate b*".to_owned());
+    assert_eq!(table(&twice).unwrap_err(), error);
+}
+
+#[test]
+fn wrong_tables_are_refused() {
+    for wrong in [
+        "",
+        "https://a.example",
+        "a.example/x",
+        "a.example:80",
+        "a..b",
+        "-a",
+        "é.cn",
+        "*a",
+        "a.*.b",
+        "*.",
+        "*",
+    ] {
+        let error = DomainError::Name(wrong.to_owned());
+        let line = [wrong, " serving"].concat();
+        assert_eq!(table(&[&line]).unwrap_err(), error);
+    }
+    assert_eq!(table(&[]).unwrap_err(), DomainError::NoneActive);
+    for lines in [
+        vec!["a.b serving"],
+        vec!["a.b active campaign=1", "b.b active key=k"],
+    ] {
+        assert_eq!(table(&lines).unwrap_err(), DomainError::NoneActive);
+    }
+    let error = DomainError::State("on".to_owned());
+    assert_eq!(table(&["a.b on"]).unwrap_err(), error);
+    let error = DomainError::NoState("a.b".to_owned());
+    assert_eq!(table(&["a.b"]).unwrap_err(), error);
+    let error = DomainError::Twice("a.b".to_owned());
+    assert_eq!(table(&["a.b active", "A.B serving"]).unwrap_err(), error);
+    let error = DomainError::ActiveWildcard("*.a.b".to_owned());
+    assert_eq!(table(&["*.a.b active"]).unwrap_err(), error);
+    for parameter in [
+        "port=0",
+        "port=65536",
+        "port=",
+        "port=08",
+        "scheme=ftp",
+        "weight=0",
+        "weight=1001",
+        "weight=1.5",
+        "campaign=0",
+        "key=a,b",
+        "target=/x",
+        "page=",
+        "certificate=../x",
+        "certificate=*.x",
+        "colour=red",
+        "colour",
+    ] {
+        let error = DomainError::Parameter(parameter.to_owned());
+        let line = ["a.b active ", parameter].concat();
+        assert_eq!(table(&[&line]).unwrap_err(), error);
+        assert!(error.to_string().contains(parameter));
+    }
+    for (parameters, second) in [
+        ("port=1 port=2", "port=2"),
+        ("campaign=1 key=k", "key=k"),
+        ("target=http://a.b/ page=p", "page=p"),
+    ] {
+        let error = DomainError::Conflict(second.to_owned());
+        let line = ["a.b active ", parameters].concat();
+        assert_eq!(table(&[&line]).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn addresses_are_names_too() {
+    let domains = table(&["127.0.0.1 active", "[::1] serving", "a.example serving"]);
+    let domains = domains.expect("a table");
+    assert_eq!(state(&domains, "[::1]"), Some(DomainState::Serving));
+    let public = domains.entries().iter().map(Domain::is_public);
+    assert_eq!(public.collect::<Vec<_>>(), [false, false, true]);
+}
