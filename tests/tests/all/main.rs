@@ -21,6 +21,7 @@ mod lua;
 mod names;
 mod operations;
 mod options;
+mod packages;
 mod postgres;
 mod protocols;
 mod redirects;
