@@ -51,7 +51,7 @@ test-vendored: build
 		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
 	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
 	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
-		cargo test -p shortlink-tests -- --skip lua:: --skip packages::
+		cargo test -p shortlink-tests -- --skip lua:: --skip packages
 
 # On Debian's version of nginx, on that of nginx-src, or on both.
 ASAN_NGINX ?= debian vendored

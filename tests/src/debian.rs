@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use nix::sys::signal::{self, Signal};
@@ -209,14 +209,21 @@ impl Drop for Debian {
     }
 }
 
-/// The packages that `make deb` leaves, in the order in which their names are here.
+/// The packages that `make deb` leaves: of the sidecar and of the module.
 ///
 /// # Panics
 /// When they are not there.
 pub fn packages() -> [PathBuf; 2] {
-    let directory = artefact("SHORTLINK_DEB", "target/deb");
+    packages_in(&artefact("SHORTLINK_DEB", "target/deb"))
+}
+
+/// The packages in a directory: of the sidecar and of the module.
+///
+/// # Panics
+/// When they are not there.
+pub fn packages_in(directory: &Path) -> [PathBuf; 2] {
     ["shortlink_", "libnginx-mod-http-shortlink_"].map(|name| {
-        let entries = fs::read_dir(&directory).expect("a directory").flatten();
+        let entries = fs::read_dir(directory).expect("a directory").flatten();
         let mut found = entries.map(|entry| entry.path()).filter(|path| {
             let file = path.file_name().unwrap_or_default().to_string_lossy();
             file.starts_with(name) && file.ends_with(".deb")

@@ -22,6 +22,7 @@ mod names;
 mod operations;
 mod options;
 mod packages;
+mod packages_made;
 mod postgres;
 mod protocols;
 mod redirects;

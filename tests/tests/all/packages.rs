@@ -176,6 +176,15 @@ fn check_units(debian: &Debian) {
             ],
         );
     }
+    let service = debian.read("/lib/systemd/system/shortlink.service");
+    for line in [
+        "Requires=shortlink-migrate.service",
+        "After=shortlink-migrate.service",
+        "Type=exec",
+        "Restart=on-failure",
+    ] {
+        assert!(service.lines().any(|found| found == line), "{line}");
+    }
     // nginx starts and restarts whatever becomes of the others.
     let drop_in = debian.read("/lib/systemd/system/nginx.service.d/10-shortlink.conf");
     for name in [
@@ -373,7 +382,7 @@ fn traces(debian: &Debian) -> Vec<String> {
 }
 
 #[test]
-fn packages_are_installed_used_upgraded_removed_and_purged() {
+fn they_are_installed_used_upgraded_removed_and_purged() {
     let debian = Debian::start();
     install(&debian, &packages());
     check_files(&debian);
@@ -464,49 +473,4 @@ fn packages_are_installed_used_upgraded_removed_and_purged() {
         let mut all = processes.iter();
         all.all(|pid| nix::sys::signal::kill(*pid, None).is_err())
     });
-}
-
-#[test]
-fn packages_are_as_debian_wants_them_and_the_same_each_time() {
-    let first = packages();
-    let mut lintian = Command::new("lintian");
-    lintian.args(["--allow-root", "--fail-on", "error,warning"]);
-    said(lintian.args(&first));
-
-    let version = env!("CARGO_PKG_VERSION");
-    let directory = stack::directory();
-    said(
-        Command::new(workspace().join("scripts/build-deb"))
-            .arg(directory.path())
-            .env_remove("CARGO_TARGET_DIR"),
-    );
-    for package in first {
-        let name = package.file_name().expect("a name");
-        assert!(
-            name.to_string_lossy().contains(&format!("_{version}-1_")),
-            "{name:?}"
-        );
-        let again = fs::read(directory.path().join(name)).expect("the package again");
-        assert!(
-            fs::read(&package).expect("the package") == again,
-            "{name:?} differs"
-        );
-    }
-
-    // The module asks for the nginx that it was built for.
-    let depends = said(
-        Command::new("dpkg-deb")
-            .arg("-f")
-            .arg(&packages()[1])
-            .arg("Depends"),
-    );
-    let provides = said(Command::new("dpkg-query").args(["-W", "-f", "${Provides}", "nginx"]));
-    let abi = provides
-        .split(", ")
-        .find(|name| name.starts_with("nginx-abi-"));
-    let abi = abi.expect("nginx provides its ABI");
-    assert!(
-        depends.split(", ").any(|name| name.trim() == abi),
-        "{depends}"
-    );
 }
