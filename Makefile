@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build run test test-vendored test-asan lint fmt bench fuzz clean
+.PHONY: help setup build deb run test test-vendored test-asan lint fmt bench fuzz clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -15,6 +15,7 @@ help:
 	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build   the sidecar and the module, into target/'
+	@echo 'make deb     Debian packages of both, into target/deb/'
 	@echo 'make setup   install what is missing, through apt'
 	@echo 'make lint, make fmt, make clean'
 
@@ -24,6 +25,10 @@ setup:
 build: setup
 	@scripts/build
 
+deb: build
+	@scripts/setup deb
+	@scripts/build-deb
+
 run: build
 	@exec scripts/run
 
@@ -32,11 +37,12 @@ lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-test: build lint
+test: build lint deb
 	cargo test --workspace --exclude ngx_http_shortlink_module
 
 # The same tests on the nginx that the crate nginx-src brings, in a target directory of its own:
-# cargo would rebuild everything at each change between the two. Debian's Lua module does not load there.
+# cargo would rebuild everything at each change between the two. Debian's Lua module does not load there,
+# and the packages are for Debian's nginx.
 VENDORED := $(CURDIR)/target/vendored
 
 test-vendored: build
@@ -45,7 +51,7 @@ test-vendored: build
 		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
 	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
 	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
-		cargo test -p shortlink-tests -- --skip lua::
+		cargo test -p shortlink-tests -- --skip lua:: --skip packages
 
 # On Debian's version of nginx, on that of nginx-src, or on both.
 ASAN_NGINX ?= debian vendored

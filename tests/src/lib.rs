@@ -5,6 +5,7 @@
 //! - [`site`]: nginx and Redis alone, with a server that the test writes itself.
 //! - [`redis`], [`postgres`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
 //! - [`cluster`]: several Redis servers that belong together.
+//! - [`debian`]: a throw-away Debian, in which packages are installed.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
 //! - [`feed`]: a client of the live feed of visits.
@@ -14,7 +15,7 @@
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
 //!
 //! The servers are those that `make build` leaves in `target/`, or that `SHORTLINK_BIN`,
-//! `SHORTLINK_MODULE` and `SHORTLINK_NGINX` name.
+//! `SHORTLINK_MODULE` and `SHORTLINK_NGINX` name; packages are those that `make deb` leaves (`SHORTLINK_DEB`).
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 pub mod chance;
 pub mod cluster;
+pub mod debian;
 pub mod feed;
 pub mod http;
 pub mod made;

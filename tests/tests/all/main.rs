@@ -22,6 +22,8 @@ mod lua;
 mod names;
 mod operations;
 mod options;
+mod packages;
+mod packages_made;
 mod postgres;
 mod protocols;
 mod redirects;

@@ -266,6 +266,7 @@ fn the_documents_name_only_what_is_there() {
                     "ngx-module",
                     "sidecar",
                     "nginx",
+                    "packaging",
                     "migrations",
                     "tests",
                     "bench",
