@@ -67,6 +67,7 @@ bench: build
 	@scripts/setup bench
 	@bench/run --all
 	@bench/tracking
+	@bench/handshake
 	@bench/visits
 	@bench/revocation
 	@bench/issue --all

@@ -45,12 +45,14 @@ pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
                 }
                 blocks.push(is_it);
             }
-            End::Close => {
-                if let (Some(true), Some(domains)) = (blocks.pop(), &found) {
+            End::Close => match (blocks.pop(), &found) {
+                (None, _) => return Err(refused("unexpected \"}\"".to_owned())),
+                (Some(true), Some(domains)) => {
                     let whole = domains.finish().and_then(|()| domains.certificates());
                     whole.map_err(|it| refused(it.to_string()))?;
                 }
-            }
+                _ => {}
+            },
         }
     }
     let line = directives.line;
