@@ -232,19 +232,17 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
         let connection = (*event).data.cast::<ngx_connection_t>();
         let node = node_of(connection);
         if (*connection).close() != 0 {
-            let is_needed = worker::with(|worker| {
-                worker.drain_visits();
-                links::is_needed(&worker.edge)
-            });
+            worker::with(Worker::drain_visits);
             // nginx calls this between two turns: what is to leave would wait for the next one.
             links::flush();
-            let is_there = worker::with(|worker| is_current(worker, connection));
-            if is_there != Some(true) {
-                return;
-            }
-            // `error` is set when worker_shutdown_timeout is over.
-            if is_needed != Some(true) || (*connection).error() != 0 {
-                lose(node, &LinkError::Lost);
+            // The connection stays until the worker's end: requests that were begun before may still
+            // need it. It keeps no worker, and `stop` closes it. One that is still being made has
+            // nothing to be read.
+            let is_open = worker::with(|worker| {
+                is_current(worker, connection)
+                    && worker.links.get(node).is_some_and(|link| link.is_open())
+            });
+            if is_open != Some(true) {
                 return;
             }
         }
