@@ -6,8 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use shortlink_tests::http::{self, Connection};
-use shortlink_tests::stack::Stack;
-use shortlink_tests::wait::{SOON, until};
+use shortlink_tests::nginx::NginxOptions;
+use shortlink_tests::stack::{Stack, StackOptions};
+use shortlink_tests::visits::Account;
+use shortlink_tests::wait::{SOON, pass, until};
 
 const CLIENTS: usize = 8;
 
@@ -243,7 +245,14 @@ fn are_ending(workers: &[u32]) -> bool {
 
 #[test]
 fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
-    let mut stack = Stack::start();
+    let visits = "batch=100 interval=200ms";
+    let mut stack = Stack::with(&StackOptions {
+        nginx: NginxOptions {
+            replace: vec![(visits, visits.replace("100", "1"))],
+            ..NginxOptions::default()
+        },
+        ..StackOptions::default()
+    });
     let codes: Vec<String> = (0..20)
         .map(|number| stack.link(&format!("https://example.com/{number}")))
         .collect();
@@ -261,6 +270,8 @@ fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
     until("half of each is read", SOON, || has_read_all(port));
     let old = stack.nginx.begin_reload();
     until("the old workers are told to end", SOON, || are_ending(&old));
+    // Longer than a worker that ends waits for what it has recorded up to then.
+    pass(Duration::from_millis(1200));
     // Nobody else can tell where the links lead.
     stack.sidecar.kill();
     for (number, connection) in begun.iter_mut().enumerate() {
@@ -284,6 +295,10 @@ fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
     }
     drop(begun);
     stack.nginx.wait_for_end_of(&old);
+    // The last visit was waited for, too.
+    let page = http::get(stack.nginx.internal_port, "/edge/metrics").body;
+    let told = Account::of(&String::from_utf8(page).expect("text"));
+    assert_eq!((told.total, told.stored), (20, 20));
     assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
 }
 
