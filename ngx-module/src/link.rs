@@ -232,19 +232,16 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
         let connection = (*event).data.cast::<ngx_connection_t>();
         let node = node_of(connection);
         if (*connection).close() != 0 {
-            worker::with(Worker::drain_visits);
-            // nginx calls this between two turns: what is to leave would wait for the next one.
-            links::flush();
             // The connection stays until the worker's end: requests that were begun before may still
-            // need it. It keeps no worker, and `stop` closes it. One that is still being made has
-            // nothing to be read.
-            let is_open = worker::with(|worker| {
-                is_current(worker, connection)
-                    && worker.links.get(node).is_some_and(|link| link.is_open())
+            // need it. It keeps no worker, and `stop` closes it.
+            (*connection).set_close(0);
+            // nginx is closing connections that are idle, one after the other. Meanwhile it reads
+            // none of them, so what is to be sent waits for the next turn.
+            worker::with(|worker| {
+                worker.drain_visits();
+                worker.links.hurry();
             });
-            if is_open != Some(true) {
-                return;
-            }
+            return;
         }
         loop {
             let read = worker::with(|worker| read_once(worker, connection, node));

@@ -119,7 +119,12 @@ impl Links {
         }
     }
 
-    /// The same for a request that has just begun to wait: nothing else has changed.
+    /// Has the next turn of the loop come at once, whatever it would wait for.
+    pub(crate) fn hurry(&mut self) {
+        self.arm(now().ms);
+    }
+
+    /// As [`Links::set_timer`] for a request that has just begun to wait: nothing else has changed.
     #[inline]
     pub(crate) fn set_timer_for_waiting(&mut self, edge: &mut WorkerEdge) {
         if let Some(deadline) = edge.waiting_deadline() {
