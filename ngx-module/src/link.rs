@@ -232,21 +232,16 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
         let connection = (*event).data.cast::<ngx_connection_t>();
         let node = node_of(connection);
         if (*connection).close() != 0 {
-            let is_needed = worker::with(|worker| {
+            // The connection stays until the worker's end: requests that were begun before may still
+            // need it. It keeps no worker, and `stop` closes it.
+            (*connection).set_close(0);
+            // nginx is closing connections that are idle, one after the other. Meanwhile it reads
+            // none of them, so what is to be sent waits for the next turn.
+            worker::with(|worker| {
                 worker.drain_visits();
-                links::is_needed(&worker.edge)
+                worker.links.hurry();
             });
-            // nginx calls this between two turns: what is to leave would wait for the next one.
-            links::flush();
-            let is_there = worker::with(|worker| is_current(worker, connection));
-            if is_there != Some(true) {
-                return;
-            }
-            // `error` is set when worker_shutdown_timeout is over.
-            if is_needed != Some(true) || (*connection).error() != 0 {
-                lose(node, &LinkError::Lost);
-                return;
-            }
+            return;
         }
         loop {
             let read = worker::with(|worker| read_once(worker, connection, node));

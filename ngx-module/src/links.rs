@@ -3,7 +3,8 @@
 //! Completions are taken one at a time, and finished with no reference to the worker's state held:
 //! finishing a request can begin the next one. A timer that only keeps house is cancelable, so
 //! that an old worker ends after a reload; while a request waits the timer is not, because the
-//! request needs it.
+//! request needs it. A worker that ends keeps its connections, and makes them anew, until its last
+//! request is answered: one that was begun before the reload is looked up as all others are.
 
 use std::mem;
 
@@ -97,9 +98,6 @@ impl Links {
         let drains_until = drains_until(edge);
         let is_needed = edge.has_waiting() || drains_until.is_some();
         self.timer.set_cancelable(u32::from(!is_needed));
-        if is_exiting() && !is_needed {
-            return;
-        }
         let deadline = edge.next_deadline().min(drains_until.unwrap_or(u64::MAX));
         if deadline != u64::MAX {
             self.arm(deadline);
@@ -121,7 +119,12 @@ impl Links {
         }
     }
 
-    /// The same for a request that has just begun to wait: nothing else has changed.
+    /// Has the next turn of the loop come at once, whatever it would wait for.
+    pub(crate) fn hurry(&mut self) {
+        self.arm(now().ms);
+    }
+
+    /// As [`Links::set_timer`] for a request that has just begun to wait: nothing else has changed.
     #[inline]
     pub(crate) fn set_timer_for_waiting(&mut self, edge: &mut WorkerEdge) {
         if let Some(deadline) = edge.waiting_deadline() {
@@ -154,7 +157,7 @@ fn drains_until(edge: &WorkerEdge) -> Option<u64> {
 }
 
 /// Whether this worker may not end yet.
-pub(crate) fn is_needed(edge: &WorkerEdge) -> bool {
+fn is_needed(edge: &WorkerEdge) -> bool {
     edge.has_waiting() || drains_until(edge).is_some()
 }
 
@@ -219,12 +222,14 @@ enum Due {
 fn one_tick(worker: &mut Worker) -> Option<Due> {
     match worker.edge.tick(now()) {
         Tick::Idle => None,
-        // A worker that ends connects again only for somebody who waits.
-        Tick::Connect(_) if is_exiting() && !is_needed(&worker.edge) => None,
         Tick::Connect(node) => {
             worker.edge.connecting(node, now());
             let address = worker.edge.address(node)?.clone();
             match worker.addresses.find(node, &address) {
+                // A look-up has a timer of nginx' own, which would keep a worker that ends.
+                Found::Name(_) if is_exiting() && !is_needed(&worker.edge) => {
+                    Some(Due::Lose(node, LinkError::Lost))
+                }
                 Found::Name(name) => Some(Due::Resolve(node, name)),
                 Found::Now(address) => {
                     if worker.links.get_or_make(node).connect(address) {

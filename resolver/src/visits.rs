@@ -245,11 +245,13 @@ impl Visits {
         if self.open_events == 1 {
             self.open_since = now;
         }
+        if let Some(until) = &mut self.drain_until {
+            *until = now + GRACE;
+        }
         if self.open_events >= self.settings.batch || self.open.len() >= self.settings.bytes {
             self.close();
             Recorded::Full
-        } else if let Some(until) = &mut self.drain_until {
-            *until = now + GRACE;
+        } else if self.drain_until.is_some() {
             Recorded::Full
         } else if self.open_events == 1 {
             Recorded::First

@@ -208,6 +208,17 @@ fn an_ending_worker_sends_at_once_and_waits_for_a_while() {
 }
 
 #[test]
+fn an_ending_worker_waits_for_a_late_visit_that_fills_its_batch() {
+    let mut visits = visits(&VisitSettings {
+        batch: 1,
+        ..settings()
+    });
+    visits.drain(1000);
+    assert_eq!(visits.record(event(b""), 5000), Recorded::Full);
+    assert_eq!(visits.drains_until(5000), Some(6000));
+}
+
+#[test]
 fn the_header_of_a_file_is_read_as_it_was_written() {
     assert_eq!(read_header(&header()), Some(HEADER_LENGTH as u64));
     let mut done = header();

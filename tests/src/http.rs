@@ -64,6 +64,21 @@ impl Connection {
         })
     }
 
+    /// Whether the other side has closed it, as far as can be seen without sending anything.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn is_closed(&self) -> io::Result<bool> {
+        let stream = self.stream.get_ref();
+        stream.set_nonblocking(true)?;
+        let looked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
+        Ok(match looked {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        })
+    }
+
     /// Sends bytes as they are.
     ///
     /// # Errors

@@ -166,12 +166,20 @@ impl Nginx {
         self.process = Some(process);
     }
 
+    /// The process id of the master.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn master(&self) -> u32 {
+        self.process.as_ref().expect("a running nginx").pid()
+    }
+
     /// The process ids of the workers that the master has now, those that end included.
     ///
     /// # Panics
     /// When it does not run.
     pub fn workers(&self) -> Vec<u32> {
-        let master = self.process.as_ref().expect("a running nginx").pid();
+        let master = self.master();
         let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"));
         let children = children.expect("a running nginx");
         children

@@ -6,8 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use shortlink_tests::http::{self, Connection};
-use shortlink_tests::stack::Stack;
-use shortlink_tests::wait::{SOON, until};
+use shortlink_tests::nginx::NginxOptions;
+use shortlink_tests::stack::{Stack, StackOptions};
+use shortlink_tests::visits::Account;
+use shortlink_tests::wait::{SOON, pass, until};
 
 const CLIENTS: usize = 8;
 
@@ -220,6 +222,84 @@ fn an_old_worker_ends_while_redis_hangs_and_its_requests_are_answered() {
     // Visits that Redis has not confirmed have nowhere to go here.
     let expected = ["lost Redis", "visits are dropped"];
     assert_eq!(stack.nginx.complaints(&expected), [""; 0]);
+}
+
+/// Whether everything was read that clients have sent to a port of loopback.
+fn has_read_all(port: u16) -> bool {
+    let sockets = fs::read_to_string("/proc/net/tcp").expect("the sockets");
+    let local = format!(":{port:04X}");
+    let mut unread = sockets.lines().skip(1).filter(|socket| {
+        let fields: Vec<&str> = socket.split_whitespace().collect();
+        fields[1].ends_with(&local) && !fields[4].ends_with(":00000000")
+    });
+    unread.next().is_none()
+}
+
+/// Whether workers were told to end, as they call themselves then, or are gone.
+fn are_ending(workers: &[u32]) -> bool {
+    workers.iter().all(|pid| {
+        let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        title.contains("shutting down") || title.is_empty()
+    })
+}
+
+#[test]
+fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
+    let visits = "batch=100 interval=200ms";
+    let mut stack = Stack::with(&StackOptions {
+        nginx: NginxOptions {
+            replace: vec![(visits, visits.replace("100", "1"))],
+            ..NginxOptions::default()
+        },
+        ..StackOptions::default()
+    });
+    let codes: Vec<String> = (0..20)
+        .map(|number| stack.link(&format!("https://example.com/{number}")))
+        .collect();
+    // The requests of phones that are slow: old workers have read half of each.
+    let mut begun: Vec<Connection> = codes
+        .iter()
+        .map(|code| {
+            let mut connection = Connection::open(stack.nginx.public_port).expect("a connection");
+            let half = format!("GET /{code} HTTP/1.1\r\nHost: localhost\r\n");
+            connection.send(half.as_bytes()).expect("sent");
+            connection
+        })
+        .collect();
+    let port = stack.nginx.public_port;
+    until("half of each is read", SOON, || has_read_all(port));
+    let old = stack.nginx.begin_reload();
+    until("the old workers are told to end", SOON, || are_ending(&old));
+    // Longer than a worker that ends waits for what it has recorded up to then.
+    pass(Duration::from_millis(1200));
+    // Nobody else can tell where the links lead.
+    stack.sidecar.kill();
+    for (number, connection) in begun.iter_mut().enumerate() {
+        if number == codes.len() / 2 {
+            // A connection that a worker loses then is made again, too.
+            stack.redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+            until("all workers are connected again", SOON, || {
+                let clients = stack.redis.command(&["CLIENT", "LIST"]);
+                let page = http::get(stack.nginx.internal_port, "/edge/metrics").body;
+                clients.matches("name=shortlink-edge").count() == 4
+                    && String::from_utf8_lossy(&page).contains("\nshortlink_redis_connected 4\n")
+            });
+        }
+        connection.send(b"\r\n").expect("sent");
+        let answer = connection.receive("GET").expect("read").expect("an answer");
+        assert_eq!(
+            (answer.status, answer.header("X-Edge")),
+            (302, Some("redirect/redis")),
+            "{number}"
+        );
+    }
+    drop(begun);
+    stack.nginx.wait_for_end_of(&old);
+    // The last visit was waited for, too.
+    let page = http::get(stack.nginx.internal_port, "/edge/metrics").body;
+    let told = Account::of(&String::from_utf8(page).expect("text"));
+    assert_eq!((told.total, told.stored), (20, 20));
+    assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
 }
 
 #[test]
