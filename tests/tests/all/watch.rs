@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shortlink_tests::http;
 use shortlink_tests::metrics::{Page, matchers};
-use shortlink_tests::stack::{Stack, StackOptions};
+use shortlink_tests::stack::{Stack, StackOptions, directory};
 use shortlink_tests::wait::{SOON, eventually, until};
 use shortlink_tests::workspace;
 
@@ -269,6 +270,39 @@ fn each_alert_says_how_bad_it_is_and_what_to_do_and_was_tried() {
     }
 }
 
+/// Has promtool do something in a directory.
+fn promtool(directory: &Path, arguments: &[&str]) {
+    let output = Command::new("promtool")
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("promtool can be run: scripts/setup installs it");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "promtool {arguments:?}: {said}");
+}
+
+#[test]
+fn prometheus_can_read_what_the_dashboard_asks() {
+    let board = dashboard();
+    let mut shown = Vec::new();
+    texts(&board, "expr", &mut shown);
+    // Written as rules, which promtool reads; JSON is YAML.
+    let rules: Vec<Value> = shown
+        .iter()
+        .enumerate()
+        .map(|(place, expression)| {
+            let filled = expression.replace("$__rate_interval", "5m");
+            let filled = filled.replace("$edge", ".*").replace("$sidecar", ".*");
+            json!({ "record": format!("panel:{place}"), "expr": filled })
+        })
+        .collect();
+    let file = json!({ "groups": [{ "name": "panels", "rules": rules }] });
+    let directory = directory();
+    fs::write(directory.path().join("panels.yml"), file.to_string()).expect("a file");
+    promtool(directory.path(), &["check", "rules", "panels.yml"]);
+}
+
 #[test]
 fn prometheus_takes_the_rules_and_they_do_what_they_are_to() {
     let operations = workspace().join("operations");
@@ -277,13 +311,6 @@ fn prometheus_takes_the_rules_and_they_do_what_they_are_to() {
         ["test", "rules", "alerts.test.yml"],
         ["check", "config", "prometheus.yml"],
     ] {
-        let output = Command::new("promtool")
-            .args(arguments)
-            .current_dir(&operations)
-            .output()
-            .expect("promtool can be run: scripts/setup installs it");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "promtool {arguments:?}: {said}");
+        promtool(&operations, &arguments);
     }
 }
