@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-vendored test-asan lint fmt bench fuzz clean
+.PHONY: help setup build deb run test test-vendored test-asan lint alerts containers-check fmt bench fuzz clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -14,6 +14,8 @@ help:
 	@echo 'make test-asan   the same with AddressSanitizer (ASAN_NGINX="debian vendored")'
 	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
+	@echo 'make alerts  checks the rules for Prometheus and runs their tests'
+	@echo 'make containers-check   builds the images without a registry and runs them'
 	@echo 'make build   the sidecar and the module, into target/'
 	@echo 'make deb     Debian packages of both, into target/deb/'
 	@echo 'make setup   install what is missing, through apt'
@@ -59,6 +61,14 @@ ASAN_NGINX ?= debian vendored
 test-asan: build
 	@scripts/setup asan
 	@for nginx in $(ASAN_NGINX); do scripts/test-asan $$nginx || exit 1; done
+
+alerts: setup
+	cd operations && promtool check rules alerts.yml && promtool check config prometheus.yml \
+		&& promtool test rules alerts.test.yml
+
+containers-check:
+	@scripts/setup containers
+	@scripts/containers-check
 
 fmt:
 	cargo fmt --all

@@ -35,7 +35,7 @@ use resolver::vocabulary::domains::Domains;
 use crate::Shortlink;
 use crate::handler::handle;
 use crate::shared::{COUNTER_WORDS, Zone};
-use crate::{foresight, misses, status, visits as log};
+use crate::{answers, foresight, misses, status, visits as log};
 
 use words::finish;
 
@@ -379,6 +379,9 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
             }
         }
         certificates::serve(main);
+        if !locations.is_empty() && !add_handler(cf, NGX_HTTP_LOG_PHASE, answers::on_log) {
+            return NGX_ERROR as ngx_int_t;
+        }
         if main.miss_limit.is_some() && !add_handler(cf, NGX_HTTP_LOG_PHASE, misses::on_log) {
             return NGX_ERROR as ngx_int_t;
         }

@@ -8,7 +8,7 @@
 //! - [`worker`]: what a worker owns.
 //! - [`journal`]: what is said in the log.
 //! - [`misses`]: who asks for too much that does not exist; [`status`]: what was counted; both in
-//!   [`shared`] memory.
+//!   [`shared`] memory; [`answers`]: how the fallback's answers are counted.
 //! - [`visits`]: what was answered is recorded; [`spool`]: and written to files while Redis is away.
 //! - [`state`]: what is known of a request, for its whole life.
 //! - [`respond`] sends answers.
@@ -26,6 +26,7 @@
 //!   be held across such a call.
 
 mod addresses;
+mod answers;
 mod certificates;
 mod conf;
 mod foresight;

@@ -70,6 +70,8 @@ pub(crate) struct Spool {
     number: u32,
     file_length: u64,
     most_files: usize,
+    /// How many files there were when it was last looked for them.
+    files: usize,
     writing: Option<Writing>,
     reading: Option<Reading>,
     rests_until: u64,
@@ -87,11 +89,17 @@ impl Spool {
             file_length,
             // At least 1: the least size that is allowed is larger than the least file.
             most_files: usize::try_from(conf.size / file_length).unwrap_or(usize::MAX),
+            files: 0,
             writing: None,
             reading: None,
             rests_until: 0,
             look_at: 0,
         }
+    }
+
+    /// How many files there were when it was last looked for them, and how many there may be.
+    pub(crate) fn fullness(&self) -> (u64, u64) {
+        (self.files as u64, self.most_files as u64)
     }
 
     /// Whether nothing is to be written now.
@@ -152,7 +160,9 @@ impl Spool {
         // Locked before it has a header: without one it is not taken for a file that is done.
         file.try_lock().map_err(io::Error::from)?;
         // It is there before the files are counted: two workers can't both take the last place.
-        if files(&self.directory)?.count() > self.most_files {
+        self.files = files(&self.directory)?.count();
+        if self.files > self.most_files {
+            self.files = self.most_files;
             fs::remove_file(&path)?;
             return Err(io::Error::other("spool_size is used up"));
         }
@@ -228,10 +238,10 @@ impl Spool {
     }
 
     /// Claims a file that nobody holds.
-    fn claim(&self) -> Option<Reading> {
-        files(&self.directory)
-            .ok()?
-            .find_map(|path| try_claim(path).ok()?)
+    fn claim(&mut self) -> Option<Reading> {
+        let all: Vec<PathBuf> = files(&self.directory).ok()?.collect();
+        self.files = all.len();
+        all.into_iter().find_map(|path| try_claim(path).ok()?)
     }
 }
 

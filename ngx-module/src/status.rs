@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
         let main = Shortlink::main_conf(Request::from_ngx_http_request(request));
         let zone = main.and_then(|main| main.counters);
         match zone.and_then(|zone| zone.counters()) {
-            Some(counters) => counters.render(is_alive, &mut text),
+            Some(counters) => counters.render(is_alive, worker::now().unix, &mut text),
             None => return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t,
         }
 

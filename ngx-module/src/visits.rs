@@ -10,7 +10,7 @@ use ngx::ffi::{
     NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_OK, ngx_http_request_t, ngx_int_t, ngx_table_elt_t,
     ngx_timeofday, ngx_uint_t,
 };
-use resolver::counters::Counter;
+use resolver::counters::{Counter, Gauge};
 use resolver::visits::Visits;
 use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 use resolver::{Now, Outcome, Recorded, Source};
@@ -194,6 +194,16 @@ impl Worker {
             }
             Err(reason) => self.journal.visits_dropped(&reason, now.ms),
         }
+        self.measure_spool();
+    }
+
+    /// Passes on how full the place for files is.
+    pub(crate) fn measure_spool(&self) {
+        if let Some(spool) = &self.spool {
+            let (files, most) = spool.fullness();
+            worker::set_in(self, Gauge::SpoolFiles, files);
+            worker::set_in(self, Gauge::SpoolFilesMost, most);
+        }
     }
 
     /// Sends what stands in files, if Redis has nothing else to take.
@@ -221,6 +231,7 @@ impl Worker {
                 }
                 Err(reason) => self.journal.visits_unreadable(&reason, now.ms),
             }
+            self.measure_spool();
         }
     }
 

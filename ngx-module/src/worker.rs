@@ -11,7 +11,7 @@ use ngx::ffi::{
     ngx_pid, ngx_process, ngx_random, ngx_resolver_t, ngx_time, ngx_uint_t,
 };
 use ngx::http::HttpModuleMainConf;
-use resolver::counters::{Counter, WorkerCounters};
+use resolver::counters::{Counter, Gauge, WorkerCounters};
 use resolver::vocabulary::Code;
 use resolver::{Edge, LookUp, NodeId, Now, Outcome, Source, Ticket};
 
@@ -122,6 +122,13 @@ pub(crate) fn count(counter: Counter) {
 pub(crate) fn count_in(worker: &Worker, counter: Counter, count: u64) {
     if let Some(counters) = &worker.counters {
         counters.add(counter, count);
+    }
+}
+
+/// Passes on how something is, for who has the worker's own already.
+pub(crate) fn set_in(worker: &Worker, gauge: Gauge, value: u64) {
+    if let Some(counters) = &worker.counters {
+        counters.set(gauge, value);
     }
 }
 
@@ -238,6 +245,7 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
             started: Instant::now(),
         }));
         WORKER.store(worker, Ordering::Relaxed);
+        with(|worker| worker.measure_spool());
         // Connects now, so that the first visitor finds the connection made.
         links::drive();
     }

@@ -153,9 +153,9 @@ impl<'a> Counters<'a> {
 
     /// Appends the numbers in Prometheus' text format 0.0.4, which is served as
     /// `text/plain; version=0.0.4`; always in the same order. Numbers that workers change
-    /// meanwhile are taken as they are found.
-    pub fn render(&self, is_alive: impl Fn(u32) -> bool, out: &mut String) {
-        render::render(self.slots, is_alive, out);
+    /// meanwhile are taken as they are found. `unix` is the time, in seconds since 1970.
+    pub fn render(&self, is_alive: impl Fn(u32) -> bool, unix: u64, out: &mut String) {
+        render::render(self.slots, is_alive, unix, out);
     }
 }
 

@@ -19,7 +19,7 @@ fn over(words: &[AtomicU64]) -> Counters<'_> {
 
 fn text(counters: &Counters<'_>, is_alive: impl Fn(u32) -> bool) -> String {
     let mut out = String::new();
-    counters.render(is_alive, &mut out);
+    counters.render(is_alive, 1_780_000_000, &mut out);
     check_format(&out);
     out
 }
@@ -399,6 +399,23 @@ fn what_a_worker_held_of_visits_is_lost_when_it_is_dead() {
     let again = counters.claim(12, |_| true);
     assert_eq!(again.slot(), killed.slot());
     check(&text(&counters, |_| true), "3", "25");
+}
+
+#[test]
+fn what_all_workers_measure_alike_is_not_added_up() {
+    let words = memory();
+    let counters = over(&words);
+    let (one, two) = (counters.claim(10, |_| true), counters.claim(11, |_| true));
+    one.set(Gauge::SpoolFiles, 3);
+    two.set(Gauge::SpoolFiles, 5);
+    one.set(Gauge::CacheEntries, 3);
+    two.set(Gauge::CacheEntries, 5);
+    let shown = text(&counters, |_| true);
+    assert_shown(&shown, "shortlink_spool_files", "5");
+    assert_shown(&shown, "shortlink_cache_entries", "8");
+    // Who is gone knows nothing any more.
+    let shown = text(&counters, |process| process == 10);
+    assert_shown(&shown, "shortlink_spool_files", "3");
 }
 
 #[test]

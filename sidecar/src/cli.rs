@@ -7,6 +7,7 @@ mod keys;
 mod rebuild;
 mod reclassify;
 mod sample;
+mod skip;
 mod transfer;
 mod workbench;
 
@@ -57,6 +58,14 @@ enum Command {
         /// Begins anew instead of going on.
         #[arg(long)]
         restart: bool,
+    },
+    /// After the database was restored from a backup, and before anybody serves from it: has no code
+    /// given again that may have been given since the backup was made.
+    SkipCodes {
+        /// At most how many links were made since the backup. More than there were costs codes, but
+        /// nothing else.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=skip::MOST))]
+        links: u64,
     },
     /// Compares the database with Redis, both ways. Ends with 0 when there is no drift, 2 when there
     /// is, 1 when that is not known.
@@ -133,6 +142,12 @@ impl Cli {
             Command::Rebuild { restart } => {
                 rebuild::run(&config, restart).await?;
                 Ok(ExitCode::SUCCESS)
+            }
+            Command::SkipCodes { links } => {
+                let store = open(&config).await?;
+                let done = skip::run(&config, &store, links).await;
+                store.close().await;
+                done.map(|()| ExitCode::SUCCESS)
             }
             Command::Audit(arguments) => audit::run(&config, arguments).await,
             Command::Reclassify(arguments) => reclassify::run(&config, arguments).await,

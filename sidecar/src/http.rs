@@ -1,5 +1,6 @@
 //! The service over HTTP. Nothing outside of this module knows axum.
 
+mod answers;
 mod audit;
 mod auth;
 mod batch;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use vocabulary::RedirectStatus;
@@ -53,6 +54,7 @@ use crate::domain::service::resolve::Resolver;
 use crate::domain::service::visits::VisitCounters;
 use crate::domain::target::TargetPolicy;
 use crate::domain::target::domains::TargetDomains;
+pub use answers::AnswerCounters;
 use problem::Problem;
 pub use serve::serve;
 
@@ -72,6 +74,8 @@ pub struct App {
     pub codespace: Codespace,
     /// Where the audit log is read, and asked how the database is.
     pub store: Arc<dyn Store>,
+    /// How requests were answered.
+    pub answers: AnswerCounters,
     /// What has been done with visits.
     pub visit_counters: Arc<VisitCounters>,
     /// Where visits come from, if this process stores them.
@@ -98,6 +102,7 @@ type SharedApp = Arc<App>;
 
 /// Routes requests to their handlers.
 fn router(app: App) -> Router {
+    let app = Arc::new(app);
     let api = Router::new()
         .route("/v1/links", get(listing::list).post(links::create))
         .route("/v1/links/batch", post(batch::create))
@@ -145,13 +150,15 @@ fn router(app: App) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(app.body_limit_bytes))
         .layer(CatchPanicLayer::custom(problem::of_panic))
-        .layer(from_fn(observe::observe));
+        .layer(from_fn_with_state(Arc::clone(&app), observe::observe));
+    let counted = from_fn_with_state(Arc::clone(&app), answers::count_visitors);
     Router::new()
         // Any method: what a visitor may not do is answered as tersely as all else here.
         .route("/resolve/{*path}", any(resolve::resolve))
         .layer(CatchPanicLayer::custom(resolve::panicked))
+        .layer(counted)
         .merge(api)
-        .with_state(Arc::new(app))
+        .with_state(app)
 }
 
 async fn no_such_route() -> Problem {

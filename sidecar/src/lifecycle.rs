@@ -40,7 +40,7 @@ use crate::domain::visit::agent::Agents;
 use crate::enrich::agents::{AgentReader, AgentRulesError, LateAgentReader};
 use crate::enrich::geo::{Geo, GeoError};
 use crate::housekeeping;
-use crate::http::{self, App};
+use crate::http::{self, AnswerCounters, App};
 use crate::outbox::outbox;
 use crate::publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits, UrlError};
 use crate::store::{self, OpenError};
@@ -180,6 +180,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             rules: config.codes.rules.clone(),
             policy: config.codes.policy,
             one_in: config.codes.one_in,
+            pool: config.codes.pool,
             clock: Arc::clone(&clock),
         },
         resolver: Resolver::new(
@@ -197,6 +198,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         ),
         access,
         store: Arc::clone(&store),
+        answers: AnswerCounters::default(),
         visit_counters: Arc::clone(&visit_counters),
         visit_queue: visits.clone().map(|queue| queue as _),
         live: live.clone(),

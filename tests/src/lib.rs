@@ -11,6 +11,7 @@
 //! - [`feed`]: a client of the live feed of visits.
 //! - [`visits`]: what the edge has recorded, as it stands in Redis.
 //! - [`made`]: links by the million, as the API tells of them.
+//! - [`metrics`]: a page of metrics, as Prometheus reads it.
 //! - [`chance`]: moments that nobody has chosen.
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
 //!
@@ -27,6 +28,7 @@ pub mod debian;
 pub mod feed;
 pub mod http;
 pub mod made;
+pub mod metrics;
 pub mod nginx;
 pub mod ports;
 pub mod postgres;

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::http;
 use crate::process::Process;
@@ -42,6 +43,8 @@ impl Default for NginxOptions {
 #[derive(Debug)]
 pub struct Nginx {
     process: Option<Process>,
+    /// The master, where it is not the process that was started here.
+    successor: Option<u32>,
     prefix: PathBuf,
     /// The port of the public server.
     pub public_port: u16,
@@ -146,6 +149,7 @@ impl Nginx {
         }
         Self {
             process: None,
+            successor: None,
             prefix: prefix.to_owned(),
             public_port,
             internal_port,
@@ -164,14 +168,36 @@ impl Nginx {
         let port = self.public_port;
         process.wait_ready(|| http::Connection::open(port).is_ok());
         self.process = Some(process);
+        self.successor = None;
     }
 
-    /// The process id of the master.
+    /// Starts it as a daemon, which alone can be upgraded. A shell that stays behind ends it with the
+    /// test.
     ///
     /// # Panics
-    /// When it does not run.
-    pub fn master(&self) -> u32 {
-        self.process.as_ref().expect("a running nginx").pid()
+    /// When it does not start.
+    pub fn start_daemon(&mut self) {
+        const SCRIPT: &str = "\"$@\" || exit\n\
+            until [ -s \"$PID_FILE\" ]; do sleep 0.01; done\n\
+            session=$(cat \"$PID_FILE\")\n\
+            trap 'kill -s KILL -- \"-$session\"; exit' TERM\n\
+            while :; do sleep 1000 & wait; done";
+        let nginx = self.program();
+        let pid_file = self.file("nginx.pid");
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "sh"]).arg(nginx.get_program());
+        command.args(nginx.get_args());
+        command.env("PID_FILE", &pid_file);
+        let _ = fs::remove_file(&pid_file);
+        let log = self.prefix.join("logs/output.log");
+        let mut process = Process::start("nginx", &command, &log);
+        let port = self.public_port;
+        process.wait_ready(|| http::Connection::open(port).is_ok());
+        self.process = Some(process);
+        self.successor = Some(eventually("nginx has its workers", SOON, || {
+            let pid = fs::read_to_string(&pid_file).ok()?.trim().parse().ok()?;
+            children(pid).filter(|them| them.len() >= 2).map(|_| pid)
+        }));
     }
 
     /// The process ids of the workers that the master has now, those that end included.
@@ -179,13 +205,80 @@ impl Nginx {
     /// # Panics
     /// When it does not run.
     pub fn workers(&self) -> Vec<u32> {
-        let master = self.master();
-        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"));
-        let children = children.expect("a running nginx");
-        children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .collect()
+        children(self.master()).expect("a running nginx")
+    }
+
+    /// The process id of the master.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn master(&self) -> u32 {
+        let started = || self.process.as_ref().expect("a running nginx").pid();
+        self.successor.unwrap_or_else(started)
+    }
+
+    /// Starts the program that lies there now beside the one that runs, on the same sockets, and
+    /// waits until both have workers; returns the new master.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn begin_upgrade(&self) -> u32 {
+        let old = self.master();
+        signal(old, Signal::SIGUSR2);
+        eventually("the new nginx runs beside the old one", SOON, || {
+            let text = fs::read_to_string(self.file("nginx.pid")).ok()?;
+            let new = text.trim().parse().ok()?;
+            let is_whole = new != old && children(new).is_some_and(|them| them.len() >= 2);
+            is_whole.then_some(new)
+        })
+    }
+
+    /// Has the old workers end, so that only those of the new master serve.
+    ///
+    /// # Panics
+    /// When they do not end.
+    pub fn retire_old_workers(&self, new: u32) {
+        signal(self.master(), Signal::SIGWINCH);
+        until("the old workers are gone", SOON, || {
+            self.workers().iter().all(|&pid| pid == new)
+        });
+    }
+
+    /// Ends the old master for good.
+    ///
+    /// # Panics
+    /// When it does not end well.
+    pub fn finish_upgrade(&mut self, new: u32) {
+        let old = self.master();
+        signal(old, Signal::SIGQUIT);
+        until("the old master is gone", SOON, || self.is_gone(old));
+        self.successor = Some(new);
+    }
+
+    /// Goes back from what [`Nginx::begin_upgrade`] has started.
+    ///
+    /// # Panics
+    /// When it can't.
+    pub fn undo_upgrade(&mut self, new: u32) {
+        signal(self.master(), Signal::SIGHUP);
+        until("the old master has workers again", SOON, || {
+            self.workers().iter().filter(|&&pid| pid != new).count() >= 2
+        });
+        signal(new, Signal::SIGQUIT);
+        until("the new master is gone", SOON, || {
+            self.is_gone(new) && self.workers().len() == 2
+        });
+    }
+
+    /// Whether there is no such process, or it waits for nothing but to be forgotten.
+    fn is_gone(&mut self, pid: u32) -> bool {
+        if let Some(process) = &mut self.process
+            && process.pid() == pid
+        {
+            return process.has_ended();
+        }
+        let state = fs::read_to_string(format!("/proc/{pid}/stat"));
+        state.map_or(true, |state| state.contains(") Z "))
     }
 
     /// Reloads the configuration and waits until new workers serve and old ones are gone.
@@ -212,10 +305,7 @@ impl Nginx {
         let old = eventually("the old workers run", SOON, || {
             Some(self.workers()).filter(|old| old.len() >= workers)
         });
-        self.process
-            .as_ref()
-            .expect("a running nginx")
-            .signal(Signal::SIGHUP);
+        signal(self.master(), Signal::SIGHUP);
         until("new workers run", SOON, || {
             self.workers()
                 .iter()
@@ -238,6 +328,12 @@ impl Nginx {
     /// # Panics
     /// When it does not run, or does not end well.
     pub fn quit(&mut self) {
+        if let Some(pid) = self.successor.take() {
+            signal(pid, Signal::SIGQUIT);
+            until("nginx ends", SOON, || self.is_gone(pid));
+            self.process = None;
+            return;
+        }
         let mut process = self.process.take().expect("a running nginx");
         process.signal(Signal::SIGQUIT);
         let status = process.wait(SOON);
@@ -290,7 +386,7 @@ impl Nginx {
     }
 
     fn program(&self) -> Command {
-        let nginx = std::env::var_os("SHORTLINK_NGINX").unwrap_or_else(|| "nginx".into());
+        let nginx = std::env::var_os("SHORTLINK_NGINX").map_or_else(installed, PathBuf::from);
         let mut command = Command::new(nginx);
         command
             .arg("-p")
@@ -301,4 +397,24 @@ impl Nginx {
         command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         command
     }
+}
+
+/// The nginx that is installed. With its whole path: it could not start its successor without.
+fn installed() -> PathBuf {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let places = path.split(':').map(|place| Path::new(place).join("nginx"));
+    let mut found = places.filter(|program| program.is_file());
+    found.next().unwrap_or_else(|| "nginx".into())
+}
+
+/// The children of a process, if it runs.
+fn children(pid: u32) -> Option<Vec<u32>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    let pids = text.split_whitespace();
+    Some(pids.filter_map(|pid| pid.parse().ok()).collect())
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
+    kill(pid, signal).expect("a running nginx");
 }

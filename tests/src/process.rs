@@ -106,6 +106,11 @@ impl Process {
         Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"))
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !self.is_running()
+    }
+
     fn is_running(&mut self) -> bool {
         self.child
             .try_wait()

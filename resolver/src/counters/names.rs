@@ -104,6 +104,13 @@ metrics! {
     "shortlink_breaker_opened_total",
     "How often a worker stopped asking Redis for a while.":
         BreakerOpened "";
+    "shortlink_fallback_answers_total",
+    "Answers to requests that were handed to the fallback, by what the visitor got; errors are 5xx.":
+        FallbackRedirect r#"{answer="redirect"}"#,
+        FallbackGone r#"{answer="gone"}"#,
+        FallbackUnknown r#"{answer="unknown"}"#,
+        FallbackError r#"{answer="error"}"#,
+        FallbackOther r#"{answer="other"}"#;
     "shortlink_visits_total",
     "Visits: redirects, and answers 410, that are to be stored.":
         Visit "";
@@ -133,7 +140,8 @@ metrics! {
 
 metrics! {
     /// What is measured: how things are in a living worker. Shown as the sum over the workers,
-    /// or for each worker where the label is its process number.
+    /// as the largest of them where all measure the same thing, or for each worker
+    /// where the label is its process number.
     Gauge
     "shortlink_cache_entries", "Records in the caches.":
         CacheEntries "";
@@ -149,6 +157,18 @@ metrics! {
         WaitingRequests "";
     "shortlink_visits_held", "Visits in memory that Redis has not confirmed yet.":
         VisitsHeld "";
+    "shortlink_spool_files",
+    "Files that hold visits, as many as there were when a worker last looked.":
+        SpoolFiles "";
+    "shortlink_spool_files_most", "How many such files there may be; 0 without spool=.":
+        SpoolFilesMost "";
     "shortlink_epoch", "How often all that a worker keeps became stale at once, as when Redis is lost.":
         Epoch r#"{worker="<pid>"}"#;
+}
+
+impl Gauge {
+    /// Whether all workers measure one and the same thing, so that it is not to be added up.
+    pub(super) const fn is_common(self) -> bool {
+        matches!(self, Self::SpoolFiles | Self::SpoolFilesMost)
+    }
 }

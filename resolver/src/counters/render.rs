@@ -14,7 +14,12 @@ use super::{BOUNDS, BUCKETS, COUNTERS, GAUGES, Header, REQUESTS, SLOTS, SUM, Slo
 const PROCESS: &str = "<pid>";
 
 /// Appends the text.
-pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out: &mut String) {
+pub(super) fn render(
+    slots: &[Slot; SLOTS],
+    is_alive: impl Fn(u32) -> bool,
+    unix: u64,
+    out: &mut String,
+) {
     let slots = copied(slots);
     let slots = &slots[..];
     let live: Vec<(u32, &Slot)> = slots
@@ -45,6 +50,7 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
             if !labels.contains(PROCESS) {
                 let value = match gauge {
                     Gauge::VisitsHeld => held,
+                    _ if gauge.is_common() => most(live.iter().map(|&(_, slot)| slot), place),
                     _ => sum(live.iter().map(|&(_, slot)| slot), place),
                 };
                 sample(metric.name, labels, &value.to_string(), out);
@@ -60,6 +66,18 @@ pub(super) fn render(slots: &[Slot; SLOTS], is_alive: impl Fn(u32) -> bool, out:
     let name = "shortlink_workers";
     head(name, "Worker processes that count here.", "gauge", out);
     sample(name, "", &live.len().to_string(), out);
+    let name = "shortlink_edge_info";
+    head(name, "The version of the module.", "gauge", out);
+    let labels = concat!(r#"{version=""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+    sample(name, labels, "1", out);
+    let name = "shortlink_clock_seconds";
+    head(
+        name,
+        "The time of this machine's clock, since 1970.",
+        "gauge",
+        out,
+    );
+    sample(name, "", &unix.to_string(), out);
     round_trips(&total, out);
 }
 
@@ -108,6 +126,13 @@ fn round_trips(total: &impl Fn(usize) -> u64, out: &mut String) {
     sample(&format!("{name}_sum"), "", &seconds, out);
     // That of the buckets, so that the two agree whatever is counted meanwhile.
     sample(&format!("{name}_count"), "", &count.to_string(), out);
+}
+
+/// The largest of what slots hold at one place.
+fn most<'s>(slots: impl IntoIterator<Item = &'s Slot>, place: usize) -> u64 {
+    let numbers = slots.into_iter();
+    let numbers = numbers.map(|slot| slot[place].load(Ordering::Relaxed));
+    numbers.max().unwrap_or_default()
 }
 
 /// The sum of what slots hold at one place.

@@ -16,6 +16,7 @@ pub mod rebuild;
 pub mod reclassify;
 pub mod repeat;
 pub mod resolve;
+pub mod skip;
 pub mod sweep;
 pub mod unvisited;
 pub mod visits;

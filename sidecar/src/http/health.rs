@@ -73,7 +73,8 @@ pub(super) async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
     (code, [(CACHE_CONTROL, "no-store")], Json(body))
 }
 
-async fn count_waiting(app: &SharedApp) -> Option<u32> {
+/// How many links wait that Redis should have been told of; `None` when the database does not say.
+pub(super) async fn count_waiting(app: &SharedApp) -> Option<u32> {
     let overdue = overdue(&*app.clock);
     let count = app.store.count_waiting(overdue, COUNT_LIMIT);
     match tokio::time::timeout(DATABASE_LIMIT, count).await {

@@ -1,22 +1,98 @@
-//! `/metrics`: what is counted of this process, in the text format of Prometheus.
+//! `/metrics`: what is counted of this process, and how things are, for Prometheus.
+//!
+//! What is counted is there from the beginning, with 0: an alert on a rate sees the first one.
 
-use std::fmt::Write;
+mod text;
+
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
 
-use super::SharedApp;
+use super::health::count_waiting;
+use super::{App, SharedApp};
+use crate::domain::ports::StoreError;
+use text::{Kind, Text};
+
+/// How long the database may take for all that it is asked here besides what waits.
+const DATABASE_LIMIT: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`. What can't be asked now is left out.
 pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
-    let mut text = String::new();
+    let mut text = Text::default();
+    text.metric(
+        "shortlink_sidecar_info",
+        Kind::Gauge,
+        "The version of the sidecar.",
+    )
+    .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let now = app.clock.now();
+    text.gauge(
+        "shortlink_clock_seconds",
+        "The time of this machine's clock, since 1970.",
+        now.as_duration().as_secs_f64(),
+    );
+    answers(&app, &mut text);
+    visits(&app, &mut text).await;
+    let waiting = count_waiting(&app).await;
+    text.gauge(
+        "shortlink_database_up",
+        "Whether the database answers.",
+        u8::from(waiting.is_some()),
+    );
+    if let Some(waiting) = waiting {
+        text.gauge(
+            "shortlink_outbox_waiting",
+            "Links and campaigns that Redis has not been told of for longer than a request takes.",
+            waiting,
+        );
+        let asked = tokio::time::timeout(DATABASE_LIMIT, database(&app, &mut text)).await;
+        if let Ok(Err(error)) = asked {
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "the database does not say everything"
+            );
+        }
+    }
+    // Last, so that what was asked here is counted too.
+    text.counter(
+        "shortlink_database_errors_total",
+        "What the database could not do.",
+        StoreError::count(),
+    );
+    let headers = [
+        (CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    (headers, text.into_string())
+}
+
+/// How requests were answered.
+fn answers(app: &App, text: &mut Text) {
+    let mut samples = text.metric(
+        "shortlink_answers_total",
+        Kind::Counter,
+        "Answers of this process, to callers of the API and to visitors, by class of status.",
+    );
+    for (to, counts) in [
+        ("api", &app.answers.api),
+        ("visitor", &app.answers.visitors),
+    ] {
+        for (class, count) in counts.by_class() {
+            samples.add(&[("to", to), ("status", class)], count);
+        }
+    }
+}
+
+/// What became of visits, and of those who look at them.
+async fn visits(app: &App, text: &mut Text) {
     let counters = &app.visit_counters;
     for (name, help, counter) in [
         (
-            "shortlink_visits_stored_total",
-            "Visits that this process has stored.",
+            "shortlink_visits_kept_total",
+            "Visits that this process has stored in the database.",
             &counters.stored,
         ),
         (
@@ -26,7 +102,7 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
         ),
         (
             "shortlink_visits_quarantined_total",
-            "What came as a visit, could not be read and is in quarantine.",
+            "What came as a visit, could not be read and was put into quarantine.",
             &counters.quarantined,
         ),
         (
@@ -40,59 +116,95 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
             &counters.ended,
         ),
     ] {
-        add(
-            &mut text,
-            name,
-            "counter",
-            help,
-            counter.load(Ordering::Relaxed) as f64,
-        );
+        text.counter(name, help, counter.load(Ordering::Relaxed));
+    }
+    let mut samples = text.metric(
+        "shortlink_domain_visits_total",
+        Kind::Counter,
+        "Visits that this process has stored in the database, by domain.",
+    );
+    for (domain, count) in counters.domains() {
+        samples.add(&[("domain", &domain)], count);
     }
     if let Some(live) = &app.live {
-        add(
-            &mut text,
+        text.gauge(
             "shortlink_live_listeners",
-            "gauge",
             "How many listen to the live feed of visits.",
-            live.listeners() as f64,
+            live.listeners(),
         );
     }
+    text.gauge(
+        "shortlink_redis_up",
+        "Whether Redis answers this process.",
+        u8::from(app.publisher.incarnation().await.is_ok()),
+    );
     if let Some(queue) = &app.visit_queue
         && let Ok(depth) = queue.depth().await
     {
-        add(
-            &mut text,
+        text.gauge(
             "shortlink_visit_queue_batches",
-            "gauge",
             "Batches of visits in Redis that are not stored.",
-            depth.batches as f64,
+            depth.batches,
         );
         let age = depth.oldest.map_or(0.0, |oldest| {
-            app.clock
-                .now()
-                .duration_since(oldest)
-                .as_secs_f64()
-                .max(0.0)
+            let age = app.clock.now().duration_since(oldest);
+            age.as_secs_f64().max(0.0)
         });
-        add(
-            &mut text,
+        text.gauge(
             "shortlink_visit_queue_age_seconds",
-            "gauge",
             "For how long the oldest of them has been there.",
             age,
         );
     }
-    let headers = [
-        (CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"),
-        (CACHE_CONTROL, "no-store"),
-    ];
-    (headers, text)
 }
 
-fn add(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
-    // Into a string nothing fails.
-    let _ = writeln!(
-        text,
-        "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
+/// What only the database knows.
+async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
+    let quarantine = app.store.count_quarantine().await?;
+    text.gauge(
+        "shortlink_visit_quarantine_entries",
+        "What came as a visit, could not be read and waits for somebody to look at it.",
+        quarantine,
     );
+    let usage = app.codespace.usage().await?;
+    let lengths: Vec<String> = usage.iter().map(|it| it.length.to_string()).collect();
+    let all = || lengths.iter().zip(&usage);
+    let mut samples = text.metric(
+        "shortlink_codes_used",
+        Kind::Gauge,
+        "Links that there are, by the length of their codes.",
+    );
+    for (length, usage) in all() {
+        samples.add(&[("length", length)], usage.links);
+    }
+    let mut samples = text.metric(
+        "shortlink_codes_capacity",
+        Kind::Gauge,
+        "How many links get codes of a length before longer ones are issued.",
+    );
+    for (length, usage) in all() {
+        if let Some(capacity) = usage.capacity {
+            samples.add(&[("length", length)], capacity);
+        }
+    }
+    let mut samples = text.metric(
+        "shortlink_pool_codes",
+        Kind::Gauge,
+        "Codes in the pool, by length and status: to be had, handed out, found taken.",
+    );
+    for (length, usage) in all() {
+        for (status, count) in [
+            ("unused", usage.pool.unused),
+            ("used", usage.pool.used),
+            ("void", usage.pool.void),
+        ] {
+            samples.add(&[("length", length), ("status", status)], count);
+        }
+    }
+    text.gauge(
+        "shortlink_pool_low",
+        "With fewer unused codes than this the pool is filled.",
+        app.codespace.pool.low,
+    );
+    Ok(())
 }

@@ -1,12 +1,14 @@
-//! Gives each request of the API an id and logs how it went.
+//! Gives each request of the API an id, and counts and logs how it went.
 
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
+
+use super::SharedApp;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -14,8 +16,12 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_LENGTH: usize = 128;
 
 /// Takes the request id that nginx has given, puts it into everything that is logged meanwhile
-/// and into the answer, and logs the answer.
-pub(super) async fn observe(request: Request, next: Next) -> Response {
+/// and into the answer, counts the answer and logs it.
+pub(super) async fn observe(
+    State(app): State<SharedApp>,
+    request: Request,
+    next: Next,
+) -> Response {
     let id = request.headers().get(REQUEST_ID).filter(|id| is_id(id));
     let id = id.cloned();
     let method = request.method().clone();
@@ -35,6 +41,7 @@ pub(super) async fn observe(request: Request, next: Next) -> Response {
     async move {
         let begun = Instant::now();
         let mut response = next.run(request).await;
+        app.answers.api.count(response.status());
         tracing::debug!(
             %method,
             route,

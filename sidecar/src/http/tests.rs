@@ -8,6 +8,7 @@ mod codespace;
 mod keys;
 mod links;
 mod live;
+mod metrics;
 mod once;
 mod options;
 mod requests;
@@ -26,6 +27,7 @@ use vocabulary::CodeRules;
 use super::*;
 use crate::clock::ManualClock;
 use crate::domain::api_key::Scope;
+use crate::domain::codes::pool::Watermarks;
 use crate::domain::codes::reserved::ReservedWords;
 use crate::domain::ports::Delivery;
 use crate::domain::service::keys::NewKey;
@@ -142,9 +144,11 @@ impl Service {
                 rules: CodeRules::default(),
                 policy: POLICY,
                 one_in: 1000,
+                pool: Watermarks { low: 10, high: 50 },
                 clock: Arc::clone(&shared_clock),
             },
             store: Arc::clone(&kept.store),
+            answers: AnswerCounters::default(),
             visit_counters: Arc::default(),
             visit_queue: None,
             live: None,

@@ -85,10 +85,7 @@ where
 pub(super) fn failed<E: Error + Send + Sync + 'static>(
     operation: &'static str,
 ) -> impl FnOnce(E) -> StoreError {
-    move |error| StoreError {
-        operation,
-        source: Arc::new(error),
-    }
+    move |error| StoreError::new(operation, Arc::new(error))
 }
 
 /// What stands in a row can't be: somebody else has written there.

@@ -6,6 +6,7 @@ mod chunks;
 pub(super) mod keys;
 pub(super) mod listing;
 mod pruning;
+mod quarantine;
 mod reclassify;
 mod upkeep;
 pub(super) mod visits;

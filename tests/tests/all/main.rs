@@ -1,5 +1,6 @@
 //! The whole from outside. One program, so that it is linked once; one module a theme.
 
+mod backup;
 mod campaign_links;
 mod campaigns;
 mod citizen;
@@ -22,6 +23,7 @@ mod kills;
 mod links;
 mod logs;
 mod lua;
+mod moves;
 mod names;
 mod operations;
 mod options;
@@ -38,6 +40,7 @@ mod tidy;
 mod topologies;
 mod transfer;
 mod unique;
+mod upgrade;
 mod urls;
 mod visits;
 mod visits_faults;
@@ -47,4 +50,5 @@ mod visits_live;
 mod visits_live_topologies;
 mod visits_stored;
 mod visits_topologies;
+mod watch;
 mod whole;

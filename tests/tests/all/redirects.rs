@@ -362,8 +362,16 @@ fn keyed_codes_survive_a_rotation_of_keys_and_end_with_their_key() {
     assert_eq!(rules(OLD).complete(body).expect("a code").as_str(), first);
     assert_eq!(stack.follow(&first).status, 302);
 
-    std::fs::write(&file, format!("{NEW}\n{OLD}\n")).expect("a key file");
+    // Accepted everywhere before anybody issues with it.
+    std::fs::write(&file, format!("{OLD}\n{NEW}\n")).expect("a key file");
     stack.nginx.reload();
+    assert_eq!(stack.sidecar.stop(), Some(0));
+    stack.sidecar.start_again();
+    let between = stack.link(TARGET);
+    let body = &between.as_bytes()[..7];
+    assert_eq!(rules(OLD).complete(body).expect("a code").as_str(), between);
+
+    std::fs::write(&file, format!("{NEW}\n{OLD}\n")).expect("a key file");
     assert_eq!(stack.sidecar.stop(), Some(0));
     stack.sidecar.start_again();
     let second = stack.link(TARGET);
@@ -373,6 +381,7 @@ fn keyed_codes_survive_a_rotation_of_keys_and_end_with_their_key() {
         (stack.follow(&first).status, stack.follow(&second).status),
         (302, 302)
     );
+    assert_eq!(stack.follow(&between).status, 302);
 
     std::fs::write(&file, NEW).expect("a key file");
     stack.nginx.reload();
@@ -384,4 +393,47 @@ fn keyed_codes_survive_a_rotation_of_keys_and_end_with_their_key() {
         302
     };
     assert_eq!(stack.follow(&first).status, expected);
+}
+
+#[test]
+fn keyed_codes_outlive_the_loss_of_their_keys() {
+    let keys = shortlink_tests::stack::directory();
+    let file = keys.path().join("check-keys").display().to_string();
+    std::fs::write(&file, "000102030405060708090a0b0c0d0e0f\n").expect("a key file");
+    let keyed = format!("check = \"keyed\"\ncheck_keys_file = \"{file}\"");
+    let check = format!("shortlink_check keyed body=7 keys={file};");
+    let mut stack = Stack::with(&StackOptions {
+        sidecar: format!("[codes]\n{keyed}"),
+        nginx: NginxOptions {
+            replace: vec![(
+                "shortlink_check luhn body=7 alphabet=base62;",
+                check.clone(),
+            )],
+            ..NginxOptions::default()
+        },
+        ..StackOptions::default()
+    });
+    let codes: Vec<String> = (0..50).map(|_| stack.link(TARGET)).collect();
+    std::fs::remove_file(&file).expect("a key file");
+    // What was the check character is one of the code's now.
+    let without = "check = \"none\"\nbody_length = 8\nlongest_body_length = 9";
+    stack.sidecar.edit_config(&keyed, without);
+    assert_eq!(stack.sidecar.stop(), Some(0));
+    stack.sidecar.start_again();
+    let none = "shortlink_check none body=8;";
+    stack.nginx.edit("shortlink.conf", &check, none);
+    stack.nginx.reload();
+    for code in &codes {
+        assert_eq!(stack.follow(code).location(), Some(TARGET));
+    }
+    let made: Vec<String> = (0..50).map(|_| stack.link(TARGET)).collect();
+    for code in &made {
+        assert!(code.len() == 8 && !codes.contains(code));
+        assert_eq!(stack.follow(code).location(), Some(TARGET));
+    }
+    // Those that Redis has lost are found as well.
+    stack.redis.command(&["FLUSHALL"]);
+    for code in &codes {
+        assert_eq!(stack.follow(code).location(), Some(TARGET));
+    }
 }

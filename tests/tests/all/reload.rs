@@ -15,11 +15,11 @@ const CLIENTS: usize = 8;
 
 /// What the clients have seen.
 #[derive(Default)]
-struct Seen {
-    answered: AtomicU64,
+pub(crate) struct Seen {
+    pub(crate) answered: AtomicU64,
     /// Connections that were closed while they were idle, which HTTP allows and a client repeats.
     closed_idle: AtomicU64,
-    refused: AtomicU64,
+    pub(crate) refused: AtomicU64,
 }
 
 /// Follows codes until told to stop, half of the clients over connections that stay open.
@@ -92,7 +92,11 @@ fn codes(stack: &Stack) -> Vec<String> {
 }
 
 /// Runs `work` while clients follow codes.
-fn under_load(stack: &mut Stack, may_refuse: bool, work: impl FnOnce(&mut Stack, &Seen)) -> Seen {
+pub(crate) fn under_load(
+    stack: &mut Stack,
+    may_refuse: bool,
+    work: impl FnOnce(&mut Stack, &Seen),
+) -> Seen {
     let codes = codes(stack);
     let port = stack.nginx.public_port;
     let stop = AtomicBool::new(false);
@@ -125,7 +129,7 @@ fn under_load(stack: &mut Stack, may_refuse: bool, work: impl FnOnce(&mut Stack,
 }
 
 /// Waits until clients were answered again, so that each change happens under load.
-fn wait_for_answers(seen: &Seen, count: u64) {
+pub(crate) fn wait_for_answers(seen: &Seen, count: u64) {
     let before = seen.answered.load(Ordering::Relaxed);
     until("clients are served", SOON, || {
         seen.answered.load(Ordering::Relaxed) > before + count

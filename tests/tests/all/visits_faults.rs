@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use shortlink_tests::http::{self, Connection};
+use shortlink_tests::metrics::Page;
 use shortlink_tests::site::{Site, SiteOptions};
 use shortlink_tests::visits::names;
 use shortlink_tests::wait::{OverAtEnd, SOON, until};
@@ -146,6 +147,7 @@ fn beyond_the_buffer_visits_go_to_files_and_come_back() {
     let told = account(&site);
     assert_eq!(told.dropped, 0);
     assert!(told.in_files > 3000, "{told:?}");
+    assert_eq!(told_files(&site), (spool_files(&site).len() as f64, 128.0));
     site.redis.start_again();
     wait_for_names(&site, 6010);
     until("all are stored", SOON, || {
@@ -153,7 +155,18 @@ fn beyond_the_buffer_visits_go_to_files_and_come_back() {
         (told.stored, told.held, told.in_files) == (6010, 0, 0)
     });
     until("no file is left", SOON, || spool_files(&site).is_empty());
+    until("and that is told", SOON, || told_files(&site).0 == 0.0);
     site.assert_sound(&["lost Redis"]);
+}
+
+/// How many files there are and may be, as the edge tells.
+fn told_files(site: &Site) -> (f64, f64) {
+    let page = site.get("/metrics").body;
+    let page = Page::read(&String::from_utf8(page).expect("text"));
+    (
+        page.sum("shortlink_spool_files"),
+        page.sum("shortlink_spool_files_most"),
+    )
 }
 
 fn spool_files(site: &Site) -> Vec<u64> {

@@ -104,8 +104,8 @@ fn a_tap_is_seen_at_once_at_every_sidecar() {
     });
     let groups = stack.redis.command(&["XINFO", "GROUPS", STREAM]);
     assert_eq!(groups.matches("consumers").count(), 1, "{groups}");
-    let stored = metric(stack.sidecar.port, "shortlink_visits_stored_total")
-        + metric(second.port, "shortlink_visits_stored_total");
+    let stored = metric(stack.sidecar.port, "shortlink_visits_kept_total")
+        + metric(second.port, "shortlink_visits_kept_total");
     assert_eq!(stored, 61);
     drop(feeds);
     until("nobody is said to listen", SOON, || {

@@ -47,6 +47,23 @@ impl PermutedCodes {
             blocks: Mutex::new(HashMap::new()),
         }
     }
+
+    /// What the count for codes of a length, check character included, is called in the store.
+    pub fn counter(whole_length: usize) -> String {
+        format!("permuted:{whole_length}")
+    }
+
+    /// How far the count can have moved while so many links were made, by processes that began anew
+    /// so often; of a length that has `capacity` codes.
+    pub fn most_used(capacity: u64, links: u64, starts: u64) -> u64 {
+        let left_out = block(capacity).saturating_mul(starts);
+        links.saturating_add(left_out).min(capacity)
+    }
+}
+
+/// How much of the count is leased at once.
+fn block(capacity: u64) -> u64 {
+    (capacity / BLOCKS).clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
 }
 
 #[async_trait]
@@ -59,23 +76,21 @@ impl CodeStrategy for PermutedCodes {
         let mut codes = Vec::with_capacity(wanted);
         // Held while leasing: others would lease a block of their own that nobody needs.
         let mut blocks = self.blocks.lock().await;
-        let block = blocks.entry(whole_length).or_default();
+        let current = blocks.entry(whole_length).or_default();
         while codes.len() < wanted {
-            if block.next == block.end {
+            if current.next == current.end {
                 let least = (wanted - codes.len()) as u64;
-                let size = (capacity / BLOCKS)
-                    .clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
-                    .max(least);
-                let counter = format!("permuted:{whole_length}");
+                let size = block(capacity).max(least);
+                let counter = Self::counter(whole_length);
                 let next = self.store.lease(&counter, 0, size).await?;
                 let end = next.saturating_add(size).min(capacity);
                 if next >= end {
                     break;
                 }
-                *block = Block { next, end };
+                *current = Block { next, end };
             }
-            let count = block.next;
-            block.next += 1;
+            let count = current.next;
+            current.next += 1;
             codes.extend(
                 self.numbering
                     .issued(alphabet, check, request.length, count),

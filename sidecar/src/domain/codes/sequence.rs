@@ -67,7 +67,7 @@ impl<R: CryptoRng> SequenceCodes<R> {
 
     /// Takes numbers that nobody else gets.
     async fn lease(&self, length: usize, codes: u64) -> Result<Block, DrawError> {
-        let name = format!("sequence:{length}");
+        let name = counter(length);
         let size = codes.max(LEAST_LEASE) * LONGEST_STEP;
         let highest = self.store.lease(&name, 0, 0).await?;
         let floor = match self.publisher.advance(&name, highest, size).await {
@@ -119,6 +119,18 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
         }
         Ok(codes)
     }
+}
+
+/// What the counter for codes of a length, without the check character, is called.
+pub fn counter(length: usize) -> String {
+    format!("sequence:{length}")
+}
+
+/// How far a counter can have moved while so many links were made, by processes that began anew so
+/// often.
+pub fn most_used(links: u64, starts: u64) -> u64 {
+    let numbers = links.saturating_add(starts.saturating_mul(LEAST_LEASE));
+    numbers.saturating_mul(LONGEST_STEP)
 }
 
 /// The characters before the check character for a number; `None` when the number is too large

@@ -75,6 +75,9 @@ pub trait VisitStore: Send + Sync {
     /// Keeps what was in the queue and is no visit, for somebody to look at: each once, and of all
     /// no more than the latest [`MAX_POISON`].
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError>;
+
+    /// How much is in quarantine.
+    async fn count_quarantine(&self) -> Result<u64, StoreError>;
 }
 
 /// Which counts are forgotten; `None` for none.

@@ -8,6 +8,7 @@ use vocabulary::{Check, CodeRules};
 
 use super::issue::CodePolicy;
 use crate::clock::Clock;
+use crate::domain::codes::pool::Watermarks;
 use crate::domain::ports::{PoolCounts, Store, StoreError};
 
 /// How many days back the links are counted that say how fast the space fills.
@@ -26,6 +27,8 @@ pub struct Codespace {
     pub policy: CodePolicy,
     /// Of how many codes of a length at most one leads somewhere.
     pub one_in: u64,
+    /// How many codes the pool holds.
+    pub pool: Watermarks,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
 }

@@ -4,9 +4,11 @@
 //! crash between the last two has them taken again, by whoever finds them: nothing is stored twice,
 //! since each event has an id. What can't be read goes to quarantine and keeps nothing else back.
 
+mod counters;
+
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -25,6 +27,7 @@ use crate::domain::ports::{
 };
 use crate::domain::visit::visitor::{DayKeys, KeyRing, LiveKeys};
 use crate::domain::visit::{Enrichment, Visit};
+pub use counters::VisitCounters;
 
 /// How many batches are taken at a time. The edge puts some hundred events into one.
 const TOGETHER: usize = 32;
@@ -57,21 +60,6 @@ const MAX_FORGETS: u32 = 200;
 
 /// The most bytes that are kept of what can't be read.
 const MAX_POISON_BYTES: usize = 4096;
-
-/// What has been done since the process began.
-#[derive(Debug, Default)]
-pub struct VisitCounters {
-    /// Visits that were stored.
-    pub stored: AtomicU64,
-    /// Visits that came again and were stored before.
-    pub repeated: AtomicU64,
-    /// What could not be read and went to quarantine.
-    pub quarantined: AtomicU64,
-    /// Links that were ended since they had been visited often enough.
-    pub ended: AtomicU64,
-    /// Visits that were deleted since they were old.
-    pub forgotten: AtomicU64,
-}
 
 /// Stores visits.
 pub struct VisitWriter {
@@ -220,7 +208,10 @@ impl VisitWriter {
         while !visits.is_empty() {
             let rest = visits.split_off(visits.len().min(MAX_VISITS_TOGETHER));
             let count = visits.len() as u64;
+            let hosts = counters::hosts(&visits);
             let KeptVisits { new, ended } = self.store.keep_visits(visits, now).await?;
+            let kept = new.iter().filter_map(|&place| hosts.get(place));
+            self.counters.count_domains(kept.map(String::as_str));
             let new = new.len() as u64;
             self.counters.stored.fetch_add(new, Ordering::Relaxed);
             self.counters

@@ -109,6 +109,10 @@ impl VisitStore for PostgresStore {
         let poison = &poison;
         self.transact(Quarantine { poison, now }).await
     }
+
+    async fn count_quarantine(&self) -> Result<u64, StoreError> {
+        self.run(CountQuarantine).await
+    }
 }
 
 #[async_trait]
@@ -123,6 +127,21 @@ impl DayKeys for PostgresStore {
 
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
         self.run(DestroyDayKeys(before)).await
+    }
+}
+
+struct CountQuarantine;
+
+#[async_trait]
+impl Work for CountQuarantine {
+    type Output = u64;
+    const OPERATION: &'static str = "count what is in quarantine";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM visit_quarantine")
+            .fetch_one(connection)
+            .await?;
+        Ok(count.unsigned_abs())
     }
 }
 

@@ -133,6 +133,14 @@ impl VisitStore for SqliteStore {
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
         self.writer.write(Quarantine { poison, now }).await
     }
+
+    async fn count_quarantine(&self) -> Result<u64, StoreError> {
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM visit_quarantine")
+            .fetch_one(&self.readers)
+            .await
+            .map_err(failed("count what is in quarantine"))?;
+        Ok(count.unsigned_abs())
+    }
 }
 
 /// The statement that lists visits, of a link if its id is given.

@@ -65,10 +65,7 @@ impl Writer {
             output: None,
             reply,
         });
-        let closed = || StoreError {
-            operation: W::OPERATION,
-            source: Arc::new(WriterClosed),
-        };
+        let closed = || StoreError::new(W::OPERATION, Arc::new(WriterClosed));
         let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
         queue.send(job).await.map_err(|_job| closed())?;
         answer.await.map_err(|_gone| closed())?
@@ -117,15 +114,9 @@ impl<W: Write> Job for Pending<W> {
     fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>) {
         let answer = match (outcome, self.output) {
             (Ok(()), Some(output)) => Ok(output),
-            (Err(error), _) => Err(StoreError {
-                operation: W::OPERATION,
-                source: error,
-            }),
+            (Err(error), _) => Err(StoreError::new(W::OPERATION, error)),
             // Everything in a transaction that was committed was applied before.
-            (Ok(()), None) => Err(StoreError {
-                operation: W::OPERATION,
-                source: Arc::new(WriterClosed),
-            }),
+            (Ok(()), None) => Err(StoreError::new(W::OPERATION, Arc::new(WriterClosed))),
         };
         // A caller who has left does not want to know.
         let _ = self.reply.send(answer);

@@ -1,0 +1,33 @@
+//! Counts what visitors got whose requests were handed to the fallback.
+//!
+//! How a request was handed on is known when that happens, but not how it ends: the fallback may
+//! know the link, or be away as well. Only the log phase has the status that the visitor got.
+
+use ngx::ffi::{NGX_OK, ngx_http_request_t, ngx_int_t};
+use resolver::Source;
+use resolver::counters::Counter;
+
+use crate::state::RequestState;
+use crate::worker;
+
+/// The log phase.
+pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_int_t {
+    // SAFETY: nginx calls this with a valid request that was answered.
+    unsafe {
+        // Subrequests are logged too where nginx is told so: they answer no visitor.
+        if request == (*request).main
+            && let Some(state) = RequestState::find(request)
+            && state.as_ref().source == Source::Fallback
+        {
+            worker::count(match (*request).headers_out.status {
+                301..=303 | 307 | 308 => Counter::FallbackRedirect,
+                410 => Counter::FallbackGone,
+                404 => Counter::FallbackUnknown,
+                500..=599 => Counter::FallbackError,
+                // The visitor has gone, mostly.
+                _ => Counter::FallbackOther,
+            });
+        }
+    }
+    NGX_OK as ngx_int_t
+}

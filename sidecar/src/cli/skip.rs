@@ -1,0 +1,28 @@
+//! `shortlink skip-codes`
+
+use std::sync::Arc;
+
+use super::workbench::thousands;
+use crate::config::Config;
+use crate::domain::ports::Store;
+use crate::domain::service::skip::Skip;
+
+/// The most links that may have been made since a backup.
+pub(super) const MOST: u64 = 1_000_000_000_000;
+
+/// Leaves codes out.
+pub(super) async fn run(config: &Config, store: &Arc<dyn Store>, links: u64) -> anyhow::Result<()> {
+    let skip = Skip {
+        store: Arc::clone(store),
+        rules: config.codes.rules.clone(),
+    };
+    let skipped = skip.run(links).await?;
+    eprintln!(
+        "shortlink: {} counters were moved forward by what {} links may have used; {} codes of the \
+         pool are not given any more",
+        skipped.counters,
+        thousands(links),
+        thousands(skipped.pooled)
+    );
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! How many requests were answered, and how: to callers of the API, and to visitors.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::SharedApp;
+
+/// The classes of statuses that there are, as `/metrics` names them.
+const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+/// Answers to one kind of askers, by class of status.
+#[derive(Debug, Default)]
+pub struct AnswerCounts([AtomicU64; CLASSES.len()]);
+
+/// All answers since the process began.
+#[derive(Debug, Default)]
+pub struct AnswerCounters {
+    /// To callers of the API.
+    pub api: AnswerCounts,
+    /// To visitors that nginx has sent on.
+    pub visitors: AnswerCounts,
+}
+
+impl AnswerCounts {
+    /// Counts an answer.
+    pub(super) fn count(&self, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100).saturating_sub(2);
+        self.0[class.min(CLASSES.len() - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were of each class.
+    pub(super) fn by_class(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        CLASSES.into_iter().zip(counts)
+    }
+}
+
+/// Counts how visitors are answered.
+pub(super) async fn count_visitors(
+    State(app): State<SharedApp>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    app.answers.visitors.count(response.status());
+    response
+}
