@@ -4,6 +4,7 @@ mod cache;
 mod certificates;
 mod check;
 mod domains;
+mod languages;
 mod miss_limit;
 mod redis;
 mod tls;
@@ -75,6 +76,8 @@ pub(crate) struct MainConf {
     certificates: Option<certificates::Read>,
     /// Each server with `shortlink_certificates`.
     secured: Vec<*mut ngx_http_ssl_srv_conf_t>,
+    /// `shortlink_languages`; none unless it is given.
+    pub(crate) languages: Vec<&'static [u8]>,
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: usize,
     /// Whether a location has `shortlink_status`.
@@ -99,6 +102,7 @@ impl Default for MainConf {
             domains: None,
             certificates: None,
             secured: Vec::new(),
+            languages: Vec::new(),
             code_variable: 0,
             has_status: false,
             locations: Vec::new(),
@@ -133,7 +137,7 @@ struct UsedLocation {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 11] = [
+pub(crate) static mut COMMANDS: [ngx_command_t; 12] = [
     ngx_command_t {
         name: ngx_string!("shortlink_redis"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
@@ -186,6 +190,14 @@ pub(crate) static mut COMMANDS: [ngx_command_t; 11] = [
         name: ngx_string!("shortlink_domains"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
         set: Some(domains::set),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_languages"),
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
+        set: Some(languages::set),
         conf: NGX_HTTP_MAIN_CONF_OFFSET,
         offset: 0,
         post: ptr::null_mut(),

@@ -31,6 +31,7 @@ mod certificates;
 mod conf;
 mod foresight;
 mod handler;
+mod headers;
 mod journal;
 mod layout;
 mod link;

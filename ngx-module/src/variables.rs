@@ -6,11 +6,13 @@
 //! | `$shortlink_target` | the target that nginx itself answered with, whole |
 //! | `$shortlink_outcome` | what became of the request: [`Outcome`](resolver::Outcome) |
 //! | `$shortlink_source` | who gave the answer: [`Source`](resolver::Source) |
+//! | `$shortlink_domain` | the domain that the request's host is, or is below |
 //! | `$shortlink_domain_state` | `active`, `serving`, `retired`, or `unknown` for the request's host |
 //! | `$shortlink_retired_target` | where `domains.conf` sends those who ask a retired host |
 //! | `$shortlink_retired_page` | the file of the page that a retired host answers with |
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
 //! | `$shortlink_domain_names` | all short domains, parted by commas |
+//! | `$shortlink_language` | of the languages of `shortlink_languages` the one that is asked for |
 //!
 //! The first four are not found (`-` in logs) for requests that `shortlink` did not handle. They can
 //! be set, by `set` or in Lua: `$shortlink_code` before the request is handled says which code is
@@ -22,9 +24,11 @@ use ngx::ffi::{
     ngx_http_variable_value_t, ngx_int_t, ngx_pnalloc, ngx_str_t, ngx_uint_t,
 };
 use ngx::http::{HttpModuleMainConf, Request};
+use resolver::language::negotiate;
 use resolver::vocabulary::domains::{Domain, Domains, Retirement};
 
 use crate::Shortlink;
+use crate::headers::Headers;
 use crate::state::RequestState;
 
 /// What a variable shows, as the number that nginx keeps with it.
@@ -35,11 +39,13 @@ enum Shown {
     Target,
     Outcome,
     Source,
+    Domain,
     DomainState,
     RetiredTarget,
     RetiredPage,
     ActiveBase,
     DomainNames,
+    Language,
 }
 
 impl Shown {
@@ -54,16 +60,18 @@ impl Shown {
     }
 }
 
-const VARIABLES: [(&str, Shown); 9] = [
+const VARIABLES: [(&str, Shown); 11] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
     ("shortlink_outcome", Shown::Outcome),
     ("shortlink_source", Shown::Source),
+    ("shortlink_domain", Shown::Domain),
     ("shortlink_domain_state", Shown::DomainState),
     ("shortlink_retired_target", Shown::RetiredTarget),
     ("shortlink_retired_page", Shown::RetiredPage),
     ("shortlink_active_base", Shown::ActiveBase),
     ("shortlink_domain_names", Shown::DomainNames),
+    ("shortlink_language", Shown::Language),
 ];
 
 /// Makes the variables known.
@@ -157,17 +165,23 @@ unsafe fn show(request: *mut ngx_http_request_t, shown: Shown) -> Option<ngx_str
                 };
                 Some(borrowed(text.as_bytes()))
             }
-            Shown::DomainState | Shown::RetiredTarget | Shown::RetiredPage => {
+            Shown::Domain | Shown::DomainState | Shown::RetiredTarget | Shown::RetiredPage => {
                 let host = (*request).headers_in.server;
                 let domain = domains_of(request)?.find(host.as_bytes());
                 let retirement = domain.and_then(Domain::retirement);
                 let text = match (shown, retirement) {
                     (Shown::DomainState, _) => domain.map_or("unknown", |it| it.state().name()),
+                    (Shown::Domain, _) => domain.map_or("", Domain::base_name),
                     (Shown::RetiredTarget, Some(Retirement::Target(target))) => target,
                     (Shown::RetiredPage, Some(Retirement::Page(page))) => page,
                     _ => "",
                 };
                 Some(borrowed(text.as_bytes()))
+            }
+            Shown::Language => {
+                let conf = Shortlink::main_conf(Request::from_ngx_http_request(request))?;
+                let asked = Headers::of(request).accept_language.unwrap_or_default();
+                negotiate(asked, &conf.languages).map(borrowed)
             }
             Shown::Code | Shown::Target | Shown::Outcome | Shown::Source => {
                 let state = RequestState::find(request)?.as_ref();

@@ -4,8 +4,6 @@
 //! recorded there is written into memory; the connection's output gets it when a batch is full, at
 //! the end of the turn with whatever else leaves.
 
-use std::slice;
-
 use ngx::ffi::{
     NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_OK, ngx_http_request_t, ngx_int_t, ngx_table_elt_t,
     ngx_timeofday, ngx_uint_t,
@@ -15,6 +13,7 @@ use resolver::visits::Visits;
 use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 use resolver::{Now, Outcome, Recorded, Source};
 
+use crate::headers::Headers;
 use crate::links::is_exiting;
 use crate::state::RequestState;
 use crate::worker::{self, Worker, now};
@@ -86,51 +85,6 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
 unsafe fn value_of<'a>(header: *const ngx_table_elt_t) -> &'a [u8] {
     // SAFETY: the pointer is null or that of a header which lives as long as its request.
     unsafe { header.as_ref() }.map_or(&[], |header| header.value.as_bytes())
-}
-
-/// Headers that nginx has no pointer to, or not in every build.
-#[derive(Default)]
-struct Headers<'a> {
-    accept_language: Option<&'a [u8]>,
-    sec_purpose: Option<&'a [u8]>,
-    purpose: Option<&'a [u8]>,
-}
-
-impl Headers<'_> {
-    /// Looks through a request's headers; of those that come twice the first counts.
-    ///
-    /// # Safety
-    /// `request` must be valid; what is found lives as long as it.
-    unsafe fn of(request: *mut ngx_http_request_t) -> Self {
-        let mut found = Self::default();
-        // SAFETY: as this function's own: nginx keeps the headers in a list of arrays, whose keys
-        // stand in lower case beside them. A request without headers has an empty array.
-        unsafe {
-            let mut part = &raw const (*request).headers_in.headers.part;
-            while let Some(array) = part.as_ref() {
-                part = array.next;
-                if array.elts.is_null() {
-                    continue;
-                }
-                for header in slice::from_raw_parts(array.elts.cast(), array.nelts) {
-                    let header: &ngx_table_elt_t = header;
-                    let (place, name): (_, &[u8]) = match header.key.len {
-                        7 => (&mut found.purpose, b"purpose"),
-                        11 => (&mut found.sec_purpose, b"sec-purpose"),
-                        15 => (&mut found.accept_language, b"accept-language"),
-                        _ => continue,
-                    };
-                    if place.is_none()
-                        && !header.lowcase_key.is_null()
-                        && slice::from_raw_parts(header.lowcase_key, name.len()) == name
-                    {
-                        *place = Some(header.value.as_bytes());
-                    }
-                }
-            }
-        }
-        found
-    }
 }
 
 impl Worker {

@@ -10,6 +10,7 @@
 //! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
 //!   each other.
 //! - [`answer`]: what a reply means for the visitor; a link of a campaign needs two.
+//! - [`language`]: which language a visitor reads.
 //! - [`limit`] and [`counters`]: who asks for too much that does not exist, and what is counted;
 //!   both in memory that worker processes share.
 //! - [`visits`]: what was answered, on its way to Redis.
@@ -26,6 +27,7 @@ pub mod endpoint;
 mod handshake;
 pub mod hash;
 mod key;
+pub mod language;
 pub mod limit;
 pub mod lookups;
 mod nodes;

@@ -120,6 +120,7 @@ impl Nginx {
             ),
         ];
         replace.extend(options.replace.iter().cloned());
+        copy_pages(&prefix.join("pages"));
         let mut occurred = vec![false; replace.len()];
         for file in [
             "nginx.conf",
@@ -417,4 +418,14 @@ fn children(pid: u32) -> Option<Vec<u32>> {
 fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).expect("a process id"));
     kill(pid, signal).expect("a running nginx");
+}
+
+/// Copies the project's pages.
+fn copy_pages(to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    let pages = fs::read_dir(crate::workspace().join("nginx/pages")).expect("the project's pages");
+    for page in pages {
+        let page = page.expect("a page");
+        fs::copy(page.path(), to.join(page.file_name())).expect("a copy");
+    }
 }

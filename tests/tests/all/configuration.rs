@@ -33,7 +33,7 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         "domains.conf",
         DOMAIN,
         "a.example on;",
-        &["\"on\"", allowed_states, ":1"],
+        &["\"on\"", allowed_states, "domains.conf:"],
     );
     refused(
         "domains.conf",
@@ -98,6 +98,18 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         "certificate /live/*/fullchain.pem;",
         &["certificate_key"],
     );
+    for (languages, expected) in [
+        ("en e_n", ["e_n", "zh-Hant"]),
+        ("en -", ["\"-\"", "zh-Hant"]),
+        ("en zh EN", ["EN", "twice"]),
+    ] {
+        refused(
+            "shortlink.conf",
+            "shortlink_languages en",
+            &format!("shortlink_languages {languages}"),
+            &expected,
+        );
+    }
     refused(
         "public.conf",
         "# include tls.conf;",

@@ -29,6 +29,7 @@ mod operations;
 mod options;
 mod packages;
 mod packages_made;
+mod pages;
 mod postgres;
 mod protocols;
 mod redirects;

@@ -114,17 +114,20 @@ impl Domain {
         self.name.starts_with("*.")
     }
 
-    /// The name that its certificate is filed under: its own, without `*.`, unless the table says
-    /// otherwise.
+    /// The name without `*.`: what is filed by domain is filed under it.
+    pub fn base_name(&self) -> &str {
+        self.name.strip_prefix("*.").unwrap_or(&self.name)
+    }
+
+    /// The name that its certificate is filed under, which the table may say.
     pub fn certificate_name(&self) -> &str {
-        let own = self.name.strip_prefix("*.").unwrap_or(&self.name);
-        self.certificate.as_deref().unwrap_or(own)
+        self.certificate.as_deref().unwrap_or(self.base_name())
     }
 
     /// Whether the name can have a certificate of the usual kind: addresses and names of one
     /// machine have none.
     pub fn is_public(&self) -> bool {
-        let own = self.name.strip_prefix("*.").unwrap_or(&self.name);
+        let own = self.base_name();
         let last = own.rsplit('.').next().unwrap_or_default();
         own.contains('.') && !own.starts_with('[') && !last.bytes().all(|it| it.is_ascii_digit())
     }

@@ -1,0 +1,113 @@
+//! Which language a visitor reads: RFC 9110, section 12.5.4, with the look-up of RFC 4647, section
+//! 3.4.
+
+/// The most languages of a header that are looked at: browsers send a handful.
+const MOST: usize = 32;
+
+/// The language out of `known` that `Accept-Language` asks for most; the first of them when it asks
+/// for none. A language that is asked for is also answered by a more general one: `zh-Hant-TW` by
+/// `zh-Hant` or else `zh`. Names are compared in any case.
+pub fn negotiate<'a>(header: &[u8], known: &[&'a [u8]]) -> Option<&'a [u8]> {
+    let default = known.first().copied()?;
+    let mut best: Option<(u16, &[u8])> = None;
+    for range in header.split(|&byte| byte == b',').take(MOST) {
+        let mut parts = range.split(|&byte| byte == b';');
+        let asked = parts.next().unwrap_or_default().trim_ascii();
+        let quality = parts.next().map_or(Some(1000), quality);
+        let Some(quality) = quality.filter(|&quality| quality > 0) else {
+            continue;
+        };
+        // Of two that are asked for alike, the first.
+        if best.is_some_and(|(most, _)| most >= quality) {
+            continue;
+        }
+        let found = if asked == b"*" {
+            Some(default)
+        } else {
+            look_up(asked, known)
+        };
+        best = found.map(|found| (quality, found)).or(best);
+    }
+    Some(best.map_or(default, |(_, found)| found))
+}
+
+/// The known language that is `asked` or, step by step, more general.
+fn look_up<'a>(asked: &[u8], known: &[&'a [u8]]) -> Option<&'a [u8]> {
+    let mut range = asked;
+    loop {
+        let found = known.iter().find(|it| it.eq_ignore_ascii_case(range));
+        if let Some(found) = found {
+            return Some(found);
+        }
+        let dash = range.iter().rposition(|&byte| byte == b'-')?;
+        range = &range[..dash];
+    }
+}
+
+/// Reads ` q=0.8` in thousandths; `None` for what is none.
+fn quality(parameter: &[u8]) -> Option<u16> {
+    let text = parameter.trim_ascii();
+    let value = text.strip_prefix(b"q=").or(text.strip_prefix(b"Q="))?;
+    let (&whole, rest) = value.split_first()?;
+    let fraction = match rest {
+        [] => b"",
+        [b'.', fraction @ ..] if fraction.len() <= 3 => fraction,
+        _ => return None,
+    };
+    let mut thousandths = match whole {
+        b'0' => 0,
+        b'1' => 1000,
+        _ => return None,
+    };
+    for (digit, worth) in fraction.iter().zip([100, 10, 1]) {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        thousandths += u16::from(digit - b'0') * worth;
+    }
+    Some(thousandths).filter(|&thousandths| thousandths <= 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(header: &str) -> &'static str {
+        let known: [&'static [u8]; 4] = [b"en", b"zh", b"zh-Hant", b"de"];
+        let found = negotiate(header.as_bytes(), &known).expect("a language");
+        std::str::from_utf8(found).expect("text")
+    }
+
+    #[test]
+    fn the_language_that_is_asked_for_most_is_found() {
+        for (header, language) in [
+            ("", "en"),
+            ("zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+            ("zh-Hant-TW, zh;q=0.9", "zh-Hant"),
+            ("pl,de;q=0.8,en;q=0.5", "de"),
+            ("pl, fr", "en"),
+            ("de-AT", "de"),
+            ("DE-at;Q=0.1", "de"),
+            ("en;q=0.2, de;q=0.201", "de"),
+            ("en;q=0.2, de;q=0.2", "en"),
+            ("de;q=0, en;q=0.1", "en"),
+            ("de;q=0", "en"),
+            ("*, de;q=0.5", "en"),
+            ("pl, *;q=0.1, de;q=0.5", "de"),
+            ("de;q=1.001, zh;q=0.1", "zh"),
+            ("de;q=0.1234, zh;q=0.1", "zh"),
+            ("de;q=x", "en"),
+            (";;,,-,--", "en"),
+            ("deutsch", "en"),
+        ] {
+            assert_eq!(asked(header), language, "{header}");
+        }
+        assert_eq!(negotiate(b"de", &[]), None);
+    }
+
+    #[test]
+    fn a_long_header_takes_no_long_look() {
+        let header = "pl,".repeat(MOST) + "de";
+        assert_eq!(asked(&header), "en");
+    }
+}
