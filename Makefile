@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-vendored test-asan lint fmt bench fuzz clean
+.PHONY: help setup build deb run test test-vendored test-asan lint fmt bench fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -16,6 +16,7 @@ help:
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build   the sidecar and the module, into target/'
 	@echo 'make deb     Debian packages of both, into target/deb/'
+	@echo 'make screenshots   pictures of the console, into docs/screenshots/'
 	@echo 'make setup   install what is missing, through apt'
 	@echo 'make lint, make fmt, make clean'
 
@@ -38,6 +39,7 @@ lint: setup
 	cargo clippy --workspace --all-targets -- -D warnings
 
 test: build lint deb
+	@scripts/setup test
 	cargo test --workspace --exclude ngx_http_shortlink_module
 
 # The same tests on the nginx that the crate nginx-src brings, in a target directory of its own:
@@ -47,6 +49,7 @@ VENDORED := $(CURDIR)/target/vendored
 
 test-vendored: build
 	@scripts/setup vendored
+	@scripts/setup test
 	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
 		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
 	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
@@ -58,6 +61,7 @@ ASAN_NGINX ?= debian vendored
 
 test-asan: build
 	@scripts/setup asan
+	@scripts/setup test
 	@for nginx in $(ASAN_NGINX); do scripts/test-asan $$nginx || exit 1; done
 
 fmt:
@@ -76,6 +80,10 @@ bench: build
 
 fuzz: setup
 	@scripts/fuzz
+
+screenshots: build
+	@scripts/setup test
+	cargo run -p shortlink-tests --example screenshots docs/screenshots
 
 clean:
 	cargo clean

@@ -5,6 +5,7 @@ mod campaigns;
 mod citizen;
 mod coherence;
 mod configuration;
+mod console;
 mod domains;
 mod domains_tls;
 mod faults;
