@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-vendored test-asan lint alerts containers-check fmt bench fuzz clean
+.PHONY: help setup build deb run test test-vendored test-asan lint alerts containers-check fmt bench fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -18,6 +18,7 @@ help:
 	@echo 'make containers-check   builds the images without a registry and runs them'
 	@echo 'make build   the sidecar and the module, into target/'
 	@echo 'make deb     Debian packages of both, into target/deb/'
+	@echo 'make screenshots   pictures of the console, into docs/screenshots/'
 	@echo 'make setup   install what is missing, through apt'
 	@echo 'make lint, make fmt, make clean'
 
@@ -40,6 +41,7 @@ lint: setup
 	cargo clippy --workspace --all-targets -- -D warnings
 
 test: build lint deb
+	@scripts/setup test
 	cargo test --workspace --exclude ngx_http_shortlink_module
 
 # The same tests on the nginx that the crate nginx-src brings, in a target directory of its own:
@@ -49,6 +51,7 @@ VENDORED := $(CURDIR)/target/vendored
 
 test-vendored: build
 	@scripts/setup vendored
+	@scripts/setup test
 	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
 		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
 	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
@@ -60,9 +63,11 @@ ASAN_NGINX ?= debian vendored
 
 test-asan: build
 	@scripts/setup asan
+	@scripts/setup test
 	@for nginx in $(ASAN_NGINX); do scripts/test-asan $$nginx || exit 1; done
 
-alerts: setup
+alerts:
+	@scripts/setup test
 	cd operations && promtool check rules alerts.yml && promtool check config prometheus.yml \
 		&& promtool test rules alerts.test.yml
 
@@ -86,6 +91,10 @@ bench: build
 
 fuzz: setup
 	@scripts/fuzz
+
+screenshots: build
+	@scripts/setup test
+	cargo run -p shortlink-tests --example screenshots docs/screenshots
 
 clean:
 	cargo clean

@@ -9,7 +9,9 @@ mod campaign_links;
 mod campaigns;
 mod code_members;
 mod codespace;
+mod console;
 mod cursor;
+mod explain;
 mod extract;
 mod fields;
 mod health;
@@ -25,6 +27,7 @@ mod new_link;
 mod observe;
 mod precondition;
 mod problem;
+mod qr;
 mod query;
 mod resolve;
 mod serve;
@@ -43,14 +46,16 @@ use vocabulary::RedirectStatus;
 
 use crate::clock::Clock;
 use crate::domain::ports::{Publisher, Store, VisitQueue};
-use crate::domain::service::access::Access;
+use crate::domain::service::access::{Access, Attempts};
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;
+use crate::domain::service::explain::Explainer;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::live::LiveVisits;
 use crate::domain::service::resolve::Resolver;
+use crate::domain::service::sessions::Sessions;
 use crate::domain::service::visits::VisitCounters;
 use crate::domain::target::TargetPolicy;
 use crate::domain::target::domains::TargetDomains;
@@ -64,10 +69,16 @@ pub struct App {
     pub links: Links,
     /// Makes, changes, revokes and finds campaigns.
     pub campaigns: Campaigns,
+    /// Says why codes answer what they answer.
+    pub explainer: Explainer,
     /// Follows links.
     pub resolver: Resolver,
     /// Recognises API keys.
     pub access: Arc<Access>,
+    /// Knows who has signed in at the console.
+    pub sessions: Sessions,
+    /// Counts who tries to.
+    pub sign_ins: Attempts,
     /// Makes, changes, rotates and revokes API keys.
     pub keys: Keys,
     /// Knows how full the space of codes is.
@@ -132,6 +143,8 @@ fn router(app: App) -> Router {
         .route("/v1/links/{code}/pause", post(links::pause))
         .route("/v1/links/{code}/resume", post(links::resume))
         .route("/v1/links/{code}/history", get(history::list))
+        .route("/v1/links/{code}/explain", get(explain::explain))
+        .route("/v1/links/{code}/qr", get(qr::draw))
         .route("/v1/links/{code}/stats", get(stats::of_link))
         .route(
             "/v1/links/{code}/visits",
@@ -143,6 +156,7 @@ fn router(app: App) -> Router {
         .route("/v1/visits/live", get(live::listen))
         .route("/v1/visits", get(visits::list).delete(visits::erase))
         .route("/v1/codespace", get(codespace::usage))
+        .merge(console::routes())
         .route("/metrics", get(metrics::show))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -23,15 +23,17 @@ use crate::domain::codes::pool::PooledCodes;
 use crate::domain::codes::sequence::SequenceCodes;
 use crate::domain::codes::strategy::Strategies;
 use crate::domain::ports::{Delivery, Publisher, RecordIndex};
-use crate::domain::service::access::Access;
+use crate::domain::service::access::{Access, Attempts};
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;
+use crate::domain::service::explain::Explainer;
 use crate::domain::service::issue::{Issuer, Parts};
 use crate::domain::service::keeper::Keeper;
 use crate::domain::service::keys::Keys;
 use crate::domain::service::links::Links;
 use crate::domain::service::live::{LiveParts, LiveVisits};
 use crate::domain::service::resolve::Resolver;
+use crate::domain::service::sessions::Sessions;
 use crate::domain::service::sweep::Sweep;
 use crate::domain::service::unvisited::Unvisited;
 use crate::domain::service::visits::{VisitCounters, VisitWriter};
@@ -183,6 +185,12 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             pool: config.codes.pool,
             clock: Arc::clone(&clock),
         },
+        explainer: Explainer {
+            store: Arc::clone(&store),
+            index: Arc::clone(&index),
+            rules: config.codes.rules.clone(),
+            clock: Arc::clone(&clock),
+        },
         resolver: Resolver::new(
             Arc::clone(&store),
             Arc::clone(&publisher),
@@ -197,6 +205,8 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
             Some(Arc::clone(&access)),
         ),
         access,
+        sessions: Sessions::new(&store.code_key(), Arc::clone(&clock), random()?),
+        sign_ins: Attempts::new(Arc::clone(&clock)),
         store: Arc::clone(&store),
         answers: AnswerCounters::default(),
         visit_counters: Arc::clone(&visit_counters),

@@ -79,6 +79,14 @@ impl Connection {
         })
     }
 
+    /// Lets the server be silent for so long.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(patience))
+    }
+
     /// Sends bytes as they are.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 //! - [`debian`]: a throw-away Debian, in which packages are installed.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
+//! - [`browser`]: a real browser.
 //! - [`feed`]: a client of the live feed of visits.
 //! - [`visits`]: what the edge has recorded, as it stands in Redis.
 //! - [`made`]: links by the million, as the API tells of them.
@@ -22,6 +23,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub mod browser;
 pub mod chance;
 pub mod cluster;
 pub mod debian;

@@ -5,8 +5,10 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 
-use super::SharedApp;
+use jiff::Timestamp;
+
 use super::problem::Problem;
+use super::{App, SharedApp, console};
 use crate::domain::api_key::{PresentedKey, Scope};
 use crate::domain::service::access::Caller;
 
@@ -30,8 +32,8 @@ macro_rules! permission {
                 parts: &mut Parts,
                 app: &SharedApp,
             ) -> Result<Self, Problem> {
-                let caller = authorize(&parts.headers, app, Scope::$scope).await;
-                caller.map($with)
+                let caller = authorize(parts, app, Scope::$scope).await;
+                caller.map(|(caller, _presented)| caller).map($with)
             }
         }
     };
@@ -77,7 +79,7 @@ pub(super) struct MayListen(pub(super) Admission);
 
 /// That somebody was let in.
 pub(super) struct Admission {
-    presented: PresentedKey,
+    presented: Presented,
     caller: Caller,
 }
 
@@ -85,8 +87,7 @@ impl FromRequestParts<SharedApp> for MayListen {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        let caller = authorize(&parts.headers, app, Scope::StatsRead).await?;
-        let presented = presented(&parts.headers).ok_or_else(Problem::unauthorized)?;
+        let (caller, presented) = authorize(parts, app, Scope::StatsRead).await?;
         Ok(Self(Admission { presented, caller }))
     }
 }
@@ -95,37 +96,63 @@ impl Admission {
     /// Whether the key would be let in now. Takes nothing from its rate limit. When the database
     /// does not answer what is known of the key counts.
     pub(super) async fn still_holds(&self, app: &SharedApp) -> bool {
-        match app.access.recognise(&self.presented).await {
+        let now = app.clock.now();
+        if self.presented.until.is_some_and(|until| now >= until) {
+            return false;
+        }
+        match app.access.recognise(&self.presented.key).await {
             Ok(caller) => caller.is_some_and(|caller| caller.key().allows(Scope::StatsRead)),
-            Err(_away) => self.caller.key().admits(&self.presented, app.clock.now()),
+            Err(_away) => self.caller.key().admits(&self.presented.key, now),
         }
     }
+}
+
+/// What a request brings to be let in.
+struct Presented {
+    key: PresentedKey,
+    /// When the session ends that has brought the key.
+    until: Option<Timestamp>,
 }
 
 /// Finds the key that a request brings, takes a unit from its rate limit, and lets it in if it
 /// has a scope. What is refused for its scope has been paid for too: asking in vain costs as much
 /// as asking.
-async fn authorize(headers: &HeaderMap, app: &SharedApp, scope: Scope) -> Result<Caller, Problem> {
-    let presented = presented(headers).ok_or_else(Problem::unauthorized)?;
-    let caller = app.access.recognise(&presented).await?;
+async fn authorize(
+    parts: &Parts,
+    app: &SharedApp,
+    scope: Scope,
+) -> Result<(Caller, Presented), Problem> {
+    let presented = presented(parts, app)?;
+    let caller = app.access.recognise(&presented.key).await?;
     let caller = caller.ok_or_else(Problem::unauthorized)?;
     caller.charge(1)?;
     if !caller.key().allows(scope) {
         return Err(Problem::forbidden(scope.name()));
     }
-    Ok(caller)
+    Ok((caller, presented))
 }
 
-fn presented(headers: &HeaderMap) -> Option<PresentedKey> {
-    let text = match headers.get("x-api-key") {
-        Some(key) => key.to_str().ok()?,
-        None => {
-            let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-            if !scheme.eq_ignore_ascii_case("bearer") {
-                return None;
-            }
-            token
-        }
-    };
-    PresentedKey::parse(text.trim())
+/// A key in a header outranks the console's session, and a session is only asked for where no
+/// header brings a key.
+fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {
+    if let Some(text) = key_text(&parts.headers) {
+        let key = text.and_then(|text| PresentedKey::parse(text.trim()));
+        let key = key.ok_or_else(Problem::unauthorized)?;
+        return Ok(Presented { key, until: None });
+    }
+    let session = console::session(parts, app)?.ok_or_else(Problem::unauthorized)?;
+    Ok(Presented {
+        key: session.presented,
+        until: Some(session.until),
+    })
+}
+
+/// The text of the key in a header; `Some(None)` when it is no text. Another scheme than Bearer is
+/// for whoever stands before this service.
+fn key_text(headers: &HeaderMap) -> Option<Option<&str>> {
+    if let Some(key) = headers.get("x-api-key") {
+        return Some(key.to_str().ok());
+    }
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(Some(token))
 }

@@ -5,6 +5,8 @@ mod batch;
 mod campaign_links;
 mod campaigns;
 mod codespace;
+mod console;
+mod explain;
 mod keys;
 mod links;
 mod live;
@@ -119,6 +121,12 @@ impl Service {
                 Some(Arc::clone(&access)),
             ),
             access,
+            sessions: Sessions::new(
+                &kept.store.code_key(),
+                Arc::clone(&shared_clock),
+                StdRng::seed_from_u64(1001),
+            ),
+            sign_ins: Attempts::new(Arc::clone(&shared_clock)),
             links: Links {
                 store: Arc::clone(&kept.store),
                 issuer: issuer(&kept.store, &publisher, &delivery, &shared_clock, &rules),
@@ -130,6 +138,12 @@ impl Service {
             campaigns: Campaigns {
                 store: Arc::clone(&kept.store),
                 delivery: Arc::clone(&delivery),
+                clock: Arc::clone(&shared_clock),
+            },
+            explainer: Explainer {
+                store: Arc::clone(&kept.store),
+                index: Arc::clone(&redis) as _,
+                rules: rules.clone(),
                 clock: Arc::clone(&shared_clock),
             },
             resolver: Resolver::new(

@@ -215,7 +215,8 @@ pub(super) fn state_by_name(name: &str) -> Option<State> {
     .find(|&state| state_name(state) == name)
 }
 
-fn state_name(state: State) -> &'static str {
+/// The name of a state.
+pub(super) fn state_name(state: State) -> &'static str {
     match state {
         State::Live => "live",
         State::Scheduled => "scheduled",

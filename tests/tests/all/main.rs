@@ -6,6 +6,7 @@ mod campaigns;
 mod citizen;
 mod coherence;
 mod configuration;
+mod console;
 mod domains;
 mod domains_memory;
 mod domains_nodes;

@@ -8,6 +8,7 @@
 //! The rate limit of a key is counted in this process alone: two sidecars allow a key twice as
 //! much, and a restart forgets what was counted.
 
+mod attempts;
 mod limiter;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::domain::api_key::{ApiKey, PresentedKey};
 use crate::domain::ports::{Store, StoreError};
+pub use attempts::Attempts;
 pub use limiter::ChargeError;
 use limiter::Limiter;
 

@@ -5,7 +5,7 @@ use std::error::Error;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 
-use super::Problem;
+use super::{FieldError, Problem};
 use crate::domain::api_key::PolicyError;
 use crate::domain::ports::KeyRefusal;
 use crate::domain::service::access::ChargeError;
@@ -15,6 +15,39 @@ impl Problem {
     /// 409: what is there stands against it.
     fn conflict(name: &'static str, title: &'static str, detail: &'static str) -> Self {
         Self::new(StatusCode::CONFLICT, name, title, detail)
+    }
+}
+
+impl Problem {
+    /// 401: whoever wants to sign in has sent no key that counts. The same whatever is wrong with
+    /// it.
+    pub(in crate::http) fn wrong_key() -> Self {
+        let mut problem = Self::unauthorized();
+        problem.0.errors.push(FieldError {
+            pointer: "/apiKey".to_owned(),
+            detail: "is no API key that counts".to_owned(),
+        });
+        problem
+    }
+
+    /// 403: what a session is used for does not come from the console.
+    pub(in crate::http) fn not_from_console() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "not-from-console",
+            "The request does not come from the console",
+            "With a session of the console only the console itself may change anything: the header \
+             X-Shortlink-Console is missing, or the request comes from another site.",
+        )
+    }
+
+    /// 429: somebody tries to sign in too often.
+    pub(in crate::http) fn too_many_sign_ins(error: ChargeError) -> Self {
+        let mut problem = Self::from(error);
+        problem.0.detail = "Too many attempts to sign in. The header Retry-After says how many \
+                            seconds to wait."
+            .into();
+        problem
     }
 }
 

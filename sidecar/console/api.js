@@ -1,0 +1,78 @@
+// Asks the API, and says in words what went wrong.
+
+import { h } from './dom.js';
+import { has, t } from './i18n.js';
+
+/** What went wrong: a problem of the API, or no answer at all (status 0). */
+export class Failure extends Error {
+  constructor(status, problem, retryAfter) {
+    super(problem?.detail ?? `HTTP ${status}`);
+    this.status = status;
+    this.problem = problem ?? {};
+    this.retryAfter = retryAfter;
+  }
+
+  /** What is wrong with which field of a form: names and texts. */
+  get fields() {
+    return (this.problem.errors ?? []).map(({ pointer, detail }) => [pointer.split('/')[1] ?? '', detail]);
+  }
+}
+
+/** Called when a session has ended. */
+let ended = () => {};
+export const onEnded = (call) => { ended = call; };
+
+/** Sends a request; answers with what came as JSON, if anything, and its ETag. */
+export async function ask(method, path, body, headers = {}) {
+  const options = { method, headers: { 'X-Shortlink-Console': '1', Accept: 'application/json', ...headers } };
+  if (body !== undefined) {
+    options.headers['Content-Type'] = 'application/json';
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch {
+    throw new Failure(0);
+  }
+  const isJson = /json/.test(answer.headers.get('Content-Type') ?? '');
+  let data = null;
+  try {
+    data = isJson ? await answer.json() : null;
+  } catch {
+    throw new Failure(0);
+  }
+  if (!answer.ok) {
+    const failure = new Failure(answer.status, data, answer.headers.get('Retry-After'));
+    if (answer.status === 401 && !path.startsWith('/console/')) ended();
+    throw failure;
+  }
+  return { data, etag: answer.headers.get('ETag') };
+}
+
+/** Gets something. */
+export const get = async (path) => (await ask('GET', path)).data;
+
+/** A failure in words: what it is, and what can be done. */
+export function inWords(failure) {
+  if (!(failure instanceof Failure)) throw failure;
+  const { status, problem } = failure;
+  const scope = /^The scope (\S+) is needed\.$/.exec(problem.detail ?? '')?.[1];
+  if (status === 403 && scope) return [t('error.403'), t('error.scope', { scope })];
+  if (status === 429) return [t('error.429'), t('error.retry', { seconds: failure.retryAfter ?? '1' })];
+  if (status === 0) return [t('error.0'), t('error.offline')];
+  const title = has(`error.${status}`) ? t(`error.${status}`) : problem.title ?? t('error.other', { status });
+  return [title, problem.detail ?? ''];
+}
+
+/** A failure as a notice, with a button to try again where that may help. */
+export function notice(failure, again) {
+  const [title, text] = inWords(failure);
+  const fields = failure.fields.filter(([, detail]) => detail);
+  return h('div', { class: 'notice bad', role: 'alert', 'data-status': failure.status },
+    h('strong', {}, title),
+    text && h('p', {}, text),
+    fields.length > 0 && h('ul', {}, fields.map(([name, detail]) =>
+      h('li', {}, name ? `${name}: ${detail}` : detail))),
+    again && h('p', {}, h('button', { type: 'button', click: again }, t('again'))));
+}

@@ -1,0 +1,173 @@
+// The frame around the pages: who has signed in, where one is, and which page that is.
+
+import { ask, get, notice, onEnded } from './api.js';
+import { h, say } from './dom.js';
+import { begin, choose, languages, spoken, t } from './i18n.js';
+import * as change from './pages/change.js';
+import * as link from './pages/link.js';
+import * as links from './pages/links.js';
+import * as newLink from './pages/new-link.js';
+import * as signIn from './pages/sign-in.js';
+
+const ROOT = '/console';
+
+/** Paths below the root, with the page for each. */
+const ROUTES = [
+  [/^\/(links)?$/, links],
+  [/^\/new$/, newLink],
+  [/^\/links\/([0-9A-Za-z]+)$/, link],
+  [/^\/links\/([0-9A-Za-z]+)\/change$/, change],
+];
+
+/** What navigation shows: to those who have the scope. */
+const PLACES = [
+  ['/links', 'nav.links', 'links:read'],
+  ['/new', 'nav.new', 'links:write'],
+];
+
+const frame = document.getElementById('console');
+
+/** Who has signed in; null when nobody has. */
+let session = null;
+
+/** Counts pages, so that one which comes late is not shown. */
+let turn = 0;
+
+/** What pages are given. */
+const context = {
+  /** Whether the key allows something. */
+  may: (scope) => session.scopes.includes(scope) || session.scopes.includes('admin'),
+  /** Goes to another page. */
+  go: (path) => {
+    history.pushState(null, '', ROOT + path);
+    show();
+  },
+  /** Shows this page anew. */
+  again: () => show(),
+  /** The address of a page. */
+  at: (path) => ROOT + path,
+};
+
+/** Shows the page of the address. */
+async function show({ isFirst = false } = {}) {
+  const mine = ++turn;
+  if (!session) {
+    showDoor();
+    return;
+  }
+  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || '/links';
+  const [pattern, page] = ROUTES.find(([known]) => known.test(path)) ?? [];
+  const main = h('main', { id: 'main', 'aria-busy': 'true' });
+  frame.replaceChildren(skip(), top(path), main);
+  const heading = (text) => h('h1', { tabindex: '-1' }, text);
+  let title = t('nav.nothing');
+  let parts = [heading(title), h('p', {}, t('nothing'))];
+  if (page) {
+    try {
+      ({ title, parts } = await page.show({ ...context, heading }, pattern.exec(path).slice(1)));
+    } catch (failure) {
+      title = t('failed');
+      parts = [heading(title), notice(failure, () => show())];
+    }
+  }
+  if (mine !== turn) return;
+  main.replaceChildren(...parts);
+  main.removeAttribute('aria-busy');
+  document.title = `${title} · shortlink`;
+  if (!isFirst) main.querySelector('h1')?.focus();
+  say(title);
+}
+
+function skip() {
+  return h('a', { class: 'skip', href: '#main', click: (event) => {
+    event.preventDefault();
+    document.querySelector('main h1')?.focus();
+  } }, t('skip'));
+}
+
+function top(path) {
+  const places = PLACES.filter(([, , scope]) => context.may(scope));
+  return h('header', { class: 'top' }, h('div', {},
+    h('a', { class: 'brand', href: ROOT }, mark(), 'shortlink'),
+    h('nav', { 'aria-label': t('nav') }, h('ul', {}, places.map(([place, name]) => h('li', {},
+      h('a', { href: ROOT + place, 'aria-current': path.startsWith(place) && 'page' }, t(name)))))),
+    h('div', { class: 'who' },
+      languageButton(),
+      h('b', { title: session.keyId }, session.keyName),
+      h('button', { type: 'button', class: 'plain', click: leave, 'data-leave': '' }, t('sign-out')))));
+}
+
+const mark = () => h('img', { src: new URL('icon.svg', import.meta.url), alt: '' });
+
+/** Changes to the other language. */
+function languageButton() {
+  const [name, own] = languages.find(([known]) => known !== spoken());
+  return h('button', {
+    type: 'button', class: 'plain', lang: name, 'data-language': name,
+    click: async () => {
+      await choose(name);
+      await show();
+      document.querySelector('[data-language]')?.focus();
+    },
+  }, own);
+}
+
+/** Shows where people sign in. */
+function showDoor(ended = false) {
+  document.title = `${t('sign-in')} · shortlink`;
+  frame.replaceChildren(h('div', { class: 'door' },
+    h('header', { class: 'brand' }, mark(), 'shortlink'),
+    h('main', { id: 'main' }, signIn.form({ ended, entered: (made) => {
+      session = made;
+      show();
+    } })),
+    h('footer', {}, languageButton())));
+  document.querySelector('input')?.focus();
+}
+
+async function leave() {
+  try {
+    await ask('DELETE', '/console/session');
+  } catch (failure) {
+    document.getElementById('main').prepend(notice(failure, leave));
+    return;
+  }
+  session = null;
+  showDoor();
+  say(t('signed-out'));
+}
+
+onEnded(() => {
+  if (!session) return;
+  session = null;
+  turn += 1;
+  showDoor(true);
+});
+
+// Links within the console are followed without loading it again.
+document.addEventListener('click', (event) => {
+  const anchor = event.target.closest?.('a[href]');
+  const isOther = event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey;
+  if (!anchor || isOther || anchor.target || anchor.origin !== location.origin) return;
+  const { pathname, search } = anchor;
+  if (pathname !== ROOT && !pathname.startsWith(`${ROOT}/`)) return;
+  event.preventDefault();
+  context.go(pathname.slice(ROOT.length) + search);
+  window.scrollTo(0, 0);
+});
+window.addEventListener('popstate', () => show());
+
+async function start() {
+  await begin();
+  try {
+    session = await get('/console/session');
+  } catch (failure) {
+    if (failure.status !== 401) {
+      frame.replaceChildren(h('div', { class: 'door' }, h('main', {}, notice(failure, start))));
+      return;
+    }
+  }
+  await show({ isFirst: true });
+}
+
+await start();

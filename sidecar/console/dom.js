@@ -1,0 +1,67 @@
+// Small tools to make elements. Texts always become text nodes, so nothing that came from elsewhere is markup.
+
+/** Makes an element. Attributes that are functions listen to events; those that are false or null are left out. */
+export function h(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (typeof value === 'function') element.addEventListener(name, value);
+    else if (value === true) element.setAttribute(name, '');
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(2).filter((child) => child != null && child !== false));
+  return element;
+}
+
+/** Tells screen readers. */
+export function say(text) {
+  const said = document.getElementById('said');
+  // The same text again is news only after another one.
+  said.textContent = '';
+  requestAnimationFrame(() => { said.textContent = text; });
+}
+
+/** Whether only web addresses can come of following this. */
+export function isWeb(address) {
+  return /^https?:\/\//i.test(address);
+}
+
+/** Copies a text; without leave to do so, which only https and this computer have, through a selection. */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = h('textarea', { class: 'unseen', 'aria-hidden': 'true' });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const copied = document.execCommand('copy');
+    area.remove();
+    return copied;
+  }
+}
+
+/** Asks in a dialog; answers whether it was agreed to. */
+export function confirmed({ title, text, yes, no, danger }) {
+  return new Promise((resolve) => {
+    const before = document.activeElement;
+    const answer = (agreed) => () => {
+      dialog.returnValue = agreed ? 'yes' : '';
+      dialog.close();
+    };
+    const dialog = h('dialog', { 'aria-labelledby': 'asked', 'aria-describedby': 'asked-of' },
+      h('h2', { id: 'asked' }, title),
+      h('p', { id: 'asked-of' }, text),
+      h('div', { class: 'row' },
+        h('button', { type: 'button', click: answer(false), autofocus: true }, no),
+        h('button', { type: 'button', class: danger ? 'main danger' : 'main', click: answer(true), 'data-yes': '' },
+          yes)));
+    dialog.addEventListener('close', () => {
+      dialog.remove();
+      before?.focus?.();
+      resolve(dialog.returnValue === 'yes');
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

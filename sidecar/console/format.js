@@ -1,0 +1,31 @@
+// Moments, numbers and states, as people read them.
+
+import { spoken, t } from './i18n.js';
+import { h } from './dom.js';
+
+const locale = () => (spoken() === 'zh' ? 'zh-CN' : navigator.language || 'en');
+
+/** A moment in local time, exact when pointed at; a dash without one. */
+export function when(text) {
+  if (!text) return '–';
+  const moment = new Date(text);
+  const shown = new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: 'short' }).format(moment);
+  return h('time', { datetime: text, title: text }, shown);
+}
+
+/** A number with its digits in groups. */
+export const count = (number) => new Intl.NumberFormat(locale()).format(number ?? 0);
+
+/** A state as a badge. */
+export const badge = (state) => h('span', { class: `state ${state}`, 'data-state': state }, t(`state.${state}`));
+
+/** A moment as a field of a form has it. */
+export function toField(text) {
+  if (!text) return '';
+  const moment = new Date(text);
+  const local = new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000);
+  return local.toISOString().slice(0, 16);
+}
+
+/** The moment that stands in a field of a form; null without one. */
+export const fromField = (value) => (value ? new Date(value).toISOString() : null);

@@ -1,0 +1,45 @@
+// Changes a link, unless somebody else has changed it meanwhile.
+
+import { ask } from '../api.js';
+import { h } from '../dom.js';
+import { form } from '../form.js';
+import { t } from '../i18n.js';
+
+const OWN = { name: 'longUrl', kind: 'url', required: true, hint: true };
+
+const FIELDS = [
+  { name: 'tags', kind: 'tags', hint: true },
+  { name: 'validSince', kind: 'moment' },
+  { name: 'validUntil', kind: 'moment' },
+  { name: 'maxVisits', kind: 'number', hint: true },
+  { name: 'externalId', kind: 'text' },
+  { name: 'note', kind: 'long' },
+];
+
+/** The page. */
+export async function show({ heading, at, go, may }, [code]) {
+  const { data: link, etag } = await ask('GET', `/v1/links/${code}`);
+  const title = t('change.title', { code });
+  const page = at(`/links/${code}`);
+  if (!may('links:write')) {
+    return { title, parts: [heading(title),
+      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'links:write' }))] };
+  }
+  const changed = form({
+    fields: link.campaignId ? FIELDS : [OWN, ...FIELDS],
+    link,
+    send: t('change.send'),
+    cancel: h('a', { class: 'button', href: page }, t('cancel')),
+    call: async (members) => {
+      if (Object.keys(members).length > 0) {
+        await ask('PATCH', `/v1/links/${code}`, members, { 'If-Match': etag });
+      }
+      go(`/links/${code}`);
+    },
+  });
+  return { title, parts: [
+    heading(title),
+    link.campaignId && h('div', { class: 'notice narrow' }, t('change.campaign', { campaign: link.campaignId })),
+    h('div', { class: 'sheet narrow' }, changed),
+  ].filter(Boolean) };
+}

@@ -1,0 +1,166 @@
+// All about one link: what it is, why it answers what it answers, what was done with it, who came.
+
+import { Failure, ask, get, notice } from '../api.js';
+import { confirmed, h, isWeb, say } from '../dom.js';
+import { badge, count, when } from '../format.js';
+import { t } from '../i18n.js';
+import { qr, shortUrl } from '../parts.js';
+
+/** The page. */
+export async function show(context, [code]) {
+  const { heading } = context;
+  const explained = await get(`/v1/links/${code}/explain`);
+  if (!explained.database) {
+    const title = t('link.none', { code });
+    return { title, parts: [heading(title), h('div', { class: 'narrow' }, why(explained))] };
+  }
+  const [{ data: link, etag }, past, visits] = await Promise.all([
+    ask('GET', `/v1/links/${code}`),
+    part(() => get(`/v1/links/${code}/history?limit=10`)),
+    context.may('stats:read') ? part(() => get(`/v1/links/${code}/visits?limit=10`)) : null,
+  ]);
+  const title = t('link.title', { code });
+  return { title, parts: [
+    h('div', { class: 'head' }, heading(title), badge(link.state), h('div', { class: 'end' },
+      actions(link, etag, context))),
+    h('div', { class: 'columns' },
+      h('div', {},
+        facts(link),
+        why(explained),
+        sheet(t('visits'), visitsOf(link, visits)),
+        sheet(t('history'), historyOf(past, code))),
+      h('div', {}, h('section', { class: 'sheet', 'aria-label': t('qr') }, link.shortUrl
+        ? qr(link) : h('p', { class: 'faint' }, t('domain.none'))))),
+  ] };
+}
+
+/** What came, or the failure instead: one part that fails leaves the others. */
+async function part(call) {
+  try {
+    return await call();
+  } catch (failure) {
+    if (!(failure instanceof Failure)) throw failure;
+    return { failure };
+  }
+}
+
+const sheet = (title, ...parts) => h('section', { class: 'sheet' }, h('h2', {}, title), parts);
+
+const fact = (name, ...value) => [h('dt', {}, name), h('dd', {}, value)];
+
+function facts(link) {
+  const target = link.longUrl;
+  return h('section', { class: 'sheet', 'aria-label': t('link.facts') },
+    shortUrl(link),
+    h('dl', { class: 'facts' },
+      fact(t('field.longUrl'), target && isWeb(target)
+        ? h('a', { href: target, rel: 'noreferrer', target: '_blank' }, target) : target ?? t('target.none')),
+      link.campaignId && fact(t('field.campaignId'), link.campaignId, ' ',
+        link.campaignState && badge(link.campaignState)),
+      fact(t('field.redirectStatus'), String(link.redirectStatus)),
+      (link.validSince || link.validUntil) && fact(t('link.valid'),
+        when(link.validSince), ' … ', when(link.validUntil)),
+      link.maxVisits && fact(t('field.maxVisits'), count(link.maxVisits)),
+      link.tags.length > 0 && fact(t('field.tags'), link.tags.map((tag) => `#${tag}`).join(' ')),
+      link.externalId && fact(t('field.externalId'), link.externalId),
+      link.note && fact(t('field.note'), link.note),
+      fact(t('column.made'), when(link.createdAt), ' · ', h('span', { class: 'code' }, link.createdBy)),
+      fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision }))));
+}
+
+/** What a visitor gets, and what SQL and Redis say. */
+function why({ answer, database, redis, agreement, campaign, checkedAt }) {
+  const isFine = agreement === 'same';
+  const record = (text) => (text ? h('code', { class: 'record' }, text) : null);
+  return h('section', { class: 'sheet', 'data-rule': answer.rule, 'data-agreement': agreement },
+    h('h2', {}, t('why')),
+    h('p', { class: 'verdict' }, h('b', {}, String(answer.status)),
+      h('span', {}, t(`rule.${answer.rule}`), ' ', t(`source.${answer.source}`))),
+    answer.location && h('p', { class: 'code' }, `→ ${answer.location}`),
+    h('div', { class: isFine ? 'notice good' : 'notice warn' },
+      !isFine && database?.waits ? t('agreement.waits') : t(`agreement.${agreement}`)),
+    h('dl', { class: 'facts' },
+      fact('Redis', record(redis.record) ?? t(`redis.${redis.holds}`)),
+      fact('SQL', database
+        ? [badge(database.state), ' ', t('revision', { revision: database.revision }), record(database.record)]
+        : t('sql.nothing')),
+      campaign && fact(t('field.campaignId'), campaign.name, ' ', badge(campaign.state),
+        campaign.agrees === false && h('p', { class: 'wrong' }, t('campaign.differs')))),
+    h('p', { class: 'faint small' }, t('why.at'), ' ', when(checkedAt)));
+}
+
+function visitsOf(link, visits) {
+  const total = h('p', {}, t('visits.total', {
+    total: count(link.visits?.total), human: count(link.visits?.human),
+  }));
+  if (!visits) return [total, h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' }))];
+  if (visits.failure) return [total, notice(visits.failure)];
+  if (visits.visits.length === 0) return [total];
+  return [total, h('div', {}, h('table', {},
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, t('column.when')),
+      h('th', { scope: 'col' }, t('column.class')),
+      h('th', { scope: 'col', class: 'wide' }, t('column.device')),
+      h('th', { scope: 'col' }, t('column.answer')))),
+    h('tbody', {}, visits.visits.map((visit) => h('tr', {},
+      h('td', {}, when(visit.at)),
+      h('td', {}, t(`class.${visit.class}`)),
+      h('td', { class: 'wide' }, [visit.app ?? visit.browser, visit.os].filter(Boolean).join(' · ') || '–'),
+      h('td', {}, String(visit.status)))))))];
+}
+
+function historyOf(past, code) {
+  if (past.failure) return notice(past.failure);
+  const list = h('ol', { class: 'steps' }, past.history.map(step));
+  if (past.history.length === 0) return h('p', { class: 'faint' }, t('history.none'));
+  let cursor = past.nextCursor;
+  const older = h('button', { type: 'button', click: async () => {
+    const next = await part(() => get(`/v1/links/${code}/history?limit=10&cursor=${encodeURIComponent(cursor)}`));
+    if (next.failure) {
+      older.before(notice(next.failure));
+      return;
+    }
+    list.append(...next.history.map(step));
+    cursor = next.nextCursor;
+    if (!cursor) older.remove();
+  } }, t('pages.older'));
+  return [list, cursor && older];
+}
+
+function step({ changedAt, changedBy, before }) {
+  return h('li', {},
+    h('p', {}, when(changedAt), ' · ', h('span', { class: 'code' }, changedBy)),
+    h('p', { class: 'faint small' }, t('history.before', { revision: before.revision }), ' ',
+      before.paused && badge('paused'), ' ', h('span', { class: 'code' }, before.longUrl ?? '')));
+}
+
+/** What can be done with the link by whoever may. */
+function actions(link, etag, { may, at, again }) {
+  if (!may('links:write') || link.state === 'revoked') return null;
+  const place = h('div', { class: 'row' });
+  const act = async (name, method, path, danger) => {
+    const code = link.shortCode;
+    const agreed = await confirmed({
+      title: t(`${name}.title`, { code }), text: t(`${name}.text`, { code }),
+      yes: t(name), no: t('cancel'), danger,
+    });
+    if (!agreed) return;
+    try {
+      await ask(method, path, undefined, { 'If-Match': etag });
+      await again();
+      say(t(`${name}.done`, { code }));
+    } catch (failure) {
+      place.parentElement.parentElement.after(notice(failure, again));
+    }
+  };
+  const path = `/v1/links/${link.shortCode}`;
+  const button = (name, method, to, danger) => h('button', {
+    type: 'button', class: danger && 'danger', 'data-act': name, click: () => act(name, method, to, danger),
+  }, t(name));
+  // A paused link that has expired, too, can be resumed, but a live one can't.
+  place.append(
+    h('a', { class: 'button', href: at(`/links/${link.shortCode}/change`), 'data-act': 'change' }, t('change')),
+    link.state === 'paused' ? button('resume', 'POST', `${path}/resume`) : button('pause', 'POST', `${path}/pause`),
+    button('revoke', 'DELETE', path, true));
+  return place;
+}

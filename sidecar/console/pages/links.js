@@ -1,0 +1,100 @@
+// Lists links, a page at a time: the service never counts them, and neither does this.
+
+import { get } from '../api.js';
+import { h } from '../dom.js';
+import { badge, count, when } from '../format.js';
+import { t } from '../i18n.js';
+
+const STATES = ['live', 'scheduled', 'paused', 'expired', 'revoked'];
+const TEXTS = ['tag', 'externalId', 'campaignId', 'createdBy'];
+const LIMIT = 25;
+
+/** The page. */
+export async function show({ heading, at, go, may }) {
+  const here = new URLSearchParams(location.search);
+  const asked = new URLSearchParams({ limit: LIMIT });
+  for (const name of ['state', ...TEXTS, 'cursor']) {
+    if (here.get(name)) asked.set(name, here.get(name));
+  }
+  const { links, nextCursor } = await get(`/v1/links?${asked}`);
+  const other = (cursor) => {
+    const next = new URLSearchParams(here);
+    next.delete('cursor');
+    if (cursor) next.set('cursor', cursor);
+    const query = next.toString();
+    return at(`/links${query && `?${query}`}`);
+  };
+  const title = t('links');
+  return { title, parts: [
+    h('div', { class: 'head' }, heading(title), h('div', { class: 'end' }, lookUp(go))),
+    filters(here, go, at),
+    links.length > 0 ? table(links, at) : h('div', { class: 'sheet empty' },
+      h('p', {}, asked.size > 1 ? t('links.none-found') : t('links.none')),
+      asked.size === 1 && may('links:write') && h('p', {}, h('a', { href: at('/new') }, t('nav.new')))),
+    h('nav', { class: 'row', 'aria-label': t('pages') },
+      here.get('cursor') && h('a', { class: 'button', href: other(null) }, t('pages.newest')),
+      nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' }, t('pages.older'))),
+  ] };
+}
+
+/** Goes to the link of a code or short URL. */
+function lookUp(go) {
+  const field = h('input', {
+    name: 'look', 'aria-label': t('look-up.label'), placeholder: t('look-up.label'), required: true,
+    autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false',
+  });
+  const said = h('p', { class: 'wrong', role: 'alert' });
+  const look = (event) => {
+    event.preventDefault();
+    const code = field.value.trim().split(/[?#]/)[0].replace(/\/+$/, '').split('/').pop();
+    if (/^[0-9A-Za-z]{1,64}$/.test(code)) go(`/links/${code}`);
+    else said.textContent = t('look-up.wrong');
+  };
+  return h('form', { role: 'search', submit: look },
+    h('div', { class: 'look' }, field, h('button', {}, t('look-up'))), said);
+}
+
+function filters(here, go, at) {
+  const choose = (event) => {
+    event.preventDefault();
+    const said = new URLSearchParams();
+    for (const [name, value] of new FormData(event.target)) {
+      if (value.trim()) said.set(name, value.trim());
+    }
+    const query = said.toString();
+    go(`/links${query && `?${query}`}`);
+  };
+  const labelled = (name, field) => h('div', {},
+    h('label', { for: `by-${name}` }, t(`field.${name}`)), field);
+  const text = (name) => labelled(name,
+    h('input', { id: `by-${name}`, name, value: here.get(name), autocomplete: 'off', autocapitalize: 'none' }));
+  const isUsed = ['state', ...TEXTS].some((name) => here.get(name));
+  return h('details', { class: 'sheet', open: isUsed },
+    h('summary', {}, t('filter')),
+    h('form', { class: 'filters', submit: choose },
+      labelled('state', h('select', { id: 'by-state', name: 'state' },
+        h('option', { value: '' }, t('state.any')),
+        STATES.map((state) => h('option', { value: state, selected: here.get('state') === state },
+          t(`state.${state}`))))),
+      TEXTS.map(text),
+      h('div', { class: 'row' },
+        h('button', {}, t('filter.apply')),
+        isUsed && h('a', { href: at('/links') }, t('filter.clear')))));
+}
+
+function table(links, at) {
+  return h('div', { class: 'sheet table' }, h('table', { class: 'links' },
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, t('column.link')),
+      h('th', { scope: 'col' }, t('field.state')),
+      h('th', { scope: 'col', class: 'number wide' }, t('column.visits')),
+      h('th', { scope: 'col', class: 'wide' }, t('column.made')))),
+    h('tbody', {}, links.map((link) => h('tr', { 'data-code': link.shortCode },
+      h('th', { scope: 'row' },
+        h('a', { class: 'code', href: at(`/links/${link.shortCode}`) }, link.shortCode),
+        h('span', { class: 'faint small', title: link.longUrl }, link.longUrl ?? t('target.none')),
+        link.tags.length > 0 && h('span', { class: 'faint small' }, link.tags.map((tag) => `#${tag}`).join(' '))),
+      h('td', {}, badge(link.state === 'live' ? link.campaignState ?? 'live' : link.state)),
+      h('td', { class: 'number wide' }, count(link.visits?.total)),
+      h('td', { class: 'when wide' }, when(link.createdAt)))))));
+}

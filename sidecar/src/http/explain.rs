@@ -1,0 +1,146 @@
+//! `GET /v1/links/{code}/explain`: why a code answers what it answers.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::IntoResponse;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::SharedApp;
+use super::auth::MayRead;
+use super::extract::CodeInPath;
+use super::problem::Problem;
+use super::wire::state_name;
+use crate::domain::ports::Stood;
+use crate::domain::records::Drift;
+use crate::domain::service::explain::{Explanation, Source};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExplanationBody {
+    short_code: String,
+    checked_at: Timestamp,
+    answer: AnswerBody,
+    /// The link in SQL.
+    database: Option<DatabaseBody>,
+    redis: RedisBody,
+    /// Whether Redis holds what SQL says.
+    agreement: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    campaign: Option<CampaignBody>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerBody {
+    status: u16,
+    rule: &'static str,
+    source: &'static str,
+    location: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DatabaseBody {
+    state: &'static str,
+    revision: u64,
+    /// What is to stand in Redis.
+    record: Option<String>,
+    /// Whether Redis is still to be told.
+    waits: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RedisBody {
+    /// `text`, `nothing`, `other-type` or `away`.
+    holds: &'static str,
+    record: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CampaignBody {
+    campaign_id: String,
+    name: String,
+    state: &'static str,
+    /// Whether its record in Redis is what SQL says; `null` when Redis did not say.
+    agrees: Option<bool>,
+}
+
+impl ExplanationBody {
+    fn new(short_code: String, explanation: &Explanation) -> Self {
+        let now = explanation.at;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let answer = &explanation.answer;
+        Self {
+            short_code,
+            checked_at: now,
+            answer: AnswerBody {
+                status: answer.status(),
+                rule: answer.rule.name(),
+                source: match answer.source {
+                    Source::Code => "code",
+                    Source::Redis => "redis",
+                    Source::Database => "database",
+                },
+                location: answer.redirect.clone().and_then(|(_, target)| target),
+            },
+            database: explanation.link.as_ref().map(|link| DatabaseBody {
+                state: state_name(link.state(now)),
+                revision: link.revision,
+                record: explanation.wanted.as_deref().map(text),
+                waits: explanation.waits,
+            }),
+            redis: match &explanation.stood {
+                None => RedisBody::holding("away", None),
+                Some(Stood::Nothing) => RedisBody::holding("nothing", None),
+                Some(Stood::OtherType) => RedisBody::holding("other-type", None),
+                Some(Stood::Text(bytes)) => RedisBody::holding("text", Some(text(bytes))),
+            },
+            agreement: agreement(explanation),
+            campaign: explanation.campaign.as_ref().map(|campaign| CampaignBody {
+                campaign_id: campaign.id.to_string(),
+                name: campaign.name.clone(),
+                state: campaign.state(now).name(),
+                agrees: explanation.campaign_agrees,
+            }),
+        }
+    }
+}
+
+impl RedisBody {
+    fn holding(holds: &'static str, record: Option<String>) -> Self {
+        Self { holds, record }
+    }
+}
+
+fn agreement(explanation: &Explanation) -> &'static str {
+    match (&explanation.link, &explanation.stood) {
+        (_, None) => "unknown",
+        (None, Some(Stood::Nothing)) => "same",
+        // A note that there is no such link says the same.
+        (None, Some(Stood::Text(text))) if text.starts_with(b"1 404 ") => "same",
+        (None, Some(_)) => "stray",
+        (Some(_), Some(_)) => match explanation.drift {
+            None | Some(Drift::Long) => "same",
+            Some(Drift::Missing) => "missing",
+            Some(Drift::Negative) => "negative",
+            Some(Drift::Older) => "older",
+            Some(Drift::Newer(_)) => "newer",
+            Some(Drift::Different | Drift::OtherType) => "different",
+        },
+    }
+}
+
+/// `GET /v1/links/{code}/explain`
+pub(super) async fn explain(
+    State(app): State<SharedApp>,
+    _: MayRead,
+    CodeInPath(code): CodeInPath,
+) -> Result<impl IntoResponse, Problem> {
+    let explanation = app.explainer.explain(&code).await?;
+    let body = ExplanationBody::new(code.to_string(), &explanation);
+    Ok(([(CACHE_CONTROL, "no-store")], Json(body)))
+}

@@ -1,0 +1,174 @@
+//! Why codes answer what they answer, and their QR codes.
+
+use serde_json::{Value, json};
+
+use super::Service;
+
+async fn explain(service: &Service, code: &str) -> Value {
+    let answer = service.get(&format!("/v1/links/{code}/explain")).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    answer.json()
+}
+
+/// Status, rule, source, agreement.
+fn gist(explanation: &Value) -> (u64, &str, &str, &str) {
+    let answer = &explanation["answer"];
+    let text = |value: &'_ Value| -> String { value.as_str().unwrap_or_default().to_owned() };
+    let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    (
+        answer["status"].as_u64().expect("a status"),
+        leak(text(&answer["rule"])),
+        leak(text(&answer["source"])),
+        leak(text(&explanation["agreement"])),
+    )
+}
+
+async fn make(service: &Service, code: &str, more: Value) {
+    let mut body = json!({"longUrl": "https://example.com/a", "customSlug": code});
+    let members = body.as_object_mut().expect("an object");
+    members.extend(more.as_object().cloned().unwrap_or_default());
+    assert_eq!(service.create(body).await.status, 201);
+}
+
+#[tokio::test]
+async fn what_sql_and_redis_agree_on_is_answered_by_the_link_s_state() {
+    let service = Service::new().await;
+    make(&service, "abc", json!({})).await;
+    let live = explain(&service, "abc").await;
+    assert_eq!(gist(&live), (302, "live", "redis", "same"));
+    assert_eq!(live["answer"]["location"], json!("https://example.com/a"));
+    let record = "1 302 1 0 https://example.com/a";
+    assert_eq!(live["redis"], json!({"holds": "text", "record": record}));
+    // Nobody settles here what Redis was told.
+    assert_eq!(
+        live["database"],
+        json!({"state": "live", "revision": 1, "record": record, "waits": true})
+    );
+    make(
+        &service,
+        "later",
+        json!({"validSince": "2026-07-01T00:00:00Z"}),
+    )
+    .await;
+    let later = explain(&service, "later").await;
+    assert_eq!(gist(&later), (404, "scheduled", "redis", "same"));
+    for (method, path, rule) in [
+        ("POST", "/v1/links/abc/pause", "paused"),
+        ("DELETE", "/v1/links/abc", "revoked"),
+    ] {
+        let key = &service.writer;
+        assert_eq!(service.call(key, method, path, None).await.status, 200);
+        let ended = explain(&service, "abc").await;
+        assert_eq!(gist(&ended), (410, rule, "redis", "same"));
+        assert_eq!(ended["answer"]["location"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn what_stands_in_redis_counts_where_it_differs() {
+    let service = Service::new().await;
+    make(&service, "abc", json!({})).await;
+    for (record, expected) in [
+        (
+            "1 302 9 0 https://example.org/b",
+            (302, "live", "redis", "newer"),
+        ),
+        ("1 410 9", (410, "gone", "redis", "newer")),
+        ("1 404 0", (404, "negative", "redis", "negative")),
+        (
+            "1 302 1 0 https://example.org/b",
+            (302, "live", "redis", "different"),
+        ),
+        (
+            "1 302 1 1760000000 https://example.com/a",
+            (410, "expired", "redis", "different"),
+        ),
+        ("nonsense", (302, "live", "database", "different")),
+        (
+            "2 302 1 0 https://example.org/",
+            (302, "live", "database", "different"),
+        ),
+    ] {
+        service.redis.set_record("abc", record);
+        let explanation = explain(&service, "abc").await;
+        assert_eq!(gist(&explanation), expected, "{record}");
+        assert_eq!(explanation["redis"]["record"], json!(record));
+    }
+    service.redis.lose("abc");
+    let lost = explain(&service, "abc").await;
+    assert_eq!(gist(&lost), (302, "live", "database", "missing"));
+    service.redis.set_away(true);
+    let away = explain(&service, "abc").await;
+    assert_eq!(gist(&away), (302, "live", "database", "unknown"));
+    assert_eq!(away["redis"]["holds"], json!("away"));
+}
+
+#[tokio::test]
+async fn codes_without_a_link_are_explained_too() {
+    let service = Service::new().await;
+    let unknown = explain(&service, "abc").await;
+    assert_eq!(gist(&unknown), (404, "unknown", "database", "same"));
+    assert_eq!(unknown["database"], Value::Null);
+    service.redis.set_record("abc", "1 404 0");
+    let noted = explain(&service, "abc").await;
+    assert_eq!(gist(&noted), (404, "negative", "redis", "same"));
+    service
+        .redis
+        .set_record("abc", "1 302 1 0 https://x.example/");
+    let stray = explain(&service, "abc").await;
+    assert_eq!(gist(&stray), (302, "live", "redis", "stray"));
+    // One of the characters of an issued code is wrong.
+    let made = service.create(json!({"longUrl": "https://example.com/"}));
+    let made = made.await.json();
+    let code = made["shortCode"].as_str().expect("a code");
+    let (start, last) = code.split_at(code.len() - 1);
+    let wrong = format!("{start}{}", if last == "a" { "b" } else { "a" });
+    let typed = explain(&service, &wrong).await;
+    assert_eq!(gist(&typed), (404, "wrong-check", "code", "same"));
+    let answer = service.get("/v1/links/no-code/explain").await;
+    assert_eq!(answer.status, 404);
+}
+
+#[tokio::test]
+async fn a_link_is_as_good_as_its_campaign() {
+    let service = Service::new().await;
+    let body = json!({"name": "Spring", "longUrl": "https://example.com/?m={member}"});
+    let key = &service.campaigner;
+    let made = service.call(key, "POST", "/v1/campaigns", Some(body)).await;
+    assert_eq!(made.status, 201);
+    let campaign = made.json();
+    let id = campaign["campaignId"].as_str().or(campaign["id"].as_str());
+    let id = id.expect("an id").to_owned();
+    let link = json!({"campaignId": id, "customSlug": "abc", "parameters": {"member": "7"}});
+    assert_eq!(service.create(link).await.status, 201);
+    let live = explain(&service, "abc").await;
+    assert_eq!(gist(&live), (302, "live", "redis", "same"));
+    assert_eq!(
+        live["answer"]["location"],
+        json!("https://example.com/?m=7")
+    );
+    assert_eq!(
+        live["campaign"],
+        json!({"campaignId": id, "name": "Spring", "state": "live", "agrees": true})
+    );
+    let path = format!("/v1/campaigns/{id}/pause");
+    assert_eq!(service.call(key, "POST", &path, None).await.status, 200);
+    let paused = explain(&service, "abc").await;
+    assert_eq!(gist(&paused), (410, "campaign-paused", "redis", "same"));
+}
+
+#[tokio::test]
+async fn a_qr_code_is_drawn_for_a_link_that_is_there() {
+    let service = Service::new().await;
+    make(&service, "abc", json!({})).await;
+    let answer = service.get("/v1/links/abc/qr").await;
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("image/svg+xml"))
+    );
+    assert!(answer.body.starts_with(b"<svg "));
+    assert_eq!(service.get("/v1/links/nobody/qr").await.status, 404);
+    let answer = service.call(&service.writer, "GET", "/v1/links/abc/qr", None);
+    assert_eq!(answer.await.status, 403);
+}

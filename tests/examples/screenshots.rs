@@ -1,0 +1,53 @@
+//! Takes pictures of the console: `cargo run -p shortlink-tests --example screenshots <folder>`.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::json;
+use shortlink_tests::browser::{Browser, Looks};
+use shortlink_tests::stack::Stack;
+
+/// What each picture shows: its name, the page, its heading, and whether it is dark.
+const PAGES: [(&str, &str, &str, bool); 4] = [
+    ("links", "/console", "Links", false),
+    ("new", "/console/new", "New link", false),
+    ("link", "/console/links/spring7", "Link spring7", false),
+    ("link-dark", "/console/links/spring7", "Link spring7", true),
+];
+
+fn main() {
+    let folder = PathBuf::from(env::args().nth(1).expect("a folder for the pictures"));
+    fs::create_dir_all(&folder).expect("a folder");
+    let stack = Stack::start();
+    for number in 0..12 {
+        stack.create(&json!({
+            "longUrl": format!("https://shop.example.com/spring/{number}?utm_source=sms"),
+            "customSlug": format!("spring{number}"), "tags": ["spring", "sms"],
+        }));
+    }
+    let change = json!({"longUrl": "https://shop.example.com/spring/sold-out"});
+    stack.api("PATCH", "/v1/links/spring7", Some(&change));
+    stack.api("POST", "/v1/links/spring9/pause", None);
+    stack.api("DELETE", "/v1/links/spring4", None);
+    for (suffix, width) in [("", 1280), ("-phone", 360)] {
+        let directory = stack.directory().join(format!("browser{suffix}"));
+        let looks = Looks {
+            width,
+            ..Looks::default()
+        };
+        let browser = Browser::start(&directory, stack.nginx.internal_port, looks);
+        browser.open("/console");
+        browser.text_with("h1", "Sign in");
+        browser.picture(&folder.join(format!("sign-in{suffix}.png")));
+        browser.fill("#key", &stack.sidecar.key);
+        browser.click("form .main");
+        browser.text_with("h1", "Links");
+        for (name, path, heading, is_dark) in PAGES {
+            browser.set_dark(is_dark);
+            browser.open(path);
+            browser.text_with("h1", heading);
+            browser.picture(&folder.join(format!("{name}{suffix}.png")));
+        }
+    }
+}

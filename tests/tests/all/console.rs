@@ -1,0 +1,295 @@
+//! The console, as people use it: in a browser, through nginx' internal server.
+
+use serde_json::json;
+use shortlink_tests::browser::{Browser, Looks};
+use shortlink_tests::http;
+use shortlink_tests::ports;
+use shortlink_tests::postgres::Postgres;
+use shortlink_tests::stack::{Stack, directory};
+use shortlink_tests::wait::{SOON, until};
+
+/// What a browser says of answers that the console expects and shows.
+const REFUSALS: &str = "Failed to load resource";
+
+fn browser(stack: &Stack, looks: Looks) -> Browser {
+    let directory = stack.directory().join(format!("browser-{}", ports::free()));
+    Browser::start(&directory, stack.nginx.internal_port, looks)
+}
+
+fn sign_in(browser: &Browser, key: &str) {
+    browser.fill("#key", key);
+    browser.click("form .main");
+}
+
+/// Opens a page and waits for its heading.
+fn open(browser: &Browser, path: &str, heading: &str) {
+    browser.open(path);
+    browser.text_with("h1", heading);
+}
+
+/// Clicks on what can be done with a link, and agrees or not.
+fn act(browser: &Browser, what: &str, agrees: bool) {
+    browser.click(&format!("[data-act={what}]"));
+    browser.find("dialog[open]");
+    browser.assert_accessible();
+    let answer = if agrees {
+        "[data-yes]"
+    } else {
+        ":not([data-yes])"
+    };
+    browser.click(&format!("dialog button{answer}"));
+    until("the dialog is gone", SOON, || !browser.has("dialog"));
+}
+
+#[test]
+fn people_make_follow_find_change_pause_and_revoke_links() {
+    let stack = Stack::start();
+    let browser = browser(&stack, Looks::default());
+    open(&browser, "/console", "Sign in");
+    browser.assert_accessible();
+    browser.assert_sound(&[REFUSALS]);
+    sign_in(&browser, "slk_wrong");
+    browser.text_with("[role=alert]", "This key opens nothing");
+    browser.assert_accessible();
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "Links");
+    browser.text_with("main", "There are no links yet.");
+    browser.assert_accessible();
+    browser.assert_sound(&[REFUSALS]);
+
+    browser.click("nav a[href='/console/new']");
+    browser.text_with("h1", "New link");
+    browser.assert_accessible();
+    browser.fill("#f-longUrl", "nonsense");
+    browser.click("form .main");
+    browser.text_with("#w-longUrl", "Target");
+    let focused = browser.run("return document.activeElement.id", &[]);
+    assert_eq!(focused, json!("f-longUrl"));
+    browser.assert_accessible();
+    browser.fill("#f-longUrl", "https://www.example.com/spring?m=1");
+    browser.fill("#f-tags", "spring, sms");
+    browser.click("form .main");
+    browser.text_with("[data-made] h2", "The link is made.");
+    let script = "return document.querySelector('[data-made]').dataset.made";
+    let code = browser.run(script, &[]);
+    let code = code.as_str().expect("a code").to_owned();
+    let copied = browser.run(
+        "return document.querySelector('[data-copy]').dataset.copy",
+        &[],
+    );
+    assert!(copied.as_str().is_some_and(|url| url.ends_with(&code)));
+    until("the QR code is drawn", SOON, || {
+        let script = "return document.querySelector('.qr').naturalWidth > 0";
+        browser.run(script, &[]) == json!(true)
+    });
+    browser.click("[data-copy]");
+    browser.text_with("[data-copy]", "Copied");
+    browser.assert_accessible();
+    assert_eq!(stack.follow(&code).status, 302);
+
+    stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "other", "tags": ["x"]}));
+    open(&browser, "/console", "Links");
+    let row = format!("[data-code={code}]");
+    assert!(browser.has(&row) && browser.has("[data-code=other]"));
+    browser.assert_accessible();
+    browser.click("summary");
+    browser.fill("#by-tag", "spring");
+    browser.click(".filters button");
+    until("the other link is filtered out", SOON, || {
+        browser.has(&row) && !browser.has("[data-code=other]")
+    });
+    assert_eq!(browser.path(), "/console/links?tag=spring");
+    browser.assert_accessible();
+    browser.fill(
+        "[name=look]",
+        &format!("https://s.example.com/{code}?utm=1"),
+    );
+    browser.click("[role=search] button");
+    browser.text_with("h1", &code);
+    browser.find("[data-rule=live][data-agreement=same]");
+    browser.text_with(
+        "[data-rule]",
+        "1 302 1 0 https://www.example.com/spring?m=1",
+    );
+    browser.assert_accessible();
+
+    act(&browser, "pause", false);
+    assert!(browser.has("[data-rule=live]"));
+    act(&browser, "pause", true);
+    browser.find("[data-rule=paused]");
+    until("the edge knows", SOON, || stack.follow(&code).status == 410);
+    act(&browser, "resume", true);
+    browser.find("[data-rule=live]");
+    browser.click("[data-act=change]");
+    browser.text_with("h1", "Change link");
+    browser.assert_accessible();
+    browser.fill("#f-longUrl", "https://www.example.com/summer");
+    browser.click("form .main");
+    browser.text_with("[data-rule]", "https://www.example.com/summer");
+    browser.text_with(".steps", "https://www.example.com/spring?m=1");
+    until("the edge knows", SOON, || {
+        stack.follow(&code).location() == Some("https://www.example.com/summer")
+    });
+    act(&browser, "revoke", true);
+    browser.find("[data-rule=revoked]");
+    assert!(!browser.has("[data-act]"));
+    until("the edge knows", SOON, || stack.follow(&code).status == 410);
+    browser.assert_accessible();
+
+    open(&browser, "/console/links/nobody", "No link nobody");
+    browser.find("[data-rule=unknown]");
+    browser.assert_accessible();
+    open(&browser, "/console/elsewhere", "Nothing here");
+    browser.click("[data-leave]");
+    browser.text_with("h1", "Sign in");
+    open(&browser, "/console/links", "Sign in");
+    browser.assert_sound(&[REFUSALS]);
+}
+
+#[test]
+fn links_are_shown_a_page_at_a_time() {
+    let stack = Stack::start();
+    for number in 0..30 {
+        stack.create(&json!({
+            "longUrl": "https://example.com/", "customSlug": format!("code{number}"),
+        }));
+    }
+    let browser = browser(&stack, Looks::default());
+    open(&browser, "/console", "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.find("[data-code=code29]");
+    let rows = || {
+        let script = "return document.querySelectorAll('[data-code]').length";
+        browser.run(script, &[])
+    };
+    assert_eq!(rows(), json!(25));
+    browser.click("a[rel=next]");
+    browser.find("[data-code=code0]");
+    assert_eq!(rows(), json!(5));
+    assert!(!browser.has("a[rel=next]"));
+    browser.run("history.back()", &[]);
+    browser.find("[data-code=code29]");
+    browser.assert_sound(&[REFUSALS]);
+}
+
+#[test]
+fn it_speaks_chinese_and_fits_a_phone() {
+    let stack = Stack::start();
+    let link = json!({
+        "longUrl": format!("https://example.com/{}", "long".repeat(60)),
+        "customSlug": "phone", "tags": ["春天"], "note": "备注",
+    });
+    stack.create(&link);
+    let looks = Looks {
+        width: 360,
+        language: "zh-CN",
+    };
+    let browser = browser(&stack, looks);
+    open(&browser, "/console", "登录");
+    browser.assert_fits();
+    browser.assert_accessible();
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "短链接");
+    for (path, heading) in [
+        ("/console", "短链接"),
+        ("/console/links?state=live", "短链接"),
+        ("/console/new", "新建短链接"),
+        ("/console/links/phone", "短链接 phone"),
+        ("/console/links/phone/change", "更改短链接 phone"),
+    ] {
+        open(&browser, path, heading);
+        browser.assert_fits();
+        browser.assert_accessible();
+    }
+    // Another language is chosen, and stays.
+    browser.click("[data-language=en]");
+    browser.text_with("h1", "Change link phone");
+    open(&browser, "/console", "Links");
+    let language = browser.run("return document.documentElement.lang", &[]);
+    assert_eq!(language, json!("en"));
+    browser.assert_sound(&[REFUSALS]);
+}
+
+#[test]
+fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
+    let stack = Stack::start();
+    stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "abc"}));
+    let reader = stack.sidecar.make_key(&["links:read"]);
+    let browser = browser(&stack, Looks::default());
+    open(&browser, "/console/links/abc", "Sign in");
+    sign_in(&browser, &reader);
+    // Where they wanted to go.
+    browser.text_with("h1", "Link abc");
+    assert!(!browser.has("nav a[href='/console/new']") && !browser.has("[data-act]"));
+    browser.text_with("main", "It needs the scope stats:read.");
+    open(&browser, "/console/new", "New link");
+    browser.text_with("main", "It needs the scope links:write.");
+
+    browser.set_offline(true);
+    browser.click("nav a[href='/console/links']");
+    browser.text_with("[role=alert]", "The service can't be reached");
+    browser.set_offline(false);
+    browser.click("[role=alert] button");
+    browser.find("[data-code=abc]");
+    open(
+        &browser,
+        "/console/links?cursor=nonsense",
+        "This did not work",
+    );
+    browser.text_with("[role=alert]", "nextCursor");
+    browser.assert_accessible();
+
+    // Somebody else changes the link meanwhile.
+    browser.click("[data-leave]");
+    browser.text_with("h1", "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("[role=alert]", "nextCursor");
+    open(&browser, "/console/links/abc/change", "Change link abc");
+    let change = json!({"note": "mine"});
+    assert_eq!(
+        stack.api("PATCH", "/v1/links/abc", Some(&change)).status,
+        200
+    );
+    browser.fill("#f-note", "theirs");
+    browser.click("form .main");
+    browser.text_with("[role=alert]", "Somebody has changed this link meanwhile");
+
+    let id = stack.sidecar.key.split('_').nth(1).expect("an id");
+    stack.sidecar.run_ok(&["keys", "revoke", id]);
+    until("the session has ended", SOON, || {
+        browser.open("/console/links/abc");
+        browser.text_with("h1", "");
+        browser.has("#key")
+    });
+    browser.assert_sound(&[REFUSALS, "ERR_INTERNET_DISCONNECTED"]);
+}
+
+#[test]
+fn a_session_counts_at_every_sidecar_and_ends_with_its_key_at_once() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let stack = Stack::on(&postgres);
+    let other = stack.sidecar.start_beside(ports::free());
+    let body = json!({"apiKey": stack.sidecar.key}).to_string();
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("X-Shortlink-Console", "1"),
+    ];
+    let request = http::request("POST", "/console/session", &headers, body.as_bytes());
+    let answer = http::try_send(stack.nginx.internal_port, "POST", &request);
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 201);
+    let cookie = answer.header("Set-Cookie").expect("a cookie");
+    let (cookie, attributes) = cookie.split_once(';').expect("attributes");
+    // nginx says that this was http.
+    assert!(!attributes.contains("Secure"), "{attributes}");
+    let statuses = || {
+        [stack.nginx.internal_port, other.port]
+            .map(|port| http::send(port, "GET", "/v1/links", &[("Cookie", cookie)]).status)
+    };
+    assert_eq!(statuses(), [200, 200]);
+    let id = stack.sidecar.key.split('_').nth(1).expect("an id");
+    other.run_ok(&["keys", "revoke", id]);
+    until("it opens nothing", SOON, || statuses() == [401, 401]);
+    assert!(!stack.sidecar.log().contains(&stack.sidecar.key));
+}
