@@ -3,10 +3,13 @@
 import { ask, get, notice, onEnded } from './api.js';
 import { h, say } from './dom.js';
 import { begin, choose, languages, spoken, t } from './i18n.js';
+import * as campaign from './pages/campaign.js';
+import * as campaigns from './pages/campaigns.js';
 import * as change from './pages/change.js';
 import * as link from './pages/link.js';
 import * as links from './pages/links.js';
 import * as newLink from './pages/new-link.js';
+import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
 
 const ROOT = '/console';
@@ -17,12 +20,17 @@ const ROUTES = [
   [/^\/new$/, newLink],
   [/^\/links\/([0-9A-Za-z]+)$/, link],
   [/^\/links\/([0-9A-Za-z]+)\/change$/, change],
+  [/^\/campaigns$/, campaigns],
+  [/^\/campaigns\/([0-9A-Za-z]+)$/, campaign],
+  [/^\/service$/, service],
 ];
 
 /** What navigation shows: to those who have the scope. */
 const PLACES = [
   ['/links', 'nav.links', 'links:read'],
   ['/new', 'nav.new', 'links:write'],
+  ['/campaigns', 'nav.campaigns', 'campaigns:read'],
+  ['/service', 'nav.service', 'links:read'],
 ];
 
 const frame = document.getElementById('console');
