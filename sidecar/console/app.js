@@ -63,7 +63,7 @@ async function show({ isFirst = false } = {}) {
     showDoor();
     return;
   }
-  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || '/links';
+  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || home();
   const [pattern, page] = ROUTES.find(([known]) => known.test(path)) ?? [];
   const main = h('main', { id: 'main', 'aria-busy': 'true' });
   frame.replaceChildren(skip(), top(path), main);
@@ -85,6 +85,9 @@ async function show({ isFirst = false } = {}) {
   if (!isFirst) main.querySelector('h1')?.focus();
   say(title);
 }
+
+/** The first place that the key allows. */
+const home = () => PLACES.find(([, , scope]) => context.may(scope))?.[0] ?? '/links';
 
 function skip() {
   return h('a', { class: 'skip', href: '#main', click: (event) => {
@@ -170,10 +173,8 @@ async function start() {
   try {
     session = await get('/console/session');
   } catch (failure) {
-    if (failure.status !== 401) {
-      frame.replaceChildren(h('div', { class: 'door' }, h('main', {}, notice(failure, start))));
-      return;
-    }
+    frame.replaceChildren(h('div', { class: 'door' }, h('main', {}, notice(failure, start))));
+    return;
   }
   await show({ isFirst: true });
 }
