@@ -53,6 +53,16 @@ export async function ask(method, path, body, headers = {}) {
 /** Gets something. */
 export const get = async (path) => (await ask('GET', path)).data;
 
+/** What came, or the failure instead: one part that fails leaves the others. */
+export async function part(call) {
+  try {
+    return await call();
+  } catch (failure) {
+    if (!(failure instanceof Failure)) throw failure;
+    return { failure };
+  }
+}
+
 /** A failure in words: what it is, and what can be done. */
 export function inWords(failure) {
   if (!(failure instanceof Failure)) throw failure;

@@ -3,10 +3,13 @@
 import { ask, get, notice, onEnded } from './api.js';
 import { h, say } from './dom.js';
 import { begin, choose, languages, spoken, t } from './i18n.js';
+import * as campaign from './pages/campaign.js';
+import * as campaigns from './pages/campaigns.js';
 import * as change from './pages/change.js';
 import * as link from './pages/link.js';
 import * as links from './pages/links.js';
 import * as newLink from './pages/new-link.js';
+import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
 
 const ROOT = '/console';
@@ -17,12 +20,17 @@ const ROUTES = [
   [/^\/new$/, newLink],
   [/^\/links\/([0-9A-Za-z]+)$/, link],
   [/^\/links\/([0-9A-Za-z]+)\/change$/, change],
+  [/^\/campaigns$/, campaigns],
+  [/^\/campaigns\/([0-9A-Za-z]+)$/, campaign],
+  [/^\/service$/, service],
 ];
 
 /** What navigation shows: to those who have the scope. */
 const PLACES = [
   ['/links', 'nav.links', 'links:read'],
   ['/new', 'nav.new', 'links:write'],
+  ['/campaigns', 'nav.campaigns', 'campaigns:read'],
+  ['/service', 'nav.service', 'links:read'],
 ];
 
 const frame = document.getElementById('console');
@@ -55,7 +63,7 @@ async function show({ isFirst = false } = {}) {
     showDoor();
     return;
   }
-  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || '/links';
+  const path = location.pathname.slice(ROOT.length).replace(/\/$/, '') || home();
   const [pattern, page] = ROUTES.find(([known]) => known.test(path)) ?? [];
   const main = h('main', { id: 'main', 'aria-busy': 'true' });
   frame.replaceChildren(skip(), top(path), main);
@@ -77,6 +85,9 @@ async function show({ isFirst = false } = {}) {
   if (!isFirst) main.querySelector('h1')?.focus();
   say(title);
 }
+
+/** The first place that the key allows. */
+const home = () => PLACES.find(([, , scope]) => context.may(scope))?.[0] ?? '/links';
 
 function skip() {
   return h('a', { class: 'skip', href: '#main', click: (event) => {
@@ -162,10 +173,8 @@ async function start() {
   try {
     session = await get('/console/session');
   } catch (failure) {
-    if (failure.status !== 401) {
-      frame.replaceChildren(h('div', { class: 'door' }, h('main', {}, notice(failure, start))));
-      return;
-    }
+    frame.replaceChildren(h('div', { class: 'door' }, h('main', {}, notice(failure, start))));
+    return;
   }
   await show({ isFirst: true });
 }

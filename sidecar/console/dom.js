@@ -12,6 +12,14 @@ export function h(tag, attributes, ...children) {
   return element;
 }
 
+/** Makes an element of a drawing. */
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
 /** Tells screen readers. */
 export function say(text) {
   const said = document.getElementById('said');

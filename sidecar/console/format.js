@@ -29,3 +29,11 @@ export function toField(text) {
 
 /** The moment that stands in a field of a form; null without one. */
 export const fromField = (value) => (value ? new Date(value).toISOString() : null);
+
+/** A part of a whole; what is too little to be seen says so. */
+export function percent(part) {
+  const least = 0.0001;
+  const shown = (number) => new Intl.NumberFormat(locale(), { style: 'percent', maximumFractionDigits: 2 })
+    .format(number);
+  return part > 0 && part < least ? `< ${shown(least)}` : shown(part);
+}

@@ -3,6 +3,12 @@
 import { copy, h, isWeb, say } from './dom.js';
 import { t } from './i18n.js';
 
+/** A part of a page with a heading of its own. */
+export const sheet = (title, ...parts) => h('section', { class: 'sheet' }, h('h2', {}, title), parts);
+
+/** A name and what it stands for, for a list of facts. */
+export const fact = (name, ...value) => [h('dt', {}, name), h('dd', {}, value)];
+
 /** The short URL with a button that copies it; the code alone when nginx names no domain. */
 export function shortUrl(link) {
   const text = link.shortUrl ?? link.shortCode;

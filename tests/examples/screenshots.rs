@@ -9,11 +9,12 @@ use shortlink_tests::browser::{Browser, Looks};
 use shortlink_tests::stack::Stack;
 
 /// What each picture shows: its name, the page, its heading, and whether it is dark.
-const PAGES: [(&str, &str, &str, bool); 4] = [
+const PAGES: [(&str, &str, &str, bool); 5] = [
     ("links", "/console", "Links", false),
     ("new", "/console/new", "New link", false),
-    ("link", "/console/links/spring7", "Link spring7", false),
-    ("link-dark", "/console/links/spring7", "Link spring7", true),
+    ("link", "/console/links/sp7", "Link sp7", false),
+    ("service", "/console/service", "Service", false),
+    ("link-dark", "/console/links/sp7", "Link sp7", true),
 ];
 
 fn main() {
@@ -23,13 +24,13 @@ fn main() {
     for number in 0..12 {
         stack.create(&json!({
             "longUrl": format!("https://shop.example.com/spring/{number}?utm_source=sms"),
-            "customSlug": format!("spring{number}"), "tags": ["spring", "sms"],
+            "customSlug": format!("sp{number}"), "tags": ["spring", "sms"],
         }));
     }
     let change = json!({"longUrl": "https://shop.example.com/spring/sold-out"});
-    stack.api("PATCH", "/v1/links/spring7", Some(&change));
-    stack.api("POST", "/v1/links/spring9/pause", None);
-    stack.api("DELETE", "/v1/links/spring4", None);
+    stack.api("PATCH", "/v1/links/sp7", Some(&change));
+    stack.api("POST", "/v1/links/sp9/pause", None);
+    stack.api("DELETE", "/v1/links/sp4", None);
     for (suffix, width) in [("", 1280), ("-phone", 360)] {
         let directory = stack.directory().join(format!("browser{suffix}"));
         let looks = Looks {

@@ -1,10 +1,11 @@
 // All about one link: what it is, why it answers what it answers, what was done with it, who came.
 
-import { Failure, ask, get, notice } from '../api.js';
-import { confirmed, h, isWeb, say } from '../dom.js';
+import { actions } from '../actions.js';
+import { ask, get, notice, part } from '../api.js';
+import { h, isWeb } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
-import { qr, shortUrl } from '../parts.js';
+import { fact, qr, sheet, shortUrl } from '../parts.js';
 
 /** The page. */
 export async function show(context, [code]) {
@@ -22,10 +23,10 @@ export async function show(context, [code]) {
   const title = t('link.title', { code });
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(link.state), h('div', { class: 'end' },
-      actions(link, etag, context))),
+      actionsOf(link, etag, context))),
     h('div', { class: 'columns' },
       h('div', {},
-        facts(link),
+        facts(link, context.at),
         why(explained),
         sheet(t('visits'), visitsOf(link, visits)),
         sheet(t('history'), historyOf(past, code))),
@@ -34,28 +35,15 @@ export async function show(context, [code]) {
   ] };
 }
 
-/** What came, or the failure instead: one part that fails leaves the others. */
-async function part(call) {
-  try {
-    return await call();
-  } catch (failure) {
-    if (!(failure instanceof Failure)) throw failure;
-    return { failure };
-  }
-}
-
-const sheet = (title, ...parts) => h('section', { class: 'sheet' }, h('h2', {}, title), parts);
-
-const fact = (name, ...value) => [h('dt', {}, name), h('dd', {}, value)];
-
-function facts(link) {
+function facts(link, at) {
   const target = link.longUrl;
   return h('section', { class: 'sheet', 'aria-label': t('link.facts') },
     shortUrl(link),
     h('dl', { class: 'facts' },
       fact(t('field.longUrl'), target && isWeb(target)
         ? h('a', { href: target, rel: 'noreferrer', target: '_blank' }, target) : target ?? t('target.none')),
-      link.campaignId && fact(t('field.campaignId'), link.campaignId, ' ',
+      link.campaignId && fact(t('field.campaignId'),
+        h('a', { href: at(`/campaigns/${link.campaignId}`) }, link.campaignId), ' ',
         link.campaignState && badge(link.campaignState)),
       fact(t('field.redirectStatus'), String(link.redirectStatus)),
       (link.validSince || link.validUntil) && fact(t('link.valid'),
@@ -135,32 +123,12 @@ function step({ changedAt, changedBy, before }) {
 }
 
 /** What can be done with the link by whoever may. */
-function actions(link, etag, { may, at, again }) {
+function actionsOf(link, etag, { may, at, again }) {
   if (!may('links:write') || link.state === 'revoked') return null;
-  const place = h('div', { class: 'row' });
-  const act = async (name, method, path, danger) => {
-    const code = link.shortCode;
-    const agreed = await confirmed({
-      title: t(`${name}.title`, { code }), text: t(`${name}.text`, { code }),
-      yes: t(name), no: t('cancel'), danger,
-    });
-    if (!agreed) return;
-    try {
-      await ask(method, path, undefined, { 'If-Match': etag });
-      await again();
-      say(t(`${name}.done`, { code }));
-    } catch (failure) {
-      place.parentElement.parentElement.after(notice(failure, again));
-    }
-  };
-  const path = `/v1/links/${link.shortCode}`;
-  const button = (name, method, to, danger) => h('button', {
-    type: 'button', class: danger && 'danger', 'data-act': name, click: () => act(name, method, to, danger),
-  }, t(name));
-  // A paused link that has expired, too, can be resumed, but a live one can't.
-  place.append(
-    h('a', { class: 'button', href: at(`/links/${link.shortCode}/change`), 'data-act': 'change' }, t('change')),
-    link.state === 'paused' ? button('resume', 'POST', `${path}/resume`) : button('pause', 'POST', `${path}/pause`),
-    button('revoke', 'DELETE', path, true));
-  return place;
+  const { shortCode: name, state } = link;
+  const change = at(`/links/${name}/change`);
+  return actions({
+    texts: '', name, path: `/v1/links/${name}`, state, headers: { 'If-Match': etag }, again,
+    first: h('a', { class: 'button', href: change, 'data-act': 'change' }, t('change')),
+  });
 }

@@ -5,11 +5,8 @@ use shortlink_tests::browser::{Browser, Looks};
 use shortlink_tests::http;
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
-use shortlink_tests::stack::{Stack, directory};
+use shortlink_tests::stack::{Stack, directory, text};
 use shortlink_tests::wait::{SOON, until};
-
-/// What a browser says of answers that the console expects and shows.
-const REFUSALS: &str = "Failed to load resource";
 
 fn browser(stack: &Stack, looks: Looks) -> Browser {
     let directory = stack.directory().join(format!("browser-{}", ports::free()));
@@ -47,7 +44,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     let browser = browser(&stack, Looks::default());
     open(&browser, "/console", "Sign in");
     browser.assert_accessible();
-    browser.assert_sound(&[REFUSALS]);
+    browser.assert_sound(&[]);
     sign_in(&browser, "slk_wrong");
     browser.text_with("[role=alert]", "This key opens nothing");
     browser.assert_accessible();
@@ -55,7 +52,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.text_with("h1", "Links");
     browser.text_with("main", "There are no links yet.");
     browser.assert_accessible();
-    browser.assert_sound(&[REFUSALS]);
+    browser.assert_sound(&["status of 401"]);
 
     browser.click("nav a[href='/console/new']");
     browser.text_with("h1", "New link");
@@ -143,7 +140,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.click("[data-leave]");
     browser.text_with("h1", "Sign in");
     open(&browser, "/console/links", "Sign in");
-    browser.assert_sound(&[REFUSALS]);
+    browser.assert_sound(&["status of 422"]);
 }
 
 #[test]
@@ -169,7 +166,79 @@ fn links_are_shown_a_page_at_a_time() {
     assert!(!browser.has("a[rel=next]"));
     browser.run("history.back()", &[]);
     browser.find("[data-code=code29]");
-    browser.assert_sound(&[REFUSALS]);
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn campaigns_are_found_paused_and_revoked_with_all_their_links() {
+    let stack = Stack::start();
+    let body = json!({"name": "Spring", "longUrl": "https://example.com/?m={member}"});
+    let made = stack.api("POST", "/v1/campaigns", Some(&body));
+    assert_eq!(made.status, 201);
+    let id = text(&made.json(), "id");
+    stack.create(&json!({
+        "campaignId": id, "customSlug": "member", "parameters": {"member": "7"},
+    }));
+    let browser = browser(&stack, Looks::default());
+    open(&browser, "/console/campaigns", "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "Campaigns");
+    browser.assert_accessible();
+    browser.click(&format!("[data-campaign='{id}'] a"));
+    browser.text_with("h1", "Campaign Spring");
+    browser.text_with("main", "https://example.com/?m={member}");
+    browser.text_with("main", "0 visits in the last 7 days");
+    browser.assert_accessible();
+    assert_eq!(stack.follow("member").status, 302);
+    act(&browser, "pause", true);
+    browser.find("[data-state=paused]");
+    until("the edge knows", SOON, || {
+        stack.follow("member").status == 410
+    });
+    open(&browser, "/console/links/member", "Link member");
+    browser.find("[data-rule=campaign-paused][data-agreement=same]");
+    browser.click(&format!("a[href='/console/campaigns/{id}']"));
+    act(&browser, "resume", true);
+    until("the edge knows", SOON, || {
+        stack.follow("member").status == 302
+    });
+    browser.click("main section a");
+    browser.find("[data-code=member]");
+    open(
+        &browser,
+        &format!("/console/campaigns/{id}"),
+        "Campaign Spring",
+    );
+    act(&browser, "revoke", true);
+    browser.find("[data-state=revoked]");
+    assert!(!browser.has("[data-act]"));
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn how_the_service_is_shows() {
+    let mut stack = Stack::start();
+    let code = stack.link("https://example.com/");
+    assert_eq!(stack.follow(&code).status, 302);
+    let browser = browser(&stack, Looks::default());
+    open(&browser, "/console/service", "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.find("[data-health=ready]");
+    until("the visit is stored and shown", SOON, || {
+        browser.open("/console/service");
+        browser.text_with("h1", "Service");
+        browser.has("[data-domain] .bars rect")
+    });
+    browser.assert_accessible();
+    stack.redis.kill();
+    open(&browser, "/console/service", "Service");
+    browser.find("[data-health=degraded]");
+    browser.assert_accessible();
+    // What SQL knows is told without Redis too.
+    open(&browser, &format!("/console/links/{code}"), &code);
+    browser.find("[data-rule=live][data-agreement=unknown]");
+    browser.assert_accessible();
+    browser.assert_sound(&[]);
 }
 
 #[test]
@@ -195,6 +264,8 @@ fn it_speaks_chinese_and_fits_a_phone() {
         ("/console/links?state=live", "短链接"),
         ("/console/new", "新建短链接"),
         ("/console/links/phone", "短链接 phone"),
+        ("/console/campaigns", "活动"),
+        ("/console/service", "服务"),
         ("/console/links/phone/change", "更改短链接 phone"),
     ] {
         open(&browser, path, heading);
@@ -207,7 +278,7 @@ fn it_speaks_chinese_and_fits_a_phone() {
     open(&browser, "/console", "Links");
     let language = browser.run("return document.documentElement.lang", &[]);
     assert_eq!(language, json!("en"));
-    browser.assert_sound(&[REFUSALS]);
+    browser.assert_sound(&[]);
 }
 
 #[test]
@@ -239,9 +310,15 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     browser.text_with("[role=alert]", "nextCursor");
     browser.assert_accessible();
 
-    // Somebody else changes the link meanwhile.
+    // Who may not read comes to where they may do something.
     browser.click("[data-leave]");
-    browser.text_with("h1", "Sign in");
+    open(&browser, "/console", "Sign in");
+    sign_in(&browser, &stack.sidecar.make_key(&["links:write"]));
+    browser.text_with("h1", "New link");
+    browser.click("[data-leave]");
+    open(&browser, "/console/links?cursor=nonsense", "Sign in");
+
+    // Somebody else changes the link meanwhile.
     sign_in(&browser, &stack.sidecar.key);
     browser.text_with("[role=alert]", "nextCursor");
     open(&browser, "/console/links/abc/change", "Change link abc");
@@ -261,7 +338,12 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
         browser.text_with("h1", "");
         browser.has("#key")
     });
-    browser.assert_sound(&[REFUSALS, "ERR_INTERNET_DISCONNECTED"]);
+    browser.assert_sound(&[
+        "status of 400",
+        "status of 401",
+        "status of 412",
+        "ERR_INTERNET_DISCONNECTED",
+    ]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, SET_COOKIE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -88,17 +88,18 @@ pub(super) async fn begin(
     ))
 }
 
-/// `GET /console/session`
-pub(super) async fn show(
-    State(app): State<SharedApp>,
-    parts: Parts,
-) -> Result<impl IntoResponse, Problem> {
-    let session = super::session(&parts, &app)?.ok_or_else(Problem::unauthorized)?;
-    let caller = app.access.recognise(&session.presented).await?;
-    let caller = caller.ok_or_else(Problem::unauthorized)?;
+/// `GET /console/session`: 204 when nobody has signed in, which is no error.
+pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<Response, Problem> {
+    let nobody = || (StatusCode::NO_CONTENT, [no_store()]).into_response();
+    let Some(session) = super::session(&parts, &app)? else {
+        return Ok(nobody());
+    };
+    let Some(caller) = app.access.recognise(&session.presented).await? else {
+        return Ok(nobody());
+    };
     caller.charge(1)?;
     let body = SessionBody::new(&caller, session.until);
-    Ok(([no_store()], Json(body)))
+    Ok(([no_store()], Json(body)).into_response())
 }
 
 /// `DELETE /console/session`: the browser forgets the session, which is nowhere else.

@@ -142,10 +142,13 @@ async fn a_session_opens_what_its_key_opens_until_the_key_counts_no_more() {
     );
     keys.revoke(&Actor::Operator, &id).await.expect("a store");
     service.clock.advance(SignedDuration::from_secs(1));
-    for path in ["/v1/links", "/console/session"] {
+    for (path, status) in [("/v1/links", 401), ("/console/session", 204)] {
         let answer = send(&service, "GET", path, &with, None).await;
-        assert_eq!(answer.status, 401, "{path}");
+        assert_eq!(answer.status, status, "{path}");
     }
+    // Nobody has signed in, which is no error.
+    let answer = send(&service, "GET", "/console/session", &[], None).await;
+    assert_eq!((answer.status, answer.body.len()), (204, 0));
 }
 
 #[tokio::test]

@@ -1,0 +1,38 @@
+// Lists campaigns, a page at a time.
+
+import { get } from '../api.js';
+import { h } from '../dom.js';
+import { badge, when } from '../format.js';
+import { t } from '../i18n.js';
+
+const LIMIT = 25;
+
+/** The page. */
+export async function show({ heading, at }) {
+  const cursor = new URLSearchParams(location.search).get('cursor');
+  const asked = new URLSearchParams({ limit: LIMIT, ...(cursor && { cursor }) });
+  const { campaigns, nextCursor } = await get(`/v1/campaigns?${asked}`);
+  const title = t('campaigns');
+  const next = nextCursor && at(`/campaigns?${new URLSearchParams({ cursor: nextCursor })}`);
+  return { title, parts: [
+    heading(title),
+    campaigns.length > 0 ? table(campaigns, at) : h('p', { class: 'sheet empty' }, t('campaigns.none')),
+    h('nav', { class: 'row', 'aria-label': t('pages') },
+      cursor && h('a', { class: 'button', href: at('/campaigns') }, t('pages.first')),
+      next && h('a', { class: 'button', href: next, rel: 'next' }, t('pages.next'))),
+  ] };
+}
+
+function table(campaigns, at) {
+  return h('div', { class: 'sheet table' }, h('table', { class: 'links' },
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, t('column.campaign')),
+      h('th', { scope: 'col' }, t('field.state')),
+      h('th', { scope: 'col', class: 'wide' }, t('column.made')))),
+    h('tbody', {}, campaigns.map((campaign) => h('tr', { 'data-campaign': campaign.id },
+      h('th', { scope: 'row' },
+        h('a', { href: at(`/campaigns/${campaign.id}`) }, campaign.name),
+        h('span', { class: 'faint small', title: campaign.longUrl }, campaign.longUrl)),
+      h('td', {}, badge(campaign.state)),
+      h('td', { class: 'when wide' }, when(campaign.createdAt)))))));
+}
