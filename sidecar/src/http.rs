@@ -9,6 +9,7 @@ mod campaigns;
 mod code_members;
 mod codespace;
 mod cursor;
+mod docs;
 mod extract;
 mod fields;
 mod health;
@@ -22,6 +23,7 @@ mod live;
 mod metrics;
 mod new_link;
 mod observe;
+mod openapi;
 mod precondition;
 mod problem;
 mod query;
@@ -141,6 +143,8 @@ fn router(app: App) -> Router {
         .route("/metrics", get(metrics::show))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
+        .route("/openapi.json", get(openapi::show))
+        .route("/docs", get(docs::show))
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(app.body_limit_bytes))

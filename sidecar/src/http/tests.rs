@@ -9,6 +9,7 @@ mod keys;
 mod links;
 mod live;
 mod once;
+mod openapi;
 mod options;
 mod requests;
 mod visitors;
