@@ -11,6 +11,7 @@ mod code_members;
 mod codespace;
 mod console;
 mod cursor;
+mod docs;
 mod explain;
 mod extract;
 mod fields;
@@ -25,6 +26,7 @@ mod live;
 mod metrics;
 mod new_link;
 mod observe;
+mod openapi;
 mod precondition;
 mod problem;
 mod qr;
@@ -160,6 +162,8 @@ fn router(app: App) -> Router {
         .route("/metrics", get(metrics::show))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
+        .route("/openapi.json", get(openapi::show))
+        .route("/docs", get(docs::show))
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(app.body_limit_bytes))

@@ -5,6 +5,7 @@
 //! - [`site`]: nginx and Redis alone, with a server that the test writes itself.
 //! - [`redis`], [`postgres`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
 //! - [`cluster`]: several Redis servers that belong together.
+//! - [`contract`]: what the API says of itself, and whether answers are as it says.
 //! - [`debian`]: a throw-away Debian, in which packages are installed.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 pub mod browser;
 pub mod chance;
 pub mod cluster;
+pub mod contract;
 pub mod debian;
 pub mod feed;
 pub mod http;

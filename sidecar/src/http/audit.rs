@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -13,21 +14,28 @@ use crate::domain::audit::StoredAuditEntry;
 use crate::domain::ports::AuditListing;
 
 /// An entry as clients see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "AuditEntry")]
 struct EntryBody {
     id: i64,
     at: Timestamp,
+    /// The API key that it was done with; `null` for the command line and the service itself.
     key_id: Option<String>,
+    /// What was done, such as `link.revoke`.
     action: String,
+    /// What it was done to: `key:…`, `campaign:…` or `link:…`.
     subject: String,
+    /// More about it, by the action.
     detail: Map<String, Value>,
 }
 
 /// A page of the audit log.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "AuditPage")]
 pub(super) struct PageBody {
+    /// The entries.
     entries: Vec<EntryBody>,
     /// Where the listing goes on; `None` at its end.
     next_cursor: Option<String>,

@@ -24,6 +24,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Peekable};
 use futures_util::{Stream, StreamExt};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -34,7 +35,7 @@ use super::campaign_links::Campaigns;
 use super::extract::Domains;
 use super::idempotency::{idempotency_key, status_of};
 use super::new_link::read_new_link;
-use super::problem::{FieldError, Problem};
+use super::problem::{FieldError, Problem, ProblemBody};
 use super::wire::LinkBody;
 use crate::domain::ports::{ChunkKey, MAX_TOGETHER};
 use crate::domain::service::access::{Caller, ChargeError};
@@ -444,19 +445,25 @@ impl Failures {
 }
 
 /// What became of a row.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ResultBody {
+#[schemars(rename = "BatchResult")]
+pub(super) struct ResultBody {
     /// Which row it is, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
     index: Option<u64>,
+    /// The row's `externalId`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     external_id: Option<String>,
     /// What a request for this link alone would have been answered with.
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LinkBody")]
     link: Option<LinkBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ProblemBody<'static>")]
     problem: Option<Box<RawValue>>,
 }
 

@@ -2,12 +2,14 @@
 
 use std::num::NonZeroU64;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::App;
 use super::code_members::{CodeLengthBody, read_code_members};
 use super::fields::{Fields, Member};
 use super::link_members::read_tags;
+use super::openapi::words;
 use crate::domain::api_key::KeyPolicy;
 use crate::domain::campaign::CampaignDefaults;
 
@@ -30,14 +32,18 @@ pub(super) fn read_defaults(
 }
 
 /// Defaults as clients see them: those that there are.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CampaignDefaults")]
 pub(super) struct DefaultsBody {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "words::Strategy")]
     strategy: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "CodeLengthBody")]
     code_length: Option<CodeLengthBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NonZeroU64")]
     max_visits: Option<NonZeroU64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,

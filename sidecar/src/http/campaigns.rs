@@ -7,6 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vocabulary::{CampaignId, Validity};
 
@@ -14,6 +15,7 @@ use super::auth::{MayReadCampaigns, MayWriteCampaigns};
 use super::campaign_defaults::{DefaultsBody, read_defaults};
 use super::extract::{Domains, JsonObject};
 use super::fields::{Fields, Member};
+use super::openapi::words;
 use super::problem::Problem;
 use super::{SharedApp, query};
 use crate::domain::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
@@ -23,9 +25,9 @@ use crate::domain::service::campaigns::{NewCampaign, StoredCampaign};
 use crate::domain::target::{OwnHosts, Target};
 
 /// The most characters of texts.
-const LONGEST_NAME: usize = 200;
-const LONGEST_EXTERNAL_ID: usize = 128;
-const LONGEST_NOTE: usize = 1000;
+pub(super) const LONGEST_NAME: usize = 200;
+pub(super) const LONGEST_EXTERNAL_ID: usize = 128;
+pub(super) const LONGEST_NOTE: usize = 1000;
 
 /// `POST /v1/campaigns`
 pub(super) async fn create(
@@ -298,26 +300,37 @@ fn read_validity(fields: &mut Fields, present: Validity, now: Timestamp) -> Opti
 }
 
 /// A campaign as clients see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Campaign")]
 pub(super) struct CampaignBody {
+    #[schemars(with = "words::CampaignId")]
     id: String,
+    /// What people call it.
     name: String,
+    /// Where its links lead, with the names of parameters in braces.
     long_url: String,
+    /// The names of its links' parameters.
     parameters: Vec<String>,
+    #[schemars(with = "words::RedirectStatus")]
     redirect_status: u16,
+    /// Whether the visitor's query is appended to the target's.
     forward_query: bool,
+    #[schemars(with = "words::CampaignState")]
     state: &'static str,
     valid_since: Option<Timestamp>,
     valid_until: Option<Timestamp>,
     external_id: Option<String>,
     note: Option<String>,
+    /// For new links that say nothing else.
     defaults: DefaultsBody,
+    /// 1 for a new campaign, one more for each change.
     revision: u64,
     created_at: Timestamp,
     updated_at: Timestamp,
     /// Whether Redis has confirmed this revision; only where it was told.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
     published: Option<bool>,
 }
 
@@ -348,9 +361,11 @@ impl CampaignBody {
 }
 
 /// A page of a listing.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CampaignPage")]
 pub(super) struct PageBody {
+    /// The campaigns.
     campaigns: Vec<CampaignBody>,
     /// Where the listing goes on; `None` at its end.
     next_cursor: Option<String>,
@@ -379,6 +394,7 @@ impl FromRequestParts<SharedApp> for CampaignInPath {
     }
 }
 
-fn no_such_campaign() -> Problem {
+/// There is no campaign of the id in the path.
+pub(super) fn no_such_campaign() -> Problem {
     Problem::not_found("There is no campaign with this id.")
 }

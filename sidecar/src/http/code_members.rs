@@ -1,9 +1,10 @@
 //! How codes are come up with: the members `strategy` and `codeLength`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::fields::{Fields, Member};
+use super::fields::{Fields, Member, whole};
 use crate::domain::api_key::KeyPolicy;
 use crate::domain::codes::strategy::StrategyName;
 
@@ -17,8 +18,9 @@ pub(super) struct SaidOfCodes {
 }
 
 /// A `codeLength` as clients see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "CodeLength")]
 pub(super) enum CodeLengthBody {
     /// One length.
     One(u8),
@@ -90,7 +92,7 @@ fn read_lengths(fields: &mut Fields, strategy: StrategyName) -> Option<(u8, u8)>
     let allowed =
         format!("must be a whole number from {least} to {most} with the strategy {strategy}");
     let within = |value: &Value| {
-        let length = u8::try_from(value.as_u64()?).ok()?;
+        let length = u8::try_from(whole(value)?).ok()?;
         (least..=most).contains(&length).then_some(length)
     };
     let mut members = match value.value()? {

@@ -5,50 +5,68 @@ use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::IntoResponse;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SharedApp;
 use super::auth::MayRead;
+use super::openapi::words;
 use super::problem::Problem;
 use crate::domain::service::codespace::LengthUsage;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct CodespaceBody {
+#[schemars(rename = "Codespace")]
+pub(super) struct CodespaceBody {
+    /// How new codes are come up with.
+    #[schemars(with = "words::Strategy")]
     strategy: &'static str,
     /// Of how many codes of a length at most one leads somewhere.
     one_in: u64,
+    /// By the number of characters.
     lengths: Vec<LengthBody>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CodespaceLength")]
 struct LengthBody {
+    /// How many characters the codes have.
     length: usize,
+    /// Whether new codes have so many.
     is_issued: bool,
-    /// More than fits a double exactly for long codes.
+    /// How many there can be. More than fits a double exactly for long codes.
     codes: u128,
+    /// How many lead somewhere, or did.
     links: u64,
+    /// How many of them are of the last seven days.
     links_last7_days: u64,
+    /// How many links there may be.
     capacity: Option<u64>,
     /// Links as a part of the capacity.
     used: Option<f64>,
+    /// When they will be used up, at the speed of the last seven days.
     full_at: Option<Timestamp>,
+    /// By who knows the check character.
     guess: GuessBody,
+    /// By who does not.
     blind_guess: GuessBody,
+    /// Codes that were made ahead.
     pool: PoolBody,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CodespaceGuess")]
 struct GuessBody {
     chance: f64,
-    /// `None` when no guess hits.
+    /// `null` when no guess hits.
     one_in: Option<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CodespacePool")]
 struct PoolBody {
     unused: u64,
     used: u64,

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::IntoResponse;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SharedApp;
@@ -16,9 +17,10 @@ use crate::domain::ports::Stood;
 use crate::domain::records::Drift;
 use crate::domain::service::explain::{Explanation, Source};
 
-#[derive(Serialize)]
+/// Why a code answers what it answers.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ExplanationBody {
+pub(super) struct ExplanationBody {
     short_code: String,
     checked_at: Timestamp,
     answer: AnswerBody,
@@ -31,7 +33,8 @@ struct ExplanationBody {
     campaign: Option<CampaignBody>,
 }
 
-#[derive(Serialize)]
+/// What visitors are answered.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AnswerBody {
     status: u16,
@@ -40,7 +43,8 @@ struct AnswerBody {
     location: Option<String>,
 }
 
-#[derive(Serialize)]
+/// What SQL says.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct DatabaseBody {
     state: &'static str,
@@ -51,7 +55,8 @@ struct DatabaseBody {
     waits: bool,
 }
 
-#[derive(Serialize)]
+/// What Redis holds.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RedisBody {
     /// `text`, `nothing`, `other-type` or `away`.
@@ -59,8 +64,10 @@ struct RedisBody {
     record: Option<String>,
 }
 
-#[derive(Serialize)]
+/// The campaign that the link belongs to.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ExplainedCampaign")]
 struct CampaignBody {
     campaign_id: String,
     name: String,

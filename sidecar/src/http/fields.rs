@@ -14,7 +14,7 @@ use vocabulary::RedirectStatus;
 use super::problem::{FieldError, Problem};
 
 /// The largest number that every reader of JSON keeps exactly.
-const MAX_COUNT: u64 = (1 << 53) - 1;
+pub(super) const MAX_COUNT: u64 = (1 << 53) - 1;
 
 /// What a member of an object holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Fields {
     pub(super) fn count(&mut self, name: &str) -> Member<NonZeroU64> {
         let must = format!("a whole number from 1 to {MAX_COUNT}");
         self.member(name, &must, |value| {
-            let count = value.as_u64().filter(|&count| count <= MAX_COUNT)?;
+            let count = whole(&value).filter(|&count| count <= MAX_COUNT)?;
             NonZeroU64::new(count)
         })
     }
@@ -163,7 +163,7 @@ impl Fields {
     pub(super) fn redirect_status(&mut self, name: &str) -> Member<RedirectStatus> {
         let must = format!("one of {}", RedirectStatus::CODES);
         self.member(name, &must, |value| {
-            let code = u16::try_from(value.as_u64()?).ok()?;
+            let code = u16::try_from(whole(&value)?).ok()?;
             RedirectStatus::from_code(code)
         })
     }
@@ -192,6 +192,16 @@ impl Fields {
             Err(Problem::validation(self.errors))
         }
     }
+}
+
+/// Reads a whole number, also one that is written with a fraction of zero: to JSON both are the same.
+/// Larger ones of these may have been rounded when they were read, and are refused.
+pub(super) fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| {
+        let number = value.as_f64()?;
+        let is_whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
+        is_whole.then_some(number as u64)
+    })
 }
 
 /// Reads a moment as RFC 3339 writes it. The parser alone would also take ISO 8601's other forms,
@@ -257,6 +267,27 @@ mod tests {
             ("1970-01-01T00:00:0\u{e9}", None),
         ] {
             assert_eq!(rfc3339(text).map(Timestamp::as_second), second, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_read_however_they_are_written() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("7.0", Some(7)),
+            ("7e0", Some(7)),
+            ("9007199254740991", Some(MAX_COUNT)),
+            ("4294967295.0", Some(u32::MAX.into())),
+            ("9007199254740991.0", None),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("1e300", None),
+            ("7.5", None),
+            ("-1", None),
+            ("-1.0", None),
+            ("\"7\"", None),
+        ] {
+            let value = serde_json::from_str(text).expect("JSON");
+            assert_eq!(whole(&value), number, "{text}");
         }
     }
 

@@ -8,9 +8,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::IntoResponse;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SharedApp;
+use super::openapi::words;
 use crate::outbox::overdue;
 
 /// How long a check of the database may take. Redis has a limit of its own.
@@ -19,23 +21,37 @@ const DATABASE_LIMIT: Duration = Duration::from_secs(1);
 /// How far waiting links are counted.
 const COUNT_LIMIT: u32 = 100_000;
 
-#[derive(Serialize)]
-struct Ready {
+/// That the process runs.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Alive {
+    /// `alive`
+    status: &'static str,
+}
+
+/// What is there of what the service needs.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReadinessReport")]
+pub(super) struct Ready {
+    #[schemars(with = "words::Readiness")]
     status: &'static str,
     checks: Checks,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ReadinessChecks")]
 struct Checks {
+    #[schemars(with = "words::UpOrDown")]
     database: &'static str,
+    #[schemars(with = "words::UpOrDown")]
     redis: &'static str,
     outbox: OutboxCheck,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "OutboxCheck")]
 struct OutboxCheck {
     /// How many links Redis has not been told of for longer than a request takes; counted no
-    /// further than [`COUNT_LIMIT`]. `None` when the database does not say.
+    /// further than 100,000. `null` when the database does not say.
     waiting: Option<u32>,
 }
 
@@ -43,7 +59,7 @@ struct OutboxCheck {
 pub(super) async fn alive() -> impl IntoResponse {
     (
         [(CACHE_CONTROL, "no-store")],
-        Json(serde_json::json!({ "status": "alive" })),
+        Json(Alive { status: "alive" }),
     )
 }
 

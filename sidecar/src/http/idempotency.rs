@@ -13,7 +13,7 @@ use crate::domain::service::links::{LinkError, NewLink, Stored};
 use crate::domain::service::repeat::{RepeatError, RowResult, RowsDigest};
 
 /// The longest `Idempotency-Key`.
-const LONGEST_KEY: usize = 255;
+pub(super) const LONGEST_KEY: usize = 255;
 
 /// The key of a request, if it has one.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
@@ -23,11 +23,14 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
     let key = key.to_str().ok().map(str::trim);
     key.filter(|key| (1..=LONGEST_KEY).contains(&key.len()))
         .map(|key| Some(key.to_owned()))
-        .ok_or_else(|| {
-            Problem::query(format!(
-                "The Idempotency-Key must have 1 to {LONGEST_KEY} visible characters."
-            ))
-        })
+        .ok_or_else(bad_key)
+}
+
+/// The header is there, and no key.
+pub(super) fn bad_key() -> Problem {
+    Problem::malformed(format!(
+        "The Idempotency-Key must have 1 to {LONGEST_KEY} visible characters."
+    ))
 }
 
 /// What becomes of a link that was asked for with a key.

@@ -1,6 +1,6 @@
 //! `/v1/keys`
 
-mod body;
+pub(super) mod body;
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, RawQuery, State};
@@ -32,7 +32,8 @@ impl FromRequestParts<SharedApp> for IdInPath {
     }
 }
 
-fn no_such_key() -> Problem {
+/// There is no key of the id in the path.
+pub(super) fn no_such_key() -> Problem {
     Problem::not_found("There is no API key with this id.")
 }
 

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SharedApp;
@@ -118,19 +119,22 @@ async fn until_locked_out(admission: Admission, app: SharedApp) {
 }
 
 /// How many visits were not told.
-#[derive(Serialize)]
-struct CountBody {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LiveCount")]
+pub(super) struct CountBody {
     visits: u64,
 }
 
 /// Why the feed ends.
-#[derive(Serialize)]
-struct EndBody {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LiveEnd")]
+pub(super) struct EndBody {
     reason: &'static str,
 }
 
-#[derive(Serialize)]
-struct NothingBody {}
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LiveNothing")]
+pub(super) struct NothingBody {}
 
 impl Feed {
     /// Waits for the next event; without a feed it is the last one.

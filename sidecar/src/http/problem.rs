@@ -11,8 +11,10 @@ use std::error::Error;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::openapi::words;
 use crate::domain::codes::strategy::DrawError;
 use crate::domain::link::Refusal;
 use crate::domain::ports::StoreError;
@@ -21,13 +23,14 @@ use crate::domain::service::issue::NoCode;
 use crate::domain::service::links::LinkError;
 
 /// What the identifiers of problems begin with.
-const TYPE_PREFIX: &str = "urn:shortlink:problem:";
+pub(super) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
 
 /// How many seconds a client is asked to wait when something is away.
 const RETRY_AFTER_SECONDS: &str = "2";
 
 /// One thing that is wrong with a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FieldError")]
 pub(super) struct FieldError {
     /// What it is about: a JSON pointer into the body.
     pub(super) pointer: String,
@@ -319,19 +322,48 @@ impl From<LinkError> for Problem {
 }
 
 /// A problem as JSON.
-#[derive(Serialize)]
-struct Body<'a> {
-    r#type: String,
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(super) struct ProblemBody<'a> {
+    /// Which problem it is; clients may depend on it.
+    #[schemars(with = "words::ProblemType")]
+    pub(super) r#type: String,
+    /// The same for every problem of the type.
     title: &'a str,
+    /// The same as the answer's status.
     status: u16,
+    /// What is wrong this time, for people.
     detail: &'a str,
+    /// Everything that is wrong with the body.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schemars(with = "Vec<FieldError>")]
     errors: &'a [FieldError],
 }
 
 impl Problem {
-    fn body(&self) -> Body<'_> {
-        Body {
+    /// The status that it is answered with.
+    pub(super) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// The last part of its type.
+    pub(super) fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    /// What all problems of its type are called.
+    pub(super) fn title(&self) -> &'static str {
+        self.0.title
+    }
+
+    /// The header that it is answered with, if it has one.
+    pub(super) fn header(&self) -> Option<&HeaderName> {
+        self.0.header.as_ref().map(|(name, _)| name)
+    }
+
+    /// The problem as it is sent.
+    pub(super) fn body(&self) -> ProblemBody<'_> {
+        ProblemBody {
             r#type: format!("{TYPE_PREFIX}{}", self.0.name),
             title: self.0.title,
             status: self.0.status.as_u16(),

@@ -23,9 +23,7 @@ pub(super) async fn draw(
     domains: Domains,
 ) -> Result<impl IntoResponse, Problem> {
     let link = app.links.find(&code).await?.ok_or_else(no_such_link)?;
-    let base = domains.bases.of(&link).ok_or_else(|| {
-        Problem::unavailable("No short domain is known: nginx says none (X-Shortlink-Base).")
-    })?;
+    let base = domains.bases.of(&link).ok_or_else(no_domain)?;
     let drawn = svg(&format!("{base}/{code}")).ok_or_else(Problem::internal)?;
     // The domain may be another one tomorrow.
     Ok((
@@ -36,6 +34,11 @@ pub(super) async fn draw(
         ],
         drawn,
     ))
+}
+
+/// A link has no short URL as long as nginx does not say on which domain.
+pub(super) fn no_domain() -> Problem {
+    Problem::unavailable("No short domain is known: nginx says none (X-Shortlink-Base).")
 }
 
 /// Draws a text: black on white, for any size. `None` when it is too long.

@@ -8,7 +8,7 @@ use crate::domain::visit::class::Class;
 
 /// How many items a page has, unless the client says otherwise, and at most.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
-const MAX_LIMIT: u32 = 1000;
+pub(super) const MAX_LIMIT: u32 = 1000;
 
 /// Reads how many items a page is to have.
 pub(super) fn limit(value: &str) -> Result<u32, Problem> {

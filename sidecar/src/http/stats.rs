@@ -6,12 +6,14 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SharedApp;
 use super::auth::MayReadStats;
-use super::campaigns::CampaignInPath;
+use super::campaigns::{CampaignInPath, no_such_campaign};
 use super::extract::{CodeInPath, no_such_link};
+use super::openapi::words;
 use super::problem::Problem;
 use super::query;
 use crate::domain::ports::{CountQuery, Counted, Dimension};
@@ -27,12 +29,13 @@ const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
 const DEFAULT_VALUES: u32 = 50;
 
 /// How many minutes of domains are answered unless the client says otherwise, and at most.
-const DEFAULT_MINUTES: i64 = 60;
-const MAX_MINUTES: i64 = 24 * 60;
+pub(super) const DEFAULT_MINUTES: i64 = 60;
+pub(super) const MAX_MINUTES: i64 = 24 * 60;
 
 /// Numbers of visits by class.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "VisitCounts")]
 pub(super) struct ClassCounts {
     /// All of them.
     total: u64,
@@ -57,8 +60,9 @@ impl ClassCounts {
 }
 
 /// How many visits began in a time.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatsInterval")]
 struct IntervalBody {
     begin: Timestamp,
     #[serde(flatten)]
@@ -66,8 +70,9 @@ struct IntervalBody {
 }
 
 /// How many visits have something in common.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatsValue")]
 struct ValueBody {
     /// What; empty when it is not known.
     value: String,
@@ -76,21 +81,25 @@ struct ValueBody {
 }
 
 /// How many different people there were on a day.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatsVisitors")]
 struct VisitorsBody {
     begin: Timestamp,
     visitors: u64,
 }
 
 /// What was counted.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Stats")]
 pub(super) struct StatsBody {
     since: Timestamp,
     until: Timestamp,
+    #[schemars(with = "words::Interval")]
     interval: &'static str,
     visits: ClassCounts,
+    /// Those on which something was counted.
     intervals: Vec<IntervalBody>,
     /// How many different people there were on each day. Who comes on two days is two: nobody can
     /// be known again.
@@ -117,7 +126,7 @@ pub(super) async fn of_campaign(
     RawQuery(query): RawQuery,
 ) -> Result<Json<StatsBody>, Problem> {
     if app.campaigns.find(id).await?.is_none() {
-        return Err(Problem::not_found("There is no campaign with this id."));
+        return Err(no_such_campaign());
     }
     count(&app, Counted::Campaign(id), query).await
 }
@@ -279,24 +288,27 @@ async fn count(
 }
 
 /// How often a domain was visited.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "DomainStats")]
 struct DomainBody {
     domain: String,
     visits: u64,
     minutes: Vec<MinuteBody>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "DomainMinute")]
 struct MinuteBody {
     begin: Timestamp,
     visits: u64,
 }
 
 /// How often domains were visited.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "DomainsStats")]
 pub(super) struct DomainsBody {
     since: Timestamp,
     domains: Vec<DomainBody>,

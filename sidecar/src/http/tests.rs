@@ -12,6 +12,7 @@ mod links;
 mod live;
 mod metrics;
 mod once;
+mod openapi;
 mod options;
 mod requests;
 mod visitors;

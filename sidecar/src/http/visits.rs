@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use futures_util::stream;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vocabulary::{CampaignId, Code};
 
@@ -17,6 +18,7 @@ use super::SharedApp;
 use super::auth::{MayReadStats, MayWrite};
 use super::cursor;
 use super::extract::CodeInPath;
+use super::openapi::words;
 use super::problem::Problem;
 use super::query;
 use crate::domain::ports::{KeptVisit, Listing, Position, Store, StoreError, VisitListing};
@@ -27,18 +29,26 @@ use crate::domain::visit::agent::Versioned;
 const TOGETHER: u32 = 1000;
 
 /// A visit as clients see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Visit")]
 pub(super) struct VisitBody {
     at: Timestamp,
     short_code: String,
+    /// The short domain.
     domain: String,
+    /// What was answered.
     status: u16,
     method: String,
+    #[schemars(with = "words::VisitClass")]
     class: String,
+    /// Why it is of that class.
     reason: String,
+    /// The version of the rules that say so.
     ruleset: u16,
+    /// The same for one client within a day.
     visitor: Option<String>,
+    /// As much of the address as is kept.
     client: Option<String>,
     country: Option<String>,
     province: Option<String>,
@@ -48,6 +58,7 @@ pub(super) struct VisitBody {
     device: String,
     os: Option<String>,
     browser: Option<String>,
+    /// The app whose built-in browser it was.
     app: Option<String>,
     referrer_host: Option<String>,
     referrer: String,
@@ -118,9 +129,11 @@ impl From<&Visit> for VisitBody {
 }
 
 /// A page of a listing.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "VisitPage")]
 pub(super) struct PageBody {
+    /// The visits.
     visits: Vec<VisitBody>,
     /// Where the listing goes on; `None` at its end.
     next_cursor: Option<String>,
@@ -134,6 +147,9 @@ pub(super) async fn of_link(
     RawQuery(query): RawQuery,
 ) -> Result<Json<PageBody>, Problem> {
     let mut listing = read_listing(&query.unwrap_or_default())?;
+    if listing.code.is_some() {
+        return Err(Problem::query("code can't be given: the path has it."));
+    }
     listing.code = Some(code);
     page(&app, listing).await
 }
@@ -162,8 +178,9 @@ pub(super) async fn list(
 }
 
 /// What was deleted: a receipt.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Erasure")]
 pub(super) struct ErasureBody {
     /// Of how many links.
     links: u64,

@@ -4,59 +4,85 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::openapi::words;
 use crate::domain::campaign::Campaign;
 use crate::domain::link::{Link, PastChange, Second, State};
 use crate::domain::ports::LinkTotal;
 use crate::domain::short_url::Bases;
 
 /// A link as clients see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Link")]
 pub(super) struct LinkBody {
+    /// Its code.
+    #[schemars(with = "words::Code")]
     short_code: String,
+    /// Where people follow it: on an active domain; `null` when nginx names none.
+    #[schemars(with = "Option<words::Url>")]
     short_url: Option<String>,
+    /// Its own state; it says nothing of its campaign.
+    #[schemars(with = "words::LinkState")]
     state: &'static str,
     /// The state of the campaign that the link belongs to. It redirects when both are live.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "words::CampaignState")]
     campaign_state: Option<&'static str>,
     #[serde(flatten)]
     settings: SettingsBody,
+    /// 1 for a new link, one more for each change; also the `ETag`.
     revision: u64,
     created_at: Timestamp,
     updated_at: Timestamp,
+    /// The id of the API key that has made it.
     created_by: String,
     /// Whether Redis has confirmed this revision; only where it was told.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
     published: Option<bool>,
     /// How often it was visited; only where that was looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "VisitsBody")]
     visits: Option<VisitsBody>,
 }
 
 /// How often a link was visited.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "LinkVisits")]
 struct VisitsBody {
+    /// By anybody.
     total: u64,
+    /// By people.
     human: u64,
+    /// When last.
     last_at: Option<Timestamp>,
 }
 
 /// What can be said of a link.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "LinkSettings")]
 struct SettingsBody {
     /// Where it leads. `None` for what a link of a campaign was once: that has changed with the
     /// campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "words::Url")]
     long_url: Option<String>,
+    /// The campaign that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "words::CampaignId")]
     campaign_id: Option<String>,
+    /// Its values for the names in the campaign's `longUrl`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "BTreeMap<String, String>")]
     parameters: Option<BTreeMap<String, String>>,
+    #[schemars(with = "words::RedirectStatus")]
     redirect_status: u16,
+    /// Whether the visitor's query is appended to the target's.
     forward_query: bool,
     valid_since: Option<Timestamp>,
     valid_until: Option<Timestamp>,
@@ -143,8 +169,9 @@ impl LinkBody {
 }
 
 /// A page of a listing.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "LinkPage")]
 pub(super) struct PageBody {
     /// The links.
     pub(super) links: Vec<LinkBody>,
@@ -153,8 +180,9 @@ pub(super) struct PageBody {
 }
 
 /// A page of a link's history.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "LinkHistory")]
 pub(super) struct HistoryBody {
     /// The changes.
     pub(super) history: Vec<PastChangeBody>,
@@ -163,19 +191,24 @@ pub(super) struct HistoryBody {
 }
 
 /// A change that a link has been through.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "LinkChange")]
 pub(super) struct PastChangeBody {
     changed_at: Timestamp,
+    /// The id of the API key that has changed it.
     changed_by: String,
+    /// What it was before.
     before: BeforeBody,
 }
 
 /// What a link was before a change.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "LinkBefore")]
 struct BeforeBody {
     revision: u64,
+    /// Whether it was paused.
     paused: bool,
     #[serde(flatten)]
     settings: SettingsBody,

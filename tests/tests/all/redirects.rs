@@ -247,7 +247,7 @@ fn a_code_that_can_not_be_is_refused_without_asking_redis() {
     for (path, edge) in [
         (format!("{body}{wrong}"), "wrong_check/none"),
         (format!("{body}{wrong}。"), "wrong_check/none"),
-        (".".to_owned(), "malformed/none"),
+        (".x".to_owned(), "malformed/none"),
         ("-abc".to_owned(), "malformed/none"),
         ("abcdefghijklmnopq".to_owned(), "malformed/none"),
         ("é".to_owned(), "malformed/none"),

@@ -16,8 +16,9 @@ const ARROWS: [(&str, &[&str]); 5] = [
 ];
 
 /// Which folder or file of the sidecar alone may speak of a library.
-const LIBRARIES: [(&str, &str); 5] = [
+const LIBRARIES: [(&str, &str); 6] = [
     ("axum", "http"),
+    ("schemars", "http"),
     ("sqlx", "store"),
     ("redis", "publisher"),
     ("ua_parser", "enrich"),

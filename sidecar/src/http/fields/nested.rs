@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Fields, Member};
+use super::{Fields, Member, whole};
 use crate::http::problem::FieldError;
 
 impl Fields {
@@ -75,7 +75,7 @@ impl Fields {
         let number = match self.take(name) {
             None => return Member::Absent,
             Some(Value::Null) => return Member::Null,
-            Some(value) => value.as_u64().and_then(|number| u32::try_from(number).ok()),
+            Some(value) => whole(&value).and_then(|number| u32::try_from(number).ok()),
         };
         match number.filter(|number| (least..=most).contains(number)) {
             Some(number) => Member::Value(number),

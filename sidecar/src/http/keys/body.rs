@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vocabulary::BodyLengths;
 
@@ -11,18 +12,27 @@ use crate::domain::codes::strategy::StrategyName;
 use crate::domain::service::keys::parse_name;
 use crate::domain::target::domains::{DomainRule, DomainRules};
 use crate::http::fields::{Fields, Member};
+use crate::http::openapi::{schemas, words};
 
 /// A key as clients see it. Nothing of its secret is in it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Key")]
 pub(in crate::http) struct KeyBody {
     id: String,
+    /// What its owner calls it.
     name: String,
+    #[schemars(with = "Vec<words::Scope>")]
     scopes: Vec<Scope>,
+    #[schemars(with = "words::KeyState")]
     state: &'static str,
     expires_at: Option<Timestamp>,
+    /// `null` without a limit.
+    #[schemars(with = "Option<schemas::RateLimit>")]
     rate_limit: Option<RateLimit>,
+    #[schemars(with = "schemas::KeyPolicy")]
     policy: KeyPolicy,
+    /// The key that it was rotated to.
     successor_id: Option<String>,
     created_at: Timestamp,
     revoked_at: Option<Timestamp>,
@@ -47,14 +57,17 @@ impl KeyBody {
 }
 
 /// A new key, with the text that it is presented with.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SecretBody {
+#[schemars(rename = "KeyWithSecret")]
+pub(in crate::http) struct SecretBody {
     #[serde(flatten)]
     key: KeyBody,
+    /// What it is presented with. Told this once.
     secret: String,
     /// The key that it was rotated from.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "KeyBody")]
     predecessor: Option<KeyBody>,
 }
 
@@ -78,8 +91,9 @@ impl SecretBody {
 }
 
 /// A page of the listing.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "KeyPage")]
 pub(in crate::http) struct PageBody {
     /// The keys.
     pub(super) keys: Vec<KeyBody>,

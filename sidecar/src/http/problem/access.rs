@@ -99,6 +99,12 @@ impl From<KeyError> for Problem {
             error = &refusal as &dyn Error,
             "a change of an API key was refused"
         );
+        refusal.into()
+    }
+}
+
+impl From<KeyRefusal> for Problem {
+    fn from(refusal: KeyRefusal) -> Self {
         match refusal {
             KeyRefusal::Scope(scope) => Self::new(
                 StatusCode::FORBIDDEN,

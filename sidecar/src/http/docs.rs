@@ -1,0 +1,49 @@
+//! `/docs`: a page that shows `/openapi.json` to people. It is one file, and loads nothing else.
+
+use std::sync::LazyLock;
+
+use axum::http::HeaderName;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::response::IntoResponse;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+const SKELETON: &str = include_str!("docs/page.html");
+const STYLE: &str = include_str!("docs/page.css");
+const SCRIPT: &str = include_str!("docs/page.js");
+
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    let page = SKELETON.replace("/* page.css */", STYLE);
+    page.replace("/* page.js */", SCRIPT)
+});
+
+/// Nothing runs but what is in the page, and nothing is asked but this service.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        source(SCRIPT),
+        source(STYLE)
+    )
+});
+
+/// Names a text within a page by its digest.
+fn source(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    format!("'sha256-{}'", STANDARD.encode(digest))
+}
+
+/// `GET /docs`
+pub(super) async fn show() -> impl IntoResponse {
+    let headers: [(HeaderName, &'static str); 5] = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, &POLICY),
+        (CACHE_CONTROL, "no-cache"),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, PAGE.as_str())
+}
