@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use shortlink_tests::contract::Contract;
 use shortlink_tests::http::{self, Connection, Response};
-use shortlink_tests::stack::{Stack, StackOptions, text};
+use shortlink_tests::postgres::Postgres;
+use shortlink_tests::stack::{Stack, directory, text};
 use shortlink_tests::wait::{SOON, until};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -20,10 +21,10 @@ struct World {
 
 impl World {
     fn start() -> Self {
-        let stack = Stack::with(&StackOptions {
-            sidecar: "[visits]\nlive_listeners = 4\n".to_owned(),
-            ..StackOptions::default()
-        });
+        Self::of(Stack::start())
+    }
+
+    fn of(stack: Stack) -> Self {
         let admin = stack.sidecar.make_key(&["admin"]);
         Self {
             contract: Contract::of(stack.nginx.internal_port),
@@ -100,8 +101,18 @@ fn of_nothing(path: &str) -> String {
 }
 
 #[test]
-fn every_operation_succeeds_as_it_is_described() {
-    let mut world = World::start();
+fn every_operation_succeeds_as_it_is_described_on_sqlite() {
+    every_operation_succeeds(World::start());
+}
+
+#[test]
+fn every_operation_succeeds_as_it_is_described_on_postgres() {
+    let directory = directory();
+    let postgres = Postgres::start(directory.path());
+    every_operation_succeeds(World::of(Stack::on(&postgres)));
+}
+
+fn every_operation_succeeds(mut world: World) {
     let campaign = world.examples("post", "/v1/campaigns").remove(0);
     let campaign = world
         .ask("POST /v1/campaigns", "/v1/campaigns", Some(&campaign), 201)

@@ -10,7 +10,9 @@ use vocabulary::parameters::MAX_PARAMETERS;
 use vocabulary::target::MAX_TARGET_LENGTH;
 
 use super::words;
-use crate::domain::annotation::{MAX_EXTERNAL_ID_BYTES, MAX_NOTE_CHARACTERS, MAX_TAG_CHARACTERS};
+use crate::domain::annotation::{
+    MAX_EXTERNAL_ID_BYTES, MAX_NOTE_CHARACTERS, MAX_TAG_CHARACTERS, MAX_TAGS,
+};
 use crate::domain::api_key;
 use crate::domain::service::keys::{MAX_NAME_LENGTH, MAX_OVERLAP};
 use crate::http::campaigns::{LONGEST_EXTERNAL_ID, LONGEST_NAME, LONGEST_NOTE};
@@ -104,7 +106,7 @@ fn external_id() -> Value {
 fn tags() -> Value {
     json!({
         "type": "array",
-        "description": "At most 20 different ones; a set, answered in order.",
+        "description": format!("At most {MAX_TAGS} different ones; a set, answered in order."),
         "items": { "type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARACTERS },
     })
 }
@@ -212,7 +214,6 @@ fn campaign_members(generator: &mut SchemaGenerator) -> Value {
         "name": name,
         "longUrl": {
             "type": "string",
-            "maxLength": MAX_TARGET_LENGTH * 2,
             "description": "Where its links lead: a URL with names of parameters in braces, and \
                             {code} for the code.",
             "examples": ["https://shop.example.com/p?m={member}&c={code}"],
