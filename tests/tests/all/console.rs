@@ -86,7 +86,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
 
     stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "other", "tags": ["x"]}));
     open(&browser, "/console", "Links");
-    let row = format!("[data-code={code}]");
+    let row = format!("[data-code='{code}']");
     assert!(browser.has(&row) && browser.has("[data-code=other]"));
     browser.assert_accessible();
     browser.click("summary");

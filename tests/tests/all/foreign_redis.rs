@@ -72,7 +72,12 @@ fn what_may_not_be_served_is_never_served() {
             stack.follow(&code).location() == Some(TARGET)
                 && stack.redis.command(&["TYPE", &key]) == "string"
         });
-        assert_eq!(stack.follow(&code).header("X-Edge"), Some("redirect/redis"));
+        let answer = stack.follow(&code);
+        let edge = answer.header("X-Edge").expect("what the edge did");
+        assert!(
+            ["redirect/redis", "redirect/cache"].contains(&edge),
+            "{edge}"
+        );
     }
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
 }

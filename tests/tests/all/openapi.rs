@@ -159,6 +159,10 @@ fn every_operation_succeeds(mut world: World) {
     live(&mut world, &code);
     let link = format!("/v1/links/{code}");
     world.ask("GET /v1/links/{code}", &link, None, 200);
+    for what in ["explain", "qr"] {
+        let operation = format!("GET /v1/links/{{code}}/{what}");
+        world.ask(&operation, &format!("{link}/{what}"), None, 200);
+    }
     let change = world.examples("patch", "/v1/links/{code}").remove(0);
     world.ask("PATCH /v1/links/{code}", &link, Some(&change), 200);
     for step in ["pause", "resume"] {
@@ -313,7 +317,9 @@ fn every_operation_refuses_as_it_is_described() {
                 "/v1/keys/{id}/rotate" => "{\"overlapSeconds\":1}",
                 _ => "{}",
             };
-            let is_found_by_nobody = !["/v1/links/{code}/visits"].contains(&&*path);
+            // Visits outlive their link, and there is a reason for what each code answers.
+            let of_all = ["/v1/links/{code}/visits", "/v1/links/{code}/explain"];
+            let is_found_by_nobody = !of_all.contains(&&*path);
             if is_found_by_nobody {
                 let headers = if is_object {
                     vec![key, JSON]

@@ -113,11 +113,13 @@ pub(super) fn operations() -> Vec<Operation> {
             "explainCode",
             "Tells why a code answers what it answers",
         )
-        .text("Of codes without a link, too: what SQL says, what Redis holds, and what follows.")
+        .text("Of codes without a link, too: what SQL says, what Redis holds, and what follows. What can be \
+             no code is not found.")
         .scope(Scope::LinksRead)
         .takes(["Code"])
         .answers::<ExplanationBody>(200, "What is known.")
-        .with(["Cache-Control"]),
+        .with(["Cache-Control"])
+        .problems([no_such_link()]),
         link("get", "/v1/links/{code}/qr", "drawLink", "Draws a link's short URL as a QR code")
             .scope(Scope::LinksRead)
             .takes(DOMAINS)
