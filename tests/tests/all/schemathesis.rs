@@ -11,8 +11,8 @@ use shortlink_tests::{http, workspace};
 /// How long it may take where other tests run too; alone it is half a minute.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Tells requests of one run from those of another, so that what it finds can be found again.
-const SEED: &str = "1";
+/// Tell requests of one run from those of another, so that what it finds can be found again.
+const SEEDS: [&str; 4] = ["1", "2", "3", "4"];
 
 fn schemathesis(arguments: &[&str]) -> Command {
     let mut command = Command::new(workspace().join("scripts/schemathesis"));
@@ -30,6 +30,13 @@ fn nothing_is_wrong_with_answers_to_whatever_is_sent() {
         "Schemathesis can't be installed: {told}"
     );
 
+    // It may come to revoke its own key, and is refused from then on: then it has tried too little.
+    let is_whole = SEEDS.iter().any(|seed| was_let_in_until_the_end(seed));
+    assert!(is_whole, "it always takes away its own key");
+}
+
+/// Has it try everything.
+fn was_let_in_until_the_end(seed: &str) -> bool {
     let stack = Stack::with(&StackOptions {
         sidecar: "[visits]\nlive_listeners = 16\n".to_owned(),
         ..StackOptions::default()
@@ -47,7 +54,7 @@ fn nothing_is_wrong_with_answers_to_whatever_is_sent() {
         "--header",
         &header,
         "--seed",
-        SEED,
+        seed,
         "--max-examples",
         "8",
         "--report-dir",
@@ -58,9 +65,12 @@ fn nothing_is_wrong_with_answers_to_whatever_is_sent() {
     let said = std::fs::read_to_string(&log).expect("a log");
     assert!(status.success(), "{said}");
 
-    // That it was let in until the end, and that everything was tried.
+    assert!(!stack.sidecar.log().contains("a handler has panicked"));
     let answer = http::send(port, "GET", "/v1/audit", &[("X-Api-Key", &key)]);
-    assert_eq!(answer.status, 200, "its key was taken away: {said}");
+    if answer.status != 200 {
+        return false;
+    }
+    // Everything was tried.
     let description = http::get(port, "/openapi.json").json();
     let paths = description["paths"].as_object().expect("paths").values();
     let operations: usize = paths
@@ -73,5 +83,5 @@ fn nothing_is_wrong_with_answers_to_whatever_is_sent() {
     for phase in ["Examples", "Coverage", "Fuzzing", "Stateful"] {
         assert!(said.contains(&format!("✅ {phase}\n")), "{phase}: {said}");
     }
-    assert!(!stack.sidecar.log().contains("a handler has panicked"));
+    true
 }

@@ -88,8 +88,9 @@ word! {
 }
 
 word! {
-    /// A URL as the URL standard serialises it.
-    Url: json_schema!({ "type": "string", "format": "uri" })
+    /// A URL as the URL standard serialises it, which leaves some characters alone that RFC 3986 has
+    /// escaped, such as braces in a query.
+    Url: json_schema!({ "type": "string", "pattern": "^https?://" })
 }
 
 word! {
