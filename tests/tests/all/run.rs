@@ -100,6 +100,13 @@ fn run_and_use(var: &Path, run: u32) {
     let other = refused(&mut script(var, "1", "2"));
     assert!(other.contains("another run"), "{other}");
     assert_eq!(http::get(port, &format!("/{code}")).status, 302);
+    // Its workers, of another user, can read the pages.
+    let page = http::get(port, "/nosuchone").body;
+    let page = String::from_utf8_lossy(&page).into_owned();
+    assert!(
+        page.contains("<title>This link does not exist</title>"),
+        "{page}"
+    );
 
     process.signal(Signal::SIGINT);
     let ended = process.wait(SOON * 3).code();
