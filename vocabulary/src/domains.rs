@@ -114,16 +114,26 @@ pub struct Domains {
 
 impl Domains {
     /// Adds a line of the table: `certificate <path>`, `certificate_key <path>`, or a name, its
-    /// state, and parameters.
+    /// state, and parameters. `to_ascii` makes a name in Unicode one as browsers ask for it (UTS
+    /// #46); it is asked for no other.
     ///
     /// # Errors
     /// When the line is not right; the table is as before.
-    pub fn add(&mut self, words: &[&[u8]]) -> Result<(), DomainError> {
+    pub fn add(
+        &mut self,
+        words: &[&[u8]],
+        to_ascii: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), DomainError> {
         match words {
             [] => Ok(()),
             [b"certificate", paths @ ..] => pattern(&mut self.certificate, words, paths),
             [b"certificate_key", paths @ ..] => pattern(&mut self.certificate_key, words, paths),
-            [name, rest @ ..] => self.add_domain(Domain::read(name, rest)?),
+            [name, rest @ ..] if name.is_ascii() => self.add_domain(Domain::read(name, rest)?),
+            [name, rest @ ..] => {
+                let ascii = in_ascii(name, to_ascii);
+                let ascii = ascii.ok_or_else(|| DomainError::Name(entry::text(name)))?;
+                self.add_domain(Domain::read(ascii.as_bytes(), rest)?)
+            }
         }
     }
 
@@ -222,6 +232,16 @@ impl Domains {
             (None, Some(_)) => Err(DomainError::Certificate("certificate_key".to_owned())),
         }
     }
+}
+
+/// A name in Unicode as browsers ask for it; a wildcard's `*` stands for itself.
+fn in_ascii(name: &[u8], to_ascii: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let name = core::str::from_utf8(name).ok()?;
+    let (wildcard, name) = match name.strip_prefix("*.") {
+        Some(name) => ("*.", name),
+        None => ("", name),
+    };
+    Some([wildcard, &to_ascii(name)?].concat())
 }
 
 /// Sets a path with a `*` once.

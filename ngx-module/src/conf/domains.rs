@@ -7,7 +7,7 @@ use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::ffi::{ngx_command_t, ngx_conf_t};
 use resolver::vocabulary::domains::Domains;
 
-use super::words::{Set, config_path, finish, read_block, shown, words};
+use super::words::{Set, config_path, finish, read_block, words};
 use super::{MainConf, certificates};
 
 pub(super) unsafe extern "C" fn set(
@@ -44,23 +44,16 @@ unsafe extern "C" fn set_line(
     }
 }
 
-/// Adds the line that is read: names in Unicode are written as they are asked for, and files have
-/// their whole paths.
+/// Adds the line that is read; files have their whole paths.
 unsafe fn add(cf: *mut ngx_conf_t, domains: &mut Domains) -> Set {
     // SAFETY: the caller's configuration is valid, and what is made a path is one of its words.
     unsafe {
         let words = words(cf);
         let mut line: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
-        match (&words[..], &mut line[..]) {
-            ([b"certificate" | b"certificate_key", path], [_, whole]) => {
-                *whole = config_path(cf, path)?.into_bytes();
-            }
-            ([name, ..], [ascii, ..]) if !name.is_ascii() => {
-                *ascii = in_ascii(name)
-                    .ok_or_else(|| format!("\"{}\" is not a domain", shown(name)))?
-                    .into_bytes();
-            }
-            _ => {}
+        if let ([b"certificate" | b"certificate_key", path], [_, whole]) =
+            (&words[..], &mut line[..])
+        {
+            *whole = config_path(cf, path)?.into_bytes();
         }
         for (word, parameter) in words.iter().zip(&mut line).skip(2) {
             if let Some(page) = word.strip_prefix(b"page=").filter(|page| !page.is_empty()) {
@@ -70,16 +63,8 @@ unsafe fn add(cf: *mut ngx_conf_t, domains: &mut Domains) -> Set {
             }
         }
         let line: Vec<&[u8]> = line.iter().map(|word| &word[..]).collect();
-        domains.add(&line).map_err(|error| error.to_string())
+        let to_ascii = |name: &str| idna::domain_to_ascii(name).ok();
+        let added = domains.add(&line, to_ascii);
+        added.map_err(|error| error.to_string())
     }
-}
-
-/// A name in Unicode as browsers ask for it (UTS #46).
-fn in_ascii(name: &[u8]) -> Option<String> {
-    let name = std::str::from_utf8(name).ok()?;
-    let (wildcard, name) = match name.strip_prefix("*.") {
-        Some(name) => ("*.", name),
-        None => ("", name),
-    };
-    Some(format!("{wildcard}{}", idna::domain_to_ascii(name).ok()?))
 }

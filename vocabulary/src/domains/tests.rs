@@ -7,7 +7,9 @@ fn table(lines: &[&str]) -> Result<Domains, DomainError> {
     let mut domains = Domains::default();
     for line in lines {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        domains.add(&words)?;
+        domains.add(&words, |name| {
+            (name == "短.example").then(|| "xn--s7y.example".to_owned())
+        })?;
     }
     domains.finish()?;
     Ok(domains)
@@ -212,6 +214,16 @@ fn wrong_tables_are_refused() {
         let line = ["a.b active ", parameters].concat();
         assert_eq!(table(&[&line]).unwrap_err(), error);
     }
+}
+
+#[test]
+fn names_in_unicode_are_asked_for_in_ascii() {
+    let domains = table(&["短.example active", "*.短.example serving"]).expect("a table");
+    assert_eq!(domains.names(), "xn--s7y.example,*.xn--s7y.example");
+    assert_eq!(
+        state(&domains, "a.xn--s7y.example"),
+        Some(DomainState::Serving)
+    );
 }
 
 #[test]

@@ -30,9 +30,9 @@ pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
         match end {
             End::Semicolon if is_within => {
                 let domains = found.get_or_insert_default();
-                let line = in_ascii(&words);
-                let line: Vec<&[u8]> = line.iter().map(|word| &word[..]).collect();
-                domains.add(&line).map_err(|it| refused(it.to_string()))?;
+                let to_ascii = |name: &str| idna::domain_to_ascii(name).ok();
+                let added = domains.add(&lines, to_ascii);
+                added.map_err(|it| refused(it.to_string()))?;
             }
             End::Semicolon => {}
             End::Open => {
@@ -64,23 +64,6 @@ pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
         return Err(refused("a block is not closed: \"}\" is missing"));
     }
     found.ok_or_else(|| refused("there is no \"shortlink_domains\" block in the file"))
-}
-
-/// The words, with a name in Unicode as browsers ask for it.
-fn in_ascii(words: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut words = words.to_vec();
-    if let Some(name) = words.first_mut().filter(|name| !name.is_ascii())
-        && let Ok(text) = std::str::from_utf8(name)
-    {
-        let (wildcard, rest) = match text.strip_prefix("*.") {
-            Some(rest) => ("*.", rest),
-            None => ("", text),
-        };
-        if let Ok(ascii) = idna::domain_to_ascii(rest) {
-            *name = format!("{wildcard}{ascii}").into_bytes();
-        }
-    }
-    words
 }
 
 /// What a directive ends with.
