@@ -40,24 +40,30 @@ fn set_domains(stack: &Stack, table: &str) {
     fs::write(stack.nginx.file("domains.conf"), text).expect("domains.conf");
 }
 
-/// Makes a certificate for names that ends in so many days, under the first of them.
+/// Makes a certificate for names that ends in so many days, under the first of them. One that is
+/// there is replaced, as those who renew do it: nginx since 1.27.4 takes a file of the same inode
+/// and the same second for the one it has read.
 fn make_certificate(live: &Path, names: &[&str], days: u32) {
     let directory = live.join(names[0].trim_start_matches("*."));
     fs::create_dir_all(&directory).expect("a directory");
     let alternatives: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
     let made = Command::new("openssl")
         .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(' '))
-        .args(["-keyout", "privkey.pem", "-out", "fullchain.pem"])
+        .args(["-keyout", "privkey.pem.new", "-out", "fullchain.pem.new"])
         .args(["-subj", &format!("/CN={}", names[0])])
         .args([
             "-addext",
             &format!("subjectAltName={}", alternatives.join(",")),
         ])
         .args(["-days", &days.to_string()])
-        .current_dir(directory)
+        .current_dir(&directory)
         .output()
         .expect("openssl");
     assert!(made.status.success(), "{made:?}");
+    for file in ["privkey.pem", "fullchain.pem"] {
+        let made = directory.join(file).with_extension("pem.new");
+        fs::rename(made, directory.join(file)).expect("a certificate");
+    }
 }
 
 /// Asks over HTTP/2 and TLS, trusting only one certificate; answers status, version and location.
