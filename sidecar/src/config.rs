@@ -25,6 +25,7 @@ use crate::domain::target::TargetPolicy;
 use crate::domain::target::domains::{DomainRule, DomainRules, TargetDomains};
 use crate::publisher::Topology;
 use crate::store::{Scheme, StoreOptions};
+use crate::trace::Sampling;
 
 pub use layers::LayerError;
 pub use visits::Visits;
@@ -122,6 +123,8 @@ pub struct Log {
     pub format: LogFormat,
     /// The least important events.
     pub level: LevelFilter,
+    /// Which requests are told of to the database too.
+    pub sampling: Sampling,
 }
 
 /// The form of the log.
@@ -202,6 +205,9 @@ impl Config {
             log: Log {
                 format: settings.log_format("log.format")?,
                 level: settings.log_level("log.level")?,
+                sampling: Sampling {
+                    one_in: settings.number("log.sample_one_in", 0, 1 << 40)?,
+                },
             },
         })
     }

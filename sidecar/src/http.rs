@@ -61,7 +61,9 @@ use crate::domain::service::sessions::Sessions;
 use crate::domain::service::visits::VisitCounters;
 use crate::domain::target::TargetPolicy;
 use crate::domain::target::domains::TargetDomains;
+use crate::trace::Sampling;
 pub use answers::AnswerCounters;
+pub use observe::Requests;
 use problem::Problem;
 pub use serve::serve;
 
@@ -89,6 +91,10 @@ pub struct App {
     pub store: Arc<dyn Store>,
     /// How requests were answered.
     pub answers: AnswerCounters,
+    /// What is measured of requests.
+    pub requests: Requests,
+    /// Which requests are sampled when their callers say nothing of it.
+    pub sampling: Sampling,
     /// What has been done with visits.
     pub visit_counters: Arc<VisitCounters>,
     /// Where visits come from, if this process stores them.
@@ -168,13 +174,13 @@ fn router(app: App) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(app.body_limit_bytes))
         .layer(CatchPanicLayer::custom(problem::of_panic))
-        .layer(from_fn_with_state(Arc::clone(&app), observe::observe));
-    let counted = from_fn_with_state(Arc::clone(&app), answers::count_visitors);
+        .layer(from_fn_with_state(Arc::clone(&app), observe::of_api));
+    let observed = from_fn_with_state(Arc::clone(&app), observe::of_visitor);
     Router::new()
         // Any method: what a visitor may not do is answered as tersely as all else here.
         .route("/resolve/{*path}", any(resolve::resolve))
         .layer(CatchPanicLayer::custom(resolve::panicked))
-        .layer(counted)
+        .layer(observed)
         .merge(api)
         .with_state(app)
 }

@@ -11,12 +11,14 @@
 //! - [`transfer`]: reads and writes files of links.
 //! - [`http`]: the API, the fallback resolver and the health checks. Nothing else knows axum.
 //! - [`config`], [`cli`], [`telemetry`], [`lifecycle`], [`clock`]: the process around them.
+//! - [`trace`], [`durations`]: for which request something is done, and how long it took.
 #![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod durations;
 pub mod enrich;
 pub mod housekeeping;
 pub mod http;
@@ -27,4 +29,5 @@ pub mod store;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 pub mod transfer;

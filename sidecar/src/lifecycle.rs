@@ -42,7 +42,7 @@ use crate::domain::visit::agent::Agents;
 use crate::enrich::agents::{AgentReader, AgentRulesError, LateAgentReader};
 use crate::enrich::geo::{Geo, GeoError};
 use crate::housekeeping;
-use crate::http::{self, AnswerCounters, App};
+use crate::http::{self, AnswerCounters, App, Requests};
 use crate::outbox::outbox;
 use crate::publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits, UrlError};
 use crate::store::{self, OpenError};
@@ -209,6 +209,8 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         sign_ins: Attempts::new(Arc::clone(&clock)),
         store: Arc::clone(&store),
         answers: AnswerCounters::default(),
+        requests: Requests::default(),
+        sampling: config.log.sampling,
         visit_counters: Arc::clone(&visit_counters),
         visit_queue: visits.clone().map(|queue| queue as _),
         live: live.clone(),

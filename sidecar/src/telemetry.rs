@@ -18,7 +18,11 @@ pub fn start(log: &Log) {
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr);
     let layer = match log.format {
         LogFormat::Text => layer.with_ansi(stderr().is_terminal()).boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        // Spans are not nested: the list of them would say the same again.
+        LogFormat::Json => {
+            let json = layer.json().flatten_event(true);
+            json.with_span_list(false).boxed()
+        }
     };
     tracing_subscriber::registry()
         .with(layer.with_filter(filter))

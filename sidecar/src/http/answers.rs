@@ -2,12 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::Next;
-use axum::response::Response;
-
-use super::SharedApp;
 
 /// The classes of statuses that there are, as `/metrics` names them.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
@@ -37,15 +32,4 @@ impl AnswerCounts {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         CLASSES.into_iter().zip(counts)
     }
-}
-
-/// Counts how visitors are answered.
-pub(super) async fn count_visitors(
-    State(app): State<SharedApp>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let response = next.run(request).await;
-    app.answers.visitors.count(response.status());
-    response
 }

@@ -41,6 +41,7 @@ use crate::domain::ports::{ChunkKey, MAX_TOGETHER};
 use crate::domain::service::access::{Caller, ChargeError};
 use crate::domain::service::links::{LinkError, NewLink};
 use crate::domain::service::repeat::{RepeatError, RowResult, RowsDigest};
+use crate::trace;
 use rows::{BadRow, BrokenBody, Format, RawRow, Rows};
 
 /// The most bytes of rows in a chunk, so that long rows do not make it large.
@@ -90,7 +91,7 @@ pub(super) async fn create(
             let context = Arc::clone(&context);
             // On its own, so that other chunks go on meanwhile, and so that what was begun is
             // finished when the client leaves.
-            tokio::spawn(async move { context.answer(chunk).await })
+            trace::spawn(async move { context.answer(chunk).await })
         })
         .buffered(CHUNKS_AT_ONCE)
         .map(|answered| answered.unwrap_or_else(|_panic| Answer::broken_off()));

@@ -2,6 +2,7 @@
 //!
 //! What is counted is there from the beginning, with 0: an alert on a rate sees the first one.
 
+mod process;
 mod text;
 
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ use axum::response::IntoResponse;
 use super::health::count_waiting;
 use super::{App, SharedApp};
 use crate::domain::ports::StoreError;
+use crate::durations::DATABASE;
 use text::{Kind, Text};
 
 /// How long the database may take for all that it is asked here besides what waits.
@@ -34,7 +36,9 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
         "The time of this machine's clock, since 1970.",
         now.as_duration().as_secs_f64(),
     );
+    process::add(&mut text);
     answers(&app, &mut text);
+    durations(&app, &mut text);
     visits(&app, &mut text).await;
     let waiting = count_waiting(&app).await;
     text.gauge(
@@ -83,6 +87,37 @@ fn answers(app: &App, text: &mut Text) {
         for (class, count) in counts.by_class() {
             samples.add(&[("to", to), ("status", class)], count);
         }
+    }
+}
+
+/// How long requests and the database took. The names are those of OpenTelemetry.
+fn durations(app: &App, text: &mut Text) {
+    text.gauge(
+        "http_server_active_requests",
+        "Requests that are being answered.",
+        app.requests.active.load(Ordering::Relaxed),
+    );
+    let mut samples = text.metric(
+        "http_server_request_duration_seconds",
+        Kind::Histogram,
+        "How long it took until an answer began.",
+    );
+    for ((route, method, status), counted) in app.requests.durations.read() {
+        let status = status.to_string();
+        let labels = [
+            ("http_request_method", method),
+            ("http_route", &route),
+            ("http_response_status_code", &status),
+        ];
+        samples.add_durations(&labels, &counted);
+    }
+    let mut samples = text.metric(
+        "db_client_operation_duration_seconds",
+        Kind::Histogram,
+        "How long the database took, waiting for a connection or the writer included.",
+    );
+    for (operation, counted) in DATABASE.read() {
+        samples.add_durations(&[("db_operation_name", operation)], &counted);
     }
 }
 

@@ -1,61 +1,137 @@
-//! Gives each request of the API an id, and counts and logs how it went.
+//! Knows each request by its trace, and counts and logs how it went.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::SharedApp;
+use crate::durations::Durations;
+use crate::trace::{self, Sampling, Trace};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: &str = "traceparent";
 
 /// The most characters that somebody else's request id may have.
 const MAX_REQUEST_ID_LENGTH: usize = 128;
 
-/// Takes the request id that nginx has given, puts it into everything that is logged meanwhile
-/// and into the answer, counts the answer and logs it.
-pub(super) async fn observe(
+/// What is measured of requests.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// How many are being answered.
+    pub(super) active: AtomicU64,
+    /// How long answering took, by route, method and status.
+    pub(super) durations: Durations<(String, &'static str, u16)>,
+}
+
+/// Answers a request of the API: everything that is logged meanwhile has its trace, and the answer
+/// the id of the request, which nginx has given or is that of the trace.
+pub(super) async fn of_api(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    let (trace, id) = origin(request.headers(), app.sampling);
+    let mut response = observed(&app, trace, id.as_ref(), request, next).await;
+    app.answers.api.count(response.status());
+    let id = id.or_else(|| HeaderValue::try_from(trace.id().to_string()).ok());
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// Answers a visitor whom nginx has sent on.
+pub(super) async fn of_visitor(
     State(app): State<SharedApp>,
     request: Request,
     next: Next,
 ) -> Response {
-    let id = request.headers().get(REQUEST_ID).filter(|id| is_id(id));
-    let id = id.cloned();
-    let method = request.method().clone();
+    let (trace, id) = origin(request.headers(), app.sampling);
+    let response = observed(&app, trace, id.as_ref(), request, next).await;
+    app.answers.visitors.count(response.status());
+    response
+}
+
+async fn observed(
+    app: &SharedApp,
+    trace: Trace,
+    id: Option<&HeaderValue>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let method = known(request.method());
     // The route, not the path: paths are whatever somebody has typed.
-    let route = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or("", MatchedPath::as_str)
-        .to_owned();
-    let span = tracing::info_span!(
-        "request",
-        id = id
-            .as_ref()
-            .and_then(|id| id.to_str().ok())
-            .unwrap_or_default()
-    );
-    async move {
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or("", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!("request", trace_id = %trace.id(), request_id = Empty);
+    // The same is not said twice.
+    if let Some(id) = id.and_then(|id| id.to_str().ok())
+        && id != trace.id().to_string()
+    {
+        span.record("request_id", id);
+    }
+    let answered = async {
         let begun = Instant::now();
-        let mut response = next.run(request).await;
-        app.answers.api.count(response.status());
+        let active = Active::new(&app.requests.active);
+        let response = next.run(request).await;
+        drop(active);
+        let duration = begun.elapsed();
+        let status = response.status().as_u16();
         tracing::debug!(
-            %method,
-            route,
-            status = response.status().as_u16(),
-            duration_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+            http.request.method = method,
+            http.route = route,
+            http.response.status_code = status,
+            http.server.request.duration = duration.as_secs_f64(),
             "answered"
         );
-        if let Some(id) = id {
-            response.headers_mut().insert(REQUEST_ID, id);
-        }
+        let name = (route, method, status);
+        app.requests.durations.add(name, duration);
         response
+    };
+    trace::within(trace, answered.instrument(span)).await
+}
+
+/// Counts a request while it is being answered, and no longer when whoever waits for it leaves.
+struct Active<'a>(&'a AtomicU64);
+
+impl<'a> Active<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
     }
-    .instrument(span)
-    .await
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The trace that a request belongs to, and the id that it has been given.
+fn origin(headers: &HeaderMap, sampling: Sampling) -> (Trace, Option<HeaderValue>) {
+    let id = headers.get(REQUEST_ID).filter(|id| is_id(id)).cloned();
+    let text = |value: Option<&HeaderValue>| Some(value?.to_str().ok()?.to_owned());
+    let trace = text(headers.get(TRACEPARENT))
+        .and_then(|text| Trace::of_traceparent(&text))
+        .or_else(|| Trace::of_request_id(&text(id.as_ref())?, sampling))
+        .unwrap_or_else(|| Trace::random(sampling));
+    (trace, id)
+}
+
+/// The method as metrics have it: whatever else somebody may have typed, there are not many.
+fn known(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "_OTHER",
+    }
 }
 
 /// Whether an id may go into the log as it is.

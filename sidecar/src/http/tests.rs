@@ -164,6 +164,8 @@ impl Service {
             },
             store: Arc::clone(&kept.store),
             answers: AnswerCounters::default(),
+            requests: Requests::default(),
+            sampling: Sampling { one_in: 0 },
             visit_counters: Arc::default(),
             visit_queue: None,
             live: None,

@@ -23,6 +23,7 @@ mod outbox;
 mod rows;
 mod schema;
 mod session;
+mod statements;
 mod tags;
 mod turn;
 mod upkeep;

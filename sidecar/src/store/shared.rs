@@ -2,12 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::{Database, Encode, QueryBuilder, Type};
 
 use crate::domain::link::{Link, State};
 use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, StoreError};
+use crate::durations::DATABASE;
+
+/// How long an operation may take before it is slow.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// How long nothing is said of slow ones when one was told of: a disk that hangs makes all slow.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// How far the ids of two links may be apart that share a row of the outbox: codes that were
 /// issued one after the other, with a few left out. All links between the first and the last of
@@ -86,6 +94,44 @@ pub(super) fn failed<E: Error + Send + Sync + 'static>(
     operation: &'static str,
 ) -> impl FnOnce(E) -> StoreError {
     move |error| StoreError::new(operation, Arc::new(error))
+}
+
+/// Something that a store does and that a caller waits for.
+pub(super) trait Operation<T> {
+    /// Does it: takes its time, and names it when it fails.
+    async fn operation(self, name: &'static str) -> Result<T, StoreError>;
+}
+
+impl<T, E, F> Operation<T> for F
+where
+    E: Error + Send + Sync + 'static,
+    F: Future<Output = Result<T, E>> + Send,
+{
+    async fn operation(self, name: &'static str) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let outcome = self.await;
+        took(name, begun.elapsed());
+        outcome.map_err(failed(name))
+    }
+}
+
+/// Counts how long an operation took, and logs one that took long: what is logged for a request has
+/// its trace.
+pub(super) fn took(operation: &'static str, duration: Duration) {
+    DATABASE.add(operation, duration);
+    if duration < SLOW {
+        return;
+    }
+    static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    if logged.is_none_or(|logged| logged.elapsed() >= QUIET) {
+        *logged = Some(Instant::now());
+        tracing::warn!(
+            operation,
+            seconds = duration.as_secs_f64(),
+            "the database was slow"
+        );
+    }
 }
 
 /// What stands in a row can't be: somebody else has written there.

@@ -19,6 +19,7 @@ pub use crate::domain::codes::strategy::CodePolicy;
 use crate::domain::codes::strategy::{DrawRequest, Strategies, StrategyName};
 use crate::domain::link::Link;
 use crate::domain::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, Store, StoreError};
+use crate::trace::Origin;
 
 /// How often codes are drawn for a link before it is given up. With half of all codes taken, one
 /// link in four billion would need more.
@@ -56,6 +57,7 @@ pub struct Issuer {
 struct Waiter {
     new: NewLink,
     reply: oneshot::Sender<Result<Stored, LinkError>>,
+    origin: Origin,
 }
 
 /// What became of a link: it is kept, or why it is not.
@@ -97,7 +99,8 @@ impl Issuer {
     /// When the code that it must have is taken, no code can be drawn, or the store fails.
     pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
         let (reply, answer) = oneshot::channel();
-        let waiter = Waiter { new, reply };
+        let origin = Origin::current();
+        let waiter = Waiter { new, reply, origin };
         self.gatherer
             .send(waiter)
             .await
@@ -121,18 +124,22 @@ impl Issuer {
 async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
     let mut gathered = Vec::with_capacity(MAX_GATHERED);
     while waiters.recv_many(&mut gathered, MAX_GATHERED).await > 0 {
+        // What is done for all of them is told of one: of one that shall be found.
+        let origins = gathered.iter().map(|waiter| &waiter.origin);
+        let origin = origins.max_by_key(|origin| origin.is_sampled()).cloned();
+        let origin = origin.unwrap_or_else(Origin::current);
         let (new, replies): (Vec<_>, Vec<_>) = gathered
             .drain(..)
-            .map(|Waiter { new, reply }| (new, reply))
+            .map(|waiter| (waiter.new, waiter.reply))
             .unzip();
-        let kept = parts.keep(new).await;
+        let kept = origin.clone().run(parts.keep(new)).await;
         let parts = Arc::clone(&parts);
-        tokio::spawn(async move {
+        tokio::spawn(origin.run(async move {
             for (reply, outcome) in replies.into_iter().zip(parts.announce(kept).await) {
                 // A caller who has left does not want to know.
                 let _ = reply.send(outcome);
             }
-        });
+        }));
     }
 }
 

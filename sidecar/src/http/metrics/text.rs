@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use crate::durations::{BOUNDS, Counted};
+
 /// What a number means to Prometheus.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -9,6 +11,8 @@ pub(super) enum Kind {
     Counter,
     /// One that says how things are.
     Gauge,
+    /// How often something was how large.
+    Histogram,
 }
 
 /// A text that metrics are added to, one after the other.
@@ -33,6 +37,7 @@ impl Text {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         // Into a string nothing fails.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -61,7 +66,24 @@ impl Text {
 impl Samples<'_> {
     /// Adds a sample.
     pub(super) fn add(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.add_part("", labels, value);
+    }
+
+    /// Adds the samples of a histogram.
+    pub(super) fn add_durations(&mut self, labels: &[(&str, &str)], counted: &Counted) {
+        let bounds = BOUNDS.iter().map(f64::to_string);
+        let buckets = bounds.zip(counted.within);
+        for (bound, count) in buckets.chain([("+Inf".to_owned(), counted.count)]) {
+            let labels = [labels, &[("le", &bound)]].concat();
+            self.add_part("_bucket", &labels, count);
+        }
+        self.add_part("_sum", labels, counted.seconds);
+        self.add_part("_count", labels, counted.count);
+    }
+
+    fn add_part(&mut self, part: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(self.name);
+        self.text.push_str(part);
         for (place, (label, text)) in labels.iter().enumerate() {
             self.text.push(if place == 0 { '{' } else { ',' });
             let _ = write!(self.text, "{label}=\"");
@@ -83,7 +105,10 @@ impl Samples<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::durations::Durations;
 
     #[test]
     fn labels_are_escaped() {
@@ -96,5 +121,25 @@ mod tests {
             "# HELP a_total All.\n# TYPE a_total counter\na_total 7\n\
              # HELP b Some.\n# TYPE b gauge\nb{one=\"x\\\"y\\\\z\\nw\",two=\"\"} 1.5\n"
         );
+    }
+
+    #[test]
+    fn a_histogram_has_its_buckets_its_sum_and_its_count() {
+        let durations = Durations::new();
+        durations.add("x", Duration::from_millis(200));
+        let mut text = Text::default();
+        let mut samples = text.metric("d_seconds", Kind::Histogram, "How long.");
+        for (name, counted) in durations.read() {
+            samples.add_durations(&[("name", name)], &counted);
+        }
+        let text = text.into_string();
+        let begin = "# HELP d_seconds How long.\n# TYPE d_seconds histogram\n\
+                     d_seconds_bucket{name=\"x\",le=\"0.001\"} 0\n\
+                     d_seconds_bucket{name=\"x\",le=\"0.0025\"} 0\n";
+        assert!(text.starts_with(begin), "{text}");
+        let end = "d_seconds_bucket{name=\"x\",le=\"10\"} 1\n\
+                   d_seconds_bucket{name=\"x\",le=\"+Inf\"} 1\n\
+                   d_seconds_sum{name=\"x\"} 0.2\nd_seconds_count{name=\"x\"} 1\n";
+        assert!(text.ends_with(end), "{text}");
     }
 }

@@ -1,11 +1,11 @@
 //! The audit log in PostgreSQL.
 
 use async_trait::async_trait;
-use sqlx::postgres::PgConnection;
 use sqlx::{Postgres, QueryBuilder};
 
 use super::PostgresStore;
 use super::rows::is_storable;
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::ports::{AuditListing, AuditStore, StoreError};
@@ -13,7 +13,7 @@ use crate::store::columns;
 
 /// Notes what is being done, in the transaction that does it.
 pub(super) async fn append_audit(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     entry: &AuditEntry,
 ) -> Result<(), sqlx::Error> {
     let detail = serde_json::to_string(&entry.detail)
@@ -54,7 +54,7 @@ impl Work for ListAudit<'_> {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Vec<StoredAuditEntry>, sqlx::Error> {
         let listing = self.0;
         let mut query = QueryBuilder::<Postgres>::new(

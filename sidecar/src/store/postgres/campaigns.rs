@@ -5,12 +5,13 @@ use std::num::NonZeroU64;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::Postgres;
-use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use vocabulary::CampaignId;
 
 use super::PostgresStore;
 use super::audit::append_audit;
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::audit::Action;
 use crate::domain::campaign::{Campaign, CampaignEdit};
@@ -86,7 +87,7 @@ impl Work for ListCampaigns {
     type Output = Vec<Campaign>;
     const OPERATION: &'static str = "list campaigns";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Campaign>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<Campaign>, sqlx::Error> {
         let rows = sqlx::query(concat!(
             "SELECT ",
             columns!(),
@@ -109,7 +110,7 @@ impl Work for ReadWaiting {
     type Output = Vec<Campaign>;
     const OPERATION: &'static str = "read the outbox";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Campaign>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<Campaign>, sqlx::Error> {
         let rows = sqlx::query(concat!(
             "SELECT ",
             columns!(),
@@ -138,7 +139,7 @@ impl Work for FindCampaign {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Option<Campaign>, sqlx::Error> {
         let statement = sqlx::query(concat!(
             "SELECT ",
@@ -151,7 +152,7 @@ impl Work for FindCampaign {
 
 /// Finds a campaign by its id with a statement.
 async fn find(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     statement: Query<'_, Postgres, PgArguments>,
     id: CampaignId,
 ) -> Result<Option<Campaign>, sqlx::Error> {
@@ -164,7 +165,7 @@ async fn find(
 
 /// Has a campaign wait to be published, in the transaction that has stored it.
 async fn enqueue(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     id: CampaignId,
     revision: u64,
     now: Timestamp,
@@ -194,7 +195,7 @@ impl Work for CreateCampaign<'_> {
     type Output = CampaignId;
     const OPERATION: &'static str = "keep a new campaign";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<CampaignId, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<CampaignId, sqlx::Error> {
         let campaign = self.0;
         let names = serde_json::json!(campaign.target.names()).to_string();
         let id: i64 = sqlx::query_scalar(
@@ -251,7 +252,7 @@ impl Work for EditCampaign<'_> {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Option<CampaignEdit>, sqlx::Error> {
         let statement = sqlx::query(concat!(
             "SELECT ",
@@ -314,7 +315,7 @@ impl Work for SettleCampaigns<'_> {
     type Output = ();
     const OPERATION: &'static str = "settle the outbox";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let published = self.published.iter();
         let columns = published.map(|campaign| (number(campaign.id), campaign.revision as i64));
         let (ids, revisions): (Vec<i64>, Vec<i64>) = columns.collect();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::PostgresStore;
 use super::creation::ids_of;
+use super::statements::Statements;
 use super::work::{Work, relaxed};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::Link;
@@ -88,7 +88,7 @@ pub(super) fn counts<'a>(
 
 /// Counts links no more, in the transaction that deletes them.
 pub(super) async fn uncount<'a>(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     links: impl IntoIterator<Item = &'a Link>,
 ) -> Result<(), sqlx::Error> {
     let (lengths, days, links) = counts(links);
@@ -113,7 +113,7 @@ impl Work for Lease<'_> {
     type Output = u64;
     const OPERATION: &'static str = "lease codes";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         if (self.floor, self.count) == (0, 0) {
             let next: Option<i64> =
                 sqlx::query_scalar("SELECT next FROM code_counters WHERE name = $1")
@@ -147,7 +147,7 @@ impl Work for TakePooled {
     type Output = Vec<Code>;
     const OPERATION: &'static str = "take codes out of the pool";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Code>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<Code>, sqlx::Error> {
         // What somebody else is about to take is passed over instead of being waited for.
         let codes: Vec<String> = sqlx::query_scalar(concat!(
             "UPDATE code_pool SET status = 'used' FROM ",
@@ -177,7 +177,7 @@ impl Work for FillPool<'_> {
     type Output = u64;
     const OPERATION: &'static str = "fill the pool of codes";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         // Two who bring the same codes do it in the same order.
         self.codes
             .sort_unstable_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
@@ -211,7 +211,7 @@ impl Work for VoidPooled {
     type Output = ();
     const OPERATION: &'static str = "void pooled codes";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
         sqlx::query("UPDATE code_pool SET status = 'void' WHERE code = ANY($1::text[])")
             .bind(codes)
@@ -230,7 +230,7 @@ impl Work for CountPooled {
     type Output = PoolCounts;
     const OPERATION: &'static str = "count pooled codes";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<PoolCounts, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<PoolCounts, sqlx::Error> {
         // Those that were used grow more and more, and are not counted one by one.
         let (all, unused, void): (i64, i64, i64) = sqlx::query_as(
             "SELECT coalesce((SELECT next FROM code_counters WHERE name = 'pooled:' || $1), 0), \
@@ -257,7 +257,10 @@ impl Work for ReadUsage {
     type Output = Vec<CodeUsage>;
     const OPERATION: &'static str = "read how many codes are used";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<CodeUsage>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Vec<CodeUsage>, sqlx::Error> {
         let rows: Vec<(i64, i64, i64)> = sqlx::query_as(
             "SELECT length, sum(links)::bigint, \
              coalesce(sum(links) FILTER (WHERE day >= $1), 0)::bigint \

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::codes::uncount;
 use super::outbox::{NewRows, enqueue_new, withdraw};
 use super::rows::Rows;
+use super::statements::Statements;
 use super::tags;
 use super::work::Work;
 use crate::domain::codes::numbering::Numbering;
@@ -34,7 +34,7 @@ impl Work for CreateLinks<'_> {
     type Output = Created;
     const OPERATION: &'static str = "keep new links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Created, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Created, sqlx::Error> {
         let links: Vec<&Link> = self.links.iter().collect();
         create(connection, &links, self.numbering).await
     }
@@ -42,7 +42,7 @@ impl Work for CreateLinks<'_> {
 
 /// Keeps links whose codes are free, within a transaction.
 pub(super) async fn create(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     links: &[&Link],
     numbering: &Numbering,
 ) -> Result<Created, sqlx::Error> {
@@ -85,7 +85,7 @@ pub(super) async fn create(
 /// Has links that were inserted wait for Redis and counts them; answers which of them have the id of
 /// a deleted link.
 async fn settle(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     rows: &[Row<'_>],
     now: Timestamp,
 ) -> Result<(Receipt, Vec<i64>), sqlx::Error> {
@@ -109,7 +109,7 @@ fn leave_out(rows: &mut Vec<Row<'_>>, taken: &mut Vec<usize>, is_kept: impl Fn(i
 
 /// Takes links away that were inserted in this transaction, and what was kept with any.
 async fn undo(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     rows: &[Row<'_>],
     ids: &[i64],
     receipt: &Receipt,
@@ -126,7 +126,7 @@ async fn undo(
 
 /// The ids that the links of codes have or would have.
 pub(super) async fn ids_of(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     numbering: &Numbering,
     codes: &[Code],
 ) -> Result<Vec<i64>, sqlx::Error> {

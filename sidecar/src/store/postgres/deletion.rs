@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::Row as _;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::codes::uncount;
 use super::links::known_ids;
 use super::rows::{columns, read};
+use super::statements::Statements;
 use super::tags;
 use super::work::Work;
 use crate::domain::codes::numbering::Numbering;
@@ -46,7 +46,7 @@ impl Work for DeleteLinks<'_> {
     type Output = u64;
     const OPERATION: &'static str = "delete links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let codes: Vec<Code> = self.links.iter().map(|(code, _)| *code).collect();
         let known = known_ids(connection, self.numbering, &codes).await?;
         let seen = known.into_iter().zip(self.links);
@@ -95,7 +95,7 @@ impl Work for FreeCodes<'_> {
     type Output = ();
     const OPERATION: &'static str = "give codes free";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let ids = known_ids(connection, self.numbering, self.codes).await?;
         sqlx::query("DELETE FROM removed_links WHERE id = ANY($1::bigint[])")
             .bind(ids.into_iter().flatten().collect::<Vec<i64>>())

@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use async_trait::async_trait;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::creation::{create, ids_of};
 use super::links::find_by_id;
 use super::rows::{columns, read};
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::Link;
@@ -29,7 +29,10 @@ impl Work for FindOrCreate<'_> {
     type Output = FoundOrCreated;
     const OPERATION: &'static str = "find or keep new links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<FoundOrCreated, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<FoundOrCreated, sqlx::Error> {
         let codes: Vec<Code> = self.links.iter().map(|(link, _)| link.code).collect();
         let ids = ids_of(connection, self.numbering, &codes).await?;
         let locked = lock(connection, self.links, &ids).await?;
@@ -96,7 +99,7 @@ struct Locked {
 
 /// Locks the digests of links, whose ids are `ids`.
 async fn lock(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     links: &[(Link, RequestDigest)],
     ids: &[i64],
 ) -> Result<Locked, sqlx::Error> {
@@ -149,7 +152,7 @@ fn digest_of(bytes: Vec<u8>) -> Result<RequestDigest, sqlx::Error> {
 
 /// Has digests found as these links; those before, if any, are dead or others by now.
 async fn note(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     links: &[(&RequestDigest, i64)],
 ) -> Result<(), sqlx::Error> {
     if links.is_empty() {
@@ -171,7 +174,7 @@ async fn note(
 
 /// Takes rows away for which no link was made after all: what has their code is somebody else's.
 async fn forget(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     digests: &[&RequestDigest],
 ) -> Result<(), sqlx::Error> {
     if digests.is_empty() {
@@ -192,7 +195,7 @@ impl Work for FindByDigest<'_> {
     type Output = Option<Link>;
     const OPERATION: &'static str = "find a link by what was asked for";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<Link>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Option<Link>, sqlx::Error> {
         let row = sqlx::query(concat!(
             "SELECT ",
             columns!(),

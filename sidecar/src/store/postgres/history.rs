@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::links::{find, find_id};
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::{Link, PastChange};
@@ -14,7 +14,7 @@ use crate::store::shared::invalid;
 
 /// Keeps what a link was before a change, in the transaction that changes it.
 pub(super) async fn add(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     id: i64,
     before: &Link,
     changed_at: Timestamp,
@@ -48,7 +48,7 @@ impl Work for ReadHistory<'_> {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Option<Vec<PastChange>>, sqlx::Error> {
         let Some(id) = find_id(connection, self.numbering, self.code).await? else {
             return Ok(None);

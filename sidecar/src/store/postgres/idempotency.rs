@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{Postgres, Row as _};
 
 use super::PostgresStore;
 use super::creation::create;
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::Link;
@@ -38,7 +39,7 @@ impl IdempotencyStore for PostgresStore {
 
 /// Finds a chunk with a statement that takes its key as the first three parameters.
 async fn find<'q>(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     statement: Query<'q, Postgres, PgArguments>,
     key: &'q ChunkKey,
 ) -> Result<Option<Chunk>, sqlx::Error> {
@@ -70,7 +71,7 @@ impl Work for FindChunk<'_> {
     type Output = Option<Chunk>;
     const OPERATION: &'static str = "find what became of a request";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<Chunk>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Option<Chunk>, sqlx::Error> {
         let statement = sqlx::query(
             "SELECT digest, rows FROM idempotent_chunks \
              WHERE key_id = $1 AND idempotency_key = $2 AND chunk = $3",
@@ -86,7 +87,7 @@ struct CreateChunk<'a> {
 
 impl CreateChunk<'_> {
     /// Locks the chunk's row, making it if there is none; answers what stood there.
-    async fn lock(&self, connection: &mut PgConnection) -> Result<Option<Chunk>, sqlx::Error> {
+    async fn lock(&self, connection: &mut Statements<'_>) -> Result<Option<Chunk>, sqlx::Error> {
         let NewChunk {
             key, chunk, now, ..
         } = self.new;
@@ -126,7 +127,7 @@ impl Work for CreateChunk<'_> {
     type Output = ChunkCreated;
     const OPERATION: &'static str = "keep new links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<ChunkCreated, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<ChunkCreated, sqlx::Error> {
         let new = self.new;
         let present = self.lock(connection).await?;
         let is_new = present.is_none();
@@ -166,7 +167,7 @@ impl Work for ForgetChunks {
     type Output = u64;
     const OPERATION: &'static str = "forget what became of old requests";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let done = sqlx::query("DELETE FROM idempotent_chunks WHERE created_at < $1")
             .bind(self.before.as_millisecond())
             .execute(connection)

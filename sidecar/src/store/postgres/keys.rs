@@ -2,13 +2,14 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Postgres, Row};
 
 use super::PostgresStore;
 use super::audit::append_audit;
 use super::rows::is_storable;
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit};
 use crate::domain::audit::AuditEntry;
@@ -74,7 +75,10 @@ impl Work for FindKey<'_> {
     type Output = Option<ApiKey>;
     const OPERATION: &'static str = "find an API key";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<ApiKey>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Option<ApiKey>, sqlx::Error> {
         find(connection, self.0).await
     }
 }
@@ -86,7 +90,7 @@ impl Work for ListKeys<'_> {
     type Output = Vec<ApiKey>;
     const OPERATION: &'static str = "list API keys";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<ApiKey>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<ApiKey>, sqlx::Error> {
         let (created_at, id) = match &self.0.after {
             Some(KeyPosition { id, .. }) if !is_storable(id) => return Ok(Vec::new()),
             Some(KeyPosition { created_at, id }) => (created_at.as_millisecond(), id.as_str()),
@@ -157,7 +161,7 @@ fn read(row: &PgRow) -> Result<ApiKey, sqlx::Error> {
     })
 }
 
-async fn find(connection: &mut PgConnection, id: &str) -> Result<Option<ApiKey>, sqlx::Error> {
+async fn find(connection: &mut Statements<'_>, id: &str) -> Result<Option<ApiKey>, sqlx::Error> {
     let row = sqlx::query(concat!(
         "SELECT ",
         columns!(),
@@ -199,7 +203,7 @@ fn bind_changeable<'q>(
         .bind(&key.successor_id)
 }
 
-async fn insert(connection: &mut PgConnection, key: &ApiKey) -> Result<(), sqlx::Error> {
+async fn insert(connection: &mut Statements<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
     let query = sqlx::query(
         "INSERT INTO api_keys (id, name, scopes, rate_per_second, rate_burst, strategies, \
          min_body_length, max_body_length, allowed_domains, expires_at, revoked_at, successor_id, \
@@ -224,7 +228,7 @@ impl Work for CreateKey<'_> {
     type Output = ();
     const OPERATION: &'static str = "keep a new API key";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         insert(connection, self.key).await?;
         append_audit(connection, self.audit).await
     }
@@ -242,7 +246,10 @@ impl Work for EditKey<'_> {
     type Output = Option<KeyEdit>;
     const OPERATION: &'static str = "change an API key";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<KeyEdit>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Option<KeyEdit>, sqlx::Error> {
         // The statements that follow see what whoever had the lock before has committed.
         sqlx::query("SELECT pg_advisory_xact_lock($1)")
             .bind(LOCK)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{Postgres, Row as _};
 use vocabulary::Code;
@@ -14,6 +14,7 @@ use super::digests::{FindByDigest, FindOrCreate};
 use super::history::ReadHistory;
 use super::outbox::enqueue;
 use super::rows::{Rows, columns, read};
+use super::statements::Statements;
 use super::work::Work;
 use super::{PostgresStore, history, listing, tags};
 use crate::domain::codes::numbering::Numbering;
@@ -110,7 +111,7 @@ impl LinkStore for PostgresStore {
 
 /// The id that a code's link has, if there is one.
 pub(super) async fn find_id(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     numbering: &Numbering,
     code: &Code,
 ) -> Result<Option<i64>, sqlx::Error> {
@@ -127,7 +128,7 @@ pub(super) async fn find_id(
 /// The ids that the links of codes have, each in its code's place; none for a code that no link
 /// can have had.
 pub(super) async fn known_ids(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     numbering: &Numbering,
     codes: &[Code],
 ) -> Result<Vec<Option<i64>>, sqlx::Error> {
@@ -161,7 +162,7 @@ impl Work for FindLink<'_> {
     type Output = Option<Link>;
     const OPERATION: &'static str = "find a link";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<Link>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Option<Link>, sqlx::Error> {
         let Some(id) = find_id(connection, self.numbering, self.code).await? else {
             return Ok(None);
         };
@@ -171,7 +172,7 @@ impl Work for FindLink<'_> {
 
 /// Finds a link by its id.
 pub(super) async fn find(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     id: i64,
     code: &Code,
 ) -> Result<Option<Link>, sqlx::Error> {
@@ -181,7 +182,7 @@ pub(super) async fn find(
 
 /// Finds a link by its id with a statement.
 async fn find_with(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     statement: Query<'_, Postgres, PgArguments>,
     id: i64,
     code: &Code,
@@ -197,7 +198,7 @@ async fn find_with(
 
 /// Finds the links that have these ids.
 pub(super) async fn find_by_id(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     ids: Vec<i64>,
 ) -> Result<HashMap<i64, Link>, sqlx::Error> {
     if ids.is_empty() {
@@ -226,7 +227,7 @@ impl Work for FindLinks<'_> {
     type Output = Vec<Link>;
     const OPERATION: &'static str = "find links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Link>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<Link>, sqlx::Error> {
         let ids = known_ids(connection, self.numbering, self.codes).await?;
         let ids = ids.into_iter().flatten().collect();
         let links = find_by_id(connection, ids).await?;
@@ -247,7 +248,10 @@ impl Work for EditLink<'_> {
     type Output = Option<Edited>;
     const OPERATION: &'static str = "change a link";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<Edited>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Option<Edited>, sqlx::Error> {
         let Some(id) = find_id(connection, self.numbering, self.code).await? else {
             return Ok(None);
         };
@@ -303,7 +307,7 @@ impl Work for ListLinks<'_> {
     type Output = Vec<Link>;
     const OPERATION: &'static str = "list links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Link>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<Link>, sqlx::Error> {
         // Behind the last position there is nothing, and everything is behind this one.
         let (created_at, id) = match &self.listing.after {
             Some(Position { created_at, code }) => (
@@ -331,7 +335,7 @@ impl Work for ScanLinks<'_> {
     type Output = Vec<Link>;
     const OPERATION: &'static str = "read all links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<Link>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<Link>, sqlx::Error> {
         let after = match self.after {
             None => i64::MIN,
             Some(code) => find_id(connection, self.numbering, code)

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::PgConnection;
 
 use super::PostgresStore;
 use super::codes::{count, counts};
 use super::links::find_by_id;
 use super::rows::{columns, read};
+use super::statements::Statements;
 use super::work::{Work, relaxed};
 use crate::domain::link::Link;
 use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
@@ -84,7 +84,7 @@ macro_rules! delete_new {
 
 /// Has links wait to be published, in the transaction that has stored them.
 pub(super) async fn enqueue(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     spans: &[OutboxSpan],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
@@ -143,7 +143,7 @@ impl NewRows {
 /// That can be known only now: a link that was deleted while its id was waited for has left the
 /// id to whoever was waiting, whose statement is too old to see that the code is not free yet.
 pub(super) async fn enqueue_new(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     rows: &NewRows,
     links: &[(i64, &Link)],
     now: Timestamp,
@@ -174,7 +174,7 @@ pub(super) async fn enqueue_new(
 
 /// Takes rows of links away that were made in this transaction and are not to be after all.
 pub(super) async fn withdraw(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     spans: &[OutboxSpan],
 ) -> Result<(), sqlx::Error> {
     let (firsts, lasts, _) = columns_of(spans.iter().copied());
@@ -201,7 +201,7 @@ impl Work for ReadWaiting {
     type Output = Waiting;
     const OPERATION: &'static str = "read the outbox";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Waiting, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Waiting, sqlx::Error> {
         // Two statements, so that each reads no further than its limit.
         let changes = sqlx::query_as(
             "SELECT first_id, last_id, revision, ids FROM outbox \
@@ -254,7 +254,7 @@ impl Work for ReadWaiting {
 }
 
 async fn find_between(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     first: i64,
     last: i64,
 ) -> Result<Vec<Link>, sqlx::Error> {
@@ -280,7 +280,7 @@ impl Work for CountWaiting {
     type Output = u32;
     const OPERATION: &'static str = "count the outbox";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u32, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u32, sqlx::Error> {
         let count: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM (SELECT 1 FROM campaign_outbox \
              WHERE enqueued_at <= $1 AND applied_at IS NULL \
@@ -305,7 +305,7 @@ impl Work for Settle<'_> {
     type Output = ();
     const OPERATION: &'static str = "settle the outbox";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let spans = self.receipts.iter().flat_map(|receipt| &receipt.0);
         let mut spans: Vec<OutboxSpan> = spans.copied().collect();
         // Two who settle the same rows do it in the same order.
@@ -349,7 +349,7 @@ impl Work for ReopenApplied {
     type Output = u64;
     const OPERATION: &'static str = "have the outbox applied again";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let done = sqlx::query(
             "UPDATE outbox SET applied_at = NULL WHERE revision > 1 AND applied_at IS NOT NULL",
         )
@@ -373,7 +373,7 @@ impl Work for ForgetApplied {
     type Output = ();
     const OPERATION: &'static str = "clear the outbox";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         sqlx::query("DELETE FROM outbox WHERE revision > 1 AND applied_at < $1")
             .bind(self.before.as_millisecond())
             .execute(&mut *connection)

@@ -4,10 +4,11 @@
 
 use jiff::Timestamp;
 use sqlx::Row as _;
-use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{Postgres, query};
 
+use super::statements::Statements;
 use crate::domain::campaign::ParameterValues;
 use crate::domain::link::{Link, Second};
 use crate::domain::target::Target;
@@ -102,7 +103,7 @@ impl<'a> Rows<'a> {
     /// Keeps the links whose ids are free; answers these ids in no order.
     pub(super) async fn insert(
         self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Vec<i64>, sqlx::Error> {
         // One row with all ids costs less on the way than a row for each.
         let statement = query(concat!(
@@ -118,7 +119,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Writes the first link over the row that has its id.
-    pub(super) async fn update(self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    pub(super) async fn update(self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let statement = query(concat!(
             "UPDATE links SET (",
             columns!(),

@@ -1,12 +1,11 @@
 //! Tags in PostgreSQL, where links are found by them.
 
-use sqlx::postgres::PgConnection;
-
+use super::statements::Statements;
 use crate::domain::link::Link;
 
 /// Has links found by their tags.
 pub(super) async fn add<'a>(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     links: impl IntoIterator<Item = (i64, &'a Link)>,
 ) -> Result<(), sqlx::Error> {
     let (tags, moments, ids) = columns_of(links);
@@ -27,7 +26,7 @@ pub(super) async fn add<'a>(
 
 /// Has links, as they were before, found by their tags no more.
 pub(super) async fn remove<'a>(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     before: impl IntoIterator<Item = (i64, &'a Link)>,
 ) -> Result<(), sqlx::Error> {
     let (tags, moments, ids) = columns_of(before);

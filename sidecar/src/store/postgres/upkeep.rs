@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::Row as _;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::PostgresStore;
 use super::deletion::{DeleteLinks, FreeCodes};
 use super::links::known_ids;
 use super::rows::{columns, read};
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
@@ -173,7 +173,7 @@ impl Work for Walk {
     type Output = Page;
     const OPERATION: &'static str = "read the records of links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Page, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Page, sqlx::Error> {
         let row = sqlx::query(WALK)
             .bind(self.after.0)
             .bind(i64::from(self.limit))
@@ -224,7 +224,7 @@ impl Work for FindRecords<'_> {
     type Output = Kept;
     const OPERATION: &'static str = "find the records of links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Kept, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Kept, sqlx::Error> {
         let ids = known_ids(connection, self.numbering, self.codes).await?;
         let rows = sqlx::query(FIND)
             .bind(ids.into_iter().flatten().collect::<Vec<i64>>())
@@ -254,7 +254,7 @@ impl Work for FindMissing<'_> {
     type Output = Vec<usize>;
     const OPERATION: &'static str = "look for codes without link";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<usize>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<usize>, sqlx::Error> {
         let ids = known_ids(connection, self.numbering, self.codes).await?;
         let mut taken: Vec<i64> = sqlx::query_scalar(FIND_TAKEN)
             .bind(ids.iter().copied().flatten().collect::<Vec<i64>>())
@@ -279,7 +279,7 @@ impl Work for WalkByExpiry {
     type Output = ExpiredPage;
     const OPERATION: &'static str = "read what has expired";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<ExpiredPage, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<ExpiredPage, sqlx::Error> {
         let rows = sqlx::query(WALK_BY_EXPIRY)
             .bind(self.after.second)
             .bind(self.after.place.0)
@@ -312,7 +312,7 @@ impl Work for FindDead {
     type Output = Records;
     const OPERATION: &'static str = "look for links that are dead";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Records, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Records, sqlx::Error> {
         let mut rows = sqlx::query(REVOKED_SINCE)
             .bind(self.before.as_millisecond())
             .bind(i64::from(self.limit))
@@ -349,7 +349,7 @@ impl Work for ReadDeleted {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Vec<(Code, u64)>, sqlx::Error> {
         let rows: Vec<(String, i64)> = sqlx::query_as(
             "SELECT code, revision FROM removed_links WHERE removed_at <= $1 \
@@ -375,7 +375,10 @@ impl Work for ReadNote<'_> {
     type Output = Option<String>;
     const OPERATION: &'static str = "read a note";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Option<String>, sqlx::Error> {
         sqlx::query_scalar("SELECT note FROM notes WHERE name = $1")
             .bind(self.0)
             .fetch_optional(connection)
@@ -393,7 +396,7 @@ impl Work for TakeNote<'_> {
     type Output = ();
     const OPERATION: &'static str = "take a note";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let done = match &self.text {
             Some(text) => sqlx::query(
                 "INSERT INTO notes (name, note) VALUES ($1, $2) \
@@ -420,7 +423,7 @@ impl Work for Claim<'_> {
     type Output = bool;
     const OPERATION: &'static str = "claim a task";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<bool, sqlx::Error> {
         // Of two who claim at once the second waits for the first and then sees its claim.
         let done = sqlx::query(
             "INSERT INTO claims (task, holder, until) VALUES ($1, $2, $3) \
@@ -447,7 +450,7 @@ impl Work for Release<'_> {
     type Output = ();
     const OPERATION: &'static str = "end a claim";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         sqlx::query("DELETE FROM claims WHERE task = $1 AND holder = $2")
             .bind(self.task)
             .bind(self.holder)

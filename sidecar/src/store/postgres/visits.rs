@@ -10,12 +10,12 @@ mod reclassify;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jiff::civil::Date;
-use sqlx::postgres::PgConnection;
 use sqlx::{Postgres, QueryBuilder};
 use vocabulary::Code;
 
 use super::PostgresStore;
 use super::audit::append_audit;
+use super::statements::Statements;
 use super::work::Work;
 use crate::domain::ports::{
     CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
@@ -137,7 +137,7 @@ impl Work for CountQuarantine {
     type Output = u64;
     const OPERATION: &'static str = "count what is in quarantine";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let count: i64 = sqlx::query_scalar("SELECT count(*) FROM visit_quarantine")
             .fetch_one(connection)
             .await?;
@@ -156,7 +156,7 @@ impl Work for Quarantine<'_> {
     type Output = ();
     const OPERATION: &'static str = "put something into quarantine";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         for poison in self.poison {
             sqlx::query(
                 "INSERT INTO visit_quarantine (entry, at, reason, bytes) \
@@ -186,7 +186,10 @@ impl Work for ListVisits<'_> {
     type Output = Vec<KeptVisit>;
     const OPERATION: &'static str = "list visits";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<KeptVisit>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Vec<KeptVisit>, sqlx::Error> {
         let listing = self.0;
         let mut query = QueryBuilder::<Postgres>::new(concat!(
             "SELECT ",
@@ -216,7 +219,7 @@ impl Work for Forget {
     type Output = u64;
     const OPERATION: &'static str = "forget visits";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let before = self.before.as_millisecond();
         let done = sqlx::query(
             "DELETE FROM visits_of_other_days WHERE (id, at) IN \
@@ -247,7 +250,7 @@ impl Work for Erase<'_> {
     type Output = u64;
     const OPERATION: &'static str = "erase visits";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         for code in self.codes {
             append_audit(connection, &erasure(*code, self.key_id, self.now)).await?;
         }
@@ -270,7 +273,7 @@ impl Work for TakeDayKey {
     type Output = DayKey;
     const OPERATION: &'static str = "take the key of a day";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<DayKey, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<DayKey, sqlx::Error> {
         // The update that changes nothing makes it answer with the row that is there.
         let key: Vec<u8> = sqlx::query_scalar(
             "INSERT INTO visit_day_keys (day, key) VALUES ($1, $2) \
@@ -291,7 +294,10 @@ impl Work for FindDayKey {
     type Output = Option<DayKey>;
     const OPERATION: &'static str = "look for the key of a day";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Option<DayKey>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Option<DayKey>, sqlx::Error> {
         let query = "SELECT key FROM visit_day_keys WHERE day = $1";
         let key: Option<Vec<u8>> = sqlx::query_scalar(query)
             .bind(self.0.to_string())
@@ -308,7 +314,7 @@ impl Work for DestroyDayKeys {
     type Output = u64;
     const OPERATION: &'static str = "destroy the keys of days";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let done = sqlx::query("DELETE FROM visit_day_keys WHERE day < $1")
             .bind(self.0.to_string())
             .execute(&mut *connection)

@@ -9,8 +9,9 @@ use sqlx::{Connection, PgConnection, Postgres};
 
 use super::PostgresStore;
 use super::session::{is_sound, is_transient};
+use super::statements::{Comment, Statements};
 use crate::domain::ports::StoreError;
-use crate::store::shared::failed;
+use crate::store::shared::Operation;
 
 /// How often something is done that the server has undone.
 const MAX_ATTEMPTS: u32 = 4;
@@ -38,7 +39,7 @@ pub(super) trait Work: Send {
     const OPERATION: &'static str;
 
     /// Does it. Called again only when nothing of what it did before is left.
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Self::Output, sqlx::Error>;
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Self::Output, sqlx::Error>;
 
     /// Whether it can be done again.
     fn is_repeatable(&self) -> bool {
@@ -49,19 +50,21 @@ pub(super) trait Work: Send {
 impl PostgresStore {
     /// Does something that only reads or is one statement.
     pub(super) async fn run<W: Work>(&self, work: W) -> Result<W::Output, StoreError> {
-        self.repeat(work, false).await
+        let done = self.repeat(work, false);
+        done.operation(W::OPERATION).await
     }
 
     /// Does something in a transaction.
     pub(super) async fn transact<W: Work>(&self, work: W) -> Result<W::Output, StoreError> {
-        self.repeat(work, true).await
+        let done = self.repeat(work, true);
+        done.operation(W::OPERATION).await
     }
 
     async fn repeat<W: Work>(
         &self,
         mut work: W,
         in_transaction: bool,
-    ) -> Result<W::Output, StoreError> {
+    ) -> Result<W::Output, sqlx::Error> {
         let mut attempt = 1;
         loop {
             match self.attempt(&mut work, in_transaction).await {
@@ -77,7 +80,7 @@ impl PostgresStore {
                     );
                     attempt += 1;
                 }
-                outcome => return outcome.map_err(failed(W::OPERATION)),
+                outcome => return outcome,
             }
         }
     }
@@ -90,11 +93,14 @@ impl PostgresStore {
         let mut session = Session(Some(self.pool.acquire().await?));
         let connection = session.connection()?;
         let done = async {
+            let comment = Comment::current();
             if !in_transaction {
-                return work.run(connection).await;
+                return work.run(&mut Statements::new(connection, comment)).await;
             }
             let mut transaction = connection.begin().await?;
-            let output = work.run(&mut transaction).await?;
+            let output = work
+                .run(&mut Statements::new(&mut transaction, comment))
+                .await?;
             transaction.commit().await?;
             Ok(output)
         };

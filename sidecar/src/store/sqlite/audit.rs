@@ -1,13 +1,15 @@
 //! The audit log in SQLite.
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{QueryBuilder, Sqlite};
 
-use super::{SqliteStore, failed};
+use super::SqliteStore;
 use crate::domain::audit::{AuditEntry, StoredAuditEntry};
 use crate::domain::ports::{AuditListing, AuditStore, StoreError};
 use crate::store::columns;
+use crate::store::shared::Operation;
 
 /// Notes what is being done, in the transaction that does it.
 pub(super) async fn append_audit(
@@ -53,8 +55,8 @@ impl AuditStore for SqliteStore {
             .push_bind(listing.limit)
             .build()
             .fetch_all(&self.readers)
+            .map(|rows| rows.and_then(|rows| rows.iter().map(columns::audit_entry).collect()))
+            .operation("read the audit log")
             .await
-            .and_then(|rows| rows.iter().map(columns::audit_entry).collect())
-            .map_err(failed("read the audit log"))
     }
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use sqlx::Sqlite;
 use sqlx::sqlite::SqliteConnection;
@@ -10,12 +11,13 @@ use vocabulary::CampaignId;
 
 use super::audit::append_audit;
 use super::writer::Write;
-use super::{SqliteStore, failed, invalid};
+use super::{SqliteStore, invalid};
 use crate::domain::audit::Action;
 use crate::domain::campaign::{Campaign, CampaignEdit};
 use crate::domain::ports::{
     CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError,
 };
+use crate::store::shared::Operation;
 use crate::store::{columns, defaults};
 
 /// What [`columns::campaign`] reads, as a macro since statements are literals.
@@ -34,9 +36,7 @@ impl CampaignStore for SqliteStore {
     }
 
     async fn find_campaign(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
-        find(&self.readers, id)
-            .await
-            .map_err(failed("find a campaign"))
+        find(&self.readers, id).operation("find a campaign").await
     }
 
     async fn edit_campaign(
@@ -66,9 +66,9 @@ impl CampaignStore for SqliteStore {
         .bind(after.map_or(i64::MAX, |id| id.get() as i64))
         .bind(limit)
         .fetch_all(&self.readers)
+        .map(|rows| rows.and_then(|rows| rows.iter().map(columns::campaign).collect()))
+        .operation("list campaigns")
         .await
-        .and_then(|rows| rows.iter().map(columns::campaign).collect())
-        .map_err(failed("list campaigns"))
     }
 
     async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError> {
@@ -81,9 +81,9 @@ impl CampaignStore for SqliteStore {
         ))
         .bind(since.as_millisecond())
         .fetch_all(&self.readers)
+        .map(|rows| rows.and_then(|rows| rows.iter().map(columns::campaign).collect()))
+        .operation("read the outbox")
         .await
-        .and_then(|rows| rows.iter().map(columns::campaign).collect())
-        .map_err(failed("read the outbox"))
     }
 
     async fn settle_campaigns(

@@ -8,10 +8,11 @@ use vocabulary::Code;
 
 use super::links::id_of;
 use super::writer::Write;
-use super::{SqliteStore, failed, invalid};
+use super::{SqliteStore, invalid};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::Link;
 use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
+use crate::store::shared::Operation;
 use crate::store::shared::usage;
 
 #[async_trait]
@@ -54,8 +55,8 @@ impl CodeStore for SqliteStore {
         )
         .bind(length as i64)
         .fetch_one(&self.readers)
-        .await
-        .map_err(failed("count pooled codes"))?;
+        .operation("count pooled codes")
+        .await?;
         Ok(PoolCounts {
             unused: unused.unsigned_abs(),
             used: used.unsigned_abs(),
@@ -70,8 +71,8 @@ impl CodeStore for SqliteStore {
         )
         .bind(since_day)
         .fetch_all(&self.readers)
-        .await
-        .map_err(failed("read how many codes are used"))?;
+        .operation("read how many codes are used")
+        .await?;
         let usage = rows.into_iter().map(|(length, links, lately)| CodeUsage {
             length: length as usize,
             links: links.unsigned_abs(),

@@ -9,19 +9,20 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::creation::create;
 use super::writer::Write;
-use super::{SqliteStore, failed, invalid};
+use super::{SqliteStore, invalid};
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::{
     Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome, StoreError,
 };
+use crate::store::shared::Operation;
 use crate::store::texts::{of_outcomes, to_outcomes};
 
 #[async_trait]
 impl IdempotencyStore for SqliteStore {
     async fn find_chunk(&self, key: &ChunkKey) -> Result<Option<Chunk>, StoreError> {
         find(&self.readers, key)
+            .operation("find what became of a request")
             .await
-            .map_err(failed("find what became of a request"))
     }
 
     async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError> {

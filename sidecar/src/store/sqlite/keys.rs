@@ -1,19 +1,21 @@
 //! API keys in SQLite.
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
 use super::audit::append_audit;
 use super::writer::Write;
-use super::{SqliteStore, failed, invalid};
+use super::{SqliteStore, invalid};
 use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit};
 use crate::domain::audit::AuditEntry;
 use crate::domain::ports::{
     KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyStore, KeyToEdit, StoreError,
 };
 use crate::domain::target::domains::{DomainRule, DomainRules};
+use crate::store::shared::Operation;
 use crate::store::texts::{joined, words};
 
 /// What [`read`] reads, as a macro since statements are literals.
@@ -36,9 +38,7 @@ impl KeyStore for SqliteStore {
     }
 
     async fn find_key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
-        find(&self.readers, id)
-            .await
-            .map_err(failed("find an API key"))
+        find(&self.readers, id).operation("find an API key").await
     }
 
     async fn list_keys(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, StoreError> {
@@ -57,9 +57,9 @@ impl KeyStore for SqliteStore {
         .bind(id)
         .bind(listing.limit)
         .fetch_all(&self.readers)
+        .map(|rows| rows.and_then(|rows| rows.iter().map(read).collect()))
+        .operation("list API keys")
         .await
-        .and_then(|rows| rows.iter().map(read).collect())
-        .map_err(failed("list API keys"))
     }
 
     async fn edit_key(

@@ -14,7 +14,7 @@ use super::creation::CreateLinks;
 use super::digests::{FindOrCreate, find_by_digest};
 use super::outbox::enqueue;
 use super::writer::Write;
-use super::{SqliteStore, failed, history, invalid, listing, tags};
+use super::{SqliteStore, history, invalid, listing, tags};
 use crate::domain::campaign::ParameterValues;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::{Edit, Link, PastChange};
@@ -24,6 +24,7 @@ use crate::domain::ports::{
 };
 use crate::domain::target::Target;
 use crate::store::past::NOBODY;
+use crate::store::shared::Operation;
 use crate::store::texts::of_tags;
 
 /// What [`read`] reads, as a macro since statements are literals.
@@ -54,8 +55,8 @@ impl LinkStore for SqliteStore {
 
     async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError> {
         find_by_digest(&self.readers, digest)
+            .operation("find a link by what was asked for")
             .await
-            .map_err(failed("find a link by what was asked for"))
     }
 
     async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError> {
@@ -65,7 +66,7 @@ impl LinkStore for SqliteStore {
                 None => Ok(None),
             }
         };
-        found.await.map_err(failed("find a link"))
+        found.operation("find a link").await
     }
 
     async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError> {
@@ -78,7 +79,7 @@ impl LinkStore for SqliteStore {
             ids.sort_unstable();
             read_all(&self.readers, &ids).await
         };
-        found.await.map_err(failed("find links"))
+        found.operation("find links").await
     }
 
     async fn edit_link(
@@ -103,8 +104,8 @@ impl LinkStore for SqliteStore {
         limit: u32,
     ) -> Result<Option<Vec<PastChange>>, StoreError> {
         self.read_history(code, before, limit)
+            .operation("read a link's history")
             .await
-            .map_err(failed("read a link's history"))
     }
 
     async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError> {
@@ -121,7 +122,7 @@ impl LinkStore for SqliteStore {
             let rows = query.build().fetch_all(&self.readers).await?;
             rows.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
-        list.await.map_err(failed("list links"))
+        list.operation("list links").await
     }
 
     async fn scan_links(&self, after: Option<&Code>, limit: u32) -> Result<Vec<Link>, StoreError> {
@@ -145,7 +146,7 @@ impl LinkStore for SqliteStore {
             .await?;
             rows.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
-        scan.await.map_err(failed("read all links"))
+        scan.operation("read all links").await
     }
 }
 

@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::sqlite::SqliteConnection;
 
+use super::SqliteStore;
 use super::links::{columns, read};
 use super::writer::Write;
-use super::{SqliteStore, failed};
 use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
+use crate::store::shared::Operation;
 
 /// The most rows of the outbox that are read at once; most hold a change of one link or many new
 /// links.
@@ -16,9 +17,7 @@ const MAX_ROWS: u32 = 256;
 #[async_trait]
 impl OutboxStore for SqliteStore {
     async fn waiting(&self, since: Timestamp) -> Result<Waiting, StoreError> {
-        self.read_waiting(since)
-            .await
-            .map_err(failed("read the outbox"))
+        self.read_waiting(since).operation("read the outbox").await
     }
 
     async fn count_waiting(&self, since: Timestamp, most: u32) -> Result<u32, StoreError> {
@@ -31,8 +30,8 @@ impl OutboxStore for SqliteStore {
         .bind(since.as_millisecond())
         .bind(most)
         .fetch_one(&self.readers)
+        .operation("count the outbox")
         .await
-        .map_err(failed("count the outbox"))
     }
 
     async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError> {

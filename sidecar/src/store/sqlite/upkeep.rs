@@ -11,11 +11,12 @@ use vocabulary::Code;
 use super::deletion::{DeleteLinks, FreeCodes};
 use super::links::{columns, read};
 use super::writer::Write;
-use super::{SqliteStore, failed, invalid};
+use super::{SqliteStore, invalid};
 use crate::domain::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
 use crate::domain::records::Records;
 use crate::store::lines::{line, push_lines};
 use crate::store::shared::LONGEST_SPAN;
+use crate::store::shared::Operation;
 
 const WALK: &str = concat!(
     "SELECT count(*), max(id), group_concat(line, char(10)) FROM (SELECT id, ",
@@ -65,14 +66,14 @@ impl UpkeepStore for SqliteStore {
         now: Timestamp,
     ) -> Result<Page, StoreError> {
         self.walk(after, limit, now)
+            .operation("read the records of links")
             .await
-            .map_err(failed("read the records of links"))
     }
 
     async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError> {
         self.kept(codes, now)
+            .operation("find the records of links")
             .await
-            .map_err(failed("find the records of links"))
     }
 
     async fn codes_without_link(&self, codes: &[Code]) -> Result<Vec<usize>, StoreError> {
@@ -86,11 +87,9 @@ impl UpkeepStore for SqliteStore {
             .bind(json_list(&self.ids(codes).await?))
             .fetch_all(&self.readers)
             .await?;
-            Ok(places.into_iter().map(|place| place as usize).collect())
+            Ok::<_, sqlx::Error>(places.into_iter().map(|place| place as usize).collect())
         };
-        missing
-            .await
-            .map_err(failed::<sqlx::Error>("look for codes without link"))
+        missing.operation("look for codes without link").await
     }
 
     async fn records_expired(
@@ -117,10 +116,9 @@ impl UpkeepStore for SqliteStore {
                     place: Place(row.try_get("id")?),
                 });
             }
-            Ok(ExpiredPage { records, next })
+            Ok::<_, sqlx::Error>(ExpiredPage { records, next })
         };
-        page.await
-            .map_err(failed::<sqlx::Error>("read what has expired"))
+        page.operation("read what has expired").await
     }
 
     async fn records_dead_since(
@@ -148,10 +146,9 @@ impl UpkeepStore for SqliteStore {
                 let link = read(row)?;
                 records.push(link.code, &link.record());
             }
-            Ok(records)
+            Ok::<_, sqlx::Error>(records)
         };
-        dead.await
-            .map_err(failed::<sqlx::Error>("look for links that are dead"))
+        dead.operation("look for links that are dead").await
     }
 
     async fn delete_links(
@@ -188,9 +185,7 @@ impl UpkeepStore for SqliteStore {
             });
             links.collect::<Result<Vec<_>, sqlx::Error>>()
         };
-        deleted
-            .await
-            .map_err(failed("read which links are deleted"))
+        deleted.operation("read which links are deleted").await
     }
 
     async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError> {
@@ -203,8 +198,8 @@ impl UpkeepStore for SqliteStore {
             sqlx::query_scalar("SELECT value FROM settings WHERE name = ?1")
                 .bind(format!("note:{name}"))
                 .fetch_optional(&self.readers)
-                .await
-                .map_err(failed("read a note"))?;
+                .operation("read a note")
+                .await?;
         Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 

@@ -8,17 +8,18 @@ mod reclassify;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{QueryBuilder, Sqlite};
 use vocabulary::Code;
 
+use super::SqliteStore;
 use super::audit::append_audit;
 use super::links::find_id;
 use super::upkeep::json_list;
 use super::writer::Write;
-use super::{SqliteStore, failed};
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::{
     CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
@@ -27,6 +28,7 @@ use crate::domain::ports::{
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
 use crate::store::columns;
+use crate::store::shared::Operation;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use keeping::KeepVisits;
 use pruning::ForgetCounts;
@@ -60,13 +62,11 @@ impl VisitStore for SqliteStore {
             let rows = query.build().fetch_all(&self.readers).await?;
             rows.iter().map(columns::visit).collect()
         };
-        list.await.map_err(failed("list visits"))
+        list.operation("list visits").await
     }
 
     async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
-        counts::by_time(self, query)
-            .await
-            .map_err(failed("count visits"))
+        counts::by_time(self, query).operation("count visits").await
     }
 
     async fn count_by(
@@ -75,26 +75,26 @@ impl VisitStore for SqliteStore {
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
         counts::by_value(self, query, dimension)
+            .operation("count visits")
             .await
-            .map_err(failed("count visits"))
     }
 
     async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
         counts::visitors(self, query)
+            .operation("count visitors")
             .await
-            .map_err(failed("count visitors"))
     }
 
     async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
         counts::totals(self, codes)
+            .operation("count the visits of links")
             .await
-            .map_err(failed("count the visits of links"))
     }
 
     async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError> {
         counts::domains(&self.readers, since)
+            .operation("count the visits of domains")
             .await
-            .map_err(failed("count the visits of domains"))
     }
 
     async fn recorded_days(
@@ -103,8 +103,8 @@ impl VisitStore for SqliteStore {
         days: u32,
     ) -> Result<Option<Timestamp>, StoreError> {
         counts::recorded_days(&self.readers, before, days)
+            .operation("look on which days visits were recorded")
             .await
-            .map_err(failed("look on which days visits were recorded"))
     }
 
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
@@ -137,8 +137,8 @@ impl VisitStore for SqliteStore {
     async fn count_quarantine(&self) -> Result<u64, StoreError> {
         let count: i64 = sqlx::query_scalar("SELECT count(*) FROM visit_quarantine")
             .fetch_one(&self.readers)
-            .await
-            .map_err(failed("count what is in quarantine"))?;
+            .operation("count what is in quarantine")
+            .await?;
         Ok(count.unsigned_abs())
     }
 }
@@ -205,12 +205,12 @@ impl DayKeys for SqliteStore {
 
     async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError> {
         let query = "SELECT key FROM visit_day_keys WHERE day = ?1";
-        let key = sqlx::query_scalar(query)
+        sqlx::query_scalar(query)
             .bind(day.to_string())
             .fetch_optional(&self.readers)
-            .await;
-        key.and_then(|key: Option<Vec<u8>>| key.map(day_key).transpose())
-            .map_err(failed("look for the key of a day"))
+            .map(|key| key.and_then(|key: Option<Vec<u8>>| key.map(day_key).transpose()))
+            .operation("look for the key of a day")
+            .await
     }
 
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {

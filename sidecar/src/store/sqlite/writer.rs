@@ -8,6 +8,7 @@
 //! a transaction along.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -16,6 +17,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::domain::ports::StoreError;
+use crate::store::shared::took;
 
 /// The most changes that share a transaction. Everybody in it waits for all of them.
 const MAX_BATCH: usize = 256;
@@ -65,10 +67,14 @@ impl Writer {
             output: None,
             reply,
         });
+        let begun = Instant::now();
         let closed = || StoreError::new(W::OPERATION, Arc::new(WriterClosed));
         let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
         queue.send(job).await.map_err(|_job| closed())?;
-        answer.await.map_err(|_gone| closed())?
+        let answer = answer.await;
+        // With the time in the queue: what a caller waits for.
+        took(W::OPERATION, begun.elapsed());
+        answer.map_err(|_gone| closed())?
     }
 
     /// Writes what is in the queue and ends the connection.

@@ -1,7 +1,6 @@
 //! Rows on their way into a table, in the binary format of `COPY`: far cheaper for the server than
 //! any `INSERT`. <https://www.postgresql.org/docs/current/sql-copy.html#id-1.9.3.55.9.4>
-
-use sqlx::postgres::PgConnection;
+use crate::store::postgres::statements::Statements;
 
 /// What a stream begins with: the signature, no flags, and no extension of the header.
 const HEADER: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
@@ -68,11 +67,11 @@ impl CopyRows {
     /// Writes the rows with a `COPY … FROM STDIN (FORMAT binary)`.
     pub(super) async fn send(
         mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
         statement: &str,
     ) -> Result<(), sqlx::Error> {
         self.bytes.extend_from_slice(&TRAILER);
-        let mut stream = connection.copy_in_raw(statement).await?;
+        let mut stream = connection.connection().copy_in_raw(statement).await?;
         stream.send(self.bytes).await?;
         stream.finish().await?;
         Ok(())

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use crate::domain::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, MAX_COUNTED, TimeCount,
     ValueCount,
 };
+use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
 use crate::store::shared::{DAY_MS, invalid};
 use crate::store::visits::{
@@ -24,7 +24,10 @@ impl Work for CountByTime<'_> {
     type Output = Vec<TimeCount>;
     const OPERATION: &'static str = "count visits";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<TimeCount>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Vec<TimeCount>, sqlx::Error> {
         let query = self.0;
         let (since, until) = hours(query);
         let rows: Vec<(i64, String, i64)> = match (query.of, counted_campaign(query.of)) {
@@ -66,7 +69,10 @@ impl Work for CountByValue<'_> {
     type Output = Vec<ValueCount>;
     const OPERATION: &'static str = "count visits";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<ValueCount>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Vec<ValueCount>, sqlx::Error> {
         let Self { query, dimension } = *self;
         let rows: Vec<(String, String, i64)> = match (query.of, counted_campaign(query.of)) {
             (Counted::Link(code), _) => {
@@ -113,7 +119,10 @@ impl Work for CountTotals<'_> {
     type Output = Vec<LinkTotal>;
     const OPERATION: &'static str = "count the visits of links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<LinkTotal>, sqlx::Error> {
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Vec<LinkTotal>, sqlx::Error> {
         let codes = self.0;
         let codes: Vec<String> = codes.iter().map(Code::to_string).collect();
         let rows: Vec<(String, i64, i64, i64)> = sqlx::query_as(
@@ -143,7 +152,7 @@ impl Work for CountDomains {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Vec<DomainCount>, sqlx::Error> {
         let since = self.0;
         let rows: Vec<(i64, String, i64)> = sqlx::query_as(
@@ -166,7 +175,7 @@ impl Work for CountVisitors<'_> {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Vec<DayVisitors>, sqlx::Error> {
         let query = self.0;
         let (first, last) = days(query);
@@ -215,7 +224,7 @@ impl Work for FindRecordedDays {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Option<Timestamp>, sqlx::Error> {
         let found: Vec<i64> = sqlx::query_scalar(
             "SELECT DISTINCT hour / 24 AS day FROM visit_hours WHERE campaign_id = $1 \

@@ -8,12 +8,12 @@ use jiff::civil::Date;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 use sqlx::AssertSqlSafe;
-use sqlx::postgres::PgConnection;
 
 use crate::domain::ports::StoreError;
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::day_of;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
 
 /// How far from now a day may be to get a part of its own: a clock that is wrong must not fill the
@@ -93,7 +93,7 @@ impl Work for MakeDay {
     type Output = ();
     const OPERATION: &'static str = "make room for the visits of a day";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let (Some(begin), Some(end)) = (begin(self.0), self.0.tomorrow().ok().and_then(begin))
         else {
             return Ok(());
@@ -124,7 +124,7 @@ impl Work for DropDays {
     type Output = u64;
     const OPERATION: &'static str = "drop the visits of a day";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let names: Vec<String> = sqlx::query_scalar(
             "SELECT relname::text FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid \
              WHERE inhparent = 'visits'::regclass AND relname ~ '^visits_[0-9]{8}$' \

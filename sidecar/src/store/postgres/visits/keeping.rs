@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::PgConnection;
 use vocabulary::Code;
 
 use super::copy::CopyRows;
@@ -14,6 +13,7 @@ use crate::domain::visit::Visit;
 use crate::domain::visit::agent::Agent;
 use crate::domain::visit::sketch::Sketch;
 use crate::store::postgres::links::known_ids;
+use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
 use crate::store::visits::{
     COUNTING, Counts, VisitedLink, add_new, agent_id, origins, parts, ranges, some, with,
@@ -30,7 +30,7 @@ impl Work for KeepVisits<'_> {
     type Output = KeptVisits;
     const OPERATION: &'static str = "keep visits";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<KeptVisits, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<KeptVisits, sqlx::Error> {
         let places = take_new(connection, self.visits, self.now).await?;
         let new: Vec<&Visit> = places.iter().map(|&place| &self.visits[place]).collect();
         let links = links_of(connection, self.numbering, &new).await?;
@@ -73,7 +73,7 @@ impl Work for KeepVisits<'_> {
 /// Notes visits as stored; answers the places of those that were not. Whoever else has visits of
 /// these origins waits, in the order of the origins.
 async fn take_new(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     visits: &[Visit],
     now: Timestamp,
 ) -> Result<Vec<usize>, sqlx::Error> {
@@ -102,7 +102,7 @@ async fn take_new(
 
 /// The links that were visited and belong to a campaign, or are to end.
 async fn links_of(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     numbering: &Numbering,
     visits: &[&Visit],
 ) -> Result<HashMap<Code, VisitedLink>, sqlx::Error> {
@@ -148,7 +148,7 @@ fn campaign_of(visit: &Visit, links: &HashMap<Code, VisitedLink>) -> Option<i64>
 }
 
 async fn insert_agents(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     visits: &[&Visit],
 ) -> Result<(), sqlx::Error> {
     let agents = visits.iter();
@@ -158,7 +158,7 @@ async fn insert_agents(
 
 /// Keeps what user agents were found to be.
 pub(super) async fn insert_agent_rows(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     agents: impl Iterator<Item = (&str, &Agent)>,
 ) -> Result<(), sqlx::Error> {
     // By id: everybody inserts them in the same order.
@@ -192,7 +192,7 @@ pub(super) async fn insert_agent_rows(
 }
 
 async fn insert_visits(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     visits: &[&Visit],
     links: &HashMap<Code, VisitedLink>,
 ) -> Result<(), sqlx::Error> {
@@ -232,7 +232,7 @@ async fn insert_visits(
 
 /// Adds counts to those that are there. Everybody adds in the same order.
 pub(super) async fn add(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     counts: &Counts<&str>,
 ) -> Result<(), sqlx::Error> {
     let links = counts.links.iter();
@@ -306,7 +306,7 @@ pub(super) async fn add(
 
 /// Adds who came. Whoever else does so for the same day waits, in the order of the rows.
 pub(super) async fn add_visitors(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     counts: &Counts<&str>,
 ) -> Result<(), sqlx::Error> {
     for ((campaign, day), visitors) in &counts.visitors {

@@ -1,9 +1,9 @@
 //! Forgetting what is counted of times that are long past.
 
 use async_trait::async_trait;
-use sqlx::postgres::PgConnection;
 
 use crate::domain::ports::OldCounts;
+use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
 use crate::store::shared::DAY_MS;
 use crate::store::visits::{EARLIER, HOUR_MS, MINUTE_MS};
@@ -18,7 +18,7 @@ impl Work for ForgetCounts {
     type Output = u64;
     const OPERATION: &'static str = "forget old counts";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let mut gone = 0;
         if let Some(before) = self.old.minutes_before {
             let done = sqlx::query(
@@ -65,7 +65,7 @@ impl Work for ForgetCounts {
 /// Adds the hours of links that are old to what they were visited earlier: how often a link was
 /// visited, and when last, is known for ever.
 async fn fold_links(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     before: i64,
     limit: u32,
 ) -> Result<u64, sqlx::Error> {

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sqlx::postgres::PgConnection;
 
 use super::keeping::{add, add_visitors, insert_agent_rows};
 use crate::domain::ports::{
@@ -14,6 +13,7 @@ use crate::domain::visit::sketch::Sketch;
 use crate::domain::visit::stored::{StoredVisit, Verdict};
 use crate::store::columns;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
 use crate::store::shared::DAY_MS;
 use crate::store::visits::moves::Moves;
@@ -89,7 +89,7 @@ impl Work for VisitNumbers {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Option<(i64, i64)>, sqlx::Error> {
         let (first, last): (Option<i64>, Option<i64>) =
             sqlx::query_as("SELECT min(id), max(id) FROM visits")
@@ -121,7 +121,7 @@ impl Work for VisitsAfter {
     type Output = VisitPage;
     const OPERATION: &'static str = "read visits";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<VisitPage, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<VisitPage, sqlx::Error> {
         let (since, until) = whole_days(self.time);
         let rows = sqlx::query(concat!(
             "SELECT ",
@@ -150,7 +150,7 @@ impl Work for ReclassifyVisits<'_> {
     type Output = u64;
     const OPERATION: &'static str = "classify visits again";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let agents = self.verdicts.iter();
         let agents = agents.map(|(visit, verdict)| (visit.user_agent.as_str(), &*verdict.agent));
         insert_agent_rows(connection, agents).await?;
@@ -170,7 +170,7 @@ impl Work for ReclassifyVisits<'_> {
 
 /// Writes verdicts on visits that are still as they were read; answers their numbers.
 async fn update(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     verdicts: &[(StoredVisit, Verdict)],
 ) -> Result<HashSet<i64>, sqlx::Error> {
     fn all<'a, T>(
@@ -221,7 +221,7 @@ async fn update(
 /// Removes counts of nothing. What was forgotten before it was taken away is below 0; what is below
 /// 0 of earlier hours is not, until the last of them has been added.
 async fn remove_empty(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     counts: &Counts<&str>,
 ) -> Result<(), sqlx::Error> {
     let less = counts.links.iter().filter(|(_, (by, _))| *by < 0);
@@ -272,7 +272,7 @@ async fn remove_empty(
 
 /// Notes the campaigns and days whose people are to be counted again.
 async fn mark_stale(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     stale: &BTreeSet<(i64, i64)>,
 ) -> Result<(), sqlx::Error> {
     let (campaigns, days): (Vec<i64>, Vec<i64>) = stale.iter().copied().unzip();
@@ -295,7 +295,7 @@ impl Work for StaleDays {
     type Output = Vec<StaleDay>;
     const OPERATION: &'static str = "read which days are to be counted again";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<StaleDay>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<StaleDay>, sqlx::Error> {
         let rows: Vec<(i64, i64, i64)> = sqlx::query_as(
             "SELECT campaign_id, day, generation FROM visit_stale_sketches \
              ORDER BY campaign_id, day LIMIT $1",
@@ -318,7 +318,7 @@ impl Work for PeopleAfter {
     type Output = PeoplePage;
     const OPERATION: &'static str = "read visitors";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<PeoplePage, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<PeoplePage, sqlx::Error> {
         let (first, last) = self.days;
         let rows: Vec<PersonRow> = sqlx::query_as(
             "SELECT id, at, campaign_id, CASE WHEN class = 'human' THEN visitor END \
@@ -337,7 +337,7 @@ impl Work for PeopleAfter {
 /// Locks the sketches of days, in their order and before anything else of them, as whoever adds
 /// people does; answers what they are.
 async fn lock_sketches(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     days: &[(StaleDay, Sketch)],
 ) -> Result<Vec<Vec<u8>>, sqlx::Error> {
     let nobody = Sketch::default();
@@ -360,7 +360,7 @@ async fn lock_sketches(
 
 /// Whether nobody has touched a day since its generation was read; nobody will until the
 /// transaction ends.
-async fn is_untouched(connection: &mut PgConnection, day: StaleDay) -> Result<bool, sqlx::Error> {
+async fn is_untouched(connection: &mut Statements<'_>, day: StaleDay) -> Result<bool, sqlx::Error> {
     let generation: Option<i64> = sqlx::query_scalar(
         "SELECT generation FROM visit_stale_sketches WHERE campaign_id = $1 AND day = $2 \
          FOR UPDATE",
@@ -373,7 +373,7 @@ async fn is_untouched(connection: &mut PgConnection, day: StaleDay) -> Result<bo
 }
 
 async fn put_sketch(
-    connection: &mut PgConnection,
+    connection: &mut Statements<'_>,
     day: StaleDay,
     sketch: &Sketch,
 ) -> Result<(), sqlx::Error> {
@@ -393,7 +393,7 @@ impl Work for ReplacePeople<'_> {
     type Output = Vec<StaleDay>;
     const OPERATION: &'static str = "count the people of a day again";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<Vec<StaleDay>, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<StaleDay>, sqlx::Error> {
         lock_sketches(connection, self.0).await?;
         let mut replaced = Vec::with_capacity(self.0.len());
         for (day, sketch) in self.0 {
@@ -424,7 +424,7 @@ impl Work for SettlePeople<'_> {
     type Output = u64;
     const OPERATION: &'static str = "settle the people of a day";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let kept = lock_sketches(connection, self.0).await?;
         let mut settled = 0;
         for ((day, people), kept) in self.0.iter().zip(kept) {

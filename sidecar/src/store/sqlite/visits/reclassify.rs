@@ -14,6 +14,7 @@ use crate::domain::ports::{
 use crate::domain::visit::sketch::Sketch;
 use crate::domain::visit::stored::{StoredVisit, Verdict};
 use crate::store::columns;
+use crate::store::shared::Operation;
 use crate::store::sqlite::links::link_ids;
 use crate::store::sqlite::writer::Write;
 use crate::store::sqlite::{SqliteStore, failed};
@@ -25,11 +26,11 @@ use crate::store::visits::{Counts, EARLIER, agent_id, stored_columns, with};
 impl ReclassifyStore for SqliteStore {
     async fn visit_numbers(&self) -> Result<Option<(i64, i64)>, StoreError> {
         // Two questions: SQLite takes the first or the last of an index, and never both at once.
-        let numbers: Result<(Option<i64>, Option<i64>), _> =
+        let (first, last): (Option<i64>, Option<i64>) =
             sqlx::query_as("SELECT (SELECT min(id) FROM visits), (SELECT max(id) FROM visits)")
                 .fetch_one(&self.readers)
-                .await;
-        let (first, last) = numbers.map_err(failed("read how many visits there are"))?;
+                .operation("read how many visits there are")
+                .await?;
         Ok(first.zip(last))
     }
 
@@ -50,8 +51,8 @@ impl ReclassifyStore for SqliteStore {
         .bind(after)
         .bind(limit)
         .fetch_all(&self.readers)
-        .await
-        .map_err(failed(OPERATION))?;
+        .operation(OPERATION)
+        .await?;
         columns::visit_page(&rows, time).map_err(failed(OPERATION))
     }
 
@@ -69,14 +70,14 @@ impl ReclassifyStore for SqliteStore {
     }
 
     async fn stale_days(&self, limit: u32) -> Result<Vec<StaleDay>, StoreError> {
-        let rows: Result<Vec<(i64, i64, i64)>, _> = sqlx::query_as(
+        let days: Vec<(i64, i64, i64)> = sqlx::query_as(
             "SELECT campaign_id, day, generation FROM visit_stale_sketches \
              ORDER BY campaign_id, day LIMIT ?1",
         )
         .bind(limit)
         .fetch_all(&self.readers)
-        .await;
-        let days = rows.map_err(failed("read which days are to be counted again"))?;
+        .operation("read which days are to be counted again")
+        .await?;
         Ok(stale_days(days))
     }
 
@@ -86,15 +87,15 @@ impl ReclassifyStore for SqliteStore {
         days: (i64, i64),
         limit: u32,
     ) -> Result<PeoplePage, StoreError> {
-        let rows: Result<Vec<PersonRow>, _> = sqlx::query_as(
+        let rows: Vec<PersonRow> = sqlx::query_as(
             "SELECT id, at, campaign_id, iif(class = 'human', visitor, NULL) \
              FROM visits WHERE id > ?1 ORDER BY id LIMIT ?2",
         )
         .bind(after)
         .bind(limit)
         .fetch_all(&self.readers)
-        .await;
-        let rows = rows.map_err(failed("read visitors"))?;
+        .operation("read visitors")
+        .await?;
         Ok(people_page(rows, days))
     }
 

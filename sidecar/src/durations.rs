@@ -1,0 +1,118 @@
+//! How long things took, counted by what they were, for histograms.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// The upper bounds of what is counted together, in seconds: those that OpenTelemetry advises for
+/// durations of requests and of database operations, together. What took longer is counted too.
+pub const BOUNDS: [f64; 16] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+];
+
+/// What the database did for this process, by operation.
+pub static DATABASE: Durations<&str> = Durations::new();
+
+/// Durations of one thing.
+#[derive(Debug, Default)]
+struct Histogram {
+    /// How many were within each bound and none before; the last, how many were in none.
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    nanoseconds: AtomicU64,
+}
+
+/// Durations of several things, each with its name.
+#[derive(Debug)]
+pub struct Durations<K>(RwLock<BTreeMap<K, Arc<Histogram>>>);
+
+/// What was counted of one thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// How many were within each of the [`BOUNDS`], those within the ones before included.
+    pub within: [u64; BOUNDS.len()],
+    /// How many there were.
+    pub count: u64,
+    /// How many seconds they took together.
+    pub seconds: f64,
+}
+
+impl Histogram {
+    fn add(&self, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        let place = BOUNDS.partition_point(|bound| *bound < seconds);
+        self.counts[place].fetch_add(1, Ordering::Relaxed);
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Counted {
+        let mut sum = 0;
+        let mut sums = self.counts.iter().map(|count| {
+            sum += count.load(Ordering::Relaxed);
+            sum
+        });
+        let within = std::array::from_fn(|_| sums.next().unwrap_or_default());
+        Counted {
+            within,
+            count: sums.next().unwrap_or_default(),
+            seconds: Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)).as_secs_f64(),
+        }
+    }
+}
+
+impl<K> Durations<K> {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self(RwLock::new(BTreeMap::new()))
+    }
+}
+
+impl<K: Ord + Clone> Durations<K> {
+    /// Counts one. Names must be few: they are never forgotten.
+    pub fn add(&self, name: K, duration: Duration) {
+        // Whoever has panicked with the lock has left a whole map: it only grows.
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(histogram) = known.get(&name) {
+            return histogram.add(duration);
+        }
+        drop(known);
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name).or_default().add(duration);
+    }
+
+    /// What was counted, in the order of the names.
+    pub fn read(&self) -> Vec<(K, Counted)> {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .map(|(name, histogram)| (name.clone(), histogram.read()))
+            .collect()
+    }
+}
+
+impl<K> Default for Durations<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_counted_within_their_bounds() {
+        let durations = Durations::new();
+        for (name, ms) in [("b", 1), ("b", 2), ("b", 60_000), ("a", 100)] {
+            durations.add(name, Duration::from_millis(ms));
+        }
+        let read = durations.read();
+        let [("a", a), ("b", b)] = &read[..] else {
+            panic!("{read:?}");
+        };
+        assert_eq!((a.count, a.seconds), (1, 0.1));
+        assert_eq!(a.within.map(|count| count == 1), BOUNDS.map(|s| s >= 0.1));
+        assert_eq!((b.within[0], b.within[1], b.within[15]), (1, 2, 2));
+        assert_eq!((b.count, b.seconds), (3, 60.003));
+    }
+}
