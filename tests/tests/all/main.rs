@@ -42,6 +42,7 @@ mod sight;
 mod subrequests;
 mod tidy;
 mod topologies;
+mod traces;
 mod transfer;
 mod unique;
 mod upgrade;

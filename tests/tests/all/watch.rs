@@ -15,6 +15,9 @@ use shortlink_tests::workspace;
 /// Labels that Prometheus gives to what it reads, or that rules make.
 const GIVEN: [&str; 5] = ["instance", "job", "le", "alertname", "alertstate"];
 
+/// What the names of our metrics begin with: our own, and those that everybody uses.
+const OURS: [&str; 4] = ["shortlink_", "http_server_", "db_client_", "process_"];
+
 fn file(name: &str) -> String {
     let path = workspace().join("operations").join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -37,7 +40,7 @@ fn mentions(expression: &str) -> Vec<Mention> {
         let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
         rest = behind;
-        if !word.starts_with("shortlink_") || word.contains(':') {
+        if !OURS.iter().any(|ours| word.starts_with(ours)) || word.contains(':') {
             continue;
         }
         let inner = behind.strip_prefix('{').and_then(|it| it.split_once('}'));
