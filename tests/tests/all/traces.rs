@@ -87,6 +87,8 @@ fn a_request_is_found_in_every_log() {
     assert_eq!(logged("\"POST /v1/links\" 201"), id);
     assert_eq!(stack.follow(&code).location(), Some(TARGET));
     assert_eq!(logged("source=redis"), "-");
+    assert_eq!(stack.follow(&code).location(), Some(TARGET));
+    assert_eq!(logged("source=cache"), "-");
 
     // A visitor whom nginx sends on is traced by nginx' id, whatever the visitor says.
     stack.redis.command(&["FLUSHALL"]);
