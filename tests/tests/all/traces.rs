@@ -8,7 +8,7 @@ use shortlink_tests::http;
 use shortlink_tests::metrics::Page;
 use shortlink_tests::postgres::Postgres;
 use shortlink_tests::stack::{Stack, StackOptions, directory, text};
-use shortlink_tests::wait::{SOON, eventually};
+use shortlink_tests::wait::{SOON, eventually, until};
 
 const TARGET: &str = "https://example.com/traced";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -63,8 +63,8 @@ fn a_request_is_found_in_every_log() {
     );
     let events_of = |id: &str| {
         eventually("the answer is logged", SOON, || {
-            let events = events(&stack, id).into_iter();
-            events.filter(|it| it["message"] == "answered").next_back()
+            let mut events = events(&stack, id).into_iter();
+            events.rfind(|it| it["message"] == "answered")
         })
     };
     let event = events_of(&id);
@@ -87,7 +87,10 @@ fn a_request_is_found_in_every_log() {
     assert_eq!(logged("\"POST /v1/links\" 201"), id);
     assert_eq!(stack.follow(&code).location(), Some(TARGET));
     assert_eq!(logged("source=redis"), "-");
-    assert_eq!(stack.follow(&code).location(), Some(TARGET));
+    until("a worker has kept it", SOON, || {
+        let edge = stack.follow(&code);
+        edge.header("X-Edge") == Some("redirect/cache")
+    });
     assert_eq!(logged("source=cache"), "-");
 
     // A visitor whom nginx sends on is traced by nginx' id, whatever the visitor says.
@@ -95,8 +98,11 @@ fn a_request_is_found_in_every_log() {
     let said = format!("00-{TRACE}-00f067aa0ba902b7-01");
     let headers = [("Host", "localhost"), ("traceparent", said.as_str())];
     let port = stack.nginx.public_port;
-    let followed = http::send(port, "GET", &format!("/{code}"), &headers);
-    assert_eq!(followed.location(), Some(TARGET));
+    until("the sidecar is asked", SOON, || {
+        let followed = http::send(port, "GET", &format!("/{code}"), &headers);
+        assert_eq!(followed.location(), Some(TARGET));
+        followed.header("X-Edge") == Some("miss/fallback")
+    });
     let id = logged("source=fallback");
     assert_eq!(id.len(), 32);
     let event = events_of(&id);
