@@ -243,7 +243,7 @@ impl Operation {
         refusals: &mut Refusals,
     ) -> Value {
         if self.has_request_id {
-            self.parameters.push("RequestId");
+            self.parameters.extend(["RequestId", "Traceparent"]);
         }
         let mut operation = json!({
             "operationId": self.id,

@@ -60,10 +60,10 @@ pub(super) fn all_headers() -> Value {
         "Cache-Control": required("That nobody keeps the answer.", string()),
         "Allow": required("The methods that are allowed.", string()),
         "Content-Security-Policy": required("That nothing is loaded from elsewhere.", string()),
-        "X-Request-Id": {
-            "description": "The id that the request came with. nginx gives one to each.",
-            "schema": request_id(),
-        },
+        "X-Request-Id": required(
+            "The id that the request came with; nginx gives one to each. Otherwise that of its trace.",
+            request_id(),
+        ),
     })
 }
 
@@ -217,6 +217,9 @@ pub(super) fn parameters(generator: &mut SchemaGenerator) -> Value {
     add("LastEventId", "header", "Last-Event-ID", text, string());
     let text = "An id for the log and the answer. nginx sets it; one of another form is ignored.";
     add("RequestId", "header", "X-Request-Id", text, string());
+    let text = "The trace that the request belongs to (W3C Trace Context). One that is sampled is \
+                found in the log of PostgreSQL. One of another form is ignored.";
+    add("Traceparent", "header", "traceparent", text, string());
     let text = "What short URLs begin with. nginx sets it, from `shortlink_domains`.";
     add("Base", "header", "X-Shortlink-Base", text, string());
     let text = "The short domains, where links may not lead to. nginx sets it.";
