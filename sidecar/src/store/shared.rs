@@ -10,6 +10,7 @@ use sqlx::{Database, Encode, QueryBuilder, Type};
 use crate::domain::link::{Link, State};
 use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, StoreError};
 use crate::durations::DATABASE;
+use crate::trace;
 
 /// How long an operation may take before it is slow.
 const SLOW: Duration = Duration::from_millis(500);
@@ -115,11 +116,11 @@ where
     }
 }
 
-/// Counts how long an operation took, and logs one that took long: what is logged for a request has
-/// its trace.
+/// Counts how long an operation took, and logs one that a request has waited for long: the log has its
+/// trace.
 pub(super) fn took(operation: &'static str, duration: Duration) {
     DATABASE.add(operation, duration);
-    if duration < SLOW {
+    if duration < SLOW || trace::current().is_none() {
         return;
     }
     static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);

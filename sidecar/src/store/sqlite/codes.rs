@@ -12,8 +12,7 @@ use super::{SqliteStore, invalid};
 use crate::domain::codes::numbering::{CodeKey, Numbering};
 use crate::domain::link::Link;
 use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
-use crate::store::shared::Operation;
-use crate::store::shared::usage;
+use crate::store::shared::{Operation, usage};
 
 #[async_trait]
 impl CodeStore for SqliteStore {

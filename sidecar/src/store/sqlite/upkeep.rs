@@ -15,8 +15,7 @@ use super::{SqliteStore, invalid};
 use crate::domain::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
 use crate::domain::records::Records;
 use crate::store::lines::{line, push_lines};
-use crate::store::shared::LONGEST_SPAN;
-use crate::store::shared::Operation;
+use crate::store::shared::{LONGEST_SPAN, Operation};
 
 const WALK: &str = concat!(
     "SELECT count(*), max(id), group_concat(line, char(10)) FROM (SELECT id, ",
