@@ -162,3 +162,33 @@ fn a_caller_may_say_what_is_traced() {
     let now = page.sum("shortlink_clock_seconds");
     assert!((now - 600.0..=now + 1.0).contains(&started), "{started}");
 }
+
+#[test]
+fn what_waits_long_for_the_database_is_logged() {
+    let directory = directory();
+    let postgres = Postgres::start(&directory.path().join("postgres"));
+    let stack = Stack::with(&StackOptions {
+        database: Some(postgres.url()),
+        sidecar: "[log]\nformat = \"json\"\n".to_owned(),
+        ..StackOptions::default()
+    });
+    assert_eq!(stack.api("GET", "/v1/links?limit=1", None).status, 200);
+    assert!(!stack.sidecar.log().contains("the database was slow"));
+    // Longer than is slow, shorter than a lock is waited for; on a busy machine not at once.
+    let event = eventually("a request waits long enough", SOON, || {
+        let listed = std::thread::scope(|scope| {
+            scope.spawn(|| postgres.query("LOCK TABLE links; SELECT pg_sleep(0.9)"));
+            until("the table is locked", SOON, || {
+                let held = "SELECT count(*) FROM pg_locks WHERE relation = 'links'::regclass \
+                            AND mode = 'AccessExclusiveLock' AND granted";
+                postgres.query(held) == "1"
+            });
+            stack.api("GET", "/v1/links?limit=1", None)
+        });
+        let id = listed.header("X-Request-Id").expect("an id");
+        let mut events = events(&stack, id).into_iter();
+        events.find(|it| it["message"] == "the database was slow")
+    });
+    assert_eq!(event["operation"], "list links");
+    assert!(event["seconds"].as_f64() > Some(0.5), "{event}");
+}
