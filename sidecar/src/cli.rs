@@ -1,11 +1,13 @@
 //! The command line.
 
 mod audit;
+mod client;
 mod display;
 mod domains;
 mod keys;
 mod rebuild;
 mod reclassify;
+mod remote;
 mod sample;
 mod skip;
 mod transfer;
@@ -27,6 +29,7 @@ use crate::store::{self, StoreOptions};
 use crate::{lifecycle, telemetry};
 use domains::DomainsCommand;
 use keys::KeysCommand;
+use remote::RemoteCommand;
 
 /// Short links for companies that send SMS: issues codes, keeps links, publishes them to Redis.
 #[derive(Debug, Parser)]
@@ -36,9 +39,18 @@ pub struct Cli {
     #[arg(long, env = "SHORTLINK_CONFIG", value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
-    command: Command,
+    command: AnyCommand,
 }
 
+#[derive(Debug, Subcommand)]
+enum AnyCommand {
+    #[command(flatten)]
+    Local(Box<Command>),
+    #[command(flatten)]
+    Remote(Box<RemoteCommand>),
+}
+
+/// What is done on this machine, with the sidecar's own configuration.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serves the API and the fallback resolver until SIGTERM or SIGINT.
@@ -100,11 +112,16 @@ impl Cli {
     /// # Errors
     /// When it can't be done; the error is for whoever has typed the command.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let command = match self.command {
+            // Whoever asks a service needs none of its settings.
+            AnyCommand::Remote(command) => return Ok(command.run().await),
+            AnyCommand::Local(command) => *command,
+        };
         // An empty variable means the same as none.
         let file = self.config.filter(|path| !path.as_os_str().is_empty());
         let config = Config::load(file.as_deref(), environment())?;
         telemetry::start(&config.log);
-        match self.command {
+        match command {
             Command::Serve => {
                 lifecycle::serve(config).await?;
                 Ok(ExitCode::SUCCESS)

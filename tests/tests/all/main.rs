@@ -4,6 +4,7 @@ mod backup;
 mod campaign_links;
 mod campaigns;
 mod citizen;
+mod cli;
 mod coherence;
 mod configuration;
 mod console;

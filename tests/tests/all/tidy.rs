@@ -16,13 +16,15 @@ const ARROWS: [(&str, &[&str]); 5] = [
 ];
 
 /// Which folder or file of the sidecar alone may speak of a library.
-const LIBRARIES: [(&str, &str); 6] = [
+const LIBRARIES: [(&str, &str); 8] = [
     ("axum", "http"),
     ("schemars", "http"),
     ("sqlx", "store"),
     ("redis", "publisher"),
     ("ua_parser", "enrich"),
     ("maxminddb", "enrich"),
+    ("hyper", "cli"),
+    ("hyper_util", "cli"),
 ];
 
 fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
@@ -133,6 +135,30 @@ fn each_library_of_the_sidecar_is_known_in_its_room_alone() {
         for (library, home) in LIBRARIES {
             let uses = code_of(&file).contains(&format!("{library}::"));
             assert!(!uses || room == home, "{} uses {library}", inside.display());
+        }
+    }
+}
+
+#[test]
+fn commands_that_ask_a_service_know_it_by_its_api_alone() {
+    let cli = workspace().join("sidecar/src/cli");
+    let mut files = files_below(&cli.join("client"), ".rs");
+    files.extend(files_below(&cli.join("remote"), ".rs"));
+    assert!(files.len() > 10);
+    for file in files {
+        let code = code_of(&file);
+        for room in [
+            "domain",
+            "store",
+            "publisher",
+            "outbox",
+            "http",
+            "transfer",
+            "config",
+            "enrich",
+        ] {
+            let (path, file) = (format!("crate::{room}"), file.display());
+            assert!(!has_word(&code, &path), "{file} knows {path}");
         }
     }
 }

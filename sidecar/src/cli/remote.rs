@@ -1,0 +1,73 @@
+//! Commands that speak to a running service, over its API. They need neither its configuration nor
+//! its database nor any of its secrets.
+
+mod campaigns;
+mod codespace;
+mod columns;
+mod explain;
+mod export;
+mod filters;
+mod import;
+mod links;
+mod members;
+mod show;
+mod stats;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use super::client::{Client, ClientArguments, Failure};
+
+/// What can be done over the API.
+#[derive(Debug, Subcommand)]
+pub(super) enum RemoteCommand {
+    /// Makes, shows, changes and lists links of a running service, over its API.
+    Links(Remote<links::LinksCommand>),
+    /// Makes, shows, changes and lists campaigns of a running service, over its API.
+    Campaigns(Remote<campaigns::CampaignsCommand>),
+    /// Shows how many visits there were, over the API of a running service.
+    Stats(Remote<stats::StatsCommand>),
+    /// Shows how full the space of codes is, over the API of a running service.
+    Codespace {
+        #[command(flatten)]
+        client: ClientArguments,
+    },
+}
+
+/// A group of commands that ask the same service.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Ends with 0 when it was done, 1 when it failed or was refused, 2 when the command line or what it \
+names is wrong.")]
+pub(super) struct Remote<C: Subcommand> {
+    #[command(subcommand)]
+    command: C,
+    #[command(flatten)]
+    client: ClientArguments,
+}
+
+impl RemoteCommand {
+    /// Does it; answers with what the program ends with.
+    pub(super) async fn run(self) -> ExitCode {
+        self.attempt()
+            .await
+            .unwrap_or_else(|failure| failure.tell())
+    }
+
+    async fn attempt(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Links(Remote { command, client }) => {
+                command.run(&Client::new(&client)?, client.json).await
+            }
+            Self::Campaigns(Remote { command, client }) => {
+                command.run(&Client::new(&client)?, client.json).await
+            }
+            Self::Stats(Remote { command, client }) => {
+                command.run(&Client::new(&client)?, client.json).await
+            }
+            Self::Codespace { client } => codespace::run(&Client::new(&client)?, client.json).await,
+        }
+    }
+}

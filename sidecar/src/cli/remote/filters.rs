@@ -1,0 +1,50 @@
+//! Which links are listed.
+
+use clap::Args;
+
+use super::values::campaign_id;
+
+/// Which links are listed.
+#[derive(Debug, Default, Args)]
+pub(super) struct Filters {
+    /// Only links in this state: live, scheduled, paused, expired or revoked.
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    /// Only links with this tag.
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    /// Only links that you call so.
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
+    /// Only links of this campaign.
+    #[arg(long, value_name = "ID", value_parser = campaign_id)]
+    campaign: Option<String>,
+    /// Only links that this API key has made.
+    #[arg(long, value_name = "KEY-ID")]
+    created_by: Option<String>,
+}
+
+impl Filters {
+    /// All links of a campaign.
+    pub(super) fn of_campaign(id: String) -> Self {
+        Self {
+            campaign: Some(id),
+            ..Self::default()
+        }
+    }
+
+    /// As parameters of a query.
+    pub(super) fn parameters(&self) -> Vec<(&'static str, String)> {
+        let named = [
+            ("state", &self.state),
+            ("tag", &self.tag),
+            ("externalId", &self.external_id),
+            ("campaignId", &self.campaign),
+            ("createdBy", &self.created_by),
+        ];
+        let named = named.into_iter();
+        named
+            .filter_map(|(name, value)| Some((name, value.clone()?)))
+            .collect()
+    }
+}

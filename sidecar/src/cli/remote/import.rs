@@ -1,0 +1,359 @@
+//! `shortlink links import`: a link of each row of a file, by one request that can be repeated.
+
+mod lines;
+mod source;
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::show::plain;
+use crate::cli::client::{Client, Failure, Problem, Upload};
+use crate::cli::print;
+use crate::cli::workbench::thousands;
+use source::{Reading, Source};
+
+/// How many parts of the file are read ahead.
+const PARTS_AHEAD: usize = 4;
+
+/// How many rows that failed are told one by one.
+const MOST_TOLD: u64 = 100;
+
+/// The longest that a request may be called.
+const LONGEST_KEY: usize = 255;
+
+/// How rows stand in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum RowFormat {
+    /// Lines of values, with a first line that names them.
+    Csv,
+    /// An object a line.
+    Ndjson,
+}
+
+impl RowFormat {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Csv => "text/csv",
+            Self::Ndjson => "application/x-ndjson",
+        }
+    }
+
+    /// The form that a file's name says.
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let name = name.strip_suffix(".gz").unwrap_or(name);
+        match name.rsplit_once('.')?.1 {
+            "csv" => Some(Self::Csv),
+            "ndjson" | "jsonl" => Some(Self::Ndjson),
+            _ => None,
+        }
+    }
+}
+
+/// What is imported, and what is told of it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Each row is what `POST /v1/links` takes. In CSV the first line has the names, such as longUrl, externalId, \
+tags (parted by |), campaignId, parameters.NAME; in NDJSON each line is an object.
+
+The request is called by what is in the file (or by --idempotency-key), and the service remembers for 24 \
+hours what became of it: a command that was cut off is repeated as it was, and makes no link twice. A file \
+that was changed is another one: to make links of rows that failed, put them alone into a new file.
+
+Ends with 0 when every row has its link, 1 when rows failed or it was cut off, 2 when the command line is \
+wrong.")]
+pub(in crate::cli) struct ImportArguments {
+    /// The file, also compressed with gzip (.gz); - is standard input.
+    file: PathBuf,
+    /// How rows stand in it, if its name (.csv, .ndjson, .jsonl) does not say it.
+    #[arg(long, value_enum)]
+    format: Option<RowFormat>,
+    /// What the request is called: 1 to 255 visible characters of ASCII.
+    #[arg(long, value_name = "KEY", value_parser = checked_key)]
+    idempotency_key: Option<String>,
+    /// Where to write what the API answers for each row, as a line of JSON.
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+}
+
+/// What a request may be called.
+pub(super) fn checked_key(text: &str) -> Result<String, String> {
+    let is_fine =
+        (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_fine
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("give 1 to {LONGEST_KEY} visible characters of ASCII"))
+}
+
+/// What the API answers for a row.
+#[derive(Deserialize)]
+struct RowResult {
+    index: Option<u64>,
+    status: u16,
+    problem: Option<Problem>,
+}
+
+/// What has become of all rows so far.
+#[derive(Debug, Default)]
+struct Tally {
+    made: u64,
+    found: u64,
+    failed: u64,
+    /// How many of them may do better when they are sent again.
+    unavailable: u64,
+}
+
+impl Tally {
+    fn all(&self) -> u64 {
+        self.made + self.found + self.failed
+    }
+
+    /// As people read it.
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} rows: {} links made",
+            thousands(self.all()),
+            thousands(self.made)
+        );
+        for (count, what) in [(self.found, "there already"), (self.failed, "failed")] {
+            if count > 0 {
+                text.push_str(&format!(", {} {what}", thousands(count)));
+            }
+        }
+        text
+    }
+}
+
+/// Sends the file, and tells what becomes of its rows.
+pub(super) async fn run(
+    client: &Client,
+    json: bool,
+    arguments: ImportArguments,
+) -> Result<ExitCode, Failure> {
+    let path = &arguments.file;
+    let format = arguments.format.or_else(|| RowFormat::of(path));
+    let format = format.ok_or_else(|| {
+        let path = path.display();
+        Failure::Usage(format!(
+            "{path} does not say its form: give --format csv or ndjson"
+        ))
+    })?;
+    let mut source = Source::open(path)?;
+    let mut results = match &arguments.results {
+        None => None,
+        Some(path) => {
+            let file = File::create(path);
+            let file = file.with_context(|| format!("{} can't be written", path.display()))?;
+            Some(BufWriter::new(file))
+        }
+    };
+    let key = match arguments.idempotency_key {
+        Some(key) => key,
+        None => source.name(format)?,
+    };
+    eprintln!("shortlink: Idempotency-Key {key}");
+    let bar = bar(source.length());
+    let done = send(client, source, format, key.clone(), &bar, |line| {
+        if let Some(results) = &mut results {
+            let written = results
+                .write_all(line)
+                .and_then(|()| results.write_all(b"\n"));
+            written.context("the results can't be written")?;
+        }
+        if json {
+            print(&format!("{}\n", String::from_utf8_lossy(line)))?;
+        }
+        Ok(())
+    });
+    let (tally, ended) = done.await;
+    bar.finish_and_clear();
+    if let Some(results) = &mut results {
+        results.flush().context("the results can't be written")?;
+    }
+    if tally.failed > MOST_TOLD {
+        let more = thousands(tally.failed - MOST_TOLD);
+        eprintln!("shortlink: {more} more rows failed: --results FILE has them all");
+    }
+    let repeated =
+        format!("repeat the command with --idempotency-key {key}: no link is made twice");
+    if let Err(failure) = ended {
+        eprintln!("shortlink: cut off behind {}; {repeated}", tally.text());
+        return Err(failure);
+    }
+    if json {
+        eprintln!("shortlink: {}", tally.text());
+    } else {
+        print(&format!("{}\n", tally.text()))?;
+    }
+    if tally.unavailable > 0 {
+        let waiting = thousands(tally.unavailable);
+        eprintln!("shortlink: {waiting} rows failed for now; {repeated}");
+    }
+    Ok(if tally.failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Sends the file and takes the results at the same time; hands each result on as it comes.
+async fn send(
+    client: &Client,
+    source: Source,
+    format: RowFormat,
+    idempotency_key: String,
+    bar: &ProgressBar,
+    mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> (Tally, Result<(), Failure>) {
+    let mut tally = Tally::default();
+    let reading = Reading::default();
+    let (to_lines, lines) = std::sync::mpsc::channel();
+    let (to_parts, parts) = mpsc::channel(PARTS_AHEAD);
+    let upload = Upload {
+        media_type: format.media_type(),
+        idempotency_key,
+        parts,
+        sent: Arc::default(),
+        is_reading: Arc::clone(&reading.is_reading),
+    };
+    let progress = reading.clone();
+    let reader =
+        tokio::task::spawn_blocking(move || source.read(format, &reading, &to_lines, &to_parts));
+    let taken = async {
+        let mut answered = client.upload("/v1/links/batch", upload).await?;
+        while let Some(line) = answered.next_line().await? {
+            each(&line)?;
+            // Rows are told of before they are sent, so what is answered has its line here.
+            take(&line, &mut tally, || lines.try_recv().ok(), bar)?;
+            bar.set_position(progress.bytes.load(Ordering::Relaxed));
+            bar.set_message(thousands(tally.all()));
+        }
+        Ok(())
+    };
+    let taken = taken.await;
+    // A reader that waits for standard input is left behind.
+    let read = if reader.is_finished() || taken.is_ok() {
+        reader.await.unwrap_or(Ok(()))
+    } else {
+        Ok(())
+    };
+    // What can't be read says more than what it does to the request.
+    if let Err(error) = read {
+        let failure = anyhow::Error::new(error).context("the file can't be read");
+        return (tally, Err(failure.into()));
+    }
+    let missing = lines.try_iter().count();
+    let ended = taken.and_then(|()| match missing {
+        0 => Ok(()),
+        missing => Err(Failure::Other(anyhow!(
+            "{} rows are not answered",
+            thousands(missing as u64)
+        ))),
+    });
+    (tally, ended)
+}
+
+/// Counts a result, and tells of one that is no link.
+fn take(
+    line: &[u8],
+    tally: &mut Tally,
+    mut row: impl FnMut() -> Option<u64>,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let result: RowResult = serde_json::from_slice(line)
+        .context("the service has answered with something else than results")?;
+    let place = row();
+    match result.status {
+        201 => tally.made += 1,
+        200 => tally.found += 1,
+        status => {
+            tally.failed += 1;
+            tally.unavailable += u64::from(status >= 500 || status == 429);
+            if tally.failed <= MOST_TOLD {
+                let place = match (place, result.index) {
+                    (Some(line), _) => format!("line {line}"),
+                    (None, Some(index)) => format!("row {}", index + 1),
+                    (None, None) => "a row".to_owned(),
+                };
+                let problem = result.problem;
+                let reason = problem.map_or(status.to_string(), |problem| problem.line());
+                bar.suspend(|| eprintln!("shortlink: {place}: {}", plain(&reason)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shows on a terminal how far the file is.
+fn bar(length: Option<u64>) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match length {
+        Some(length) => (
+            ProgressBar::new(length),
+            "{bar:40} {percent} %, {msg} rows, {eta} left",
+        ),
+        None => (ProgressBar::no_length(), "{spinner} {msg} rows"),
+    };
+    let style = ProgressStyle::with_template(template);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_its_form_by_its_name() {
+        for (name, format) in [
+            ("a.csv", Some(RowFormat::Csv)),
+            ("dir.csv/a.ndjson", Some(RowFormat::Ndjson)),
+            ("a.csv.gz", Some(RowFormat::Csv)),
+            ("a.jsonl", Some(RowFormat::Ndjson)),
+            ("a.gz", None),
+            ("a.txt", None),
+            ("-", None),
+        ] {
+            assert_eq!(RowFormat::of(Path::new(name)), format, "{name}");
+        }
+    }
+
+    #[test]
+    fn results_are_counted() {
+        let mut tally = Tally::default();
+        let bar = ProgressBar::hidden();
+        for line in [
+            r#"{"index":0,"status":201,"link":{}}"#,
+            r#"{"index":1,"status":200,"link":{}}"#,
+            r#"{"index":2,"status":422,"problem":{"title":"No","status":422,"detail":"x"}}"#,
+            r#"{"index":3,"status":503,"problem":{"title":"No","status":503,"detail":"x"}}"#,
+        ] {
+            take(line.as_bytes(), &mut tally, || Some(7), &bar).expect("a result");
+        }
+        assert_eq!(
+            tally.text(),
+            "4 rows: 1 links made, 1 there already, 2 failed"
+        );
+        assert_eq!(tally.unavailable, 1);
+        assert!(take(b"<html>", &mut tally, || None, &bar).is_err());
+    }
+
+    #[test]
+    fn requests_are_called_by_visible_characters() {
+        assert_eq!(checked_key("a-1").as_deref(), Ok("a-1"));
+        for key in ["", "a b", "ä", &"x".repeat(256)] {
+            assert!(checked_key(key).is_err(), "{key}");
+        }
+    }
+}

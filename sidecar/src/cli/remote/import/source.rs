@@ -1,0 +1,195 @@
+//! The file that is imported: its form, what it is called by, and its parts.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::Context;
+use flate2::read::MultiGzDecoder;
+use hyper::body::Bytes;
+use rand::Rng;
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+
+use super::RowFormat;
+use super::lines::LineFinder;
+use crate::cli::client::Failure;
+
+/// How much of the file is sent at once.
+const PART: usize = 64 * 1024;
+
+/// A file or standard input.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: Option<File>,
+    is_compressed: bool,
+}
+
+/// What is known of how far the file is read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    /// Bytes of the file as it lies on the disk.
+    pub(super) bytes: Arc<AtomicU64>,
+    /// Whether its next part is waited for.
+    pub(super) is_reading: Arc<AtomicBool>,
+}
+
+impl Source {
+    /// Opens it; `-` is standard input.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Ok(Self {
+                file: None,
+                is_compressed: false,
+            });
+        }
+        let shown = path.display();
+        let file = File::open(path)
+            .map_err(|error| Failure::Usage(format!("{shown} can't be read: {error}")))?;
+        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(Failure::Usage(format!("{shown} is a directory")));
+        }
+        Ok(Self {
+            file: Some(file),
+            is_compressed: path.extension().is_some_and(|it| it == "gz"),
+        })
+    }
+
+    /// Its length on the disk.
+    pub(super) fn length(&self) -> Option<u64> {
+        let metadata = self.file.as_ref()?.metadata().ok()?;
+        metadata.is_file().then_some(metadata.len())
+    }
+
+    /// What the request is called unless somebody says otherwise: the same for the same content, so
+    /// that the same command can be repeated. What can't be read twice gets a name by chance.
+    pub(super) fn name(&mut self, format: RowFormat) -> Result<String, Failure> {
+        let is_seekable = self.length().is_some();
+        let Some(file) = self.file.as_mut().filter(|_| is_seekable) else {
+            let mut rng = crate::lifecycle::random().context("no name can be drawn")?;
+            let mut bytes = [0; 16];
+            rng.fill_bytes(&mut bytes);
+            return Ok(format!("import-{}", hexadecimal(&bytes)));
+        };
+        let mut digest = Sha256::new();
+        digest.update(format.media_type());
+        let mut part = vec![0; PART];
+        let hashed: io::Result<()> = (|| {
+            loop {
+                let length = file.read(&mut part)?;
+                if length == 0 {
+                    return file.rewind();
+                }
+                digest.update(&part[..length]);
+            }
+        })();
+        hashed.context("the file can't be read")?;
+        Ok(format!("import-{}", hexadecimal(&digest.finalize()[..16])))
+    }
+
+    /// Reads it to its end, part by part, and tells of each row's line before the part is sent. Ends
+    /// early when nobody takes parts any more. Blocks.
+    pub(super) fn read(
+        self,
+        format: RowFormat,
+        reading: &Reading,
+        lines: &std::sync::mpsc::Sender<u64>,
+        parts: &mpsc::Sender<io::Result<Bytes>>,
+    ) -> io::Result<()> {
+        let mut finder = LineFinder::new(format);
+        let raw: Box<dyn Read> = match self.file {
+            Some(file) => Box::new(file),
+            None => Box::new(io::stdin()),
+        };
+        let counted = Counted {
+            inner: raw,
+            bytes: Arc::clone(&reading.bytes),
+        };
+        let mut input: Box<dyn Read> = if self.is_compressed {
+            Box::new(MultiGzDecoder::new(counted))
+        } else {
+            Box::new(counted)
+        };
+        loop {
+            let mut part = vec![0; PART];
+            reading.is_reading.store(true, Ordering::Relaxed);
+            let read = input.read(&mut part);
+            reading.is_reading.store(false, Ordering::Relaxed);
+            let length = match read {
+                Ok(0) => return Ok(()),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // The request must not look like one that has ended.
+                    let broken = io::Error::new(error.kind(), error.to_string());
+                    let _ = parts.blocking_send(Err(broken));
+                    return Err(error);
+                }
+            };
+            part.truncate(length);
+            finder.push(&part, |line| {
+                // Who has gone needs no lines.
+                let _ = lines.send(line);
+            });
+            if parts.blocking_send(Ok(part.into())).is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    inner: R,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(part)?;
+        self.bytes.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(length)
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_same_name_for_as_long_as_it_is_the_same() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.csv");
+        let name = |text: &str, format| {
+            std::fs::write(&path, text).expect("a file");
+            let mut source = Source::open(&path).expect("a source");
+            let name = source.name(format).expect("a name");
+            // It is read from its beginning afterwards.
+            let mut rest = String::new();
+            let mut file = source.file.expect("a file");
+            file.read_to_string(&mut rest).expect("a text");
+            assert_eq!(rest, text);
+            name
+        };
+        let first = name("longUrl\nx\n", RowFormat::Csv);
+        assert_eq!(name("longUrl\nx\n", RowFormat::Csv), first);
+        assert_ne!(name("longUrl\ny\n", RowFormat::Csv), first);
+        assert_ne!(name("longUrl\nx\n", RowFormat::Ndjson), first);
+        assert_eq!(first.len(), "import-".len() + 32);
+    }
+
+    #[test]
+    fn what_comes_once_has_a_name_by_chance() {
+        let name = || {
+            let mut source = Source::open(Path::new("-")).expect("a source");
+            source.name(RowFormat::Csv).expect("a name")
+        };
+        assert_ne!(name(), name());
+    }
+}

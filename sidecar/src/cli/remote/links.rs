@@ -1,0 +1,411 @@
+//! `shortlink links`
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::columns::Columns;
+use super::export::ExportArguments;
+use super::filters::Filters;
+use super::import::ImportArguments;
+use super::members::{Clearable, LinkSettings, clear, put};
+use super::show::{block, member, parse, plain, tell};
+use super::values::{CodeText, code_length};
+use super::{explain, export, import};
+use crate::cli::client::{Client, Failure, Pager};
+use crate::cli::print;
+
+/// What can be done with links.
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum LinksCommand {
+    /// Makes a link.
+    Create(Box<CreateArguments>),
+    /// Shows a link.
+    Get {
+        /// Its code or short URL.
+        code: CodeText,
+    },
+    /// Lists links, the latest first.
+    List(ListArguments),
+    /// Changes a link. What is not named stays.
+    Change(Box<ChangeArguments>),
+    /// Has a link answered 410 until it is resumed.
+    Pause(OneLink),
+    /// Has a paused link redirect again.
+    Resume(OneLink),
+    /// Revokes a link: it is answered 410 from then on, for good.
+    Revoke {
+        #[command(flatten)]
+        link: OneLink,
+        /// Does not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Says why a code answers what it answers, also one without a link.
+    Explain {
+        /// The code or short URL.
+        code: CodeText,
+    },
+    /// Shows what a link was before each change, and who changed it, the latest first.
+    History {
+        /// Its code or short URL.
+        code: CodeText,
+        /// At most how many changes.
+        #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+        limit: u64,
+    },
+    /// Prints the QR code of a link's short URL, as SVG.
+    Qr {
+        /// Its code or short URL.
+        code: CodeText,
+    },
+    /// Makes a link of each row of a file.
+    Import(ImportArguments),
+    /// Writes what the API lists into a file.
+    Export(ExportArguments),
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct CreateArguments {
+    /// Where it leads.
+    #[arg(required_unless_present = "campaign", conflicts_with = "campaign")]
+    url: Option<String>,
+    /// The campaign that it belongs to, which says where it leads.
+    #[arg(long, value_name = "ID")]
+    campaign: Option<String>,
+    /// Its code.
+    #[arg(long, value_name = "CODE")]
+    slug: Option<String>,
+    /// How its code is made: permuted, pool, sequence or hash.
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: Option<String>,
+    /// How many characters its code has without the check character: 7, or 7-9.
+    #[arg(long, value_name = "LENGTH", value_parser = code_length)]
+    code_length: Option<Value>,
+    /// Takes the link that the same request has made before, if it is alive and unchanged.
+    #[arg(long)]
+    dedupe: bool,
+    /// Has the command make one link, however often it is repeated within 24 hours.
+    #[arg(long, value_name = "KEY", value_parser = super::import::checked_key)]
+    idempotency_key: Option<String>,
+    #[command(flatten)]
+    settings: LinkSettings,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "shortlink links change [OPTIONS] <CODE>",
+    group = clap::ArgGroup::new("change").multiple(true).required(true)
+    .args(["url", "cleared", "status", "forward_query", "valid_since", "valid_until", "max_visits",
+           "tags", "external_id", "note", "utm", "parameters"]))]
+pub(in crate::cli) struct ChangeArguments {
+    #[command(flatten)]
+    link: OneLink,
+    /// Where it leads.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// What it is to do without. May be repeated.
+    #[arg(
+        long = "clear",
+        id = "cleared",
+        value_name = "MEMBER",
+        value_delimiter = ','
+    )]
+    cleared: Vec<Clearable>,
+    #[command(flatten)]
+    settings: LinkSettings,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct OneLink {
+    /// Its code or short URL.
+    code: CodeText,
+    /// Does it only if the link is still at this revision.
+    #[arg(long, value_name = "REVISION")]
+    if_revision: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ListArguments {
+    #[command(flatten)]
+    filters: Filters,
+    /// At most how many links.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 50,
+        conflicts_with = "all"
+    )]
+    limit: u64,
+    /// As many as there are.
+    #[arg(long)]
+    all: bool,
+}
+
+impl LinksCommand {
+    /// Does it.
+    pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Create(arguments) => create(client, json, &arguments).await?,
+            Self::Get { code } => {
+                let answer = client.get(&format!("/v1/links/{}", code.0)).await?;
+                tell(&answer, json, describe)?;
+            }
+            Self::List(arguments) => list(client, json, &arguments).await?,
+            Self::Change(arguments) => change(client, json, &arguments).await?,
+            Self::Pause(link) => act(client, json, &link, Method::POST, "/pause").await?,
+            Self::Resume(link) => act(client, json, &link, Method::POST, "/resume").await?,
+            Self::Revoke { link, yes } => revoke(client, json, &link, yes).await?,
+            Self::Explain { code } => explain::run(client, json, &code).await?,
+            Self::History { code, limit } => history(client, json, &code, limit).await?,
+            Self::Qr { code } => {
+                let answer = client.get(&format!("/v1/links/{}/qr", code.0)).await?;
+                print(&format!(
+                    "{}\n",
+                    String::from_utf8_lossy(&answer).trim_end()
+                ))?;
+            }
+            Self::Import(arguments) => return import::run(client, json, arguments).await,
+            Self::Export(arguments) => export::run(client, json, &arguments).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Result<(), Failure> {
+    let mut members = Map::new();
+    put(&mut members, "longUrl", arguments.url.as_ref());
+    put(&mut members, "campaignId", arguments.campaign.as_ref());
+    put(&mut members, "customSlug", arguments.slug.as_ref());
+    put(&mut members, "strategy", arguments.strategy.as_ref());
+    put(&mut members, "codeLength", arguments.code_length.as_ref());
+    put(&mut members, "dedupe", arguments.dedupe.then_some(&true));
+    arguments.settings.add_to(&mut members);
+    let key = arguments.idempotency_key.clone();
+    let headers: Vec<_> = key
+        .map(|key| ("Idempotency-Key", key))
+        .into_iter()
+        .collect();
+    let body = Value::Object(members);
+    let answer = client.send(Method::POST, "/v1/links", &headers, Some(&body));
+    tell(&answer.await?, json, describe)
+}
+
+async fn change(client: &Client, json: bool, arguments: &ChangeArguments) -> Result<(), Failure> {
+    let mut members = Map::new();
+    put(&mut members, "longUrl", arguments.url.as_ref());
+    arguments.settings.add_to(&mut members);
+    clear(&mut members, &arguments.cleared);
+    let path = format!("/v1/links/{}", arguments.link.code.0);
+    let headers = arguments.link.headers();
+    let body = Value::Object(members);
+    let answer = client.send(Method::PATCH, &path, &headers, Some(&body));
+    tell(&answer.await?, json, describe)
+}
+
+async fn act(
+    client: &Client,
+    json: bool,
+    link: &OneLink,
+    method: Method,
+    action: &str,
+) -> Result<(), Failure> {
+    let path = format!("/v1/links/{}{action}", link.code.0);
+    let answer = client.send(method, &path, &link.headers(), None).await?;
+    tell(&answer, json, describe)
+}
+
+async fn revoke(client: &Client, json: bool, link: &OneLink, yes: bool) -> Result<(), Failure> {
+    if !yes {
+        let found = parse(&client.get(&format!("/v1/links/{}", link.code.0)).await?)?;
+        let (code, target) = (member(&found, "/shortCode"), member(&found, "/longUrl"));
+        confirm(&format!(
+            "{code} leads to {target}. Once revoked it is answered 410, for good."
+        ))?;
+    }
+    act(client, json, link, Method::DELETE, "").await
+}
+
+/// Says what will be done, and asks whether that is wanted.
+pub(super) fn confirm(what: &str) -> Result<(), Failure> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Err(Failure::Usage(format!(
+            "{what} Nobody can be asked here: say --yes"
+        )));
+    }
+    let mut error = std::io::stderr().lock();
+    let asked = write!(error, "{what}\nRevoke? [y/N] ").and_then(|()| error.flush());
+    asked.context("nothing can be asked")?;
+    let mut answer = String::new();
+    let read = input.read_line(&mut answer);
+    read.context("the answer can't be read")?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::Other(anyhow::anyhow!("nothing was done"))),
+    }
+}
+
+impl OneLink {
+    fn headers(&self) -> Vec<(&'static str, String)> {
+        let revision = self.if_revision.into_iter();
+        revision
+            .map(|revision| ("If-Match", format!("\"{revision}\"")))
+            .collect()
+    }
+}
+
+/// A link as people read it.
+fn describe(link: &Value) -> String {
+    block(
+        link,
+        &[
+            ("short URL", "/shortUrl"),
+            ("code", "/shortCode"),
+            ("target", "/longUrl"),
+            ("state", "/state"),
+            ("campaign", "/campaignId"),
+            ("of state", "/campaignState"),
+            ("parameters", "/parameters"),
+            ("redirects", "/redirectStatus"),
+            ("forwards query", "/forwardQuery"),
+            ("valid since", "/validSince"),
+            ("valid until", "/validUntil"),
+            ("max visits", "/maxVisits"),
+            ("tags", "/tags"),
+            ("external id", "/externalId"),
+            ("note", "/note"),
+            ("visits", "/visits/total"),
+            ("by people", "/visits/human"),
+            ("last visit", "/visits/lastAt"),
+            ("revision", "/revision"),
+            ("created", "/createdAt"),
+            ("by key", "/createdBy"),
+            ("updated", "/updatedAt"),
+            ("in Redis", "/published"),
+        ],
+    )
+}
+
+async fn list(client: &Client, json: bool, arguments: &ListArguments) -> Result<(), Failure> {
+    let limit = (!arguments.all).then_some(arguments.limit);
+    let mut pager = Pager::new(client, "/v1/links", arguments.filters.parameters(), limit);
+    let mut columns = Columns::new(
+        ["CODE", "STATE", "VISITS", "PEOPLE", "CREATED", "TARGET"],
+        &[2, 3],
+    );
+    let row = |link: &Value| {
+        [
+            member(link, "/shortCode"),
+            state(link),
+            member(link, "/visits/total"),
+            member(link, "/visits/human"),
+            second(&member(link, "/createdAt")),
+            member(link, "/longUrl"),
+        ]
+    };
+    while let Some(items) = pager.next().await? {
+        tell_rows(&items, json, &mut columns, row)?;
+    }
+    tell_more(&pager, json, arguments.limit);
+    Ok(())
+}
+
+async fn history(client: &Client, json: bool, code: &CodeText, limit: u64) -> Result<(), Failure> {
+    let path = format!("/v1/links/{}/history", code.0);
+    let mut pager = Pager::new(client, &path, Vec::new(), Some(limit));
+    let mut columns = Columns::new(["REVISION", "CHANGED", "BY KEY", "TARGET BEFORE"], &[0]);
+    let row = |change: &Value| {
+        [
+            member(change, "/before/revision"),
+            second(&member(change, "/changedAt")),
+            member(change, "/changedBy"),
+            member(change, "/before/longUrl"),
+        ]
+    };
+    while let Some(items) = pager.next().await? {
+        tell_rows(&items, json, &mut columns, row)?;
+    }
+    tell_more(&pager, json, limit);
+    Ok(())
+}
+
+/// Prints rows of a listing: as they came, one a line, or as a table.
+pub(super) fn tell_rows<const N: usize>(
+    items: &[Box<RawValue>],
+    json: bool,
+    columns: &mut Columns<N>,
+    row: impl Fn(&Value) -> [String; N],
+) -> Result<(), Failure> {
+    if json {
+        let lines: String = items.iter().map(|item| format!("{item}\n")).collect();
+        return Ok(print(&lines)?);
+    }
+    let rows: Result<Vec<[String; N]>, Failure> = items
+        .iter()
+        .map(|item| Ok(row(&parse(item.get().as_bytes())?)))
+        .collect();
+    Ok(print(&columns.rows(&rows?))?)
+}
+
+/// Says when a listing goes on.
+pub(super) fn tell_more(pager: &Pager<'_>, json: bool, limit: u64) {
+    if !json && pager.has_more() && limit > 0 {
+        eprintln!("shortlink: these are the latest {limit}, and there are more: --limit");
+    }
+}
+
+/// The state of a link; that of its campaign too when it holds the link back.
+fn state(link: &Value) -> String {
+    let own = member(link, "/state");
+    match link.pointer("/campaignState").and_then(Value::as_str) {
+        Some(campaign) if own == "live" && campaign != "live" => {
+            format!("campaign {}", plain(campaign))
+        }
+        _ => own,
+    }
+}
+
+/// A moment without parts of a second.
+pub(super) fn second(moment: &str) -> String {
+    match moment.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => moment.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_link_that_its_campaign_holds_back_is_not_called_live() {
+        for (link, expected) in [
+            (json!({"state": "live"}), "live"),
+            (json!({"state": "live", "campaignState": "live"}), "live"),
+            (
+                json!({"state": "live", "campaignState": "paused"}),
+                "campaign paused",
+            ),
+            (
+                json!({"state": "revoked", "campaignState": "paused"}),
+                "revoked",
+            ),
+        ] {
+            assert_eq!(state(&link), expected);
+        }
+    }
+
+    #[test]
+    fn moments_are_shown_by_the_second() {
+        assert_eq!(second("2026-01-02T03:04:05.678Z"), "2026-01-02T03:04:05Z");
+        assert_eq!(second("2026-01-02T03:04:05Z"), "2026-01-02T03:04:05Z");
+        assert_eq!(second("-"), "-");
+    }
+}

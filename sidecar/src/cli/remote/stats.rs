@@ -1,0 +1,246 @@
+//! `shortlink stats`
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
+
+use super::columns::Columns;
+use super::links::second;
+use super::show::{member, plain, tell};
+use super::values::{CodeText, campaign_id, moment};
+use crate::cli::client::{Client, Failure};
+
+/// How visits are counted.
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum StatsCommand {
+    /// Of a link.
+    Link {
+        /// Its code or short URL.
+        code: CodeText,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Of all links of a campaign.
+    Campaign {
+        /// The campaign's id.
+        #[arg(value_parser = campaign_id)]
+        id: String,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Of all links.
+    All {
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Of each short domain, by the minute: a blocked domain shows.
+    Domains {
+        /// How many minutes back.
+        #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+        minutes: u32,
+    },
+}
+
+/// Which visits are counted, and how.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Range {
+    /// Since when: a time like 2030-12-31T23:59:59Z, or a day. Seven days before the end without it.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<String>,
+    /// Until when: now without it.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<String>,
+    /// By the hour or by the day: an hour up to three days, else a day.
+    #[arg(long, value_name = "INTERVAL")]
+    interval: Option<String>,
+    /// Also by what: domain, country, device, browser, os or referrer. May be repeated.
+    #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
+    by: Vec<String>,
+    /// At most how many values of each.
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+}
+
+impl Range {
+    fn path(&self, path: &str) -> String {
+        let mut query = Serializer::new(String::new());
+        let by = (!self.by.is_empty()).then(|| self.by.join(","));
+        for (name, value) in [
+            ("since", self.since.clone()),
+            ("until", self.until.clone()),
+            ("interval", self.interval.clone()),
+            ("by", by),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+        ] {
+            if let Some(value) = value {
+                query.append_pair(name, &value);
+            }
+        }
+        format!("{path}?{}", query.finish())
+    }
+}
+
+impl StatsCommand {
+    /// Does it.
+    pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
+        let path = match &self {
+            Self::Link { code, range } => range.path(&format!("/v1/links/{}/stats", code.0)),
+            Self::Campaign { id, range } => range.path(&format!("/v1/campaigns/{id}/stats")),
+            Self::All { range } => range.path("/v1/stats"),
+            Self::Domains { minutes } => format!("/v1/domains/stats?minutes={minutes}"),
+        };
+        let answer = client.get(&path).await?;
+        match self {
+            Self::Domains { .. } => tell(&answer, json, describe_domains)?,
+            _ => tell(&answer, json, describe)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+const CLASSES: [&str; 6] = ["total", "human", "preview", "scanner", "bot", "unknown"];
+
+/// A row of numbers behind what they are of.
+fn row(of: String, counts: &Value) -> [String; 7] {
+    let mut cells = CLASSES.map(|class| member(counts, &format!("/{class}")));
+    let [total, human, preview, scanner, bot, unknown] = &mut cells;
+    [
+        of,
+        take(total),
+        take(human),
+        take(preview),
+        take(scanner),
+        take(bot),
+        take(unknown),
+    ]
+}
+
+fn take(text: &mut String) -> String {
+    std::mem::take(text)
+}
+
+fn table(head: &'static str, rows: &[[String; 7]]) -> String {
+    let heads = [
+        head, "TOTAL", "PEOPLE", "PREVIEW", "SCANNER", "BOT", "UNKNOWN",
+    ];
+    Columns::new(heads, &[1, 2, 3, 4, 5, 6]).rows(rows)
+}
+
+fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    let found = value.get(name).and_then(Value::as_array);
+    found.map_or(&[], Vec::as_slice)
+}
+
+/// Statistics as people read them.
+fn describe(stats: &Value) -> String {
+    let (since, until) = (member(stats, "/since"), member(stats, "/until"));
+    let mut text = format!("{} to {}\n\n", second(&since), second(&until));
+    let head = if member(stats, "/interval") == "hour" {
+        "HOUR"
+    } else {
+        "DAY"
+    };
+    let intervals = elements(stats, "intervals").iter();
+    let mut rows: Vec<[String; 7]> = intervals
+        .map(|interval| row(second(&member(interval, "/begin")), interval))
+        .collect();
+    rows.push(row(
+        "all".to_owned(),
+        stats.get("visits").unwrap_or(&Value::Null),
+    ));
+    text.push_str(&table(head, &rows));
+    let visitors = elements(stats, "visitors");
+    if !visitors.is_empty() {
+        let rows: Vec<[String; 2]> = visitors
+            .iter()
+            .map(|day| [second(&member(day, "/begin")), member(day, "/visitors")])
+            .collect();
+        text.push('\n');
+        text.push_str(&Columns::new(["DAY", "VISITORS"], &[1]).rows(&rows));
+    }
+    let dimensions = stats.get("by").and_then(Value::as_object);
+    for (dimension, values) in dimensions.into_iter().flatten() {
+        let values = values.as_array().map_or(&[][..], Vec::as_slice);
+        let rows: Vec<[String; 7]> = values
+            .iter()
+            .map(|value| {
+                let of = member(value, "/value");
+                let of = if of.is_empty() {
+                    "not known".to_owned()
+                } else {
+                    of
+                };
+                row(of, value)
+            })
+            .collect();
+        let dimension = plain(dimension).to_uppercase();
+        text.push_str(&format!("\nBY {dimension}\n{}", table("", &rows)));
+    }
+    text
+}
+
+fn describe_domains(stats: &Value) -> String {
+    let rows: Vec<[String; 3]> = elements(stats, "domains")
+        .iter()
+        .map(|domain| {
+            let minutes = elements(domain, "minutes");
+            let last = minutes
+                .iter()
+                .rfind(|minute| minute.get("visits").and_then(Value::as_u64) != Some(0));
+            let last = last.map_or("-".to_owned(), |minute| second(&member(minute, "/begin")));
+            [member(domain, "/domain"), member(domain, "/visits"), last]
+        })
+        .collect();
+    let since = second(&member(stats, "/since"));
+    let table = Columns::new(["DOMAIN", "VISITS", "LAST MINUTE WITH VISITS"], &[1]).rows(&rows);
+    format!("since {since}\n\n{table}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn statistics_are_told_as_tables() {
+        let counts = |total: u32| json!({"total": total, "human": 1, "preview": 0, "scanner": 0, "bot": 0, "unknown": 0});
+        let mut interval = counts(2);
+        interval["begin"] = json!("2026-01-02T00:00:00Z");
+        let mut value = counts(2);
+        value["value"] = json!("");
+        let stats = json!({
+            "since": "2026-01-01T00:00:00.5Z", "until": "2026-01-03T00:00:00Z", "interval": "day",
+            "visits": counts(20), "intervals": [interval],
+            "visitors": [{"begin": "2026-01-02T00:00:00Z", "visitors": 3}], "by": {"os": [value]},
+        });
+        let text = describe(&stats);
+        for part in [
+            "2026-01-01T00:00:00Z to 2026-01-03T00:00:00Z",
+            "2026-01-02T00:00:00Z      2       1",
+            "all                      20",
+            "2026-01-02T00:00:00Z         3",
+            "BY OS",
+            "not known",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_becomes_a_query() {
+        let range = Range {
+            since: Some("2026-01-01T00:00:00Z".to_owned()),
+            until: None,
+            interval: Some("day".to_owned()),
+            by: vec!["os".to_owned(), "device".to_owned()],
+            limit: Some(3),
+        };
+        assert_eq!(
+            range.path("/v1/stats"),
+            "/v1/stats?since=2026-01-01T00%3A00%3A00Z&interval=day&by=os%2Cdevice&limit=3"
+        );
+    }
+}
