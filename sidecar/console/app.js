@@ -11,6 +11,7 @@ import * as links from './pages/links.js';
 import * as newLink from './pages/new-link.js';
 import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
+import * as statistics from './pages/statistics.js';
 
 const ROOT = '/console';
 
@@ -22,6 +23,7 @@ const ROUTES = [
   [/^\/links\/([0-9A-Za-z]+)\/change$/, change],
   [/^\/campaigns$/, campaigns],
   [/^\/campaigns\/([0-9A-Za-z]+)$/, campaign],
+  [/^\/statistics$/, statistics],
   [/^\/service$/, service],
 ];
 
@@ -30,6 +32,7 @@ const PLACES = [
   ['/links', 'nav.links', 'links:read'],
   ['/new', 'nav.new', 'links:write'],
   ['/campaigns', 'nav.campaigns', 'campaigns:read'],
+  ['/statistics', 'nav.statistics', 'stats:read'],
   ['/service', 'nav.service', 'links:read'],
 ];
 
@@ -67,6 +70,8 @@ async function show({ isFirst = false } = {}) {
   const [pattern, page] = ROUTES.find(([known]) => known.test(path)) ?? [];
   const main = h('main', { id: 'main', 'aria-busy': 'true' });
   frame.replaceChildren(skip(), top(path), main);
+  // On a phone the places may be more than fit beside each other.
+  frame.querySelector('.top [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   const heading = (text) => h('h1', { tabindex: '-1' }, text);
   let title = t('nav.nothing');
   let parts = [heading(title), h('p', {}, t('nothing'))];

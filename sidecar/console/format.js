@@ -3,7 +3,9 @@
 import { spoken, t } from './i18n.js';
 import { h } from './dom.js';
 
-const locale = () => (spoken() === 'zh' ? 'zh-CN' : navigator.language || 'en');
+/** How numbers and moments are written: as the browser likes it best in the language that is spoken. */
+export const locale = () =>
+  navigator.languages.find((name) => name.slice(0, 2).toLowerCase() === spoken()) ?? spoken();
 
 /** A moment in local time, exact when pointed at; a dash without one. */
 export function when(text) {

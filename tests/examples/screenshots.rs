@@ -6,13 +6,29 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use shortlink_tests::browser::{Browser, Looks};
+use shortlink_tests::past;
+use shortlink_tests::sql::Sql;
 use shortlink_tests::stack::Stack;
+use shortlink_tests::wait::{SOON, until};
 
 /// What each picture shows: its name, the page, its heading, and whether it is dark.
-const PAGES: [(&str, &str, &str, bool); 5] = [
+const PAGES: [(&str, &str, &str, bool); 8] = [
     ("links", "/console", "Links", false),
     ("new", "/console/new", "New link", false),
     ("link", "/console/links/sp7", "Link sp7", false),
+    ("statistics", "/console/statistics", "Statistics", false),
+    (
+        "countries",
+        "/console/statistics?range=90&by=country",
+        "Statistics",
+        false,
+    ),
+    (
+        "domains-dark",
+        "/console/statistics?by=domain",
+        "Statistics",
+        true,
+    ),
     ("service", "/console/service", "Service", false),
     ("link-dark", "/console/links/sp7", "Link sp7", true),
 ];
@@ -31,6 +47,7 @@ fn main() {
     stack.api("PATCH", "/v1/links/sp7", Some(&change));
     stack.api("POST", "/v1/links/sp9/pause", None);
     stack.api("DELETE", "/v1/links/sp4", None);
+    past::fill_hours(&Sql::of(&stack, None), "sp7");
     for (suffix, width) in [("", 1280), ("-phone", 360)] {
         let directory = stack.directory().join(format!("browser{suffix}"));
         let looks = Looks {
@@ -48,6 +65,7 @@ fn main() {
             browser.set_dark(is_dark);
             browser.open(path);
             browser.text_with("h1", heading);
+            until("all of it is shown", SOON, || !browser.has("[aria-busy]"));
             browser.picture(&folder.join(format!("{name}{suffix}.png")));
         }
     }

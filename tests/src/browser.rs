@@ -163,6 +163,32 @@ impl Browser {
         field.act("value", &json!({"text": text}));
     }
 
+    /// Presses keys where an element has the keyboard: letters, or the codes that WebDriver has for
+    /// others.
+    pub fn press(&self, selector: &str, keys: &str) {
+        self.find(selector).act("value", &json!({"text": keys}));
+    }
+
+    /// Chooses an option of a field, by its value.
+    ///
+    /// # Panics
+    /// When the field has no such option.
+    pub fn choose(&self, selector: &str, value: &str) {
+        self.find(selector);
+        let script = "const field = document.querySelector(arguments[0]); \
+                      field.value = arguments[1]; \
+                      field.dispatchEvent(new Event('change', { bubbles: true })); \
+                      return field.value";
+        let chosen = self.run(script, &[json!(selector), json!(value)]);
+        assert_eq!(chosen, json!(value), "{selector}");
+    }
+
+    /// Has files that pages give to be kept stand in a directory.
+    pub fn keep_downloads_in(&self, directory: &Path) {
+        let parameters = json!({"behavior": "allow", "downloadPath": directory});
+        self.cdp("Browser.setDownloadBehavior", &parameters);
+    }
+
     /// Sends a command of the developers' protocol.
     pub fn cdp(&self, command: &str, parameters: &Value) -> Value {
         let body = json!({"cmd": command, "params": parameters});

@@ -13,8 +13,10 @@
 //! - [`feed`]: a client of the live feed of visits.
 //! - [`visits`]: what the edge has recorded, as it stands in Redis.
 //! - [`made`]: links by the million, as the API tells of them.
+//! - [`past`]: counts of visits that no test has the time for.
 //! - [`metrics`]: a page of metrics, as Prometheus reads it.
 //! - [`chance`]: moments that nobody has chosen.
+//! - [`places`]: a database of places.
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
 //!
 //! The servers are those that `make build` leaves in `target/`, or that `SHORTLINK_BIN`,
@@ -34,6 +36,8 @@ pub mod http;
 pub mod made;
 pub mod metrics;
 pub mod nginx;
+pub mod past;
+pub mod places;
 pub mod ports;
 pub mod postgres;
 pub mod process;

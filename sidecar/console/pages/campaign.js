@@ -1,24 +1,17 @@
 // All about one campaign, and what can be done with all its links at once.
 
 import { actions } from '../actions.js';
-import { get, notice, part } from '../api.js';
+import { get } from '../api.js';
 import { h } from '../dom.js';
-import { badge, count, when } from '../format.js';
+import { badge, when } from '../format.js';
 import { t } from '../i18n.js';
-import { fact, sheet } from '../parts.js';
-
-/** How far back visits are counted. */
-const DAYS = 7;
+import { fact } from '../parts.js';
+import { statistics } from '../statistics.js';
 
 /** The page. */
 export async function show(context, [id]) {
   const { heading, at, may, again } = context;
-  const since = new Date(Date.now() - DAYS * 86_400_000).toISOString();
-  const [campaign, stats] = await Promise.all([
-    get(`/v1/campaigns/${id}`),
-    may('stats:read')
-      ? part(() => get(`/v1/campaigns/${id}/stats?${new URLSearchParams({ since, interval: 'day' })}`)) : null,
-  ]);
+  const campaign = await get(`/v1/campaigns/${id}`);
   const { name, state } = campaign;
   const title = t('campaign.title', { name });
   const canChange = may('campaigns:write') && state !== 'revoked';
@@ -37,13 +30,6 @@ export async function show(context, [id]) {
         fact(t('column.made'), when(campaign.createdAt)),
         fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision }))),
       may('links:read') && h('p', {}, h('a', { href: at(`/links?campaignId=${id}`) }, t('campaign.links')))),
-    sheet(t('visits'), visitsOf(stats)),
+    statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}` }),
   ] };
-}
-
-function visitsOf(stats) {
-  if (!stats) return h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' }));
-  if (stats.failure) return notice(stats.failure);
-  const { total, human } = stats.visits;
-  return h('p', {}, t('campaign.stats', { total: count(total), human: count(human) }));
 }

@@ -6,6 +6,7 @@ import { h, isWeb } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
 import { fact, qr, sheet, shortUrl } from '../parts.js';
+import { statistics } from '../statistics.js';
 
 /** The page. */
 export async function show(context, [code]) {
@@ -28,7 +29,8 @@ export async function show(context, [code]) {
       h('div', {},
         facts(link, context.at),
         why(explained),
-        sheet(t('visits'), visitsOf(link, visits)),
+        statistics({ address: `/v1/links/${code}/stats`, may: context.may, name: `visits-${code}` }),
+        sheet(t('visits.latest'), visitsOf(link, visits)),
         sheet(t('history'), historyOf(past, code))),
       h('div', {}, h('section', { class: 'sheet', 'aria-label': t('qr') }, link.shortUrl
         ? qr(link) : h('p', { class: 'faint' }, t('domain.none'))))),

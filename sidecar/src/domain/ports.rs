@@ -45,9 +45,10 @@ pub use upkeep::{
     ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
 };
 pub use visits::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal,
-    MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, OldCounts, Poison, QueueDepth, QueuedBatch,
-    QueuedId, TimeCount, ValueCount, VisitListing, VisitQueue, VisitStore,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, KeptVisit, KeptVisits,
+    LinkTotal, MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, OldCounts, Poison, QueueDepth,
+    QueuedBatch, QueuedId, TimeCount, ValueCount, ValueTimeCount, VisitListing, VisitQueue,
+    VisitStore,
 };
 
 /// Everything that is kept.

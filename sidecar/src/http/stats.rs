@@ -1,6 +1,6 @@
 //! `…/stats`: how many visits there were, when, and what they had in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -16,17 +16,24 @@ use super::extract::{CodeInPath, no_such_link};
 use super::openapi::words;
 use super::problem::Problem;
 use super::query;
-use crate::domain::ports::{CountQuery, Counted, Dimension};
+use crate::domain::ports::{CountQuery, Counted, Dimension, Hours};
 use crate::domain::visit::class::Class;
 
 /// How far back is looked unless the client says otherwise.
 const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);
+
+/// Up to which time the intervals are hours unless the client says otherwise.
+const SHORT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 3);
 
 /// The longest time that can be asked for.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
 
 /// How many values of a dimension are answered unless the client says otherwise.
 const DEFAULT_VALUES: u32 = 50;
+
+/// How many values of a dimension have intervals of their own at most, and of how many intervals.
+pub(super) const MAX_VALUES_OVER_TIME: usize = 20;
+pub(super) const MAX_INTERVALS_OF_VALUES: i64 = 1000;
 
 /// How many minutes of domains are answered unless the client says otherwise, and at most.
 pub(super) const DEFAULT_MINUTES: i64 = 60;
@@ -78,6 +85,10 @@ struct ValueBody {
     value: String,
     #[serde(flatten)]
     visits: ClassCounts,
+    /// With `valueIntervals`: those on which it was counted. Only the values with the most visits
+    /// have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intervals: Option<Vec<IntervalBody>>,
 }
 
 /// How many different people there were on a day.
@@ -152,6 +163,14 @@ enum Interval {
 }
 
 impl Interval {
+    /// As the store knows it.
+    fn hours(self) -> Hours {
+        match self {
+            Self::Hour => Hours::One,
+            Self::Day => Hours::Day,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -177,12 +196,14 @@ struct Asked {
     interval: Interval,
     by: Vec<Dimension>,
     limit: u32,
+    value_intervals: bool,
 }
 
 fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
     let (mut since, mut until, mut interval) = (None, None, None);
     let mut by = Vec::new();
     let mut limit = DEFAULT_VALUES;
+    let mut value_intervals = false;
     for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
         match &*name {
             "since" => since = Some(query::moment("since", &value)?),
@@ -202,9 +223,17 @@ fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
                 }
             }
             "limit" => limit = query::limit(&value)?,
+            "valueIntervals" => {
+                value_intervals = match &*value {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(Problem::query("valueIntervals must be true or false.")),
+                };
+            }
             _ => {
                 return Err(Problem::query(
-                    "There are only the parameters since, until, interval, by and limit.",
+                    "There are only the parameters since, until, interval, by, limit and \
+                     valueIntervals.",
                 ));
             }
         }
@@ -220,15 +249,27 @@ fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
             "since must be before until, and at most 800 days.",
         ));
     }
-    let short = span <= SignedDuration::from_hours(24 * 3);
+    let interval = interval.unwrap_or(if span <= SHORT_SPAN {
+        Interval::Hour
+    } else {
+        Interval::Day
+    });
+    let intervals = span.as_hours() / interval.hours().count();
+    if value_intervals && intervals > MAX_INTERVALS_OF_VALUES {
+        return Err(Problem::query(format!(
+            "valueIntervals is for at most {MAX_INTERVALS_OF_VALUES} intervals: ask for days, or a \
+             shorter time."
+        )));
+    }
     by.sort_unstable();
     by.dedup();
     Ok(Asked {
         since,
         until,
-        interval: interval.unwrap_or(if short { Interval::Hour } else { Interval::Day }),
+        interval,
         by,
         limit,
+        value_intervals,
     })
 }
 
@@ -261,10 +302,19 @@ async fn count(
         }
         let mut values: Vec<ValueBody> = values
             .into_iter()
-            .map(|(value, visits)| ValueBody { value, visits })
+            .map(|(value, visits)| ValueBody {
+                value,
+                visits,
+                intervals: None,
+            })
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.visits.total));
         values.truncate(asked.limit as usize);
+        if asked.value_intervals {
+            let first = values.len().min(MAX_VALUES_OVER_TIME);
+            let length = asked.interval.hours();
+            add_intervals(app, &query, dimension, length, &mut values[..first]).await?;
+        }
         by.insert(dimension.name(), values);
     }
     Ok(Json(StatsBody {
@@ -285,6 +335,42 @@ async fn count(
             .collect(),
         by,
     }))
+}
+
+/// Adds to each value when its visits were.
+async fn add_intervals(
+    app: &SharedApp,
+    query: &CountQuery,
+    dimension: Dimension,
+    length: Hours,
+    values: &mut [ValueBody],
+) -> Result<(), Problem> {
+    let names: Vec<String> = values.iter().map(|value| value.value.clone()).collect();
+    let counts = app
+        .store
+        .count_over_time(query, dimension, &names, length)
+        .await?;
+    let mut found: HashMap<String, Vec<IntervalBody>> = HashMap::new();
+    for count in counts {
+        let intervals = found.entry(count.value).or_default();
+        // They come in the order of time.
+        if intervals
+            .last()
+            .is_none_or(|last| last.begin != count.begin)
+        {
+            intervals.push(IntervalBody {
+                begin: count.begin,
+                visits: ClassCounts::default(),
+            });
+        }
+        if let Some(last) = intervals.last_mut() {
+            last.visits.add(count.class, count.visits);
+        }
+    }
+    for value in values {
+        value.intervals = Some(found.remove(&value.value).unwrap_or_default());
+    }
+    Ok(())
 }
 
 /// How often a domain was visited.

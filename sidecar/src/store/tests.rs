@@ -11,6 +11,7 @@ mod reclassify;
 mod upkeep;
 pub(super) mod visits;
 mod visits_of_far_codes;
+mod visits_over_time;
 
 use std::num::NonZeroU64;
 use std::str::FromStr;

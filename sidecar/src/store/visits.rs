@@ -14,7 +14,7 @@ use vocabulary::visit::VisitMethod;
 use crate::domain::audit::{Action, AuditEntry, Subject};
 use crate::domain::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, Poison, TimeCount,
-    ValueCount, VisitListing,
+    ValueCount, ValueTimeCount, VisitListing,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::agent::{Agent, Versioned};
@@ -213,6 +213,21 @@ pub(super) fn value_counts(rows: Vec<(String, String, i64)>) -> Vec<ValueCount> 
         value,
         class: class(&name),
         visits: visits.unsigned_abs(),
+    });
+    counts.collect()
+}
+
+/// Makes counts of rows with when their time begins, in hours, a value, a class and a number.
+pub(super) fn value_time_counts(
+    rows: Vec<(i64, String, String, i64)>,
+) -> Result<Vec<ValueTimeCount>, sqlx::Error> {
+    let counts = rows.into_iter().map(|(hour, value, name, visits)| {
+        Ok(ValueTimeCount {
+            begin: begin(hour, HOUR_MS).ok_or_else(|| invalid("visit_hours", "hour"))?,
+            value,
+            class: class(&name),
+            visits: visits.unsigned_abs(),
+        })
     });
     counts.collect()
 }

@@ -8,18 +8,18 @@ use shortlink_tests::postgres::Postgres;
 use shortlink_tests::stack::{Stack, directory, text};
 use shortlink_tests::wait::{SOON, until};
 
-fn browser(stack: &Stack, looks: Looks) -> Browser {
+pub(super) fn browser(stack: &Stack, looks: Looks) -> Browser {
     let directory = stack.directory().join(format!("browser-{}", ports::free()));
     Browser::start(&directory, stack.nginx.internal_port, looks)
 }
 
-fn sign_in(browser: &Browser, key: &str) {
+pub(super) fn sign_in(browser: &Browser, key: &str) {
     browser.fill("#key", key);
     browser.click("form .main");
 }
 
 /// Opens a page and waits for its heading.
-fn open(browser: &Browser, path: &str, heading: &str) {
+pub(super) fn open(browser: &Browser, path: &str, heading: &str) {
     browser.open(path);
     browser.text_with("h1", heading);
 }
@@ -187,7 +187,7 @@ fn campaigns_are_found_paused_and_revoked_with_all_their_links() {
     browser.click(&format!("[data-campaign='{id}'] a"));
     browser.text_with("h1", "Campaign Spring");
     browser.text_with("main", "https://example.com/?m={member}");
-    browser.text_with("main", "0 visits in the last 7 days");
+    browser.text_with("main", "No visits in this time.");
     browser.assert_accessible();
     assert_eq!(stack.follow("member").status, 302);
     act(&browser, "pause", true);

@@ -38,6 +38,16 @@ pub trait VisitStore: Send + Sync {
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError>;
 
+    /// Counts visits by a dimension, time and class, as [`VisitStore::count_by`] does: those with
+    /// one of `values`, by times of so many hours (days are those of UTC), in the order of time.
+    async fn count_over_time(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+        values: &[String],
+        hours: Hours,
+    ) -> Result<Vec<ValueTimeCount>, StoreError>;
+
     /// How many different people there were on each day. For a link they are counted among the
     /// visits that are still kept; otherwise it is an estimate ([`crate::domain::visit::sketch`]).
     async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError>;
@@ -290,6 +300,38 @@ pub struct DayVisitors {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueCount {
     /// What; empty when it is not known.
+    pub value: String,
+    /// Of which class.
+    pub class: Class,
+    /// How many.
+    pub visits: u64,
+}
+
+/// How long the times are by which visits are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hours {
+    /// An hour.
+    One,
+    /// A day of UTC.
+    Day,
+}
+
+impl Hours {
+    /// How many they are.
+    pub fn count(self) -> i64 {
+        match self {
+            Self::One => 1,
+            Self::Day => 24,
+        }
+    }
+}
+
+/// How many visits of a time have something in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueTimeCount {
+    /// When the time begins.
+    pub begin: Timestamp,
+    /// What they have in common; empty when it is not known.
     pub value: String,
     /// Of which class.
     pub class: Class,

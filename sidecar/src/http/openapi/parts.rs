@@ -9,7 +9,9 @@ use crate::domain::api_key::Scope;
 use crate::http::idempotency::LONGEST_KEY;
 use crate::http::problem::{FieldError, Problem};
 use crate::http::query::{DEFAULT_LIMIT, MAX_LIMIT};
-use crate::http::stats::{DEFAULT_MINUTES, MAX_MINUTES};
+use crate::http::stats::{
+    DEFAULT_MINUTES, MAX_INTERVALS_OF_VALUES, MAX_MINUTES, MAX_VALUES_OVER_TIME,
+};
 
 /// What a body is answered with that is JSON but not what is asked for.
 pub(super) fn invalid() -> Problem {
@@ -186,6 +188,12 @@ pub(super) fn parameters(generator: &mut SchemaGenerator) -> Value {
     let text = "How many values of each dimension are answered.";
     let limit = number(1, MAX_LIMIT.into(), DEFAULT_LIMIT.into());
     add("Values", "query", "limit", text, limit);
+    let text = format!(
+        "Whether each value has intervals of its own, of at most {MAX_INTERVALS_OF_VALUES}: the \
+         {MAX_VALUES_OVER_TIME} values with the most visits."
+    );
+    let flag = json!({ "type": "boolean", "default": false });
+    add("ValueIntervals", "query", "valueIntervals", &text, flag);
     let minutes = number(1, MAX_MINUTES, DEFAULT_MINUTES);
     add("Minutes", "query", "minutes", "How far back.", minutes);
     add(

@@ -39,7 +39,14 @@ pub(super) fn operations() -> Vec<Operation> {
     let stats = |operation: Operation| {
         operation
             .scope(Scope::StatsRead)
-            .query(["Since", "Until", "Interval", "By", "Values"])
+            .query([
+                "Since",
+                "Until",
+                "Interval",
+                "By",
+                "Values",
+                "ValueIntervals",
+            ])
             .answers::<StatsBody>(200, "What was counted.")
     };
     vec![

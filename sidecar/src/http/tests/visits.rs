@@ -135,6 +135,21 @@ async fn visits_are_counted_for_a_link_a_campaign_and_all() {
     assert_eq!(stats["by"]["domain"][0]["total"], 3);
     assert_eq!(stats["by"]["device"][0]["value"], "other");
 
+    let path = "/v1/campaigns/1/stats?interval=hour&by=country,device&valueIntervals=true";
+    let over_time = scene.get(path).await.json();
+    let country = &over_time["by"]["country"][0];
+    assert_eq!(
+        country["intervals"],
+        json!([
+            {"begin": "2026-05-31T22:00:00Z", "total": 1, "human": 1, "preview": 0, "scanner": 0,
+             "bot": 0, "unknown": 0},
+            {"begin": "2026-05-31T23:00:00Z", "total": 1, "human": 1, "preview": 0, "scanner": 0,
+             "bot": 0, "unknown": 0},
+        ])
+    );
+    assert_eq!(over_time["by"]["device"][0]["intervals"][0]["total"], 2);
+    assert!(stats["by"]["device"][0].get("intervals").is_none());
+
     let all = scene.get("/v1/stats?limit=1&by=country").await.json();
     assert_eq!(all["visits"]["total"], 4);
     assert_eq!(all["by"]["country"].as_array().map(Vec::len), Some(1));
@@ -169,6 +184,15 @@ async fn what_can_not_be_counted_is_told_and_who_may_not_look_is_not_shown() {
         ("/v1/stats?since=2026-06-02T00:00:00Z", 400),
         ("/v1/stats?since=2020-01-01T00:00:00Z", 400),
         ("/v1/stats?nonsense=1", 400),
+        ("/v1/stats?valueIntervals=yes", 400),
+        (
+            "/v1/stats?valueIntervals=true&interval=hour&since=2026-04-01T00:00:00Z",
+            400,
+        ),
+        (
+            "/v1/stats?valueIntervals=true&interval=day&since=2026-04-01T00:00:00Z",
+            200,
+        ),
         ("/v1/domains/stats?minutes=0", 400),
         ("/v1/domains/stats?hours=1", 400),
         ("/v1/visits?class=alien", 400),

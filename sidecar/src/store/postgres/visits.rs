@@ -18,15 +18,17 @@ use super::audit::append_audit;
 use super::statements::Statements;
 use super::work::Work;
 use crate::domain::ports::{
-    CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
-    OldCounts, Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
+    CountQuery, DayVisitors, Dimension, DomainCount, Hours, KeptVisit, KeptVisits, LinkTotal,
+    MAX_POISON, OldCounts, Poison, StoreError, TimeCount, ValueCount, ValueTimeCount, VisitListing,
+    VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
 use crate::store::columns;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use counts::{
-    CountByTime, CountByValue, CountDomains, CountTotals, CountVisitors, FindRecordedDays,
+    CountByTime, CountByValue, CountDomains, CountOverTime, CountTotals, CountVisitors,
+    FindRecordedDays,
 };
 use keeping::KeepVisits;
 use pruning::ForgetCounts;
@@ -63,6 +65,22 @@ impl VisitStore for PostgresStore {
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
         self.run(CountByValue { query, dimension }).await
+    }
+
+    async fn count_over_time(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+        values: &[String],
+        hours: Hours,
+    ) -> Result<Vec<ValueTimeCount>, StoreError> {
+        let count = CountOverTime {
+            query,
+            dimension,
+            values,
+            hours,
+        };
+        self.run(count).await
     }
 
     async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {

@@ -22,8 +22,9 @@ use super::upkeep::json_list;
 use super::writer::Write;
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::ports::{
-    CountQuery, DayVisitors, Dimension, DomainCount, KeptVisit, KeptVisits, LinkTotal, MAX_POISON,
-    OldCounts, Poison, StoreError, TimeCount, ValueCount, VisitListing, VisitStore,
+    CountQuery, DayVisitors, Dimension, DomainCount, Hours, KeptVisit, KeptVisits, LinkTotal,
+    MAX_POISON, OldCounts, Poison, StoreError, TimeCount, ValueCount, ValueTimeCount, VisitListing,
+    VisitStore,
 };
 use crate::domain::visit::Visit;
 use crate::domain::visit::visitor::{DayKey, DayKeys};
@@ -77,6 +78,18 @@ impl VisitStore for SqliteStore {
         counts::by_value(self, query, dimension)
             .operation("count visits")
             .await
+    }
+
+    async fn count_over_time(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+        values: &[String],
+        hours: Hours,
+    ) -> Result<Vec<ValueTimeCount>, StoreError> {
+        counts::over_time(self, query, dimension, values, hours)
+            .await
+            .map_err(failed("count visits"))
     }
 
     async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {

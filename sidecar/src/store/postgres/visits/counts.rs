@@ -6,8 +6,8 @@ use sqlx::AssertSqlSafe;
 use vocabulary::Code;
 
 use crate::domain::ports::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, MAX_COUNTED, TimeCount,
-    ValueCount,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
+    TimeCount, ValueCount, ValueTimeCount,
 };
 use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
@@ -15,6 +15,7 @@ use crate::store::shared::{DAY_MS, invalid};
 use crate::store::visits::{
     ALL, HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, first_of,
     hour_before, hours, link_total, minute_from, sketched_visitors, time_counts, value_counts,
+    value_time_counts,
 };
 
 pub(super) struct CountByTime<'a>(pub(super) &'a CountQuery);
@@ -109,6 +110,68 @@ impl Work for CountByValue<'_> {
             }
         };
         Ok(value_counts(rows))
+    }
+}
+
+pub(super) struct CountOverTime<'a> {
+    pub(super) query: &'a CountQuery,
+    pub(super) dimension: Dimension,
+    pub(super) values: &'a [String],
+    pub(super) hours: Hours,
+}
+
+#[async_trait]
+impl Work for CountOverTime<'_> {
+    type Output = Vec<ValueTimeCount>;
+    const OPERATION: &'static str = "count visits";
+
+    async fn run(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<ValueTimeCount>, sqlx::Error> {
+        let query = self.query;
+        let length = self.hours.count();
+        let (since, until) = hours(query);
+        let rows: Vec<(i64, String, String, i64)> = match (query.of, counted_campaign(query.of)) {
+            (Counted::Link(code), _) => {
+                let column = column(self.dimension);
+                let statement = AssertSqlSafe(format!(
+                    "SELECT at / $5 * $6 AS begin, {column} AS value, class, count(*) AS visits \
+                     FROM (SELECT * FROM visits WHERE code = $1 AND at >= $2 AND at < $3 \
+                     ORDER BY id DESC LIMIT $4) AS latest \
+                     JOIN visit_agents ON visit_agents.id = agent_id \
+                     WHERE {column} = ANY($7::text[]) \
+                     GROUP BY begin, {column}, class ORDER BY begin, visits DESC, {column}, class"
+                ));
+                sqlx::query_as(statement)
+                    .bind(code.to_string())
+                    .bind(since * HOUR_MS)
+                    .bind(until * HOUR_MS)
+                    .bind(i64::from(MAX_COUNTED))
+                    .bind(length * HOUR_MS)
+                    .bind(length)
+                    .bind(self.values)
+                    .fetch_all(&mut *connection)
+                    .await?
+            }
+            (_, campaign) => {
+                sqlx::query_as(
+                    "SELECT hour / $5 * $5 AS begin, value, class, sum(visits)::bigint AS visits \
+                     FROM visit_hours WHERE campaign_id = $1 AND dimension = $2 \
+                     AND hour >= $3 AND hour < $4 AND value = ANY($6::text[]) \
+                     GROUP BY begin, value, class ORDER BY begin, visits DESC, value, class",
+                )
+                .bind(campaign)
+                .bind(self.dimension.name())
+                .bind(since)
+                .bind(until)
+                .bind(length)
+                .bind(self.values)
+                .fetch_all(&mut *connection)
+                .await?
+            }
+        };
+        value_time_counts(rows)
     }
 }
 

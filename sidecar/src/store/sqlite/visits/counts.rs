@@ -8,8 +8,8 @@ use sqlx::sqlite::SqlitePool;
 use vocabulary::Code;
 
 use crate::domain::ports::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, MAX_COUNTED, TimeCount,
-    ValueCount,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
+    TimeCount, ValueCount, ValueTimeCount,
 };
 use crate::store::shared::DAY_MS;
 use crate::store::sqlite::SqliteStore;
@@ -17,6 +17,7 @@ use crate::store::sqlite::upkeep::json_list;
 use crate::store::visits::{
     ALL, HOUR_MS, column, counted_campaign, day_visitors, days, domain_counts, first_of,
     hour_before, hours, link_total, minute_from, sketched_visitors, time_counts, value_counts,
+    value_time_counts,
 };
 
 pub(super) async fn by_time(
@@ -98,6 +99,61 @@ pub(super) async fn by_value(
         }
     };
     Ok(value_counts(rows))
+}
+
+pub(super) async fn over_time(
+    store: &SqliteStore,
+    query: &CountQuery,
+    dimension: Dimension,
+    values: &[String],
+    length: Hours,
+) -> Result<Vec<ValueTimeCount>, sqlx::Error> {
+    let (since, until) = hours(query);
+    let values = serde_json::to_string(values).unwrap_or_default();
+    let rows: Vec<(i64, String, String, i64)> = match (query.of, counted_campaign(query.of)) {
+        (Counted::Link(code), _) => {
+            let Some(id) = store.find_id(&code).await? else {
+                return Ok(Vec::new());
+            };
+            let column = column(dimension);
+            let statement = AssertSqlSafe(format!(
+                "SELECT at / ?5 * ?6 AS begin, {column} AS value, class, count(*) AS visits FROM \
+                 (SELECT * FROM visits WHERE link_id = ?1 AND at >= ?2 AND at < ?3 \
+                 ORDER BY id DESC LIMIT ?4) AS latest \
+                 JOIN visit_agents ON visit_agents.id = agent_id \
+                 WHERE {column} IN (SELECT value FROM json_each(?7)) \
+                 GROUP BY begin, {column}, class ORDER BY begin, visits DESC, {column}, class"
+            ));
+            sqlx::query_as(statement)
+                .bind(id)
+                .bind(since * HOUR_MS)
+                .bind(until * HOUR_MS)
+                .bind(MAX_COUNTED)
+                .bind(length.count() * HOUR_MS)
+                .bind(length.count())
+                .bind(values)
+                .fetch_all(&store.readers)
+                .await?
+        }
+        (_, campaign) => {
+            sqlx::query_as(
+                "SELECT hour / ?5 * ?5 AS begin, value, class, sum(visits) AS visits \
+                 FROM visit_hours WHERE campaign_id = ?1 AND dimension = ?2 \
+                 AND hour >= ?3 AND hour < ?4 \
+                 AND visit_hours.value IN (SELECT json_each.value FROM json_each(?6)) \
+                 GROUP BY begin, value, class ORDER BY begin, visits DESC, value, class",
+            )
+            .bind(campaign)
+            .bind(dimension.name())
+            .bind(since)
+            .bind(until)
+            .bind(length.count())
+            .bind(values)
+            .fetch_all(&store.readers)
+            .await?
+        }
+    };
+    value_time_counts(rows)
 }
 
 pub(super) async fn totals(

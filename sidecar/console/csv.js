@@ -1,0 +1,19 @@
+// Tables as files for spreadsheets.
+
+import { h } from './dom.js';
+
+/** A table as CSV. What a spreadsheet would take for a formula is made a text. */
+export function csv(rows) {
+  const cell = (value) => {
+    const text = typeof value === 'string' && /^[-=+@\t\r]/.test(value) ? `'${value}` : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => `${row.map(cell).join(',')}\r\n`).join('');
+}
+
+/** Keeps a table as a file. The mark at its beginning tells spreadsheets which encoding it has. */
+export function keepCsv(name, rows) {
+  const address = URL.createObjectURL(new Blob(['\ufeff', csv(rows)], { type: 'text/csv;charset=utf-8' }));
+  h('a', { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}

@@ -1,0 +1,252 @@
+// Visits over time, as a part of pages: which time, how fine, and by what they are told apart is chosen
+// here and stands in the address.
+
+import { get, notice } from './api.js';
+import { chart } from './chart.js';
+import { keepCsv } from './csv.js';
+import { h, say } from './dom.js';
+import { count, fromField, locale, percent, toField } from './format.js';
+import { has, t } from './i18n.js';
+import { timeText } from './scale.js';
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+/** How many days can be chosen; another time is given by its ends. */
+const RANGES = [1, 7, 30, 90, 365];
+const STEPS = ['hour', 'day'];
+const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer'];
+const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown'];
+
+/** Up to how many days hours can be shown, and up to how many they are unless days are chosen. */
+const MOST_DAYS_BY_HOUR = 31;
+const DAYS_BY_HOUR = 7;
+
+/** How many values have a colour of their own, and how many a line. */
+const COLOURED = 5;
+const LISTED = 20;
+
+/** A section with the visits that are counted at `address`; `name` is for the file. */
+export function statistics({ address, may, name }) {
+  if (!may('stats:read')) {
+    return h('section', { class: 'sheet statistics' }, h('h2', {}, t('stats')),
+      h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' })));
+  }
+  const place = h('div', { class: 'shown' });
+  const section = h('section', { class: 'sheet statistics', 'aria-label': t('stats') });
+  let turn = 0;
+  const load = async ({ isFirst = false } = {}) => {
+    const mine = ++turn;
+    const asked = read();
+    section.setAttribute('aria-busy', 'true');
+    let parts;
+    try {
+      const answer = await get(`${address}?${query(asked)}`);
+      if (!isFirst) say(t('stats.figures', figures(answer)));
+      parts = shown(answer, asked, name);
+    } catch (failure) {
+      parts = [notice(failure, () => load())];
+    }
+    if (mine !== turn) return;
+    place.replaceChildren(...parts);
+    section.removeAttribute('aria-busy');
+  };
+  section.append(h('div', { class: 'head' }, h('h2', {}, t('stats'))), choices(load), place);
+  load({ isFirst: true });
+  return section;
+}
+
+/** What is chosen, as the address says it. */
+function read() {
+  const here = new URLSearchParams(location.search);
+  const one = (name, known, usual) => (known.includes(here.get(name)) ? here.get(name) : usual);
+  const range = one('range', [...RANGES.map(String), 'other'], String(DAYS_BY_HOUR));
+  const now = Date.now();
+  let [since, until] = [now - Number(range) * DAY, now];
+  if (range === 'other') {
+    const moment = (name, usual) => Date.parse(here.get(name)) || usual;
+    until = moment('until', now);
+    since = moment('since', until - DAYS_BY_HOUR * DAY);
+  }
+  const days = (until - since) / DAY;
+  const usual = days <= DAYS_BY_HOUR ? 'hour' : 'day';
+  const step = days <= MOST_DAYS_BY_HOUR ? one('step', STEPS, usual) : 'day';
+  const length = step === 'hour' ? HOUR : DAY;
+  // Whole hours or days; the last one has begun.
+  if (range !== 'other') since = (Math.floor(now / length) + 1) * length - Number(range) * DAY;
+  return { range, since, until, days, step, length, split: one('by', SPLITS, 'class') };
+}
+
+function query({ since, until, step, split }) {
+  const asked = { since: new Date(since).toISOString(), until: new Date(until).toISOString(), interval: step };
+  if (split !== 'class') Object.assign(asked, { by: split, valueIntervals: true, limit: LISTED });
+  return new URLSearchParams(asked);
+}
+
+/** Fields to choose with. */
+function choices(load) {
+  const place = h('form', { class: 'choices', submit: (event) => event.preventDefault() });
+  const choose = (changes) => {
+    const here = new URLSearchParams(location.search);
+    for (const [name, value] of Object.entries(changes)) here.set(name, value);
+    if (here.get('range') !== 'other') ['since', 'until'].forEach((name) => here.delete(name));
+    history.replaceState(null, '', `${location.pathname}?${here}`);
+    const focused = document.activeElement?.id;
+    fill();
+    document.getElementById(focused)?.focus();
+    load();
+  };
+  const field = (name, element) => h('div', {}, h('label', { for: `s-${name}` }, t(`stats.${name}`)), element);
+  const select = (name, chosen, options, change) => field(name, h('select', { id: `s-${name}`, change },
+    options.map(([value, text, disabled]) =>
+      h('option', { value, selected: value === chosen, disabled }, text))));
+  const moment = (name, value) => field(name, h('input', {
+    id: `s-${name}`, type: 'datetime-local', required: true,
+    value: toField(new Date(value).toISOString()),
+    change: (event) => { if (event.target.value) choose({ [name]: fromField(event.target.value) }); },
+  }));
+  const fill = () => {
+    const { range, since, until, days, step, split } = read();
+    const isOther = range === 'other';
+    const ranges = RANGES.map((it) => [String(it), t(`stats.range.${it}`)]);
+    place.replaceChildren(...[
+      select('range', range, [...ranges, ['other', t('stats.range.other')]], (event) => {
+        const chosen = event.target.value;
+        const ends = { since: new Date(since).toISOString(), until: new Date(until).toISOString() };
+        choose({ range: chosen, ...(chosen === 'other' && ends) });
+      }),
+      isOther && moment('since', since),
+      isOther && moment('until', until),
+      select('step', step, STEPS.map((it) => [it, t(`stats.step.${it}`), it === 'hour' && days > MOST_DAYS_BY_HOUR]),
+        (event) => choose({ step: event.target.value })),
+      select('by', split, SPLITS.map((it) => [it, t(`by.${it}`)]), (event) => choose({ by: event.target.value })),
+    ].filter(Boolean));
+  };
+  fill();
+  return place;
+}
+
+/** The numbers that stand above the chart. */
+function figures({ visits, visitors }) {
+  const { total, human } = visits;
+  return {
+    total: count(total), human: count(human), machines: count(visits.preview + visits.scanner + visits.bot),
+    visitors: count(visitors.reduce((sum, day) => sum + day.visitors, 0)),
+  };
+}
+
+function shown(answer, asked, name) {
+  const { total, human, machines, visitors } = figures(answer);
+  const figure = (what, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, t(`stats.${what}`)),
+    h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
+  const begins = beginsOf(asked);
+  const { series, rows } = seriesOf(answer, asked, begins);
+  const parts = [h('dl', { class: 'figures' },
+    figure('total', total), figure('human', human), figure('machines', machines),
+    figure('visitors', visitors, t('stats.visitors.hint')))];
+  if (answer.visits.total === 0) {
+    return [...parts, h('p', { class: 'empty', 'data-empty': '' }, t('stats.none'))];
+  }
+  const label = t('chart.label', { by: t(`by.${asked.split}`) });
+  const drawn = series.filter(({ values }) => values.some((value) => value > 0));
+  return [...parts,
+    chart({ begins, step: asked.step, series: drawn, label }),
+    asked.step === 'day' && h('p', { class: 'hint' }, t('stats.utc')),
+    legend(rows, answer.visits.total, t(`by.${asked.split}`)),
+    numbers({ begins, series: drawn, step: asked.step, label, name }),
+  ].filter(Boolean);
+}
+
+/** When the times of a chart begin: also those without visits, which the API leaves out. */
+function beginsOf({ since, until, length }) {
+  const begins = [];
+  for (let begin = Math.floor(since / length) * length; begin < until; begin += length) begins.push(begin);
+  return begins;
+}
+
+/** What is drawn, from the bottom up, and the lines of the legend. */
+function seriesOf({ intervals, by }, { split }, begins) {
+  const places = new Map(begins.map((begin, place) => [begin, place]));
+  const spread = (all, number) => {
+    const values = begins.map(() => 0);
+    for (const it of all) {
+      const place = places.get(Date.parse(it.begin));
+      if (place !== undefined) values[place] += number(it);
+    }
+    return values;
+  };
+  const sum = (values) => values.reduce((all, value) => all + value, 0);
+  if (split === 'class') {
+    const series = CLASSES.map((name, colour) => ({
+      name: t(`class.${name}`), colour, values: spread(intervals, (it) => it[name]),
+    }));
+    const rows = series.map((it) => ({ ...it, visits: sum(it.values) })).filter(({ visits }) => visits > 0);
+    return { series, rows };
+  }
+  const found = by[split] ?? [];
+  const series = found.slice(0, COLOURED).map(({ value, intervals: own }, colour) => ({
+    name: valueText(split, value), colour, values: spread(own ?? [], (it) => it.total),
+  }));
+  const rest = spread(intervals, (it) => it.total).map((all, place) =>
+    Math.max(0, all - sum(series.map(({ values }) => values[place]))));
+  const others = { name: t('stats.others'), colour: COLOURED, values: rest };
+  const rows = found.map(({ value, total }, place) => ({
+    name: valueText(split, value), visits: total, colour: Math.min(place, COLOURED),
+  }));
+  const left = sum(rest) - sum(rows.slice(COLOURED).map(({ visits }) => visits));
+  if (left > 0) rows.push({ name: t('stats.rest'), visits: left, colour: COLOURED });
+  return { series: [...series, others], rows };
+}
+
+/** A value as people read it. */
+function valueText(split, value) {
+  if (value === '') return t('stats.unknown');
+  if (split === 'device' && has(`device.${value}`)) return t(`device.${value}`);
+  if (split !== 'country') return value;
+  try {
+    return new Intl.DisplayNames([locale()], { type: 'region' }).of(value) ?? value;
+  } catch {
+    return value;
+  }
+}
+
+function legend(rows, total, by) {
+  return h('table', { class: 'legend' },
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, by),
+      h('th', { scope: 'col', class: 'number' }, t('visits')),
+      h('th', { scope: 'col', class: 'number' }, t('stats.share')))),
+    h('tbody', {}, rows.map(({ name, visits, colour }) => h('tr', { 'data-value': name },
+      h('th', { scope: 'row' }, h('i', { class: `swatch c${colour}` }), name),
+      h('td', { class: 'number' }, count(visits)),
+      h('td', { class: 'number' }, percent(visits / total))))));
+}
+
+/** The same numbers as a table, which is made when somebody wants it, and as a file. */
+function numbers({ begins, series, step, label, name }) {
+  const head = [t('column.when'), ...series.map((it) => it.name), t('chart.all')];
+  const row = (place) => {
+    const values = series.map(({ values: own }) => own[place]);
+    return [...values, values.reduce((all, value) => all + value, 0)];
+  };
+  const table = () => h('div', { class: 'scrolled', tabindex: '0', role: 'region', 'aria-label': label },
+    h('table', { 'data-numbers': '' },
+      h('thead', {}, h('tr', {}, head.map((text, place) =>
+        h('th', { scope: 'col', class: place > 0 && 'number' }, text)))),
+      h('tbody', {}, begins.map((begin, place) => h('tr', { 'data-begin': new Date(begin).toISOString() },
+        h('th', { scope: 'row' }, timeText(begin, step)),
+        row(place).map((value) => h('td', { class: 'number' }, count(value))))))));
+  const place = h('div', {});
+  const button = h('button', { type: 'button', 'aria-expanded': 'false', 'data-table': '', click: () => {
+    const isOpen = place.hasChildNodes();
+    place.replaceChildren(...(isOpen ? [] : [table()]));
+    button.setAttribute('aria-expanded', String(!isOpen));
+    button.textContent = t(isOpen ? 'stats.table' : 'stats.table.hide');
+  } }, t('stats.table'));
+  const lines = () => begins.map((begin, at) => [new Date(begin).toISOString(), ...row(at)]);
+  return h('div', { class: 'numbers' },
+    h('div', { class: 'row' }, button, h('button', {
+      type: 'button', 'data-csv': '', click: () => keepCsv(`${name}.csv`, [head, ...lines()]),
+    }, t('stats.csv'))),
+    place);
+}

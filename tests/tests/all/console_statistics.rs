@@ -1,0 +1,265 @@
+//! What the console shows of visits, held against the taps that went through nginx.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use shortlink_tests::browser::{Browser, Looks};
+use shortlink_tests::http;
+use shortlink_tests::places;
+use shortlink_tests::stack::{Stack, StackOptions, directory, text};
+use shortlink_tests::wait::{SOON, eventually, until};
+use tempfile::TempDir;
+
+use super::console::{browser, open, sign_in};
+
+const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 \
+    (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1";
+const DESKTOP: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 \
+    (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36";
+const PREVIEW: &str = "WhatsApp/2.23.20.0 A";
+
+/// The keys for End and for the arrow to the left.
+const END: char = '\u{e010}';
+const LEFT: char = '\u{e012}';
+
+/// A stack with two domains that knows places, and its taps.
+struct Scene {
+    stack: Stack,
+    campaign: String,
+    _places: TempDir,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let directory = directory();
+        let file = directory.path().join("places.mmdb");
+        places::write(&file, "AT");
+        let stack = Stack::with(&StackOptions {
+            sidecar: format!("[visits]\ngeo_database = \"{}\"\n", file.display()),
+            ..StackOptions::default()
+        });
+        let table = "shortlink_domains {\n s1.example.com active scheme=http;\n \
+                     s2.example.com serving;\n}\n";
+        fs::write(stack.nginx.file("domains.conf"), table).expect("domains.conf");
+        stack.nginx.reload();
+        let body = json!({"name": "Spring", "longUrl": "https://example.com/?m={member}"});
+        let made = stack.api("POST", "/v1/campaigns", Some(&body));
+        Self {
+            campaign: text(&made.json(), "id"),
+            stack,
+            _places: directory,
+        }
+    }
+
+    fn tap(&self, code: &str, host: &str, user_agent: &str, times: usize) {
+        for _ in 0..times {
+            let headers = [("Host", host), ("User-Agent", user_agent)];
+            let path = format!("/{code}");
+            let answer = http::send(self.stack.nginx.public_port, "GET", &path, &headers);
+            assert_eq!(answer.status, 302);
+        }
+    }
+
+    /// Ten taps of a link, and three of a campaign's.
+    fn with_taps() -> Self {
+        let scene = Self::start();
+        let stack = &scene.stack;
+        stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "plain"}));
+        stack.create(&json!({
+            "campaignId": scene.campaign, "customSlug": "member", "parameters": {"member": "7"},
+        }));
+        scene.tap("plain", "s1.example.com", PHONE, 5);
+        scene.tap("plain", "s2.example.com", DESKTOP, 3);
+        scene.tap("plain", "s1.example.com", PREVIEW, 2);
+        scene.tap("member", "s2.example.com", PHONE, 3);
+        until("all visits are stored", SOON, || {
+            let stats = stack.api("GET", "/v1/stats", None).json();
+            stats["visits"]["total"] == json!(13)
+        });
+        scene
+    }
+}
+
+/// Waits until what was chosen is shown.
+fn shown(browser: &Browser) {
+    until("the statistics are there", SOON, || {
+        browser.has(".statistics .figures") && !browser.has("[aria-busy]")
+    });
+}
+
+fn choose_split(browser: &Browser, split: &str) {
+    browser.choose("#s-by", split);
+    shown(browser);
+}
+
+/// What the legend says: names and numbers of visits.
+fn legend(browser: &Browser) -> Value {
+    let script = "return [...document.querySelectorAll('.legend tbody tr')].map((row) => \
+                  [row.cells[0].textContent, row.cells[1].textContent])";
+    browser.run(script, &[])
+}
+
+/// The sums of the columns of the table with the chart's numbers, by their names.
+fn sums(browser: &Browser) -> Value {
+    let script = "const table = document.querySelector('[data-numbers]'); \
+        return [...table.tHead.rows[0].cells].slice(1).map((head, column) => [head.textContent, \
+        [...table.tBodies[0].rows].reduce((sum, row) => \
+        sum + Number(row.cells[column + 1].textContent), 0)])";
+    browser.run(script, &[])
+}
+
+fn figure(browser: &Browser, name: &str) -> Value {
+    let script = "return document.querySelector(arguments[0]).textContent";
+    browser.run(script, &[json!(format!("[data-figure={name}] dd"))])
+}
+
+#[test]
+fn a_chart_tells_when_visits_were_and_what_they_have_in_common() {
+    let scene = Scene::with_taps();
+    let stack = &scene.stack;
+    let browser = browser(stack, Looks::default());
+    open(&browser, "/console/statistics", "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "Statistics");
+    shown(&browser);
+    assert_eq!(figure(&browser, "total"), json!("13"));
+    assert_eq!(figure(&browser, "human"), json!("11"));
+    assert_eq!(figure(&browser, "machines"), json!("2"));
+    // One on a phone and one at a desk.
+    assert_eq!(figure(&browser, "visitors"), json!("2"));
+    assert_eq!(
+        legend(&browser),
+        json!([["Person", "11"], ["Preview", "2"]])
+    );
+    browser.click("[data-table]");
+    assert_eq!(
+        sums(&browser),
+        json!([["Person", 11], ["Preview", 2], ["All", 13]])
+    );
+    browser.assert_accessible();
+
+    for (split, expected) in [
+        (
+            "domain",
+            json!([["s1.example.com", 7], ["s2.example.com", 6], ["All", 13]]),
+        ),
+        ("country", json!([["Austria", 13], ["All", 13]])),
+        (
+            "device",
+            json!([["Phone", 8], ["Desktop", 3], ["Other", 2], ["All", 13]]),
+        ),
+    ] {
+        choose_split(&browser, split);
+        browser.click("[data-table]");
+        assert_eq!(sums(&browser), expected, "{split}");
+    }
+    // What is chosen stands in the address, and comes back with it.
+    assert_eq!(browser.path(), "/console/statistics?by=device");
+    browser.choose("#s-range", "365");
+    shown(&browser);
+    assert!(browser.has("#s-step option[value=hour][disabled]"));
+    browser.assert_accessible();
+    open(&browser, "/console/links/plain?by=domain", "Link plain");
+    shown(&browser);
+    let both = json!([["s1.example.com", "7"], ["s2.example.com", "3"]]);
+    assert_eq!(legend(&browser), both);
+    let page = format!("/console/campaigns/{}", scene.campaign);
+    open(&browser, &page, "Campaign Spring");
+    shown(&browser);
+    assert_eq!(legend(&browser), json!([["Person", "3"]]));
+    browser.assert_accessible();
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn a_chart_is_read_by_keyboard_kept_as_a_file_and_may_be_empty() {
+    let scene = Scene::with_taps();
+    let stack = &scene.stack;
+    let browser = browser(stack, Looks::default());
+    open(&browser, "/console/statistics?by=domain&range=1", "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    shown(&browser);
+    browser.click("[data-table]");
+    let script = "const rows = [...document.querySelectorAll('[data-begin]')]; \
+                  return [rows.length, rows.findIndex((row) => row.dataset.begin === arguments[0])]";
+    let stats = stack.api("GET", "/v1/stats?interval=hour", None).json();
+    let hour = &stats["intervals"][0];
+    let begin = text(hour, "begin").replace('Z', ".000Z");
+    let [rows, place] = [0, 1].map(|at| browser.run(script, &[json!(begin)])[at].as_i64());
+    let back = rows.expect("rows") - 1 - place.expect("a place");
+    let keys: String = std::iter::once(END)
+        .chain((0..back).map(|_| LEFT))
+        .collect();
+    browser.press(".plot", &keys);
+    let said = "return document.querySelector('.plot').getAttribute('aria-valuetext')";
+    let told = browser.run(said, &[]);
+    let expected = format!("{} visits", hour["total"]);
+    assert!(told.as_str().expect("text").contains(&expected), "{told}");
+    assert!(browser.has(".tip:not([hidden])"));
+    browser.text_with(".tip", "s1.example.com");
+    browser.assert_accessible();
+    browser.press(".plot", &LEFT.to_string());
+    let told = browser.run(said, &[]);
+    assert!(
+        told.as_str().expect("text").ends_with(": 0 visits"),
+        "{told}"
+    );
+
+    let downloads = directory();
+    browser.keep_downloads_in(downloads.path());
+    browser.click("[data-csv]");
+    let file = downloads.path().join("visits.csv");
+    let kept = eventually("the file is kept", SOON, || fs::read_to_string(&file).ok());
+    let mut lines = kept.lines();
+    assert_eq!(
+        lines.next(),
+        Some("\u{feff}When,s1.example.com,s2.example.com,All")
+    );
+    let total = |line: &str| {
+        line.rsplit(',')
+            .next()
+            .and_then(|it| it.parse::<u64>().ok())
+    };
+    assert_eq!(lines.filter_map(total).sum::<u64>(), 13);
+
+    // A time of one's own, in which there was nothing.
+    browser.choose("#s-range", "other");
+    shown(&browser);
+    browser.choose("#s-until", "2026-01-08T00:00");
+    browser.text_with("[role=alert]", "since must be before until");
+    browser.choose("#s-since", "2026-01-01T00:00");
+    browser.find("[data-empty]");
+    browser.assert_accessible();
+    browser.assert_sound(&["status of 400"]);
+}
+
+#[test]
+fn statistics_speak_chinese_and_fit_a_phone() {
+    let scene = Scene::with_taps();
+    let stack = &scene.stack;
+    let looks = Looks {
+        width: 360,
+        language: "zh-CN",
+    };
+    let browser = browser(stack, looks);
+    open(&browser, "/console/statistics?by=device", "登录");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "统计");
+    shown(&browser);
+    let devices = json!([["手机", "8"], ["电脑", "3"], ["其他", "2"]]);
+    assert_eq!(legend(&browser), devices);
+    browser.click("[data-table]");
+    browser.find("[data-numbers]");
+    browser.assert_fits();
+    browser.assert_accessible();
+    choose_split(&browser, "country");
+    assert_eq!(legend(&browser), json!([["奥地利", "13"]]));
+    browser.click("[data-language=en]");
+    browser.text_with("h1", "Statistics");
+    shown(&browser);
+    assert_eq!(legend(&browser), json!([["Austria", "13"]]));
+    open(&browser, "/console/links/plain", "Link plain");
+    shown(&browser);
+    browser.assert_fits();
+    browser.assert_sound(&[]);
+}
