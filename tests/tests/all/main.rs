@@ -7,6 +7,8 @@ mod citizen;
 mod coherence;
 mod configuration;
 mod console;
+mod console_campaigns;
+mod console_keys;
 mod domains;
 mod domains_memory;
 mod domains_nodes;
