@@ -4,12 +4,16 @@ import { ask, notice } from './api.js';
 import { confirmed, h, say } from './dom.js';
 import { t } from './i18n.js';
 
-/** Buttons. `texts` is what the names of the texts begin with; `name` is what they call the thing. */
-export function actions({ texts, name, path, state, headers = {}, first, again }) {
+/**
+ * Buttons. `texts` is what the names of the texts begin with; `name` is what they call the thing; `reach` says how
+ * many links it reaches.
+ */
+export function actions({ texts, name, path, state, headers = {}, first, again, reach = async () => '' }) {
   const place = h('div', { class: 'row' }, first);
   const act = async (what, method, address, danger) => {
+    const far = await reach();
     const agreed = await confirmed({
-      title: t(`${texts}${what}.title`, { name }), text: t(`${texts}${what}.text`, { name }),
+      title: t(`${texts}${what}.title`, { name }), text: [t(`${texts}${what}.text`, { name }), far].join(' '),
       yes: t(what), no: t('cancel'), danger,
     });
     if (!agreed) return;

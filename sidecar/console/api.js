@@ -12,9 +12,9 @@ export class Failure extends Error {
     this.retryAfter = retryAfter;
   }
 
-  /** What is wrong with which field of a form: names and texts. */
+  /** What is wrong with which member: names, with a dot before what is inside, and texts. */
   get fields() {
-    return (this.problem.errors ?? []).map(({ pointer, detail }) => [pointer.split('/')[1] ?? '', detail]);
+    return (this.problem.errors ?? []).map(({ pointer, detail }) => [pointer.split('/').slice(1).join('.'), detail]);
   }
 }
 

@@ -3,15 +3,20 @@
 import { ask, get, notice, onEnded } from './api.js';
 import { h, say } from './dom.js';
 import { begin, choose, languages, spoken, t } from './i18n.js';
+import * as audit from './pages/audit.js';
 import * as campaign from './pages/campaign.js';
+import * as campaignForm from './pages/campaign-form.js';
 import * as campaigns from './pages/campaigns.js';
 import * as change from './pages/change.js';
+import * as key from './pages/key.js';
+import * as keys from './pages/keys.js';
 import * as link from './pages/link.js';
 import * as links from './pages/links.js';
 import * as newLink from './pages/new-link.js';
 import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
 import * as statistics from './pages/statistics.js';
+import * as upload from './pages/upload.js';
 
 const ROOT = '/console';
 
@@ -19,11 +24,17 @@ const ROOT = '/console';
 const ROUTES = [
   [/^\/(links)?$/, links],
   [/^\/new$/, newLink],
+  [/^\/new\/file$/, upload],
   [/^\/links\/([0-9A-Za-z]+)$/, link],
   [/^\/links\/([0-9A-Za-z]+)\/change$/, change],
   [/^\/campaigns$/, campaigns],
   [/^\/campaigns\/([0-9A-Za-z]+)$/, campaign],
   [/^\/statistics$/, statistics],
+  [/^\/campaigns\/([0-9A-Za-z]+)\/change$/, campaignForm],
+  [/^\/campaigns-new$/, campaignForm],
+  [/^\/keys$/, keys],
+  [/^\/keys\/([0-9A-Za-z]+)$/, key],
+  [/^\/audit$/, audit],
   [/^\/service$/, service],
 ];
 
@@ -34,6 +45,8 @@ const PLACES = [
   ['/campaigns', 'nav.campaigns', 'campaigns:read'],
   ['/statistics', 'nav.statistics', 'stats:read'],
   ['/service', 'nav.service', 'links:read'],
+  ['/keys', 'nav.keys', 'keys:admin'],
+  ['/audit', 'nav.audit', 'admin'],
 ];
 
 const frame = document.getElementById('console');
@@ -55,6 +68,8 @@ const context = {
   },
   /** Shows this page anew. */
   again: () => show(),
+  /** The id of the key that somebody has signed in with. */
+  keyId: () => session.keyId,
   /** The address of a page. */
   at: (path) => ROOT + path,
 };

@@ -1,4 +1,4 @@
-// Forms about links: fields that become members of JSON, and what is wrong with them beside them.
+// Forms: fields that become members of JSON, and what is wrong with them beside them.
 
 import { inWords, notice } from './api.js';
 import { h } from './dom.js';
@@ -18,12 +18,38 @@ const KINDS = {
     show: (tags) => (tags ?? []).join(', '),
     read: (value) => value.split(/[,，]/).map((tag) => tag.trim()).filter(Boolean),
   },
+  // A text that may be empty and is there all the same.
+  value: { type: 'text', read: (text) => text },
+  // A number, or the least and the most.
+  length: {
+    type: 'text',
+    inputmode: 'numeric',
+    show: (length) => (length?.min ? `${length.min}-${length.max}` : length),
+    read: (value) => {
+      const [, min, max] = /^(\d+)\s*[-–]\s*(\d+)$/.exec(value) ?? [];
+      if (min) return { min: Number(min), max: Number(max) };
+      return value ? Number(value) || value : null;
+    },
+  },
+  choice: { element: 'select', read: (value) => (/^\d+$/.test(value) ? Number(value) : value || null) },
+  truth: { type: 'checkbox', show: (truth) => String(Boolean(truth)), read: (value) => value === 'true' },
+  several: {
+    element: 'div',
+    show: (all) => (all ?? []).join(' '),
+    read: (value) => value.split(' ').filter(Boolean),
+  },
 };
 
-/** A form. `link` is what the fields show first; `call` is given the members that differ from that. */
-export function form({ fields, more = [], link = {}, send, call, cancel }) {
+/** The member of an object that a name with dots means. */
+const inside = (object, name) => name.split('.').reduce((found, step) => found?.[step], object);
+
+/**
+ * A form. `link` is what the fields show first; `call` is given the members that differ from that, and those of one
+ * object together. `changed` is called with the fields whenever one changes.
+ */
+export function form({ fields, more = [], link = {}, send, call, cancel, changed = () => {} }) {
   const all = [...fields, ...more];
-  const inputs = new Map(all.map((field) => [field.name, input(field, link[field.name])]));
+  const inputs = new Map(all.map((field) => [field.name, input(field, inside(link, field.name))]));
   const shown = new Map(all.map((field) => [field.name, inputs.get(field.name).value]));
   const said = h('div', {});
   const button = h('button', { class: 'main' }, send);
@@ -42,48 +68,97 @@ export function form({ fields, more = [], link = {}, send, call, cancel }) {
     }
   };
   const row = (field) => labelled(field, inputs.get(field.name));
-  return h('form', { class: 'fields', submit, novalidate: true },
+  changed(inputs);
+  return h('form', { class: 'fields', submit, novalidate: true, input: () => changed(inputs) },
     fields.map(row),
     more.length > 0 && h('details', {}, h('summary', {}, t('more')), h('div', { class: 'fields' }, more.map(row))),
     said,
     h('div', { class: 'row' }, button, cancel));
 }
 
-function input({ name, kind, required, placeholder, hint }, value) {
+/** The id of a field's element; a dot would be read as a class by whoever looks for it. */
+const idOf = (name) => `f-${name.replaceAll('.', '-')}`;
+
+/** The id of what says what is wrong with a field. */
+const wrongOf = (made) => made.id.replace('f-', 'w-');
+
+function input({ name, kind, required, placeholder, hint, choices = [] }, value) {
   const { element = 'input', type, inputmode, min, step, show } = KINDS[kind];
+  const options = kind === 'choice' && choices.map(([option, text]) => h('option', { value: option }, text));
   const made = h(element, {
-    id: `f-${name}`, name, type, inputmode, min, step, placeholder, 'aria-required': required && 'true',
+    id: idOf(name), name, type, inputmode, min, step, placeholder, 'aria-required': required && 'true',
     autocomplete: 'off', autocapitalize: 'none', spellcheck: kind === 'long' ? null : 'false',
     'aria-describedby': hint && `h-${name}`,
-  });
+  }, options);
+  if (kind === 'truth') boxed(made);
+  if (kind === 'several') grouped(made, choices);
   made.value = (show ? show(value) : value) ?? '';
   return made;
 }
 
-function labelled({ name, required, hint }, made) {
-  return h('div', {},
-    h('label', { for: made.id }, t(`field.${name}`),
-      required && h('span', { class: 'faint' }, ` · ${t('required')}`)),
-    made,
-    hint && h('p', { class: 'hint', id: `h-${name}` }, t(`hint.${name}`)));
+/** Lets a box be read and set as other fields are. */
+function boxed(made) {
+  Object.defineProperty(made, 'value', {
+    get: () => String(made.checked), set: (value) => { made.checked = value === 'true'; },
+  });
 }
 
-/** The members whose fields have changed. An empty field is a member that is taken away. */
+/** A box for each choice, which are read and set together. */
+function grouped(made, choices) {
+  const boxes = choices.map(([value]) =>
+    h('input', { type: 'checkbox', id: `${made.id}-${value}`, 'data-value': value }));
+  const ofFields = ['name', 'aria-required', 'autocomplete', 'autocapitalize', 'spellcheck'];
+  for (const attribute of ofFields) made.removeAttribute(attribute);
+  made.setAttribute('role', 'group');
+  made.setAttribute('tabindex', '-1');
+  made.setAttribute('aria-labelledby', `l-${made.id}`);
+  made.append(...choices.map(([, text], place) => h('p', { class: 'check' },
+    boxes[place], h('label', { for: boxes[place].id }, text))));
+  Object.defineProperty(made, 'value', {
+    get: () => boxes.filter((box) => box.checked).map((box) => box.dataset.value).join(' '),
+    set: (value) => boxes.forEach((box) => { box.checked = value.split(' ').includes(box.dataset.value); }),
+  });
+}
+
+/** A field with what it is called, and what is to be known of it. */
+function labelled({ name, kind, label, required, hint }, made) {
+  const text = [label ?? t(`field.${name}`), required && h('span', { class: 'faint' }, ` · ${t('required')}`)];
+  const says = hint && h('p', { class: 'hint', id: `h-${name}` }, t(`hint.${name}`));
+  if (kind === 'truth') {
+    return h('div', {}, h('p', { class: 'check' }, made, h('label', { for: made.id }, text)), says);
+  }
+  const named = kind === 'several'
+    ? h('span', { class: 'label', id: `l-${made.id}` }, text) : h('label', { for: made.id }, text);
+  return h('div', {}, named, made, says);
+}
+
+/**
+ * The members whose fields have changed. An empty field is a member that is taken away. An object is sent whole,
+ * since the API replaces it.
+ */
 function members(all, inputs, shown) {
-  const changed = all.filter(({ name, required }) => required
-    ? inputs.get(name).value !== shown.get(name) || !shown.get(name)
-    : inputs.get(name).value !== shown.get(name));
-  return Object.fromEntries(changed.map(({ name, kind, required }) => {
-    const value = inputs.get(name).value.trim();
-    const read = KINDS[kind].read ?? ((text) => (text || required ? text : null));
-    return [name, read(value)];
-  }));
+  const outer = (name) => name.split('.')[0];
+  const changed = new Set(all.filter(({ name, required }) =>
+    inputs.get(name).value !== shown.get(name) || (required && !shown.get(name))).map(({ name }) => outer(name)));
+  const said = {};
+  for (const { name, kind, required } of all.filter((field) => changed.has(outer(field.name)))) {
+    const text = inputs.get(name).value.trim();
+    const value = KINDS[kind].read ? KINDS[kind].read(text) : (text || required ? text : null);
+    const [object, member] = name.split('.');
+    if (!member) said[name] = value;
+    else {
+      said[object] ??= null;
+      const isSaid = kind === 'value' || (value !== null && value.length !== 0);
+      if (isSaid) said[object] = { ...said[object], [member]: value };
+    }
+  }
+  return said;
 }
 
 function clear(inputs) {
   for (const made of inputs.values()) {
     made.removeAttribute('aria-invalid');
-    const wrong = made.parentElement.querySelector('.wrong');
+    const wrong = document.getElementById(wrongOf(made));
     if (!wrong) continue;
     const described = made.getAttribute('aria-describedby').split(' ').filter((id) => id !== wrong.id);
     if (described.length > 0) made.setAttribute('aria-describedby', described.join(' '));
@@ -95,14 +170,17 @@ function clear(inputs) {
 /** Shows what is wrong beside the fields it is about, and all else above the button. */
 function refuse(failure, inputs, said) {
   const fields = failure.fields ?? [];
-  const known = fields.filter(([name]) => inputs.has(name));
+  // A fault of a part, such as the second tag, stands beside the whole.
+  const fieldOf = (name) => [...inputs.keys()].find((field) => name === field || name.startsWith(`${field}.`));
+  const known = fields.map(([name, detail]) => [fieldOf(name), detail]).filter(([name]) => name);
   for (const [name, detail] of known) {
     const made = inputs.get(name);
-    const id = `w-${name}`;
-    made.setAttribute('aria-invalid', 'true');
+    const id = wrongOf(made);
+    if (made.getAttribute('role') !== 'group') made.setAttribute('aria-invalid', 'true');
     made.closest('details')?.setAttribute('open', '');
-    if (!made.parentElement.querySelector('.wrong')) {
-      made.after(h('p', { class: 'wrong', id }, `${t(`field.${name}`)}: ${detail}`));
+    if (!document.getElementById(id)) {
+      const label = made.closest('.fields > div').querySelector('label, .label').firstChild.textContent;
+      made.after(h('p', { class: 'wrong', id }, `${label}: ${detail}`));
       made.setAttribute('aria-describedby', `${id} ${made.getAttribute('aria-describedby') ?? ''}`.trim());
     }
   }

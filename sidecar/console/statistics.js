@@ -229,7 +229,7 @@ function numbers({ begins, series, step, label, name }) {
     const values = series.map(({ values: own }) => own[place]);
     return [...values, values.reduce((all, value) => all + value, 0)];
   };
-  const table = () => h('div', { class: 'scrolled', tabindex: '0', role: 'region', 'aria-label': label },
+  const table = () => h('div', { class: 'scrolled tall', tabindex: '0', role: 'region', 'aria-label': label },
     h('table', { 'data-numbers': '' },
       h('thead', {}, h('tr', {}, head.map((text, place) =>
         h('th', { scope: 'col', class: place > 0 && 'number' }, text)))),

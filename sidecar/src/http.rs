@@ -6,6 +6,7 @@ mod auth;
 mod batch;
 mod campaign_defaults;
 mod campaign_links;
+mod campaign_size;
 mod campaigns;
 mod code_members;
 mod codespace;
@@ -139,6 +140,7 @@ fn router(app: App) -> Router {
                 .patch(campaigns::change)
                 .delete(campaigns::revoke),
         )
+        .route("/v1/campaigns/{id}/links", get(campaign_size::count))
         .route("/v1/campaigns/{id}/pause", post(campaigns::pause))
         .route("/v1/campaigns/{id}/resume", post(campaigns::resume))
         .route("/v1/keys", get(keys::list).post(keys::create))

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use shortlink_tests::browser::{Browser, Looks};
@@ -12,7 +12,7 @@ use shortlink_tests::stack::Stack;
 use shortlink_tests::wait::{SOON, until};
 
 /// What each picture shows: its name, the page, its heading, and whether it is dark.
-const PAGES: [(&str, &str, &str, bool); 8] = [
+const PAGES: [(&str, &str, &str, bool); 15] = [
     ("links", "/console", "Links", false),
     ("new", "/console/new", "New link", false),
     ("link", "/console/links/sp7", "Link sp7", false),
@@ -30,6 +30,28 @@ const PAGES: [(&str, &str, &str, bool); 8] = [
         true,
     ),
     ("service", "/console/service", "Service", false),
+    ("campaigns", "/console/campaigns", "Campaigns", false),
+    ("campaign", "/console/campaigns/1", "Campaign Spring", false),
+    (
+        "campaign-change",
+        "/console/campaigns/1/change",
+        "Change campaign",
+        false,
+    ),
+    (
+        "campaign-new",
+        "/console/campaigns-new",
+        "New campaign",
+        false,
+    ),
+    ("keys", "/console/keys", "API keys", false),
+    ("audit", "/console/audit", "Audit log", false),
+    (
+        "audit-dark",
+        "/console/audit?subject=campaign:1",
+        "Audit log",
+        true,
+    ),
     ("link-dark", "/console/links/sp7", "Link sp7", true),
 ];
 
@@ -48,6 +70,24 @@ fn main() {
     stack.api("POST", "/v1/links/sp9/pause", None);
     stack.api("DELETE", "/v1/links/sp4", None);
     past::fill_hours(&Sql::of(&stack, None), "sp7");
+    stack.api(
+        "POST",
+        "/v1/campaigns",
+        Some(&json!({
+            "name": "Spring", "longUrl": "https://shop.example.com/spring?m={member}&c={code}",
+            "note": "Members who have agreed to messages", "defaults": {"tags": ["spring"]},
+        })),
+    );
+    for member in ["4711", "4712", "4713"] {
+        stack.create(&json!({"campaignId": "1", "parameters": {"member": member}}));
+    }
+    for step in ["pause", "resume"] {
+        stack.api("POST", &format!("/v1/campaigns/1/{step}"), None);
+    }
+    let key = stack.sidecar.make_key(&["admin"]);
+    let rows: String = (0..20_000).map(row).collect();
+    let file = stack.directory().join("members.csv");
+    fs::write(&file, format!("Member,Name,reference\n{rows}")).expect("a file");
     for (suffix, width) in [("", 1280), ("-phone", 360)] {
         let directory = stack.directory().join(format!("browser{suffix}"));
         let looks = Looks {
@@ -58,7 +98,7 @@ fn main() {
         browser.open("/console");
         browser.text_with("h1", "Sign in");
         browser.picture(&folder.join(format!("sign-in{suffix}.png")));
-        browser.fill("#key", &stack.sidecar.key);
+        browser.fill("#key", &key);
         browser.click("form .main");
         browser.text_with("h1", "Links");
         for (name, path, heading, is_dark) in PAGES {
@@ -68,5 +108,38 @@ fn main() {
             until("all of it is shown", SOON, || !browser.has("[aria-busy]"));
             browser.picture(&folder.join(format!("{name}{suffix}.png")));
         }
+        browser.set_dark(false);
+        upload(&browser, &file, |name| {
+            folder.join(format!("{name}{suffix}.png"))
+        });
     }
+}
+
+/// A row of the file that is sent. Some are wrong.
+fn row(number: u32) -> String {
+    match number % 4_000 {
+        2 => format!(",\"Li, Na\",r-{number}\n"),
+        _ => format!("m{number},\"Li, Na\",r-{number}\n"),
+    }
+}
+
+/// How a file is chosen, sent and done.
+fn upload(browser: &Browser, file: &Path, picture: impl Fn(&str) -> PathBuf) {
+    let shown = |name: &str, part: &str| {
+        browser.find(part);
+        let script = "document.querySelector('.steps-of-upload').scrollIntoView({block: 'center'})";
+        browser.run(script, &[]);
+        browser.picture(&picture(name));
+    };
+    browser.open("/console/campaigns/1");
+    let path = file.display().to_string();
+    browser.find("#upload-file").type_keys(&path);
+    shown("upload", "[data-send]:not([disabled])");
+    browser.click("[data-send]");
+    until("some rows are done", SOON, || {
+        let script = "return document.querySelector('progress')?.value > 2000";
+        browser.run(script, &[]) == json!(true) || browser.has("[data-ended]")
+    });
+    shown("upload-going", ".steps-of-upload");
+    shown("upload-done", "[data-ended]");
 }

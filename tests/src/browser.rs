@@ -328,6 +328,11 @@ pub struct Element<'b> {
 }
 
 impl Element<'_> {
+    /// Types into it; the path of a file into a field for files.
+    pub fn type_keys(&self, text: &str) {
+        self.act("value", &json!({"text": text}));
+    }
+
     fn act(&self, what: &str, body: &Value) {
         let path = format!("/element/{}/{what}", self.id);
         self.browser.send("POST", &path, body);

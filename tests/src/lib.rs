@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 pub mod browser;
 pub mod chance;
 pub mod cluster;
+pub mod console;
 pub mod contract;
 pub mod debian;
 pub mod feed;

@@ -3,33 +3,61 @@
 import { actions } from '../actions.js';
 import { get } from '../api.js';
 import { h } from '../dom.js';
-import { badge, when } from '../format.js';
+import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
-import { fact } from '../parts.js';
+import { fact, sheet } from '../parts.js';
+import { inWords, sizeOf } from '../reach.js';
 import { statistics } from '../statistics.js';
+import { uploader } from '../upload/part.js';
 
 /** The page. */
 export async function show(context, [id]) {
   const { heading, at, may, again } = context;
-  const campaign = await get(`/v1/campaigns/${id}`);
+  const [campaign, size] = await Promise.all([get(`/v1/campaigns/${id}`), sizeOf(id)]);
   const { name, state } = campaign;
   const title = t('campaign.title', { name });
   const canChange = may('campaigns:write') && state !== 'revoked';
+  const links = h('span', { 'data-links': '' }, numberOf(size));
+  const recount = async () => {
+    const now = await sizeOf(id);
+    links.replaceChildren(numberOf(now));
+  };
+  const { defaults } = campaign;
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), badge(state), h('div', { class: 'end' }, canChange
-      && actions({ texts: 'campaign.', name, path: `/v1/campaigns/${id}`, state, again }))),
+      && actions({
+        texts: 'campaign.', name, path: `/v1/campaigns/${id}`, state, again,
+        first: h('a', { class: 'button', href: at(`/campaigns/${id}/change`), 'data-act': 'change' }, t('change')),
+        reach: async () => inWords(await sizeOf(id)),
+      }))),
     h('section', { class: 'sheet', 'aria-label': t('link.facts') },
       h('dl', { class: 'facts' },
         fact(t('campaign.id'), h('span', { class: 'code' }, campaign.id)),
         fact(t('campaign.template'), h('span', { class: 'code' }, campaign.longUrl)),
+        fact(t('links'), links, may('links:read') && [' · ',
+          h('a', { href: at(`/links?campaignId=${id}`) }, t('campaign.links'))]),
         fact(t('field.redirectStatus'), String(campaign.redirectStatus)),
         (campaign.validSince || campaign.validUntil) && fact(t('link.valid'),
           when(campaign.validSince), ' … ', when(campaign.validUntil)),
         campaign.externalId && fact(t('field.externalId'), campaign.externalId),
         campaign.note && fact(t('field.note'), campaign.note),
+        Object.keys(defaults).length > 0 && fact(t('campaign.defaults'), inShort(defaults)),
         fact(t('column.made'), when(campaign.createdAt)),
-        fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision }))),
-      may('links:read') && h('p', {}, h('a', { href: at(`/links?campaignId=${id}`) }, t('campaign.links')))),
+        fact(t('link.changed'), when(campaign.updatedAt), ' · ', t('revision', { revision: campaign.revision })))),
+    may('links:write') && state !== 'revoked' && sheet(t('upload.title'), uploader(context, campaign, recount)),
     statistics({ address: `/v1/campaigns/${id}/stats`, may, name: `visits-campaign-${id}` }),
-  ] };
+  ].filter(Boolean) };
+}
+
+const numberOf = (size) => (size ? `${count(size.count)}${size.isAll ? '' : '+'}` : '–');
+
+/** What new links are like. */
+function inShort({ tags = [], maxVisits, strategy, codeLength }) {
+  const length = codeLength?.min ? `${codeLength.min}–${codeLength.max}` : codeLength;
+  return [
+    tags.length > 0 && tags.map((tag) => `#${tag}`).join(' '),
+    maxVisits && `${t('field.maxVisits')}: ${count(maxVisits)}`,
+    strategy && `${t('field.defaults.strategy')}: ${strategy}`,
+    length && `${t('field.defaults.codeLength')}: ${length}`,
+  ].filter(Boolean).join(' · ');
 }

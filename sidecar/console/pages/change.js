@@ -5,7 +5,14 @@ import { h } from '../dom.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 
-const OWN = { name: 'longUrl', kind: 'url', required: true, hint: true };
+const STATUSES = ['301', '302', '307', '308'];
+
+/** What a campaign says of its links, and others say themselves. */
+const OWN = [
+  { name: 'longUrl', kind: 'url', required: true, hint: true },
+  { name: 'redirectStatus', kind: 'choice', choices: STATUSES.map((status) => [status, status]) },
+  { name: 'forwardQuery', kind: 'truth' },
+];
 
 const FIELDS = [
   { name: 'tags', kind: 'tags', hint: true },
@@ -26,7 +33,7 @@ export async function show({ heading, at, go, may }, [code]) {
       h('div', { class: 'notice warn' }, t('error.scope', { scope: 'links:write' }))] };
   }
   const changed = form({
-    fields: link.campaignId ? FIELDS : [OWN, ...FIELDS],
+    fields: [...(link.campaignId ? values(link) : OWN), ...FIELDS],
     link,
     send: t('change.send'),
     cancel: h('a', { class: 'button', href: page }, t('cancel')),
@@ -39,7 +46,13 @@ export async function show({ heading, at, go, may }, [code]) {
   });
   return { title, parts: [
     heading(title),
-    link.campaignId && h('div', { class: 'notice narrow' }, t('change.campaign', { campaign: link.campaignId })),
+    link.campaignId && h('div', { class: 'notice narrow' }, 
+      t('change.campaign', { campaign: link.campaignId })),
     h('div', { class: 'sheet narrow' }, changed),
   ].filter(Boolean) };
 }
+
+/** A field for each place of the campaign's target. */
+const values = ({ parameters = {} }) => Object.keys(parameters).map((name) => ({
+  name: `parameters.${name}`, kind: 'value', label: t('upload.parameter', { name }), required: true,
+}));

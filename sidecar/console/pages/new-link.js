@@ -39,7 +39,8 @@ export async function show({ heading, at, may, again }) {
       },
     })));
   }
-  return { title, parts: [heading(title), place] };
+  return { title, parts: [heading(title), place, may('links:write') && h('p', {},
+    h('a', { href: at('/new/file') }, t('upload.link')))].filter(Boolean) };
 }
 
 function made(link, { at, may, again }) {

@@ -10,6 +10,7 @@
 //! links.
 
 mod rows;
+pub(super) mod said_of_all;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes};
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -43,6 +44,7 @@ use crate::domain::service::links::{LinkError, NewLink};
 use crate::domain::service::repeat::{RepeatError, RowResult, RowsDigest};
 use crate::trace;
 use rows::{BadRow, BrokenBody, Format, RawRow, Rows};
+use said_of_all::SaidOfAll;
 
 /// The most bytes of rows in a chunk, so that long rows do not make it large.
 const CHUNK_BYTES: usize = 2 << 20;
@@ -60,15 +62,19 @@ pub(super) async fn create(
     MayWrite(caller): MayWrite,
     domains: Domains,
     headers: HeaderMap,
+    RawQuery(query): RawQuery,
     body: Body,
 ) -> Result<Response, Problem> {
     let format = format_of(&headers).ok_or_else(Problem::not_rows)?;
+    let said = SaidOfAll::read(&app, &query.unwrap_or_default(), format).await?;
     let idempotency_key = idempotency_key(&headers)?;
     let answers_array = wants_array(&headers, format);
+    let rows = Rows::new(format, app.body_limit_bytes, said.csv.clone());
     let context = Arc::new(Context {
         app: Arc::clone(&app),
         domains,
         caller,
+        said,
         idempotency_key,
     });
     // Who expects "100 Continue" is told it when the body is asked for, and no more once the answer
@@ -79,7 +85,7 @@ pub(super) async fn create(
     }
     let reader = Reader {
         body,
-        rows: Rows::new(format, app.body_limit_bytes),
+        rows,
         read: Vec::new(),
         waits: context.idempotency_key.is_some(),
         next_index: 0,
@@ -108,6 +114,7 @@ struct Context {
     app: SharedApp,
     domains: Domains,
     caller: Caller,
+    said: SaidOfAll,
     idempotency_key: Option<String>,
 }
 
@@ -132,8 +139,8 @@ struct RawChunk {
     /// The index of the first row.
     first_index: u64,
     rows: Vec<RawRow>,
-    /// The names of CSV values.
-    names: Vec<String>,
+    /// The names of CSV values; those without one are left out.
+    names: Vec<Option<String>>,
     /// Why there are no more rows, if that is not because all were read.
     broken: Option<BrokenBody>,
 }
@@ -235,12 +242,18 @@ impl Context {
         let mut external_ids = Vec::with_capacity(chunk.rows.len());
         let mut links = Vec::with_capacity(chunk.rows.len());
         let mut digest = RowsDigest::default();
+        self.said.add_to(&mut digest);
         let mut rows = Vec::with_capacity(chunk.rows.len());
         for row in &chunk.rows {
             if self.idempotency_key.is_some() {
                 row.for_each_part(|part| digest.add(part));
             }
-            rows.push(row.members(&chunk.names));
+            let mut members = row.members(&chunk.names);
+            if let (Ok(members), Some(id)) = (&mut members, self.said.campaign_id) {
+                let campaign = members.entry("campaignId");
+                campaign.or_insert_with(|| Value::from(id.to_string()));
+            }
+            rows.push(members);
         }
         let named = rows.iter().filter_map(|row| row.as_ref().ok());
         let campaigns = Campaigns::named(&self.app, named).await;

@@ -8,6 +8,8 @@ mod cli;
 mod coherence;
 mod configuration;
 mod console;
+mod console_campaigns;
+mod console_keys;
 mod console_statistics;
 mod domains;
 mod domains_memory;

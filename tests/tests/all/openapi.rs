@@ -210,6 +210,12 @@ fn every_operation_succeeds(mut world: World) {
     }
     world.ask("GET /v1/campaigns/{id}", &campaign, None, 200);
     world.ask(
+        "GET /v1/campaigns/{id}/links",
+        &format!("{campaign}/links?most=1"),
+        None,
+        200,
+    );
+    world.ask(
         "GET /v1/campaigns/{id}/stats",
         &format!("{campaign}/stats"),
         None,

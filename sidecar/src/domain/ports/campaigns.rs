@@ -47,6 +47,9 @@ pub trait CampaignStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<Campaign>, StoreError>;
 
+    /// Counts a campaign's links, but no more than `most`.
+    async fn count_campaign_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError>;
+
     /// Campaigns that wait to be published since a moment or longer, in their present state.
     async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError>;
 

@@ -102,6 +102,14 @@ impl Campaigns {
         self.store.list_campaigns(after, limit).await
     }
 
+    /// Counts a campaign's links, but no more than `most`.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn count_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
+        self.store.count_campaign_links(id, most).await
+    }
+
     /// Changes a campaign with the key of an id. A change to what it is already makes no revision.
     ///
     /// # Errors

@@ -16,6 +16,24 @@ pub(super) enum Format {
     Csv,
 }
 
+/// How CSV is to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Csv {
+    /// What parts values.
+    pub(super) delimiter: u8,
+    /// The names of values in place of those in the first line; values without one are left out.
+    pub(super) columns: Option<Vec<Option<String>>>,
+}
+
+impl Default for Csv {
+    fn default() -> Self {
+        Self {
+            delimiter: b',',
+            columns: None,
+        }
+    }
+}
+
 /// A row as it was sent.
 #[derive(Debug, PartialEq)]
 pub(super) enum RawRow {
@@ -46,11 +64,11 @@ enum Cutter {
 
 impl Rows {
     /// Reads rows of at most `most_bytes`.
-    pub(super) fn new(format: Format, most_bytes: usize) -> Self {
+    pub(super) fn new(format: Format, most_bytes: usize, csv: Csv) -> Self {
         let cutter = match format {
             Format::Json => Cutter::Json(JsonCutter::default()),
             Format::Ndjson => Cutter::Lines(Vec::new(), false),
-            Format::Csv => Cutter::Csv(Box::default()),
+            Format::Csv => Cutter::Csv(Box::new(CsvCutter::new(csv))),
         };
         Self { cutter, most_bytes }
     }
@@ -97,7 +115,7 @@ impl Rows {
     }
 
     /// The names of the values of CSV rows, once they were read.
-    pub(super) fn names(&self) -> &[String] {
+    pub(super) fn names(&self) -> &[Option<String>] {
         match &self.cutter {
             Cutter::Csv(cutter) => cutter.names.as_deref().unwrap_or_default(),
             Cutter::Json(_) | Cutter::Lines(..) => &[],
@@ -225,6 +243,9 @@ impl JsonCutter {
     }
 }
 
+/// The most values that a line has.
+const MOST_VALUES: usize = 256;
+
 /// Reads lines of values.
 struct CsvCutter {
     reader: csv_core::Reader,
@@ -233,14 +254,20 @@ struct CsvCutter {
     ends: Vec<usize>,
     written: usize,
     ended: usize,
-    names: Option<Vec<String>>,
+    names: Option<Vec<Option<String>>>,
+    /// What the names are to be, whatever the first line says.
+    columns: Option<Vec<Option<String>>>,
     is_too_long: bool,
 }
 
-impl Default for CsvCutter {
-    fn default() -> Self {
+impl CsvCutter {
+    fn new(csv: Csv) -> Self {
+        let reader = csv_core::ReaderBuilder::new()
+            .delimiter(csv.delimiter)
+            .build();
         Self {
-            reader: csv_core::Reader::new(),
+            reader,
+            columns: csv.columns,
             text: vec![0; 1024],
             ends: vec![0; 32],
             written: 0,
@@ -249,12 +276,7 @@ impl Default for CsvCutter {
             is_too_long: false,
         }
     }
-}
 
-/// The most values that a line has.
-const MOST_VALUES: usize = 256;
-
-impl CsvCutter {
     /// Takes a part of the body; an empty one is its end.
     fn push(
         &mut self,
@@ -318,6 +340,15 @@ impl CsvCutter {
             rows.push(RawRow::Csv(values));
             return Ok(());
         }
+        if let Some(columns) = self.columns.take() {
+            if columns.len() != values.len() {
+                return Err(BrokenBody(
+                    "has a first line of another number of names than the parameter columns",
+                ));
+            }
+            self.names = Some(columns);
+            return Ok(());
+        }
         let names = values.into_iter().enumerate().map(|(place, name)| {
             // Spreadsheets put a byte order mark before the first name.
             let name = match name.strip_prefix(b"\xef\xbb\xbf") {
@@ -325,7 +356,7 @@ impl CsvCutter {
                 _ => name,
             };
             String::from_utf8(name)
-                .map(|name| name.trim().to_owned())
+                .map(|name| Some(name.trim().to_owned()))
                 .map_err(|_error| BrokenBody("has a first line that is not UTF-8"))
         });
         let names = names.collect::<Result<Vec<_>, _>>()?;
@@ -390,7 +421,7 @@ impl RawRow {
 
     /// Reads the row as an object. `names` are those of CSV rows; an empty value there is as if
     /// it were not given, lists are parted by `|`, and a name with a dot is a member of an object.
-    pub(super) fn members(&self, names: &[String]) -> Result<Map<String, Value>, BadRow> {
+    pub(super) fn members(&self, names: &[Option<String>]) -> Result<Map<String, Value>, BadRow> {
         match self {
             Self::Json(text) => match serde_json::from_slice(text) {
                 Ok(Value::Object(members)) => Ok(members),
@@ -407,9 +438,9 @@ impl RawRow {
             Self::Csv(values) => {
                 let mut members = Map::new();
                 for (name, value) in names.iter().zip(values) {
-                    if value.is_empty() {
+                    let Some(name) = name.as_ref().filter(|_| !value.is_empty()) else {
                         continue;
-                    }
+                    };
                     let bad = |expected| BadRow::Value {
                         name: name.clone(),
                         expected,

@@ -6,16 +6,18 @@ use super::operation::Operation;
 use super::schemas::{CampaignPatch, NewCampaign};
 use crate::domain::api_key::Scope;
 use crate::domain::service::campaigns::CampaignError;
+use crate::http::campaign_size::{SizeBody, refused};
 use crate::http::campaigns::{CampaignBody, PageBody, no_such_campaign};
 
 /// What can be asked of a campaign that was made.
-const OF_CAMPAIGN: [&str; 6] = [
+const OF_CAMPAIGN: [&str; 7] = [
     "getCampaign",
     "changeCampaign",
     "pauseCampaign",
     "resumeCampaign",
     "revokeCampaign",
     "getCampaignStats",
+    "countCampaignLinks",
 ];
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -66,6 +68,17 @@ pub(super) fn operations() -> Vec<Operation> {
         .takes(["CampaignId"])
         .answers::<CampaignBody>(200, "The campaign.")
         .problems([no_such_campaign()]),
+        new(
+            "get",
+            "/v1/campaigns/{id}/links",
+            "countCampaignLinks",
+            "Counts a campaign's links",
+        )
+        .text("As far as `most`. `GET /v1/links?campaignId=…` lists them.")
+        .scope(Scope::CampaignsRead)
+        .takes(["CampaignId", "Most"])
+        .answers::<SizeBody>(200, "How many there are.")
+        .problems([no_such_campaign(), refused()]),
         change(new(
             "patch",
             "/v1/campaigns/{id}",

@@ -6,6 +6,7 @@ use super::operation::Operation;
 use super::schemas::{LinkPatch, NewLink};
 use crate::domain::api_key::Scope;
 use crate::http::batch::ResultBody;
+use crate::http::campaigns::no_such_campaign;
 use crate::http::explain::ExplanationBody;
 use crate::http::extract::no_such_link;
 use crate::http::idempotency::bad_key;
@@ -75,13 +76,18 @@ pub(super) fn operations() -> Vec<Operation> {
             .scope(Scope::LinksWrite)
             .takes(DOMAINS)
             .takes(["IdempotencyKey"])
+            .takes(["CampaignOfRows", "Columns", "Delimiter"])
             .takes_rows::<NewLink>(json!([
                 { "longUrl": "https://www.example.com/a" },
                 { "longUrl": "https://www.example.com/b", "externalId": "m-18" },
             ]))
             .answers::<Vec<ResultBody>>(200, "A result for each row.")
             .or_rows::<ResultBody>("application/x-ndjson")
-            .problems([bad_key()]),
+            .problems([
+                bad_key(),
+                Problem::query("delimiter must be comma, semicolon or tab."),
+                no_such_campaign(),
+            ]),
         link("get", "/v1/links/{code}", "getLink", "Shows a link")
             .scope(Scope::LinksRead)
             .takes(DOMAINS)

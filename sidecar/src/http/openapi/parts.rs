@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::words;
 use crate::domain::api_key::Scope;
+use crate::http::batch::said_of_all::DELIMITERS;
+use crate::http::campaign_size::{DEFAULT_MOST, MOST};
 use crate::http::idempotency::LONGEST_KEY;
 use crate::http::problem::{FieldError, Problem};
 use crate::http::query::{DEFAULT_LIMIT, MAX_LIMIT};
@@ -139,7 +141,22 @@ pub(super) fn parameters(generator: &mut SchemaGenerator) -> Value {
         string(),
     );
     let text = "Only links of this campaign.";
-    add("OfCampaign", "query", "campaignId", text, campaign);
+    add("OfCampaign", "query", "campaignId", text, campaign.clone());
+    let text = "The campaign of rows that name none.";
+    add("CampaignOfRows", "query", "campaignId", text, campaign);
+    let most = number(1, MOST.into(), DEFAULT_MOST.into());
+    add("Most", "query", "most", "How far it is counted.", most);
+    let text = "For CSV: the names of the columns in place of those in the first line, parted by commas. A column \
+                without a name is left out.";
+    add("Columns", "query", "columns", text, string());
+    let names = DELIMITERS.map(|(name, _)| name);
+    add(
+        "Delimiter",
+        "query",
+        "delimiter",
+        "For CSV: what parts values.",
+        json!({ "type": "string", "enum": names, "default": "comma" }),
+    );
     add(
         "CreatedBy",
         "query",

@@ -318,6 +318,79 @@ async fn a_batch_makes_links_of_campaigns_in_every_form() {
 }
 
 #[tokio::test]
+async fn a_batch_says_once_of_which_campaign_its_rows_are() {
+    let service = Service::new().await;
+    let (id, other) = (spring(&service).await, spring(&service).await);
+    let send = async |query: String, key: &str, body: &str| {
+        let request = Request::builder()
+            .method("POST")
+            .uri(format!("/v1/links/batch?{query}"))
+            .header("x-api-key", &service.writer)
+            .header("content-type", "text/csv")
+            .header("accept", "application/json")
+            .header("idempotency-key", key)
+            .body(Body::from(body.to_owned()));
+        service.send(request.expect("a request")).await
+    };
+    let columns = "columns=parameters.member,,campaignId&delimiter=semicolon";
+    let said = format!("campaignId={id}&{columns}");
+    let rows = format!("member;name;of\n1;Li, Na;\n2;Zoë;{other}\n");
+    let answer = send(said.clone(), "a", &rows).await.json();
+    assert_eq!(answer[0]["link"]["campaignId"], json!(id));
+    assert_eq!(answer[0]["link"]["parameters"], json!({"member": "1"}));
+    assert_eq!(answer[1]["link"]["campaignId"], json!(other));
+    let again = send(said, "a", &rows).await.json();
+    assert_eq!(
+        again[0]["link"]["shortCode"],
+        answer[0]["link"]["shortCode"]
+    );
+    // The same rows of another campaign are another request.
+    let elsewhere = send(format!("campaignId={other}&{columns}"), "a", &rows).await;
+    assert_eq!(elsewhere.json()[0]["status"], 422);
+    let nowhere = send("campaignId=zzzz".to_owned(), "b", &rows).await;
+    assert_eq!(nowhere.status, 404);
+    let unknown = send("campaign=1".to_owned(), "b", &rows).await;
+    assert_eq!(unknown.status, 400);
+    let wrong = send("columns=parameters.member,tags".to_owned(), "c", &rows).await;
+    let told = wrong.json()[0]["problem"]["detail"].to_string();
+    assert!(told.contains("the parameter columns"), "{told}");
+}
+
+#[tokio::test]
+async fn a_campaign_tells_how_many_links_it_has() {
+    let service = Service::new().await;
+    let id = spring(&service).await;
+    let path = format!("/v1/campaigns/{id}/links");
+    let count = async |path: &str| service.call(&service.campaigner, "GET", path, None).await;
+    assert_eq!(
+        count(&path).await.json(),
+        json!({"count": 0, "isAll": true})
+    );
+    for member in 0..3 {
+        let body = json!({"campaignId": id, "parameters": {"member": member.to_string()}});
+        assert_eq!(service.create(body).await.status, 201);
+    }
+    assert_eq!(
+        count(&path).await.json(),
+        json!({"count": 3, "isAll": true})
+    );
+    let bounded = count(&format!("{path}?most=2")).await;
+    assert_eq!(bounded.json(), json!({"count": 2, "isAll": false}));
+    assert_eq!(
+        count(&format!("{path}?most=3")).await.json()["isAll"],
+        json!(true)
+    );
+    for query in ["most=0", "most=1000001", "most=x", "limit=1"] {
+        assert_eq!(
+            count(&format!("{path}?{query}")).await.status,
+            400,
+            "{query}"
+        );
+    }
+    assert_eq!(count("/v1/campaigns/zzzz/links").await.status, 404);
+}
+
+#[tokio::test]
 async fn visitors_follow_links_of_campaigns_without_redis() {
     let service = Service::new().await;
     let id = spring(&service).await;

@@ -62,6 +62,10 @@ impl CampaignStore for PostgresStore {
         self.run(ListCampaigns { after, limit }).await
     }
 
+    async fn count_campaign_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
+        self.run(CountLinks { id, most }).await
+    }
+
     // Whoever has the turn to deliver links: campaigns are few, and all links of one wait for it.
     async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError> {
         self.run(ReadWaiting { since }).await
@@ -98,6 +102,29 @@ impl Work for ListCampaigns {
         .fetch_all(connection)
         .await?;
         rows.iter().map(columns::campaign).collect()
+    }
+}
+
+struct CountLinks {
+    id: CampaignId,
+    most: u32,
+}
+
+#[async_trait]
+impl Work for CountLinks {
+    type Output = u32;
+    const OPERATION: &'static str = "count a campaign's links";
+
+    async fn run(&mut self, connection: &mut PgConnection) -> Result<u32, sqlx::Error> {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM (SELECT 1 FROM links WHERE campaign_id = $1 LIMIT $2) AS found",
+        )
+        .bind(number(self.id))
+        .bind(i64::from(self.most))
+        .fetch_one(connection)
+        .await?;
+        // No more than was asked for.
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 }
 

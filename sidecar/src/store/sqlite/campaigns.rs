@@ -71,6 +71,18 @@ impl CampaignStore for SqliteStore {
         .await
     }
 
+    async fn count_campaign_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
+        sqlx::query_scalar(
+            "SELECT count(*) FROM (SELECT 1 FROM links INDEXED BY links_by_campaign \
+             WHERE campaign_id = ?1 LIMIT ?2)",
+        )
+        .bind(id.get() as i64)
+        .bind(most)
+        .fetch_one(&self.readers)
+        .await
+        .map_err(failed("count a campaign's links"))
+    }
+
     async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError> {
         sqlx::query(concat!(
             "SELECT ",

@@ -20,6 +20,7 @@ in_every_store! {
     campaigns_are_listed_from_the_latest,
     changes_of_a_campaign_wait_until_they_are_published,
     links_of_a_campaign_are_kept_with_their_values,
+    links_of_a_campaign_are_counted_up_to_a_bound,
 }
 
 /// A campaign as it is before a store has given it an id.
@@ -267,4 +268,20 @@ async fn links_of_a_campaign_are_kept_with_their_values(fixture: Fixture) {
     let told = store.list_audit(&listing).await.expect("a store");
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].detail["changed"], serde_json::json!(["parameters"]));
+}
+
+async fn links_of_a_campaign_are_counted_up_to_a_bound(fixture: Fixture) {
+    let store = &*fixture.store;
+    let id = keep(store, campaign("a")).await.id;
+    let other = keep(store, campaign("b")).await.id;
+    let mut links: Vec<Link> = (0..5)
+        .map(|it| member(&format!("l{it}"), id, "x"))
+        .collect();
+    links.push(link("plain"));
+    links.push(member("other", other, "x"));
+    store.create_links(links).await.expect("a store");
+    for (of, most, expected) in [(id, 9, 5), (id, 5, 5), (id, 2, 2), (other, 9, 1)] {
+        let count = store.count_campaign_links(of, most).await;
+        assert_eq!(count.expect("a store"), expected);
+    }
 }

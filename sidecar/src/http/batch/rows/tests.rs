@@ -3,9 +3,14 @@ use serde_json::json;
 
 use super::*;
 
+type Names = Vec<Option<String>>;
+
 /// Reads a body that arrives in parts of a size.
-fn read(format: Format, body: &[u8], part: usize, most: usize) -> (Vec<RawRow>, Vec<String>, bool) {
-    let mut rows = Rows::new(format, most);
+fn read(format: Format, body: &[u8], part: usize, most: usize) -> (Vec<RawRow>, Names, bool) {
+    read_as(Rows::new(format, most, Csv::default()), body, part)
+}
+
+fn read_as(mut rows: Rows, body: &[u8], part: usize) -> (Vec<RawRow>, Names, bool) {
     let mut read = Vec::new();
     let mut done = Ok(());
     for part in body.chunks(part.max(1)) {
@@ -111,6 +116,33 @@ fn csv_names_say_what_values_are() {
         let read = members(Format::Csv, body.trim_end(), part);
         assert_eq!(read, (expected.clone(), true), "{part}");
     }
+}
+
+#[test]
+fn columns_are_named_and_left_out_as_the_request_says() {
+    let body = "id;Name;go\n7;\"Li; Na\";a|b\n8;;c\n";
+    let columns = [Some("parameters.member"), None, Some("tags")];
+    let csv = Csv {
+        delimiter: b';',
+        columns: Some(columns.map(|name| name.map(str::to_owned)).into()),
+    };
+    for part in [1, 3, 1000] {
+        let rows = Rows::new(Format::Csv, 200, csv.clone());
+        let (rows, names, is_whole) = read_as(rows, body.as_bytes(), part);
+        assert!(is_whole);
+        let members: Vec<_> = rows.iter().map(|row| row.members(&names)).collect();
+        let object = |value: Value| Ok(value.as_object().cloned().unwrap_or_default());
+        assert_eq!(
+            members,
+            [
+                object(json!({"parameters": {"member": "7"}, "tags": ["a", "b"]})),
+                object(json!({"parameters": {"member": "8"}, "tags": ["c"]})),
+            ]
+        );
+    }
+    let rows = Rows::new(Format::Csv, 200, csv);
+    let (rows, _, is_whole) = read_as(rows, b"id;Name\n7;x\n", 1000);
+    assert!(rows.is_empty() && !is_whole);
 }
 
 #[test]

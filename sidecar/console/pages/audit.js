@@ -1,0 +1,110 @@
+// What was done by whom and when, the latest first.
+
+import { get } from '../api.js';
+import { h } from '../dom.js';
+import { when } from '../format.js';
+import { has, t } from '../i18n.js';
+
+const LIMIT = 50;
+
+const ACTIONS = [
+  'link.change', 'link.pause', 'link.resume', 'link.revoke', 'link.end', 'link.expire',
+  'campaign.create', 'campaign.change', 'campaign.pause', 'campaign.resume', 'campaign.revoke',
+  'key.create', 'key.change', 'key.rotate', 'key.revoke', 'visits.erase',
+];
+const NAMES = ['action', 'subject', 'keyId'];
+
+/** The page. */
+export async function show({ heading, at, go, may }) {
+  const title = t('audit');
+  if (!may('admin')) {
+    return { title, parts: [heading(title),
+      h('div', { class: 'notice warn' }, t('error.scope', { scope: 'admin' }))] };
+  }
+  const here = new URLSearchParams(location.search);
+  const asked = new URLSearchParams({ limit: LIMIT });
+  for (const name of [...NAMES, 'cursor']) {
+    if (here.get(name)) asked.set(name, here.get(name));
+  }
+  const { entries, nextCursor } = await get(`/v1/audit?${asked}`);
+  const other = (cursor) => {
+    const next = new URLSearchParams(here);
+    next.delete('cursor');
+    if (cursor) next.set('cursor', cursor);
+    const query = next.toString();
+    return at(`/audit${query && `?${query}`}`);
+  };
+  return { title, parts: [
+    heading(title),
+    filters(here, go, at),
+    entries.length > 0 ? table(entries, at) : h('p', { class: 'sheet empty' }, t('audit.none')),
+    h('nav', { class: 'row', 'aria-label': t('pages') },
+      here.get('cursor') && h('a', { class: 'button', href: other(null) }, t('pages.newest')),
+      nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' }, t('pages.older'))),
+  ] };
+}
+
+function filters(here, go, at) {
+  const choose = (event) => {
+    event.preventDefault();
+    const said = new URLSearchParams();
+    for (const [name, value] of new FormData(event.target)) {
+      if (value.trim()) said.set(name, value.trim());
+    }
+    const query = said.toString();
+    go(`/audit${query && `?${query}`}`);
+  };
+  const isUsed = NAMES.some((name) => here.get(name));
+  const labelled = (name, field) => h('div', {}, h('label', { for: `by-${name}` }, t(`audit.${name}`)), field);
+  const text = (name, placeholder) => labelled(name, h('input', {
+    id: `by-${name}`, name, value: here.get(name), autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false',
+    placeholder,
+  }));
+  return h('details', { class: 'sheet', open: isUsed },
+    h('summary', {}, t('filter')),
+    h('form', { class: 'filters', submit: choose },
+      labelled('action', h('select', { id: 'by-action', name: 'action' },
+        h('option', { value: '' }, t('state.any')),
+        ACTIONS.map((action) => h('option', { value: action, selected: here.get('action') === action },
+          inWords(action))))),
+      text('subject', 'link:abc, campaign:7'),
+      text('keyId'),
+      h('div', { class: 'row' },
+        h('button', {}, t('filter.apply')),
+        isUsed && h('a', { href: at('/audit') }, t('filter.clear')))));
+}
+
+const inWords = (action) => (has(`action.${action}`) ? t(`action.${action}`) : action);
+
+function table(entries, at) {
+  return h('div', { class: 'sheet table' }, h('table', { class: 'audit' },
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, t('column.when')),
+      h('th', { scope: 'col' }, t('audit.action')),
+      h('th', { scope: 'col' }, t('audit.subject')),
+      h('th', { scope: 'col', class: 'wide' }, t('audit.keyId')))),
+    h('tbody', {}, entries.map((entry) => h('tr', { 'data-action': entry.action },
+      h('td', { class: 'when' }, when(entry.at)),
+      h('td', {}, inWords(entry.action), more(entry.detail)),
+      h('td', {}, about(entry.subject, at)),
+      h('td', { class: 'wide' }, entry.keyId
+        ? h('a', { class: 'code', href: at(`/audit?keyId=${entry.keyId}`) }, entry.keyId)
+        : h('span', { class: 'faint' }, t('audit.nobody'))))))));
+}
+
+/** What something was done to, with its page. */
+function about(subject, at) {
+  const [kind, name] = subject.split(/:(.*)/);
+  const folder = { link: 'links', campaign: 'campaigns', key: 'keys' }[kind];
+  return folder ? h('a', { class: 'code', href: at(`/${folder}/${name}`) }, subject)
+    : h('span', { class: 'code' }, subject);
+}
+
+/** What else is known of what was done. */
+function more(detail) {
+  const facts = Object.entries(detail);
+  if (facts.length === 0) return null;
+  const text = (value) => (typeof value === 'string' ? value : JSON.stringify(value));
+  return h('details', {}, h('summary', { class: 'small' }, t('audit.more')), h('dl', { class: 'detail small' },
+    facts.map(([name, value]) => [h('dt', {}, name), h('dd', { class: 'code' }, text(value))])));
+}

@@ -1,0 +1,42 @@
+// What the pages of API keys share: the fields of a key, and its text, which is shown once.
+
+import { copy, h, say } from '../dom.js';
+import { has, t } from '../i18n.js';
+
+const SCOPES = [
+  'links:read', 'links:write', 'campaigns:read', 'campaigns:write', 'stats:read', 'keys:admin', 'admin',
+];
+
+/** What a scope allows, in words. */
+export const scopeInWords = (scope) => (has(`scope.${scope}`) ? `${scope} – ${t(`scope.${scope}`)}` : scope);
+
+/** The fields of a key that always has them. A function, since the texts depend on the language. */
+export const FIELDS = () => [
+  { name: 'name', kind: 'text', required: true, hint: true },
+  { name: 'scopes', kind: 'several', required: true, choices: SCOPES.map((scope) => [scope, scopeInWords(scope)]) },
+  { name: 'expiresAt', kind: 'moment', hint: true },
+];
+
+/** Those of a key that is narrowed. */
+export const MORE = [
+  { name: 'rateLimit.requestsPerSecond', kind: 'number' },
+  { name: 'rateLimit.burst', kind: 'number', hint: true },
+  { name: 'policy.allowedDomains', kind: 'tags', hint: true },
+  { name: 'policy.strategies', kind: 'tags', hint: true },
+  { name: 'policy.minBodyLength', kind: 'number' },
+  { name: 'policy.maxBodyLength', kind: 'number' },
+];
+
+/** A key's text, with a button that copies it; `behind` is what comes after it. */
+export function secret({ name, secret: text }, behind) {
+  const button = h('button', { type: 'button', class: 'main', 'data-copy': '', click: async () => {
+    const told = (await copy(text)) ? t('copied') : t('copy.failed');
+    button.textContent = told;
+    say(told);
+    setTimeout(() => { button.textContent = t('copy'); }, 2000);
+  } }, t('copy'));
+  return h('div', { class: 'stack' }, h('section', { class: 'sheet', 'data-secret': '' },
+    h('h2', { tabindex: '-1' }, t('key.made', { name })),
+    h('div', { class: 'notice warn' }, t('key.once')),
+    h('div', { class: 'row' }, h('code', { class: 'secret' }, text), button)), behind);
+}

@@ -1,0 +1,105 @@
+// One API key: what it allows, and changing, rotating and revoking it.
+
+import { ask, get, notice } from '../api.js';
+import { confirmed, h, say } from '../dom.js';
+import { badge, count, when } from '../format.js';
+import { form } from '../form.js';
+import { t } from '../i18n.js';
+import { fact, sheet } from '../parts.js';
+import { FIELDS, MORE, scopeInWords, secret } from './key-parts.js';
+
+/** For how long both keys open what the old one opens, in seconds. */
+const OVERLAPS = [
+  ['0', 'overlap.none'], ['3600', 'overlap.hour'], ['86400', 'overlap.day'], ['604800', 'overlap.week'],
+];
+
+/** The page. */
+export async function show(context, [id]) {
+  const { heading, at, may, keyId, again } = context;
+  const key = await get(`/v1/keys/${id}`);
+  const title = t('key.title', { name: key.name });
+  const place = h('div', { class: 'stack' });
+  const said = h('div', {});
+  const isLive = key.state === 'live';
+  const isOwn = key.id === keyId();
+  const revoke = async () => {
+    const agreed = await confirmed({
+      title: t('key.revoke.title', { name: key.name }),
+      text: [t('key.revoke.text'), isOwn && t('key.revoke.own')].filter(Boolean).join(' '),
+      yes: t('revoke'), no: t('cancel'), danger: true,
+    });
+    if (!agreed) return;
+    try {
+      await ask('DELETE', `/v1/keys/${id}`);
+      await again();
+      say(t('revoke.done', { name: key.name }));
+    } catch (failure) {
+      said.replaceChildren(notice(failure));
+    }
+  };
+  return { title, parts: [
+    h('div', { class: 'head' }, heading(title), badge(key.state), h('div', { class: 'end' },
+      key.state !== 'revoked' && may('keys:admin') && h('button', {
+        type: 'button', class: 'danger', 'data-act': 'revoke', click: revoke,
+      }, t('revoke')))),
+    said,
+    isOwn && h('div', { class: 'notice' }, t('key.own')),
+    place,
+    facts(key, context),
+    isLive && !key.successorId && sheet(t('key.rotate'), rotation(key, place)),
+    key.state !== 'revoked' && h('details', { class: 'sheet' }, h('summary', { 'data-act': 'change' }, t('change')),
+      h('div', { class: 'narrow' }, form({
+        fields: FIELDS(), more: MORE, link: key, send: t('change.send'),
+        call: async (members) => {
+          if (Object.keys(members).length > 0) await ask('PATCH', `/v1/keys/${id}`, members);
+          await again();
+          say(t('key.changed'));
+        },
+      }))),
+    may('admin') && h('p', {}, h('a', { href: at(`/audit?keyId=${id}`) }, t('key.done-with')), ' · ',
+      h('a', { href: at(`/audit?subject=key:${id}`) }, t('key.done-to'))),
+  ].filter(Boolean) };
+}
+
+function facts(key, { at }) {
+  const { rateLimit, policy } = key;
+  const lengths = [policy.minBodyLength, policy.maxBodyLength];
+  return h('section', { class: 'sheet', 'aria-label': t('link.facts') }, h('dl', { class: 'facts' },
+    fact(t('campaign.id'), h('span', { class: 'code' }, key.id)),
+    fact(t('field.scopes'), h('ul', {}, key.scopes.map((scope) => h('li', {}, scopeInWords(scope))))),
+    fact(t('field.expiresAt'), key.expiresAt ? when(key.expiresAt) : t('key.never')),
+    rateLimit && fact(t('key.rate'), t('key.rate.is', {
+      rate: count(rateLimit.requestsPerSecond), burst: count(rateLimit.burst),
+    })),
+    policy.allowedDomains && fact(t('field.policy.allowedDomains'), policy.allowedDomains.join(', ')),
+    policy.strategies && fact(t('field.policy.strategies'), policy.strategies.join(', ')),
+    lengths.some(Boolean) && fact(t('codes.length'), lengths.map((length) => length ?? '').join('–')),
+    key.successorId && fact(t('key.successor'),
+      h('a', { class: 'code', href: at(`/keys/${key.successorId}`) }, key.successorId)),
+    fact(t('column.made'), when(key.createdAt)),
+    key.revokedAt && fact(t('key.revoked'), when(key.revokedAt))));
+}
+
+/** Makes a successor, and shows its text this once. */
+function rotation(key, place) {
+  const field = h('select', { id: 'overlap', 'aria-describedby': 'overlap-hint' },
+    OVERLAPS.map(([seconds, text]) => h('option', { value: seconds, selected: seconds === '86400' }, t(text))));
+  const said = h('div', {});
+  const rotate = async (event) => {
+    event.preventDefault();
+    try {
+      const { data } = await ask('POST', `/v1/keys/${key.id}/rotate`, { overlapSeconds: Number(field.value) });
+      place.replaceChildren(secret(data));
+      event.target.replaceWith(h('p', { class: 'faint' }, t('key.rotated')));
+      place.querySelector('h2').focus();
+      say(t('key.made', { name: data.name }));
+    } catch (failure) {
+      said.replaceChildren(notice(failure));
+    }
+  };
+  return h('form', { class: 'fields narrow', submit: rotate },
+    h('div', {}, h('label', { for: 'overlap' }, t('overlap')), field,
+      h('p', { class: 'hint', id: 'overlap-hint' }, t('overlap.hint'))),
+    said,
+    h('div', { class: 'row' }, h('button', { 'data-act': 'rotate' }, t('key.rotate'))));
+}

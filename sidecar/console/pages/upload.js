@@ -1,0 +1,14 @@
+// Makes links from a file that says where each leads.
+
+import { h } from '../dom.js';
+import { t } from '../i18n.js';
+import { uploader } from '../upload/part.js';
+
+/** The page. */
+export async function show(context) {
+  const title = t('upload');
+  const { heading, may } = context;
+  return { title, parts: [heading(title), may('links:write')
+    ? h('div', { class: 'sheet' }, uploader(context, null))
+    : h('div', { class: 'notice warn' }, t('error.scope', { scope: 'links:write' }))] };
+}

@@ -1,0 +1,56 @@
+// How the columns of a file are understood: which member of a link each is.
+
+import { has, t } from '../i18n.js';
+
+/** Members of any link, with other names that files have for them. */
+const MEMBERS = {
+  externalId: ['id', 'ref', 'reference', 'externalid', '编号', '外部编号'],
+  tags: ['tag', 'tags', '标签'],
+  note: ['note', 'comment', '备注'],
+  customSlug: ['slug', 'code', 'keyword', 'shortcode', '短码', '自定义短码'],
+  validSince: ['since', 'from', 'starts', '生效时间'],
+  validUntil: ['until', 'expires', 'expiry', 'ends', '失效时间'],
+  maxVisits: ['visits', '最多访问次数'],
+};
+
+/** Members of links that have a target of their own. */
+const OWN = {
+  longUrl: ['url', 'target', 'link', 'longurl', 'address', 'destination', '目标网址', '网址', '链接'],
+  redirectStatus: ['status'],
+};
+
+const plain = (name) => name.trim().toLowerCase().replace(/[\s_.-]+/g, '');
+
+/** Which members there are for links of a campaign, or of none. */
+export function members(campaign) {
+  const parameters = (campaign?.parameters ?? []).map((name) => [`parameters.${name}`, [plain(name)]]);
+  return new Map([...parameters, ...Object.entries(campaign ? {} : OWN), ...Object.entries(MEMBERS)]);
+}
+
+/** What a member is called. */
+export function called(member) {
+  const [outer, inner] = member.split('.');
+  if (outer === 'parameters') return t('upload.parameter', { name: inner });
+  return has(`field.${member}`) ? t(`field.${member}`) : member;
+}
+
+/** What each column seems to be; null for those that are left out. */
+export function guess(names, campaign) {
+  const known = members(campaign);
+  const left = new Set(known.keys());
+  const take = (found) => {
+    if (!found || !left.delete(found)) return null;
+    return found;
+  };
+  // Their own names first, so that nothing that is only like one takes its place.
+  const exact = names.map((name) => take(name.trim()));
+  return names.map((name, place) => exact[place]
+    ?? take([...known].find(([member, others]) => left.has(member)
+      && (plain(member) === plain(name) || others.includes(plain(name))))?.[0]));
+}
+
+/** Members that links need and no column has. */
+export function missing(chosen, campaign) {
+  const needed = campaign ? campaign.parameters.map((name) => `parameters.${name}`) : ['longUrl'];
+  return needed.filter((member) => !chosen.includes(member));
+}

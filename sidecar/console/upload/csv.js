@@ -1,0 +1,110 @@
+// Reads CSV as the API does: where rows begin and end, and what their values are.
+
+const QUOTE = 34;
+const LF = 10;
+const CR = 13;
+
+/** Where in a row a reader is. */
+const START = 0;
+const FIELD = 1;
+const PLAIN = 2;
+const QUOTED = 3;
+const QUOTE_ENDED = 4;
+
+/** Finds rows in a text that comes in parts. Empty lines are none. */
+export class Rows {
+  #held = '';
+  #at = 0;
+  #begin = 0;
+  #state = START;
+  #line = 1;
+  #firstLine = 1;
+  #afterCr = false;
+  #delimiter;
+
+  constructor(delimiter) {
+    this.#delimiter = delimiter.charCodeAt(0);
+  }
+
+  /** Takes another part of the text. */
+  push(text) {
+    this.#held = this.#held.slice(this.#begin) + text;
+    this.#at -= this.#begin;
+    this.#begin = 0;
+  }
+
+  /** The next row as it stands there, with its line; null when there is no whole one yet. */
+  next(isEnd = false) {
+    const { length } = this.#held;
+    while (this.#at < length) {
+      const unit = this.#held.charCodeAt(this.#at);
+      const isBreak = unit === LF || unit === CR;
+      if (unit === CR || (unit === LF && !this.#afterCr)) this.#line += 1;
+      this.#afterCr = unit === CR;
+      this.#at += 1;
+      if (this.#state === START) {
+        this.#begin = isBreak ? this.#at : this.#at - 1;
+        if (isBreak) continue;
+        this.#firstLine = this.#line;
+        this.#state = FIELD;
+      } else if (isBreak && this.#state !== QUOTED) {
+        return this.#row(this.#at - 1);
+      }
+      this.#state = this.#after(unit);
+    }
+    return isEnd && this.#state !== START ? this.#row(length) : null;
+  }
+
+  #after(unit) {
+    switch (this.#state) {
+      case QUOTED: return unit === QUOTE ? QUOTE_ENDED : QUOTED;
+      case FIELD: if (unit === QUOTE) return QUOTED; break;
+      case QUOTE_ENDED: if (unit === QUOTE) return QUOTED; break;
+    }
+    return unit === this.#delimiter ? FIELD : PLAIN;
+  }
+
+  #row(end) {
+    const text = this.#held.slice(this.#begin, end);
+    this.#begin = Math.min(end + 1, this.#at);
+    this.#state = START;
+    return { text, line: this.#firstLine };
+  }
+}
+
+/** The values of a row. */
+export function values(row, delimiter) {
+  const found = [];
+  let value = '';
+  let at = 0;
+  let isQuoted = row[0] === '"';
+  if (isQuoted) at = 1;
+  for (; at < row.length; at += 1) {
+    const character = row[at];
+    if (isQuoted && character === '"') {
+      if (row[at + 1] === '"') {
+        value += '"';
+        at += 1;
+      } else isQuoted = false;
+    } else if (!isQuoted && character === delimiter) {
+      found.push(value);
+      value = '';
+      isQuoted = row[at + 1] === '"';
+      if (isQuoted) at += 1;
+    } else value += character;
+  }
+  found.push(value);
+  return found;
+}
+
+/** A value as it stands in a file. */
+export function written(value, delimiter) {
+  const text = String(value ?? '');
+  return text.includes(delimiter) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** What parts the values of a first line: what is most often there. */
+export function delimiterOf(line) {
+  const counts = [',', ';', '\t'].map((it) => [values(line, it).length, it]);
+  return counts.reduce((best, it) => (it[0] > best[0] ? it : best))[1];
+}

@@ -1,0 +1,56 @@
+//! How many links a campaign has.
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::SharedApp;
+use super::auth::MayReadCampaigns;
+use super::campaigns::{CampaignInPath, no_such_campaign};
+use super::problem::Problem;
+
+/// How many links are counted, unless the client says otherwise, and at most.
+pub(super) const DEFAULT_MOST: u32 = 100_000;
+pub(super) const MOST: u32 = 1_000_000;
+
+/// How many links there are.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CampaignSize")]
+pub(super) struct SizeBody {
+    /// So many, whatever their state.
+    count: u32,
+    /// Whether there are no more: counting ends where it was told to.
+    is_all: bool,
+}
+
+/// `GET /v1/campaigns/{id}/links`
+pub(super) async fn count(
+    State(app): State<SharedApp>,
+    _: MayReadCampaigns,
+    CampaignInPath(id): CampaignInPath,
+    RawQuery(text): RawQuery,
+) -> Result<Json<SizeBody>, Problem> {
+    let mut most = DEFAULT_MOST;
+    for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
+        if name != "most" {
+            return Err(Problem::query("There is only the parameter most."));
+        }
+        let number = value.parse().ok();
+        let number = number.filter(|number| (1..=MOST).contains(number));
+        most = number.ok_or_else(refused)?;
+    }
+    app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
+    // One more tells whether these are all.
+    let found = app.campaigns.count_links(id, most + 1).await?;
+    Ok(Json(SizeBody {
+        count: found.min(most),
+        is_all: found <= most,
+    }))
+}
+
+/// The bound is none.
+pub(super) fn refused() -> Problem {
+    Problem::query(format!("most must be a number from 1 to {MOST}."))
+}

@@ -1,0 +1,438 @@
+//! Campaigns and files of links, as people handle them in the console.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shortlink_tests::browser::Looks;
+use shortlink_tests::console::Console;
+use shortlink_tests::sql::Sql;
+use shortlink_tests::stack::{Stack, text};
+use shortlink_tests::wait::{SOON, eventually, until};
+
+/// How long a file may take, on a slow machine.
+const LONG: Duration = Duration::from_secs(90);
+
+/// Rows of the file that most of these tests send.
+const ROWS: usize = 10_000;
+
+/// Each of so many rows has no member.
+const WRONG_EACH: usize = 1_000;
+
+const SPRING: &str = "https://shop.example.com/spring?m={member}&c={code}";
+
+fn campaign(stack: &Stack) -> String {
+    let body = json!({"name": "Spring", "longUrl": SPRING});
+    let made = stack.api("POST", "/v1/campaigns", Some(&body));
+    assert_eq!(made.status, 201);
+    text(&made.json(), "id")
+}
+
+/// A file as a spreadsheet writes it, with a column that is nothing to the service.
+fn file(stack: &Stack, name: &str, rows: usize) -> PathBuf {
+    let mut lines = String::from("\u{feff}Member,Name,reference\r\n");
+    for row in 0..rows {
+        let member = match row % WRONG_EACH {
+            17 => String::new(),
+            _ => format!("m{row}"),
+        };
+        lines.push_str(&format!("{member},\"Li, {row}\",r-{row}\r\n"));
+    }
+    let path = stack.directory().join(name);
+    fs::write(&path, lines).expect("a file");
+    path
+}
+
+/// Chooses a file on a campaign's page, and waits until it was read through.
+fn choose(console: &Console, path: &Path) {
+    console.choose("#upload-file", path);
+    console.browser.find("[data-send]:not([disabled])");
+}
+
+fn links_of(stack: &Stack, id: &str) -> i64 {
+    let statement = format!("SELECT count(*) FROM links WHERE campaign_id = {id}");
+    Sql::of(stack, None).number(&statement)
+}
+
+fn wait_for_end(console: &Console, how: &str) {
+    let ended = format!("[data-ended={how}]");
+    until(&ended, LONG, || console.browser.has(&ended));
+}
+
+#[test]
+fn campaigns_are_made_and_lead_elsewhere() {
+    let stack = Stack::start();
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    console.open("/console/campaigns", "Campaigns");
+    browser.click("[data-new]");
+    browser.text_with("h1", "New campaign");
+    browser.assert_accessible();
+    browser.fill("#f-name", "Spring");
+    browser.fill("#f-longUrl", "https://{member}.example.com/");
+    browser.text_with("[data-preview]", "Each link has its own: member");
+    browser.click("form .main");
+    browser.text_with("#w-longUrl", "Target of its links");
+    browser.assert_accessible();
+    browser.fill("#f-longUrl", SPRING);
+    browser.click("summary");
+    browser.fill("#f-defaults-tags", "spring, sms");
+    browser.fill("#f-defaults-codeLength", "77");
+    browser.click("#f-forwardQuery");
+    browser.fill("#f-note", "for members");
+    browser.click("form .main");
+    browser.text_with("#w-defaults-codeLength", "Length of codes");
+    browser.fill("#f-defaults-codeLength", "8-9");
+    browser.click("form .main");
+    browser.text_with("h1", "Campaign Spring");
+    browser.text_with("main", "#sms #spring");
+    browser.text_with("main", "8–9");
+    browser.assert_accessible();
+    let list = stack.api("GET", "/v1/campaigns", None).json();
+    let campaign = &list["campaigns"][0];
+    assert_eq!(campaign["longUrl"], SPRING);
+    assert_eq!(campaign["forwardQuery"], true);
+    assert_eq!(campaign["note"], "for members");
+    assert_eq!(
+        campaign["defaults"],
+        json!({"tags": ["sms", "spring"], "codeLength": {"min": 8, "max": 9}})
+    );
+    let id = text(campaign, "id");
+    for (code, member) in [("one", "Zoë"), ("two", "7")] {
+        stack.create(&json!({
+            "campaignId": id, "customSlug": code, "parameters": {"member": member},
+        }));
+    }
+    let leads = |code: &str| stack.follow(code).location().map(str::to_owned);
+    assert_eq!(
+        leads("one").as_deref(),
+        Some("https://shop.example.com/spring?m=Zo%C3%AB&c=one")
+    );
+
+    browser.click("[data-act=change]");
+    browser.text_with("h1", "Change campaign");
+    browser.text_with(
+        "[data-preview]",
+        "https://shop.example.com/spring?m=7&c=two",
+    );
+    browser.fill("#f-longUrl", "https://shop.example.com/summer/{member}");
+    let preview = browser.text_with("[data-preview]", "Where links will lead");
+    browser.assert_accessible();
+    let summer = "https://shop.example.com/summer/Zo%C3%AB";
+    assert!(preview.contains(summer), "{preview}");
+    browser.click("summary");
+    browser.fill("#f-defaults-tags", "summer");
+    browser.click("form .main");
+    console.agree("It has 2 links.");
+    browser.text_with("main", "https://shop.example.com/summer/{member}");
+    until("the edge knows", SOON, || {
+        leads("one").as_deref() == Some(summer)
+    });
+    // What else the campaign says of new links is kept.
+    let changed = stack
+        .api("GET", &format!("/v1/campaigns/{id}"), None)
+        .json();
+    assert_eq!(
+        changed["defaults"],
+        json!({"tags": ["summer"], "codeLength": {"min": 8, "max": 9}})
+    );
+
+    // A link of it can get another value, and one of its own another way to redirect.
+    console.open("/console/links/two/change", "Change link two");
+    browser.fill("#f-parameters-member", "8");
+    browser.assert_accessible();
+    browser.click("form .main");
+    browser.text_with("[data-rule]", "https://shop.example.com/summer/8");
+    stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "own"}));
+    console.open("/console/links/own/change", "Change link own");
+    let choose = "const field = document.querySelector('#f-redirectStatus'); field.value = '308';";
+    browser.run(choose, &[]);
+    browser.click("form .main");
+    browser.text_with("h1", "Link own");
+    until("the edge knows", SOON, || stack.follow("own").status == 308);
+
+    console.open(&format!("/console/campaigns/{id}"), "Campaign Spring");
+    browser.click("[data-act=revoke]");
+    console.agree("It has 2 links.");
+    browser.find("[data-state=revoked]");
+    until("the edge knows", SOON, || stack.follow("one").status == 410);
+    browser.assert_sound(&["status of 422"]);
+}
+
+#[test]
+fn a_file_becomes_links_of_a_campaign() {
+    let stack = Stack::start();
+    let id = campaign(&stack);
+    let path = file(&stack, "members.csv", ROWS);
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    let page = format!("/console/campaigns/{id}");
+    console.open(&page, "Campaign Spring");
+    browser.assert_accessible();
+    choose(&console, &path);
+    let understood = |column: &str| {
+        let script = "return document.querySelector(`[data-column='${arguments[0]}']`).value";
+        browser.run(script, &[json!(column)])
+    };
+    assert_eq!(understood("Member"), "parameters.member");
+    assert_eq!(understood("Name"), "");
+    assert_eq!(understood("reference"), "externalId");
+    browser.text_with("main", "https://shop.example.com/spring?m=m0&c={code}");
+    browser.text_with("[data-send]", "Make links of 10,000 rows");
+    browser.assert_accessible();
+    browser.run(
+        "window.seen = new Set(); new MutationObserver(() => {
+            const bar = document.querySelector('progress');
+            if (bar?.value) window.seen.add(bar.value);
+        }).observe(document.body, { subtree: true, childList: true, attributes: true })",
+        &[],
+    );
+    browser.click("[data-send]");
+    wait_for_end(&console, "done");
+    browser.text_with("[data-ended]", "9,990 made, 10 failed, of 10,000 rows");
+    let seen = browser.run("return [...window.seen]", &[]);
+    let seen = seen.as_array().expect("an array");
+    assert!(seen.len() > 2, "progress was seen to move: {seen:?}");
+    browser.text_with("[data-links]", "9,990");
+    browser.assert_accessible();
+    assert_eq!(links_of(&stack, &id), 9_990);
+
+    let results = console.download("[data-file=results]", "members-results.csv");
+    let lines: Vec<&str> = results.trim_end().split("\r\n").collect();
+    assert_eq!(
+        lines[0],
+        "\u{feff}Member,Name,reference,shortUrl,shortCode,status,reason"
+    );
+    assert_eq!(lines.len(), 1 + ROWS);
+    let mut codes = BTreeMap::new();
+    for (row, line) in lines[1..].iter().enumerate() {
+        let is_wrong = row % WRONG_EACH == 17;
+        let member = if is_wrong {
+            String::new()
+        } else {
+            format!("m{row}")
+        };
+        let rest = line.strip_prefix(&format!("{member},\"Li, {row}\",r-{row},"));
+        let rest: Vec<&str> = rest.expect("the row as it was sent").split(',').collect();
+        if is_wrong {
+            assert_eq!(rest[..3], ["", "", "422"], "{line}");
+            assert_eq!(rest[3], "parameters.member is required by the campaign");
+        } else {
+            assert!(rest[0].ends_with(&format!("/{}", rest[1])), "{line}");
+            assert_eq!(rest[2..], ["201", ""], "{line}");
+            codes.insert(row, rest[1].to_owned());
+        }
+    }
+    for row in [0, 16, 18, 5_000, ROWS - 1] {
+        let code = &codes[&row];
+        let target = format!("https://shop.example.com/spring?m=m{row}&c={code}");
+        assert_eq!(stack.follow(code).location(), Some(&*target));
+    }
+    let errors = console.download("[data-file=errors]", "members-errors.csv");
+    let errors: Vec<&str> = errors.trim_end().split("\r\n").skip(1).collect();
+    assert_eq!(errors.len(), 10);
+    let last = "r-9017,9019,422,parameters.member is required by the campaign";
+    assert!(errors[9].ends_with(last), "{}", errors[9]);
+    browser.text_with("[data-errors]", "9,019");
+
+    // The same file again makes no link twice, though nothing of this page is remembered.
+    browser.run("localStorage.clear()", &[]);
+    console.open(&page, "Campaign Spring");
+    choose(&console, &path);
+    browser.click("[data-send]");
+    wait_for_end(&console, "done");
+    assert_eq!(links_of(&stack, &id), 9_990);
+    let again = console.download("[data-file=results]", "members-results.csv");
+    assert_eq!(again, results);
+
+    // It is known by now, and can be sent anew when that is wanted.
+    console.open(&page, "Campaign Spring");
+    browser.text_with("main", "Sent from this browser");
+    choose(&console, &path);
+    browser.text_with("main", "This file was sent before.");
+    browser.assert_accessible();
+    browser.click("#upload-anew");
+    browser.click("[data-send]");
+    wait_for_end(&console, "done");
+    assert_eq!(links_of(&stack, &id), 2 * 9_990);
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn an_upload_that_was_cut_goes_on_and_makes_no_link_twice() {
+    let mut stack = Stack::start();
+    let id = campaign(&stack);
+    let path = file(&stack, "slow.csv", ROWS);
+    // A key that makes it last.
+    let body = json!({
+        "name": "slow", "scopes": ["links:read", "links:write", "campaigns:read"],
+        "rateLimit": {"requestsPerSecond": 2_000, "burst": 1_000},
+    });
+    let admin = stack.sidecar.make_key(&["admin"]);
+    let port = stack.nginx.internal_port;
+    let made = shortlink_tests::sidecar::api(port, &admin, "POST", "/v1/keys", Some(&body));
+    let console = Console::enter(&stack, &text(&made.json(), "secret"), Looks::default());
+    let browser = &console.browser;
+    let page = format!("/console/campaigns/{id}");
+    let done = || {
+        let script = "return Number(document.querySelector('[data-progress]')?.dataset.progress)";
+        browser.run(script, &[]).as_u64().unwrap_or(0)
+    };
+    console.open(&page, "Campaign Spring");
+    choose(&console, &path);
+    browser.click("[data-send]");
+    until("some rows are done", LONG, || done() > 0);
+    browser.assert_accessible();
+    // Other pages can be looked at meanwhile.
+    browser.click("nav a[href='/console/links']");
+    browser.text_with("h1", "Links");
+    browser.run("history.back()", &[]);
+    browser.find("[data-stop]");
+    // Stopped by whoever sends it.
+    browser.click("[data-stop]");
+    wait_for_end(&console, "stopped");
+    assert!(links_of(&stack, &id) < 9_990);
+    browser.assert_accessible();
+    // Then the service dies.
+    browser.click("[data-again]");
+    until("it goes on", LONG, || done() > 2_000);
+    stack.sidecar.kill();
+    eventually("it is told", LONG, || {
+        let ended = ["[data-ended=broken]", "[data-again]"];
+        ended.iter().all(|it| browser.has(it)).then_some(())
+    });
+    stack.sidecar.start_again();
+    browser.click("[data-again]");
+    until("it goes on", LONG, || done() > 4_000);
+    // Then the page is left.
+    browser.open("/console/links");
+    browser.text_with("h1", "Links");
+    console.open(&page, "Campaign Spring");
+    browser.text_with("main", "not finished");
+    choose(&console, &path);
+    browser.text_with("main", "This file was sent before.");
+    browser.click("[data-send]");
+    wait_for_end(&console, "done");
+    browser.text_with("[data-ended]", "9,990 made, 10 failed");
+    assert_eq!(links_of(&stack, &id), 9_990);
+    let results = console.download("[data-file=results]", "slow-results.csv");
+    let codes: BTreeSet<&str> = results
+        .lines()
+        .filter_map(|it| it.split(',').nth(5))
+        .collect();
+    assert!(codes.len() >= 9_990, "{}", codes.len());
+    browser.assert_sound(&["ERR_", "status of 50"]);
+}
+
+#[test]
+fn files_for_links_of_their_own_are_read_as_they_come() {
+    let stack = Stack::start();
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    let write = |name: &str, bytes: &[u8]| {
+        let path = stack.directory().join(name);
+        fs::write(&path, bytes).expect("a file");
+        path
+    };
+    console.open("/console/new", "New link");
+    browser.click("main p a");
+    browser.text_with("h1", "Links from a file");
+    browser.assert_accessible();
+    // By keyboard alone: the field takes the focus, and so does what is behind it.
+    let focus = "document.querySelector('#upload-file').focus(); \
+                 return document.activeElement.id";
+    assert_eq!(browser.run(focus, &[]), json!("upload-file"));
+    console.choose("#upload-file", &write("empty.csv", b"url\n"));
+    browser.text_with("[role=alert]", "no rows below its first line");
+    let latin = write("latin.csv", b"url;tags\nhttps://example.com/a;caf\xe9\n");
+    console.choose("#upload-file", &latin);
+    browser.text_with("[role=alert]", "The file is not UTF-8");
+    browser.assert_accessible();
+    console.open("/console/new/file", "Links from a file");
+    let text = "Ziel;tags;note\nhttps://example.com/a;x|y;\"two\nlines; \"\"said\"\"\"\n\n\
+                nonsense;;\nhttps://example.com/c;;";
+    console.choose("#upload-file", &write("own.csv", text.as_bytes()));
+    browser.text_with("main", "No column is: Target");
+    assert!(browser.has("[data-send][disabled]"));
+    let choose = "const field = document.querySelector('[data-column=Ziel]'); \
+                  field.value = 'longUrl'; field.dispatchEvent(new Event('change'));";
+    browser.run(choose, &[]);
+    browser.text_with("main", "The first row leads to https://example.com/a");
+    browser.click("[data-send]:not([disabled])");
+    wait_for_end(&console, "done");
+    browser.text_with("[data-ended]", "2 made, 1 failed, of 3 rows");
+    browser.text_with("[data-errors]", "5");
+    let list = stack.api("GET", "/v1/links", None).json();
+    let links = list["links"].as_array().expect("links");
+    let first = links
+        .iter()
+        .find(|link| link["longUrl"] == "https://example.com/a");
+    let first = first.expect("the first link");
+    assert_eq!(first["tags"], json!(["x", "y"]));
+    assert_eq!(first["note"], "two\nlines; \"said\"");
+    let results = console.download("[data-file=results]", "own-results.csv");
+    assert!(
+        results.contains("\"two\nlines; \"\"said\"\"\";"),
+        "{results}"
+    );
+    browser.click("[data-other]");
+    browser.find("#upload-file");
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn pages_of_campaigns_speak_chinese_and_fit_a_phone() {
+    let stack = Stack::start();
+    let id = campaign(&stack);
+    let member = json!({"campaignId": id, "parameters": {"member": "长".repeat(40)}});
+    stack.create(&member);
+    let looks = Looks {
+        width: 360,
+        language: "zh-CN",
+    };
+    let console = Console::enter(&stack, &stack.sidecar.key, looks);
+    let browser = &console.browser;
+    for (path, heading) in [
+        ("/console/campaigns-new".to_owned(), "新建活动"),
+        (format!("/console/campaigns/{id}"), "活动 Spring"),
+        (format!("/console/campaigns/{id}/change"), "更改活动"),
+        ("/console/new/file".to_owned(), "从文件创建短链接"),
+    ] {
+        console.open(&path, heading);
+        browser.assert_fits();
+        browser.assert_accessible();
+    }
+    console.open(&format!("/console/campaigns/{id}"), "活动 Spring");
+    choose(&console, &file(&stack, "phone.csv", 40));
+    browser.assert_fits();
+    browser.assert_accessible();
+    browser.click("[data-send]");
+    wait_for_end(&console, "done");
+    browser.text_with("[data-ended]", "共 40 行:成功 39,失败 1");
+    browser.assert_fits();
+    browser.assert_accessible();
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn who_may_not_make_links_is_told_so() {
+    let stack = Stack::start();
+    let id = campaign(&stack);
+    let key = stack.sidecar.make_key(&["campaigns:read"]);
+    let console = Console::enter(&stack, &key, Looks::default());
+    let browser = &console.browser;
+    console.open(&format!("/console/campaigns/{id}"), "Campaign Spring");
+    assert!(!browser.has("#upload-file") && !browser.has("[data-act]"));
+    console.open("/console/campaigns-new", "New campaign");
+    browser.text_with("main", "It needs the scope campaigns:write.");
+    console.open("/console/new/file", "Links from a file");
+    browser.text_with("main", "It needs the scope links:write.");
+    browser.assert_accessible();
+    assert_eq!(
+        Value::Null,
+        browser.run("return document.querySelector('form')", &[])
+    );
+    browser.assert_sound(&[]);
+}
