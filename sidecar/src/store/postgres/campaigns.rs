@@ -115,7 +115,7 @@ impl Work for CountLinks {
     type Output = u32;
     const OPERATION: &'static str = "count a campaign's links";
 
-    async fn run(&mut self, connection: &mut PgConnection) -> Result<u32, sqlx::Error> {
+    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u32, sqlx::Error> {
         let count: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM (SELECT 1 FROM links WHERE campaign_id = $1 LIMIT $2) AS found",
         )

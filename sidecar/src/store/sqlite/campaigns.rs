@@ -79,8 +79,8 @@ impl CampaignStore for SqliteStore {
         .bind(id.get() as i64)
         .bind(most)
         .fetch_one(&self.readers)
+        .operation("count a campaign's links")
         .await
-        .map_err(failed("count a campaign's links"))
     }
 
     async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError> {

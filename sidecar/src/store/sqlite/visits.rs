@@ -88,8 +88,8 @@ impl VisitStore for SqliteStore {
         hours: Hours,
     ) -> Result<Vec<ValueTimeCount>, StoreError> {
         counts::over_time(self, query, dimension, values, hours)
+            .operation("count visits")
             .await
-            .map_err(failed("count visits"))
     }
 
     async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {

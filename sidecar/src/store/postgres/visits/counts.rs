@@ -127,7 +127,7 @@ impl Work for CountOverTime<'_> {
 
     async fn run(
         &mut self,
-        connection: &mut PgConnection,
+        connection: &mut Statements<'_>,
     ) -> Result<Vec<ValueTimeCount>, sqlx::Error> {
         let query = self.query;
         let length = self.hours.count();
