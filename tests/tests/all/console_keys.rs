@@ -105,15 +105,11 @@ fn keys_are_made_changed_rotated_and_revoked_and_the_audit_log_tells() {
     browser.click("main > details > summary");
     browser.fill("#by-subject", &format!("key:{id}"));
     browser.click(".filters button");
-    until("others are filtered out", SOON, || {
-        !browser.has(&format!("main a[href='/console/keys/{next}']"))
-    });
     let script =
         "return [...document.querySelectorAll('[data-action]')].map((it) => it.dataset.action)";
-    assert_eq!(
-        browser.run(script, &[]),
-        json!(["key.revoke", "key.rotate", "key.change", "key.create"])
-    );
+    until("others are filtered out", SOON, || {
+        browser.run(script, &[]) == json!(["key.revoke", "key.rotate", "key.change", "key.create"])
+    });
     browser.click("[data-action='key.change'] summary");
     browser.text_with("[data-action='key.change']", "another name");
     browser.assert_accessible();
