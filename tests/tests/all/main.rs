@@ -8,6 +8,7 @@ mod cli;
 mod coherence;
 mod configuration;
 mod console;
+mod doctor;
 mod domains;
 mod domains_memory;
 mod domains_nodes;
