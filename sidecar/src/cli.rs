@@ -3,8 +3,10 @@
 mod audit;
 mod client;
 mod display;
+mod doctor;
 mod domains;
 mod keys;
+mod manual;
 mod rebuild;
 mod reclassify;
 mod remote;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use secrecy::ExposeSecret;
 
 use crate::config::Config;
@@ -48,6 +50,21 @@ enum AnyCommand {
     Local(Box<Command>),
     #[command(flatten)]
     Remote(Box<RemoteCommand>),
+    /// Looks at everything that the service needs on this machine and around it, and says of what is
+    /// wrong what to do. Changes nothing. Ends with 0 when nothing has failed, else with 1.
+    Doctor(doctor::DoctorArguments),
+    /// Prints what has a shell complete the words of this program's command lines.
+    Completion {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: manual::Shell,
+    },
+    /// Writes the manual's pages into a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory; made if it is not there.
+        directory: PathBuf,
+    },
 }
 
 /// What is done on this machine, with the sidecar's own configuration.
@@ -70,6 +87,9 @@ enum Command {
         /// Begins anew instead of going on.
         #[arg(long)]
         restart: bool,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// After the database was restored from a backup, and before anybody serves from it: has no code
     /// given again that may have been given since the backup was made.
@@ -112,13 +132,22 @@ impl Cli {
     /// # Errors
     /// When it can't be done; the error is for whoever has typed the command.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
+        // An empty variable means the same as none.
+        let file = self.config.filter(|path| !path.as_os_str().is_empty());
         let command = match self.command {
             // Whoever asks a service needs none of its settings.
             AnyCommand::Remote(command) => return Ok(command.run().await),
+            AnyCommand::Completion { shell } => {
+                print(&manual::completion(shell, Cli::command()))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            AnyCommand::Man { directory } => {
+                manual::write(&directory, Cli::command())?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            AnyCommand::Doctor(arguments) => return doctor::run(file, &arguments).await,
             AnyCommand::Local(command) => *command,
         };
-        // An empty variable means the same as none.
-        let file = self.config.filter(|path| !path.as_os_str().is_empty());
         let config = Config::load(file.as_deref(), environment())?;
         telemetry::start(&config.log);
         match command {
@@ -156,8 +185,8 @@ impl Cli {
                 store.close().await;
                 done
             }
-            Command::Rebuild { restart } => {
-                rebuild::run(&config, restart).await?;
+            Command::Rebuild { restart, json } => {
+                rebuild::run(&config, restart, json).await?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::SkipCodes { links } => {

@@ -80,6 +80,8 @@ pub struct Redis {
 pub struct Codes {
     /// The rules that nginx shares.
     pub rules: CodeRules,
+    /// The file with their secret keys, if they have some.
+    pub keys_file: Option<PathBuf>,
     /// How codes are come up with when nobody says otherwise.
     pub policy: CodePolicy,
     /// Of how many codes of a length at most one leads somewhere.
@@ -175,6 +177,8 @@ impl Config {
             },
             codes: Codes {
                 rules: settings.rules()?,
+                keys_file: Some(PathBuf::from(settings.text("codes.check_keys_file")))
+                    .filter(|path| !path.as_os_str().is_empty()),
                 policy: settings.code_policy()?,
                 one_in: settings.number("codes.one_in", 1, 1 << 40)?,
                 pool: settings.watermarks()?,

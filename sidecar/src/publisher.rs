@@ -9,6 +9,7 @@
 //! - the same key with the negative record `1 404 0` and a short expiry, for a code that nobody
 //!   knows; written only where nothing stands.
 
+mod condition;
 mod connection;
 mod index;
 mod servers;
@@ -29,6 +30,7 @@ use crate::domain::ports::{PublishError, Publisher};
 use connection::{Connection, Failure};
 use servers::{Handle, Servers};
 
+pub use condition::{ConditionError, ServerCondition, examine};
 pub use index::RedisIndex;
 pub use servers::Topology;
 pub use tail::RedisTail;

@@ -13,9 +13,11 @@ mod shared;
 mod texts;
 mod visits;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::domain::codes::numbering::CodeKey;
@@ -91,6 +93,23 @@ pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize,
         Scheme::Sqlite => Ok(SqliteStore::migrate(url, new_key).await?),
         Scheme::Postgres => Ok(PostgresStore::migrate(options, new_key).await?),
     }
+}
+
+/// The time of the clock of the server that a store is on; `None` when there is no server.
+///
+/// # Errors
+/// When it can't be reached.
+pub async fn clock(options: &StoreOptions) -> Result<Option<Timestamp>, OpenError> {
+    match Scheme::of(options.url.expose_secret()).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => Ok(None),
+        Scheme::Postgres => Ok(Some(PostgresStore::clock(options).await?)),
+    }
+}
+
+/// The file that a store is in, if it is one.
+pub fn file(options: &StoreOptions) -> Option<PathBuf> {
+    let url = options.url.expose_secret();
+    (Scheme::of(url)? == Scheme::Sqlite).then(|| SqliteStore::file(url))?
 }
 
 /// Why a store can't be opened.

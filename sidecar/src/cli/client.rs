@@ -8,5 +8,5 @@ mod transport;
 
 pub(super) use failure::{Failure, Problem};
 pub(super) use pages::Pager;
-pub(super) use settings::ClientArguments;
+pub(super) use settings::{ClientArguments, DEFAULT_SERVER};
 pub(super) use transport::{Client, Upload};

@@ -22,6 +22,9 @@ use certificate::Certificate;
 /// The exit code for a table that is right with something about it that is not.
 const CONCERNS: u8 = 2;
 
+/// Certificates that end within so many days are told of, unless somebody says otherwise.
+const ENDS_WITHIN: u16 = 14;
+
 /// How far back visits are counted.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
@@ -55,7 +58,7 @@ pub(super) struct CheckArguments {
     #[arg(long, value_name = "DIRECTORY")]
     nginx_directory: Option<PathBuf>,
     /// Warns of certificates that end within so many days.
-    #[arg(long, value_name = "DAYS", default_value_t = 14)]
+    #[arg(long, value_name = "DAYS", default_value_t = ENDS_WITHIN)]
     ends_within: u16,
     /// Prints one JSON object.
     #[arg(long)]
@@ -70,7 +73,50 @@ struct Row<'a> {
     visits: Option<u64>,
 }
 
+/// What is known of a table that nginx would take.
+pub(super) struct Examined {
+    text: String,
+    json: String,
+    /// How many domains it has.
+    pub(super) domains: usize,
+    /// What somebody should look at.
+    pub(super) concerns: Vec<String>,
+}
+
+impl CheckArguments {
+    /// Looks at a file as `domains check` does that is told nothing else.
+    pub(super) fn of(file: PathBuf) -> Self {
+        Self {
+            file,
+            nginx_directory: None,
+            ends_within: ENDS_WITHIN,
+            json: false,
+        }
+    }
+}
+
 async fn check(config: &Config, arguments: &CheckArguments) -> anyhow::Result<ExitCode> {
+    let examined = examine(config, arguments).await?;
+    print(if arguments.json {
+        &examined.json
+    } else {
+        &examined.text
+    })?;
+    Ok(if examined.concerns.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(CONCERNS)
+    })
+}
+
+/// Looks at a table.
+///
+/// # Errors
+/// When nginx would refuse it.
+pub(super) async fn examine(
+    config: &Config,
+    arguments: &CheckArguments,
+) -> anyhow::Result<Examined> {
     let file = &arguments.file;
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{} can't be read", file.display()))?;
@@ -100,15 +146,11 @@ async fn check(config: &Config, arguments: &CheckArguments) -> anyhow::Result<Ex
         .collect();
     let mut concerns = concerns(&rows, &directory, now, soon);
     concerns.extend(unknown);
-    print(&if arguments.json {
-        as_json(&rows, &concerns)
-    } else {
-        as_text(&rows, &concerns)
-    })?;
-    Ok(if concerns.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(CONCERNS)
+    Ok(Examined {
+        text: as_text(&rows, &concerns),
+        json: as_json(&rows, &concerns),
+        domains: rows.len(),
+        concerns,
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use super::print;
 use crate::clock::{Clock, SystemClock};
@@ -23,7 +24,11 @@ pub(super) enum KeysCommand {
     /// Makes a key and prints it: the one time that it can be seen.
     Create(Box<CreateArguments>),
     /// Lists all keys.
-    List,
+    List {
+        /// Prints one JSON object, in which keys are as the API tells them.
+        #[arg(long)]
+        json: bool,
+    },
     /// Revokes a key, for good. A sidecar that serves takes notice within a second.
     Revoke {
         /// The key's id, as `keys list` shows it.
@@ -96,7 +101,14 @@ impl KeysCommand {
                 );
                 print(&format!("{text}\n"))
             }
-            Self::List => print(&table(&all(&keys).await?, now)),
+            Self::List { json } => {
+                let keys = all(&keys).await?;
+                print(&if json {
+                    as_json(&keys, now)
+                } else {
+                    table(&keys, now)
+                })
+            }
             Self::Revoke { id } => {
                 let revoked = keys.revoke(&actor, &id).await?;
                 revoked.with_context(|| no_such_key(&id))?;
@@ -157,7 +169,7 @@ fn no_such_key(id: &str) -> String {
 }
 
 /// Every key, the oldest first.
-async fn all(keys: &Keys) -> anyhow::Result<Vec<ApiKey>> {
+pub(super) async fn all(keys: &Keys) -> anyhow::Result<Vec<ApiKey>> {
     let mut found: Vec<ApiKey> = Vec::new();
     loop {
         let after = found.last().map(|key| KeyPosition {
@@ -181,6 +193,33 @@ fn scope_names(key: &ApiKey) -> String {
 
 fn moment(moment: Option<Timestamp>) -> String {
     moment.map_or_else(|| "-".to_owned(), |moment| moment.to_string())
+}
+
+fn as_json(keys: &[ApiKey], now: Timestamp) -> String {
+    let keys = keys.iter().map(|key| {
+        let scopes = key.scopes.iter();
+        let scopes: Vec<&str> = scopes.map(|scope| scope.name()).collect();
+        let policy = &key.policy;
+        json!({
+            "id": key.id,
+            "name": key.name,
+            "scopes": scopes,
+            "state": key.state(now).name(),
+            "expiresAt": key.expires_at,
+            "rateLimit": key.rate_limit,
+            "policy": {
+                "strategies": policy.strategies,
+                "minBodyLength": policy.min_body_length,
+                "maxBodyLength": policy.max_body_length,
+                "allowedDomains": policy.allowed_domains,
+            },
+            "successorId": key.successor_id,
+            "createdAt": key.created_at,
+            "revokedAt": key.revoked_at,
+        })
+    });
+    let keys: Vec<Value> = keys.collect();
+    format!("{}\n", json!({ "keys": keys }))
 }
 
 /// A table with columns as wide as what stands in them.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::display::Display;
+use super::print;
 use super::workbench::{Workbench, thousands};
 use crate::config::Config;
 use crate::domain::service::rebuild::{Outcome, Progress, Rebuild, RebuildError};
@@ -17,14 +19,14 @@ const LANES: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Writes the records of all links into Redis.
-pub(super) async fn run(config: &Config, restart: bool) -> anyhow::Result<()> {
+pub(super) async fn run(config: &Config, restart: bool, json: bool) -> anyhow::Result<()> {
     let bench = Workbench::open(config).await?;
-    let done = rebuild(&bench, restart).await;
+    let done = rebuild(&bench, restart, json).await;
     bench.close().await;
     done
 }
 
-async fn rebuild(bench: &Workbench, restart: bool) -> anyhow::Result<()> {
+async fn rebuild(bench: &Workbench, restart: bool, json: bool) -> anyhow::Result<()> {
     let rebuild = Rebuild {
         store: Arc::clone(&bench.store),
         index: Arc::clone(&bench.index),
@@ -63,16 +65,30 @@ async fn rebuild(bench: &Workbench, restart: bool) -> anyhow::Result<()> {
     if resumed > 0 {
         eprintln!("shortlink: {} links were done before", thousands(resumed));
     }
-    println!(
-        "{} links in {seconds:.1} s ({} links/s): {} added, {} replaced, {} right already, \
-         {} newer in Redis",
-        thousands(filled.total()),
-        thousands(rate as u64),
-        thousands(filled.added),
-        thousands(filled.replaced),
-        thousands(filled.same),
-        thousands(filled.newer),
-    );
+    print(&if json {
+        let told = json!({
+            "isDone": outcome == Outcome::Done,
+            "links": filled.total(),
+            "added": filled.added,
+            "replaced": filled.replaced,
+            "same": filled.same,
+            "newer": filled.newer,
+            "doneBefore": resumed,
+            "seconds": seconds,
+        });
+        format!("{told}\n")
+    } else {
+        format!(
+            "{} links in {seconds:.1} s ({} links/s): {} added, {} replaced, {} right already, \
+             {} newer in Redis\n",
+            thousands(filled.total()),
+            thousands(rate as u64),
+            thousands(filled.added),
+            thousands(filled.replaced),
+            thousands(filled.same),
+            thousands(filled.newer),
+        )
+    })?;
     match outcome {
         Outcome::Done => Ok(()),
         Outcome::Stopped => anyhow::bail!("interrupted; the next run goes on here"),

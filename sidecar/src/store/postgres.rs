@@ -33,6 +33,7 @@ mod work;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{ConnectOptions, Connection};
 
@@ -103,6 +104,23 @@ impl PostgresStore {
             .await
             .map_err(|source| SchemaError::Read { source })?;
         Ok(applied)
+    }
+
+    /// The time of the server's clock.
+    ///
+    /// # Errors
+    /// When it can't be reached.
+    pub async fn clock(options: &StoreOptions) -> Result<Timestamp, OpenError> {
+        let connect = session::options(options)?;
+        let cannot_open = cannot_open(&connect);
+        let mut connection = connect.connect().await.map_err(&cannot_open)?;
+        let statement = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        let microseconds: i64 = sqlx::query_scalar(statement)
+            .fetch_one(&mut connection)
+            .await
+            .map_err(&cannot_open)?;
+        let now = Timestamp::from_microsecond(microseconds);
+        now.map_err(|error| cannot_open(sqlx::Error::Decode(error.into())))
     }
 }
 

@@ -94,6 +94,12 @@ impl SqliteStore {
         })
     }
 
+    /// The file that a URL names.
+    pub fn file(url: &str) -> Option<PathBuf> {
+        let options = options(url).ok()?;
+        Some(options.get_filename().to_owned())
+    }
+
     /// Brings the file's schema up to date, making the file and its directory where there are
     /// none; a new database keeps `new_key` for the numbers of its codes. Answers how many
     /// migrations were applied.

@@ -2,6 +2,7 @@
 
 mod import;
 mod refusals;
+mod tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ mod console;
 mod console_campaigns;
 mod console_keys;
 mod console_statistics;
+mod doctor;
 mod domains;
 mod domains_memory;
 mod domains_nodes;

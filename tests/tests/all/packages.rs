@@ -21,7 +21,7 @@ const DOMAINS: &str = "/etc/nginx/shortlink/domains.conf";
 const DATABASE: &str = "/var/lib/shortlink/elsewhere.db";
 
 /// What the packages bring: path, owner and group, mode.
-const FILES: [(&str, &str, u32); 17] = [
+const FILES: [(&str, &str, u32); 22] = [
     ("/usr/bin/shortlink", "root:root", 0o755),
     ("/usr/sbin/shortlink-admin", "root:root", 0o755),
     ("/lib/systemd/system/shortlink.service", "root:root", 0o644),
@@ -34,6 +34,31 @@ const FILES: [(&str, &str, u32); 17] = [
     ("/etc/shortlink/shortlink.env", "root:root", 0o600),
     ("/var/lib/shortlink", "shortlink:shortlink", 0o700),
     ("/usr/share/man/man1/shortlink.1.gz", "root:root", 0o644),
+    (
+        "/usr/share/man/man1/shortlink-links-import.1.gz",
+        "root:root",
+        0o644,
+    ),
+    (
+        "/usr/share/man/man1/shortlink-doctor.1.gz",
+        "root:root",
+        0o644,
+    ),
+    (
+        "/usr/share/bash-completion/completions/shortlink",
+        "root:root",
+        0o644,
+    ),
+    (
+        "/usr/share/zsh/vendor-completions/_shortlink",
+        "root:root",
+        0o644,
+    ),
+    (
+        "/usr/share/fish/vendor_completions.d/shortlink.fish",
+        "root:root",
+        0o644,
+    ),
     ("/usr/share/doc/shortlink/copyright", "root:root", 0o644),
     (
         "/usr/share/doc/shortlink/config.default.toml.gz",

@@ -74,6 +74,15 @@ impl Problem {
 }
 
 impl Failure {
+    /// As a line, for who tells it somewhere else.
+    pub(in crate::cli) fn line(&self) -> String {
+        match self {
+            Self::Usage(text) => text.clone(),
+            Self::Problem(problem) => problem.line(),
+            Self::Other(error) => format!("{error:#}"),
+        }
+    }
+
     /// Tells it on standard error, and answers with what the program ends with.
     pub(in crate::cli) fn tell(&self) -> ExitCode {
         match self {

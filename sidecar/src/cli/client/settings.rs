@@ -15,7 +15,7 @@ use url::Url;
 use super::Failure;
 
 /// The internal server as nginx' configuration comes.
-const DEFAULT_SERVER: &str = "http://127.0.0.1:8081";
+pub(in crate::cli) const DEFAULT_SERVER: &str = "http://127.0.0.1:8081";
 
 /// Rights of others than a file's owner.
 const OF_OTHERS: u32 = 0o077;
@@ -55,6 +55,18 @@ pub(super) struct Settings {
     pub(super) key_origin: String,
     /// How long an answer is waited for.
     pub(super) timeout: Duration,
+}
+
+impl Settings {
+    /// For what needs no key.
+    pub(super) fn anonymous(server: &str, timeout: Duration) -> Result<Self, Failure> {
+        Ok(Self {
+            server: checked_server(server)?,
+            key: String::new().into(),
+            key_origin: String::new(),
+            timeout,
+        })
+    }
 }
 
 /// `client.toml`.

@@ -48,7 +48,8 @@ type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 pub(in crate::cli) struct Client {
     pool: Pool<HttpsConnector<HttpConnector>, Body>,
     settings: Settings,
-    authorization: HeaderValue,
+    /// `None` for what anybody may ask.
+    authorization: Option<HeaderValue>,
 }
 
 /// A body that is sent while it is made.
@@ -96,21 +97,28 @@ impl Client {
             }
         };
         authorization.set_sensitive(true);
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        tcp.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .context("the system's certificates can't be read")?
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
         Ok(Self {
-            pool: Pool::builder(TokioExecutor::new()).build(connector),
+            pool: pool()?,
             settings,
-            authorization,
+            authorization: Some(authorization),
         })
+    }
+
+    /// Makes one that asks a server for what needs no key.
+    pub(in crate::cli) fn anonymous(server: &str, timeout: Duration) -> Result<Self, Failure> {
+        Ok(Self {
+            pool: pool()?,
+            settings: Settings::anonymous(server, timeout)?,
+            authorization: None,
+        })
+    }
+
+    /// Looks what a server answers, whatever that is: status and body.
+    pub(in crate::cli) async fn look(&self, path: &str) -> Result<(u16, Bytes), Failure> {
+        let whole = self.exchange(Method::GET, path, &[], None);
+        let whole = timeout(self.settings.timeout, whole).await;
+        let (parts, bytes) = whole.map_err(|_elapsed| self.too_slow())??;
+        Ok((parts.status.as_u16(), bytes))
     }
 
     /// Asks for something.
@@ -232,10 +240,13 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> hyper::http::request::Builder {
-        Request::builder()
+        let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.settings.server))
-            .header(AUTHORIZATION, &self.authorization)
+            .uri(format!("{}{path}", self.settings.server));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        request
             .header(
                 ACCEPT,
                 "application/json, application/x-ndjson;q=0.9, */*;q=0.1",
@@ -287,6 +298,20 @@ impl Client {
 fn silent(patience: Duration) -> Failure {
     let seconds = patience.as_secs();
     Failure::Other(anyhow!("the service has said nothing for {seconds} s"))
+}
+
+fn pool() -> Result<Pool<HttpsConnector<HttpConnector>, Body>, Failure> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_nodelay(true);
+    let connector = HttpsConnectorBuilder::new()
+        .with_native_roots()
+        .context("the system's certificates can't be read")?
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    Ok(Pool::builder(TokioExecutor::new()).build(connector))
 }
 
 /// How long to wait before a request is sent again; `None` when the service says nothing of it.

@@ -1,0 +1,282 @@
+//! `shortlink doctor`: what an operator looks at when something is wrong, in one go.
+
+mod files;
+mod keys;
+mod nginx;
+mod servers;
+mod service;
+mod store;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::client::DEFAULT_SERVER;
+use super::domains::{self, CheckArguments};
+use super::{environment, print};
+use crate::config::Config;
+
+/// How far apart clocks may be that nobody notices, and from where on links begin and end wrongly.
+const CLOCKS: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_secs(2), SignedDuration::from_secs(30));
+
+/// How long anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where to look.
+#[derive(Debug, clap::Args)]
+pub(super) struct DoctorArguments {
+    /// nginx' program. Unless it is given, what is found in the path.
+    #[arg(long, value_name = "FILE")]
+    nginx: Option<PathBuf>,
+    /// nginx' configuration, if it is not where the program looks for it.
+    #[arg(long, value_name = "FILE")]
+    nginx_conf: Option<PathBuf>,
+    /// The directory that nginx is started with (-p), if it is another than the program's.
+    #[arg(long, value_name = "DIRECTORY")]
+    nginx_prefix: Option<PathBuf>,
+    /// Leaves nginx out: it runs on another machine.
+    #[arg(long, conflicts_with_all = ["nginx", "nginx_conf", "nginx_prefix"])]
+    without_nginx: bool,
+    /// nginx' internal server.
+    #[arg(long, value_name = "URL", env = "SHORTLINK_SERVER", default_value = DEFAULT_SERVER)]
+    server: String,
+    /// Warns of API keys that expire within so many days.
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    ends_within: u16,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How it is with something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// What was found out about something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    /// What was looked at; scripts may depend on it.
+    check: &'static str,
+    verdict: Verdict,
+    /// What was found, in a line.
+    found: String,
+    /// What to do, in a line.
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            check,
+            verdict: Verdict::Ok,
+            found: found.into(),
+            advice: None,
+        }
+    }
+
+    fn warn(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            check,
+            verdict: Verdict::Warn,
+            found: found.into(),
+            advice: Some(advice.into()),
+        }
+    }
+
+    fn fail(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Fail,
+            ..Self::warn(check, found, advice)
+        }
+    }
+}
+
+/// Looks at everything. The configuration is read here, since it may be what is wrong.
+pub(super) async fn run(
+    file: Option<PathBuf>,
+    arguments: &DoctorArguments,
+) -> anyhow::Result<ExitCode> {
+    let mut findings = Vec::new();
+    let config = match Config::load(file.as_deref(), environment()) {
+        Ok(config) => Some(config),
+        Err(error) => {
+            let reason = format!("{:#}", anyhow::Error::new(error));
+            let advice = "put it right; `shortlink serve` would not start";
+            findings.push(Finding::fail("configuration", reason, advice));
+            None
+        }
+    };
+    if let Some(config) = &config {
+        findings.push(files::configuration(file.as_deref()));
+        findings.extend(files::secrets(config, file.as_deref()));
+        let (store, open) = store::examine(config).await;
+        findings.extend(store);
+        if let Some(store) = open {
+            let looked = keys::examine(&store, arguments.ends_within).await;
+            store.close().await;
+            findings.extend(looked?);
+        }
+        findings.extend(servers::examine(config).await);
+        findings.push(service::readiness(config).await);
+    }
+    if !arguments.without_nginx {
+        let (nginx, dump) = nginx::examine(arguments, config.as_ref());
+        findings.extend(nginx);
+        findings.push(service::module(&arguments.server).await);
+        if let (Some(config), Some(file)) =
+            (&config, dump.and_then(|it| it.file_of("shortlink_domains")))
+        {
+            findings.push(domains_of(config, file).await);
+        }
+    }
+    print(&if arguments.json {
+        as_json(&findings)
+    } else {
+        as_text(&findings)
+    })?;
+    let has_failed = findings.iter().any(|it| it.verdict == Verdict::Fail);
+    Ok(if has_failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// What `shortlink domains check` says.
+async fn domains_of(config: &Config, file: PathBuf) -> Finding {
+    let shown = file.display().to_string();
+    match domains::examine(config, &CheckArguments::of(file)).await {
+        Err(error) => Finding::fail("domains", format!("{error:#}"), "put the line right"),
+        Ok(examined) if examined.concerns.is_empty() => {
+            Finding::ok("domains", format!("{} in {shown}", examined.domains))
+        }
+        Ok(examined) => Finding::warn(
+            "domains",
+            examined.concerns.join("; "),
+            format!("`shortlink domains check {shown}` shows all of it"),
+        ),
+    }
+}
+
+/// How it is with a clock somewhere else.
+fn clock(check: &'static str, whose: &str, theirs: Timestamp, ours: Timestamp) -> Finding {
+    let apart = theirs.duration_since(ours).abs();
+    let found = format!("{whose} differs by {:.1} s from here", apart.as_secs_f64());
+    let advice = "have both machines set their clocks by NTP: links begin and end by them";
+    if apart >= CLOCKS.1 {
+        Finding::fail(check, found, advice)
+    } else if apart >= CLOCKS.0 {
+        Finding::warn(check, found, advice)
+    } else {
+        Finding::ok(check, found)
+    }
+}
+
+fn as_text(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|it| it.check.len()).max();
+    let width = width.unwrap_or_default();
+    let mut text = String::new();
+    for finding in findings {
+        let Finding {
+            check,
+            verdict,
+            found,
+            advice,
+        } = finding;
+        let found = one_line(found);
+        text.push_str(&format!(
+            "{:<4}  {check:<width$}  {found}\n",
+            verdict.name()
+        ));
+        if let Some(advice) = advice {
+            text.push_str(&format!(
+                "{:<4}  {:<width$}  -> {}\n",
+                "",
+                "",
+                one_line(advice)
+            ));
+        }
+    }
+    let count = |verdict| findings.iter().filter(|it| it.verdict == verdict).count();
+    let (failed, warned) = (count(Verdict::Fail), count(Verdict::Warn));
+    text.push_str(&format!(
+        "{} checks: {failed} failed, {warned} to look at\n",
+        findings.len()
+    ));
+    text
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn as_json(findings: &[Finding]) -> String {
+    let checks: Vec<_> = findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "check": finding.check,
+                "state": finding.verdict.name(),
+                "found": finding.found,
+                "advice": finding.advice,
+            })
+        })
+        .collect();
+    format!("{}\n", json!({ "checks": checks }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_may_differ_by_what_nobody_notices() {
+        let ours = Timestamp::UNIX_EPOCH;
+        for (apart, verdict) in [
+            (0, Verdict::Ok),
+            (-1, Verdict::Ok),
+            (2, Verdict::Warn),
+            (-29, Verdict::Warn),
+            (30, Verdict::Fail),
+            (-3600, Verdict::Fail),
+        ] {
+            let theirs = ours + SignedDuration::from_secs(apart);
+            let finding = clock("redis-clock", "its clock", theirs, ours);
+            assert_eq!(finding.verdict, verdict, "{apart}");
+            assert_eq!(finding.advice.is_some(), verdict != Verdict::Ok);
+        }
+    }
+
+    #[test]
+    fn findings_are_told_with_what_to_do() {
+        let findings = [
+            Finding::ok("a", "fine"),
+            Finding::warn("long-name", "so\nso", "do it"),
+            Finding::fail("b", "bad", "hurry"),
+        ];
+        let text = "ok    a          fine\nwarn  long-name  so so\n                 -> do it\n\
+                    fail  b          bad\n                 -> hurry\n3 checks: 1 failed, 1 to look at\n";
+        assert_eq!(as_text(&findings), text);
+        let told: serde_json::Value = serde_json::from_str(&as_json(&findings)).expect("JSON");
+        assert_eq!(told["checks"][2]["state"], "fail");
+        assert_eq!(told["checks"][0]["advice"], serde_json::Value::Null);
+    }
+}

@@ -1,0 +1,110 @@
+//! The configuration file, and who may read secrets.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use secrecy::ExposeSecret;
+
+use super::Finding;
+use crate::config::Config;
+use crate::store;
+
+/// Where the packages keep secrets.
+const ENVIRONMENT_FILE: &str = "/etc/shortlink/shortlink.env";
+
+/// The right of everybody to read.
+const OF_ALL: u32 = 0o004;
+
+/// The right of everybody to enter a directory.
+const ENTERED_BY_ALL: u32 = 0o001;
+
+/// The configuration, which could be read.
+pub(super) fn configuration(file: Option<&Path>) -> Finding {
+    match file {
+        Some(file) => Finding::ok("configuration", file.display().to_string()),
+        None => Finding::warn(
+            "configuration",
+            "no file is named: every setting has its default",
+            "give --config FILE or SHORTLINK_CONFIG if the service has one",
+        ),
+    }
+}
+
+/// The files that hold secrets.
+pub(super) fn secrets(config: &Config, file: Option<&Path>) -> Vec<Finding> {
+    let has_password = |url: &str| {
+        let url = url::Url::parse(url).ok();
+        url.is_some_and(|url| url.password().is_some())
+    };
+    let mut files: Vec<PathBuf> = Vec::new();
+    let urls = [
+        config.redis.url.expose_secret(),
+        config.database.url.expose_secret(),
+    ];
+    if let Some(file) = file
+        && urls.into_iter().any(has_password)
+    {
+        files.push(file.to_owned());
+    }
+    files.extend(config.codes.keys_file.clone());
+    files.push(ENVIRONMENT_FILE.into());
+    let open: Vec<String> = files
+        .iter()
+        .filter(|file| is_open(file))
+        .map(|file| file.display().to_string())
+        .collect();
+    let mut findings = vec![if open.is_empty() {
+        Finding::ok("secrets", "nobody else may read the files with secrets")
+    } else {
+        let open = open.join(" ");
+        let found = format!("everybody on this machine may read {open}");
+        Finding::fail("secrets", found, format!("chmod o= {open}"))
+    }];
+    let database = store::file(&config.database).filter(|file| is_open(file));
+    findings.extend(database.map(|file| {
+        let shown = file.display();
+        let found = format!("everybody on this machine may read {shown}, and so all codes");
+        Finding::warn("secrets", found, format!("chmod o= {shown}"))
+    }));
+    findings
+}
+
+/// Whether everybody may read a file, and enter what it lies in.
+fn is_open(file: &Path) -> bool {
+    let mode = |path: &Path| fs::metadata(path).map(|it| it.mode());
+    let Ok(whole) = std::path::absolute(file) else {
+        return false;
+    };
+    let mut above = whole.ancestors().skip(1);
+    mode(&whole).is_ok_and(|mode| mode & OF_ALL != 0)
+        && above.all(|path| mode(path).is_ok_and(|mode| mode & ENTERED_BY_ALL != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_open_when_everybody_gets_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("file");
+        fs::write(&file, "x").expect("a file");
+        let set = |path: &Path, mode: u32| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("its mode");
+        };
+        for (of_directory, of_file, open) in [
+            (0o755, 0o644, true),
+            (0o700, 0o644, false),
+            (0o755, 0o640, false),
+        ] {
+            set(directory.path(), of_directory);
+            set(&file, of_file);
+            assert_eq!(is_open(&file), open, "{of_directory:o} {of_file:o}");
+        }
+        assert!(!is_open(&directory.path().join("none")));
+    }
+}

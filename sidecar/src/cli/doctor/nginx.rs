@@ -1,0 +1,148 @@
+//! nginx: whether it is there, takes its configuration, and agrees with the sidecar.
+
+mod agreement;
+mod dump;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::{DoctorArguments, Finding};
+use crate::config::Config;
+use dump::Dump;
+
+/// Looks at the nginx of this machine; also answers with its configuration, if that is right.
+pub(super) fn examine(
+    arguments: &DoctorArguments,
+    config: Option<&Config>,
+) -> (Vec<Finding>, Option<Dump>) {
+    let Some(program) = arguments.nginx.clone().or_else(installed) else {
+        let advice = "give --nginx FILE, or --without-nginx where it runs on another machine";
+        let found = "there is no nginx in the path";
+        return (vec![Finding::fail("nginx", found, advice)], None);
+    };
+    let shown = program.display().to_string();
+    let version = match run(&program, &["-v".as_ref()]) {
+        Ok(output) if output.status.success() => said(&output),
+        Ok(output) => {
+            let found = format!("{shown} -v: {}", said(&output));
+            return (vec![Finding::fail("nginx", found, "is it nginx?")], None);
+        }
+        Err(error) => {
+            let found = format!("{shown} can't be run: {error}");
+            return (
+                vec![Finding::fail("nginx", found, "give --nginx FILE")],
+                None,
+            );
+        }
+    };
+    let version = version.trim_start_matches("nginx version: ").to_owned();
+    let mut findings = vec![Finding::ok("nginx", format!("{shown}, {version}"))];
+    let mut words: Vec<&std::ffi::OsStr> = vec!["-T".as_ref()];
+    if let Some(prefix) = &arguments.nginx_prefix {
+        words.extend(["-p".as_ref(), prefix.as_os_str()]);
+    }
+    if let Some(conf) = &arguments.nginx_conf {
+        words.extend(["-c".as_ref(), conf.as_os_str()]);
+    }
+    let dumped = match run(&program, &words) {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        }
+        Ok(output) => {
+            findings.push(refused(&said(&output)));
+            return (findings, None);
+        }
+        Err(error) => {
+            let found = format!("{shown} -T can't be run: {error}");
+            findings.push(Finding::fail(
+                "nginx-configuration",
+                found,
+                "give --nginx FILE",
+            ));
+            return (findings, None);
+        }
+    };
+    let dump = Dump::read(&dumped);
+    if dump.all("shortlink").next().is_none() {
+        let found = "it is right, but no location has `shortlink`";
+        let advice = "include shortlink.conf in nginx' `http` block, or give --nginx-conf FILE";
+        findings.push(Finding::fail("nginx-configuration", found, advice));
+        return (findings, None);
+    }
+    findings.push(Finding::ok("nginx-configuration", "nginx takes it"));
+    if let Some(config) = config {
+        findings.extend(agreement::examine(&dump, config));
+    }
+    (findings, Some(dump))
+}
+
+/// The nginx in the path; it may be where only root looks.
+fn installed() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    let mut programs = places.into_iter().map(|place| place.join("nginx"));
+    programs.find(|program| program.is_file())
+}
+
+fn run(program: &Path, words: &[&std::ffi::OsStr]) -> std::io::Result<Output> {
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    command.output()
+}
+
+/// What was said on standard error.
+fn said(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.trim().to_owned()
+}
+
+/// What nginx says of a configuration that it does not take.
+fn refused(said: &str) -> Finding {
+    let mut lines = said.lines();
+    let reason = lines.find(|line| line.contains("[emerg]") || line.contains("[alert]"));
+    let reason = reason.unwrap_or(said).to_owned();
+    let check = "nginx-configuration";
+    if reason.contains("dlopen()") || reason.contains("is not binary compatible") {
+        let advice =
+            "install the module for just this nginx; one that runs goes on, do not restart it";
+        return Finding::fail("module-file", reason, advice);
+    }
+    if reason.contains("Permission denied") {
+        return Finding::warn(check, reason, "run this as root, as nginx is started");
+    }
+    let advice =
+        "put it right before a reload or restart: nginx that runs goes on with the old one";
+    Finding::fail(check, reason, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_by_the_line_that_says_why() {
+        for (said, check, verdict) in [
+            (
+                "nginx: [warn] x\nnginx: [emerg] unknown directive \"y\" in a:1\nnginx: failed",
+                "nginx-configuration",
+                Verdict::Fail,
+            ),
+            (
+                "nginx: [emerg] dlopen() \"m.so\" failed (m.so: no such file)",
+                "module-file",
+                Verdict::Fail,
+            ),
+            (
+                "nginx: [emerg] open() \"/run/nginx.pid\" failed (13: Permission denied)",
+                "nginx-configuration",
+                Verdict::Warn,
+            ),
+        ] {
+            let finding = refused(said);
+            assert_eq!((finding.check, finding.verdict), (check, verdict));
+            assert!(finding.found.contains("[emerg]"), "{}", finding.found);
+        }
+    }
+}

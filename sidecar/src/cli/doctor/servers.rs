@@ -1,0 +1,161 @@
+//! Redis: whether it is there, is the master, keeps what it is given, and allows what is needed.
+
+use secrecy::ExposeSecret;
+
+use super::{Finding, PATIENCE, clock};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::publisher::{self, ServerCondition};
+
+/// The oldest version that tells of changes as the module needs it.
+const OLDEST: u32 = 6;
+
+/// Looks at every server that is written to.
+pub(super) async fn examine(config: &Config) -> Vec<Finding> {
+    let settings = &config.redis;
+    let url = settings.url.expose_secret();
+    let limit = settings.timeout.max(PATIENCE);
+    let examined = publisher::examine(url, &settings.topology, &settings.prefix, limit).await;
+    match examined {
+        Ok(servers) => {
+            let mut findings = Vec::new();
+            for server in servers {
+                findings.extend(judge(&server));
+                if let Some(theirs) = server.now {
+                    let whose = format!("the clock of {}", server.address);
+                    findings.push(clock("redis-clock", &whose, theirs, SystemClock.now()));
+                }
+            }
+            findings
+        }
+        Err(error) => {
+            let advice = "see that it runs and that redis.url is right; links go on redirecting by the \
+                          sidecar";
+            let found = format!("{:#}", anyhow::Error::new(error));
+            vec![Finding::fail("redis", found, advice)]
+        }
+    }
+}
+
+fn judge(server: &ServerCondition) -> Vec<Finding> {
+    let address = &server.address;
+    let major = server.version.split('.').next().unwrap_or_default();
+    let is_old = major.parse().is_ok_and(|major: u32| major < OLDEST);
+    let mut findings = vec![if server.version.is_empty() {
+        let found = format!("{address} does not say which version it is");
+        Finding::warn("redis", found, "allow its user +info")
+    } else if is_old {
+        let found = format!("{address} is version {}", server.version);
+        Finding::fail("redis", found, "install version 6 or newer")
+    } else if server.role != "master" {
+        let found = format!("{address} is a replica, and takes nothing");
+        let advice = "let redis.url name the master, or redis.topology how it is found";
+        Finding::fail("redis", found, advice)
+    } else {
+        Finding::ok("redis", format!("{address}, version {}", server.version))
+    }];
+    if !server.maxmemory_policy.is_empty() {
+        let policy = &server.maxmemory_policy;
+        findings.push(if policy == "noeviction" {
+            Finding::ok("redis-memory", format!("{address} evicts nothing"))
+        } else {
+            let found =
+                format!("{address} throws links and visits away when it is full ({policy})");
+            let advice = "maxmemory-policy noeviction, and more memory before it is full";
+            Finding::fail("redis-memory", found, advice)
+        });
+    }
+    if !server.version.is_empty() {
+        findings.push(if server.write_failed {
+            let found = format!("{address} could not write its append-only file");
+            Finding::fail(
+                "redis-persistence",
+                found,
+                "look at its log and at the room on its disk",
+            )
+        } else if server.has_append_only_file {
+            Finding::ok(
+                "redis-persistence",
+                format!("{address} keeps an append-only file"),
+            )
+        } else {
+            let found = format!("{address} keeps no append-only file");
+            let advice =
+                "appendonly yes: else a restart loses visits, and links until they are rebuilt";
+            Finding::warn("redis-persistence", found, advice)
+        });
+    }
+    findings.push(if server.forbidden.is_empty() {
+        Finding::ok("redis-rights", format!("{address} allows what is needed"))
+    } else {
+        let commands = &server.forbidden;
+        let found = format!("{address} does not allow {}", commands.join(", "));
+        let rights: Vec<String> = commands.iter().map(|it| format!("+{it}")).collect();
+        let advice = format!(
+            "ACL SETUSER <user> {}, and keys ~<prefix>*",
+            rights.join(" ")
+        );
+        Finding::fail("redis-rights", found, advice)
+    });
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn server() -> ServerCondition {
+        ServerCondition {
+            address: "a:1".to_owned(),
+            version: "7.0.15".to_owned(),
+            role: "master".to_owned(),
+            maxmemory_policy: "noeviction".to_owned(),
+            has_append_only_file: true,
+            write_failed: false,
+            now: None,
+            forbidden: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_server_is_found() {
+        let well = judge(&server());
+        assert!(well.iter().all(|it| it.verdict == Verdict::Ok), "{well:?}");
+        type Break = fn(&mut ServerCondition);
+        let breaks: [(Break, &str, Verdict); 7] = [
+            (|it| it.version = "5.0.7".to_owned(), "redis", Verdict::Fail),
+            (|it| it.version = String::new(), "redis", Verdict::Warn),
+            (|it| it.role = "slave".to_owned(), "redis", Verdict::Fail),
+            (
+                |it| it.maxmemory_policy = "allkeys-lru".to_owned(),
+                "redis-memory",
+                Verdict::Fail,
+            ),
+            (
+                |it| it.has_append_only_file = false,
+                "redis-persistence",
+                Verdict::Warn,
+            ),
+            (
+                |it| it.write_failed = true,
+                "redis-persistence",
+                Verdict::Fail,
+            ),
+            (
+                |it| it.forbidden = vec!["xadd".to_owned()],
+                "redis-rights",
+                Verdict::Fail,
+            ),
+        ];
+        for (break_it, check, verdict) in breaks {
+            let mut server = server();
+            break_it(&mut server);
+            let found = judge(&server);
+            let finding = found.iter().find(|it| it.verdict != Verdict::Ok);
+            let finding = finding.expect("a finding");
+            assert_eq!((finding.check, finding.verdict), (check, verdict));
+            assert!(finding.advice.is_some());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What runs: the sidecar, and nginx with the module.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde_json::Value;
+
+use super::{Finding, PATIENCE};
+use crate::cli::client::Client;
+use crate::config::Config;
+
+/// Asks the sidecar whether it can work.
+pub(super) async fn readiness(config: &Config) -> Finding {
+    let mut address = config.http.listen;
+    // Where everybody is listened to, this machine is.
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    let server = format!("http://{address}");
+    let asked = async { Client::anonymous(&server, PATIENCE)?.look("/readyz").await };
+    let check = "sidecar";
+    match asked.await {
+        Err(failure) => Finding::fail(check, failure.line(), "start it: systemctl start shortlink"),
+        Ok((_, body)) => {
+            let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let status = told.get("status").and_then(Value::as_str);
+            let found = format!(
+                "{server} is {}",
+                status.unwrap_or("none that says how it is")
+            );
+            match status {
+                Some("ready") => Finding::ok(check, found),
+                Some("degraded") => Finding::warn(
+                    check,
+                    format!("{found}: {}", told["checks"]),
+                    "it works without what is down; see to that",
+                ),
+                Some(_) => Finding::fail(
+                    check,
+                    format!("{found}: {}", told["checks"]),
+                    "see to what is down: links in Redis go on redirecting",
+                ),
+                None => Finding::fail(check, found, "http.listen is somebody else's port"),
+            }
+        }
+    }
+}
+
+/// Asks the module that runs which version it is.
+pub(super) async fn module(server: &str) -> Finding {
+    let asked = async {
+        Client::anonymous(server, PATIENCE)?
+            .look("/edge/metrics")
+            .await
+    };
+    let check = "module";
+    match asked.await {
+        Err(failure) => Finding::fail(
+            check,
+            failure.line(),
+            "start nginx, or give --server URL of its internal server",
+        ),
+        Ok((200, body)) => judge(&String::from_utf8_lossy(&body), env!("CARGO_PKG_VERSION")),
+        Ok((status, _)) => Finding::warn(
+            check,
+            format!("{server}/edge/metrics is answered {status}, so its version is not known"),
+            "give --server URL of nginx' internal server, which has `shortlink_status`",
+        ),
+    }
+}
+
+fn judge(metrics: &str, ours: &str) -> Finding {
+    let begin = "shortlink_edge_info{version=\"";
+    let mut lines = metrics.lines();
+    let version = lines.find_map(|line| line.strip_prefix(begin)?.split('"').next());
+    match version {
+        Some(version) if version == ours => Finding::ok(
+            "module",
+            format!("it runs as version {version}, as this program"),
+        ),
+        Some(version) => Finding::warn(
+            "module",
+            format!("version {version} runs, and this program is {ours}"),
+            "install both of one version; a new module runs after an upgrade of nginx, not a reload",
+        ),
+        None => Finding::warn(
+            "module",
+            "what runs does not tell its version",
+            "give --server URL of nginx' internal server",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn the_module_must_be_of_this_version() {
+        let metrics = "# TYPE x gauge\nshortlink_edge_info{version=\"1.2.3\"} 1\n";
+        assert_eq!(judge(metrics, "1.2.3").verdict, Verdict::Ok);
+        assert_eq!(judge(metrics, "1.2.4").verdict, Verdict::Warn);
+        assert_eq!(judge("", "1.2.4").verdict, Verdict::Warn);
+    }
+}

@@ -1,0 +1,104 @@
+//! The database: whether it is there, up to date, and has room.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Finding, PATIENCE, clock};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::domain::ports::Store;
+use crate::store::{self, StoreOptions};
+
+/// With less room than that for a file nothing can be written soon, in MiB.
+const LEAST_ROOM: u64 = 100;
+
+/// With less room than that somebody should look, in MiB.
+const LITTLE_ROOM: u64 = 1024;
+
+/// Looks at the database; also answers with it, if it can be used.
+pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<dyn Store>>) {
+    let options = StoreOptions {
+        max_connections: 1,
+        acquire_timeout: PATIENCE.max(config.database.acquire_timeout),
+        ..config.database.clone()
+    };
+    let mut findings = Vec::new();
+    let opened = tokio::time::timeout(PATIENCE + Duration::from_secs(1), store::open(&options));
+    let open = match opened.await {
+        Ok(Ok(store)) => {
+            let what = match store::file(&options) {
+                Some(file) => format!("{}, its schema is up to date", file.display()),
+                None => "it answers, its schema is up to date".to_owned(),
+            };
+            findings.push(Finding::ok("database", what));
+            Some(store)
+        }
+        Ok(Err(error)) => {
+            let found = format!("{:#}", anyhow::Error::new(error));
+            let advice = if found.contains("schema") {
+                "shortlink migrate (a schema that is ahead needs the newer program)"
+            } else {
+                "see that it runs and that database.url is right; links in Redis go on redirecting"
+            };
+            findings.push(Finding::fail("database", found, advice));
+            None
+        }
+        Err(_elapsed) => {
+            let found = format!("no answer within {} s", PATIENCE.as_secs());
+            let advice = "see that it runs and that nothing swallows what is sent there";
+            findings.push(Finding::fail("database", found, advice));
+            None
+        }
+    };
+    if let Some(file) = store::file(&options) {
+        findings.extend(room(&file));
+    } else if open.is_some() {
+        let asked = store::clock(&options).await;
+        if let Ok(Some(theirs)) = asked {
+            let ours = SystemClock.now();
+            findings.push(clock("database-clock", "PostgreSQL's clock", theirs, ours));
+        }
+    }
+    (findings, open)
+}
+
+/// How much room there is for the file.
+fn room(file: &Path) -> Option<Finding> {
+    let directory = std::path::absolute(file).ok()?;
+    let directory = directory.parent()?;
+    let status = nix::sys::statvfs::statvfs(directory).ok()?;
+    let bytes = status.blocks_available() * status.fragment_size();
+    let free = bytes >> 20;
+    Some(judge_room(free, directory))
+}
+
+fn judge_room(free: u64, directory: &Path) -> Finding {
+    let found = format!("{free} MiB free in {}", directory.display());
+    let advice = "make room: without it no link is made and no visit stored";
+    if free < LEAST_ROOM {
+        Finding::fail("database-space", found, advice)
+    } else if free < LITTLE_ROOM {
+        Finding::warn("database-space", found, advice)
+    } else {
+        Finding::ok("database-space", found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn room_may_be_little_or_none() {
+        for (free, verdict) in [
+            (0, Verdict::Fail),
+            (99, Verdict::Fail),
+            (100, Verdict::Warn),
+            (1024, Verdict::Ok),
+        ] {
+            assert_eq!(judge_room(free, Path::new("/")).verdict, verdict, "{free}");
+        }
+    }
+}

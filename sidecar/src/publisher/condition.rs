@@ -1,0 +1,242 @@
+//! In what condition the servers are, for whoever looks after them. Nothing is changed there.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
+use vocabulary::KeyPrefix;
+
+use super::UrlError;
+use super::connection::Failure;
+use super::servers::{Address, Servers, Topology};
+
+/// What a server that is written to says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerCondition {
+    /// Where it is.
+    pub address: String,
+    /// Its version; empty when it may not be told.
+    pub version: String,
+    /// `master` or `slave`.
+    pub role: String,
+    /// What it does when its memory is full, such as `noeviction`.
+    pub maxmemory_policy: String,
+    /// Whether changes are written to a file.
+    pub has_append_only_file: bool,
+    /// Whether the last attempt to write there has failed.
+    pub write_failed: bool,
+    /// The time of its clock, if it may be asked.
+    pub now: Option<Timestamp>,
+    /// The commands that the sidecar needs and may not use.
+    pub forbidden: Vec<String>,
+}
+
+/// Why a server can't be examined.
+#[derive(Debug, thiserror::Error)]
+pub enum ConditionError {
+    /// The URL is none of a Redis server.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The servers can't be found or reached.
+    #[error("{0}")]
+    Away(String),
+}
+
+/// Asks every server that is written to.
+///
+/// # Errors
+/// When the servers can't be found, or one of them can't be reached.
+pub async fn examine(
+    url: &str,
+    topology: &Topology,
+    prefix: &KeyPrefix,
+    limit: Duration,
+) -> Result<Vec<ServerCondition>, ConditionError> {
+    let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
+    let masters = servers.all_masters(limit).await;
+    let masters = masters.map_err(|failure| ConditionError::Away(text_of(&failure)))?;
+    let mut conditions = Vec::with_capacity(masters.len());
+    for master in masters {
+        let address = master.0.to_string();
+        let examined = tokio::time::timeout(limit, examine_one(master, prefix)).await;
+        match examined {
+            Ok(Ok(condition)) => conditions.push(condition),
+            Ok(Err(error)) => {
+                return Err(ConditionError::Away(format!(
+                    "{address}: {}",
+                    describe(&error)
+                )));
+            }
+            Err(_elapsed) => {
+                let limit = limit.as_millis();
+                return Err(ConditionError::Away(format!(
+                    "{address}: no answer within {limit} ms"
+                )));
+            }
+        }
+    }
+    Ok(conditions)
+}
+
+fn text_of(failure: &Failure) -> String {
+    match failure {
+        Failure::Timeout => "no answer in time".to_owned(),
+        Failure::Away => "nobody answers".to_owned(),
+        Failure::Refused(error) => describe(&**error),
+    }
+}
+
+/// An error with its causes.
+fn describe(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+async fn examine_one(
+    (address, settings): Address,
+    prefix: &KeyPrefix,
+) -> Result<ServerCondition, RedisError> {
+    let shown = address.to_string();
+    let info = address.into_connection_info()?.set_redis_settings(settings);
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let client = Client::open(info)?;
+    let mut redis = client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await?;
+    let mut forbidden = Vec::new();
+    for command in needed(prefix) {
+        let done: Result<Value, RedisError> = command.query_async(&mut redis).await;
+        match done {
+            Err(error) if is_forbidden(&error) => forbidden.push(name_of(&command)),
+            Err(error) if error.is_io_error() => return Err(error),
+            // There is nothing there that it could do anything to.
+            _ => {}
+        }
+    }
+    let told: Result<String, RedisError> = redis::cmd("INFO").query_async(&mut redis).await;
+    let told = told.unwrap_or_default();
+    let told: HashMap<&str, &str> = told
+        .lines()
+        .filter_map(|line| line.trim().split_once(':'))
+        .collect();
+    let text = |name: &str| told.get(name).map_or(String::new(), |it| (*it).to_owned());
+    let clock: Result<(i64, i64), RedisError> = redis::cmd("TIME").query_async(&mut redis).await;
+    let now = clock.ok().and_then(|(seconds, microseconds)| {
+        let nanoseconds = i32::try_from(microseconds * 1000).ok()?;
+        Timestamp::new(seconds, nanoseconds).ok()
+    });
+    Ok(ServerCondition {
+        address: shown,
+        version: text("redis_version"),
+        role: text("role"),
+        maxmemory_policy: text("maxmemory_policy"),
+        has_append_only_file: text("aof_enabled") == "1",
+        write_failed: text("aof_last_write_status") == "err",
+        now,
+        forbidden,
+    })
+}
+
+/// Each command that the sidecar uses, about a key that there is not, and so that none comes to be.
+fn needed(prefix: &KeyPrefix) -> Vec<Cmd> {
+    let key = format!("{}doctor", prefix.as_str());
+    let key = key.as_str();
+    let group = "doctor";
+    let words: &[&[&str]] = &[
+        &["GET", key],
+        &["SET", key, "", "XX"],
+        &["DEL", key],
+        &["EXISTS", key],
+        &["EVAL", "return 1", "1", key],
+        &["SCRIPT", "LOAD", "return 1"],
+        &[
+            "EVALSHA",
+            "e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
+            "1",
+            key,
+        ],
+        &["SCAN", "0", "COUNT", "1"],
+        &["DBSIZE"],
+        &["INFO", "server"],
+        &["XADD", key, "NOMKSTREAM", "*", "a", "b"],
+        &["XLEN", key],
+        &["XRANGE", key, "-", "+", "COUNT", "1"],
+        &["XGROUP", "CREATE", key, group, "0"],
+        &["XGROUP", "DELCONSUMER", key, group, group],
+        &[
+            "XREADGROUP",
+            "GROUP",
+            group,
+            group,
+            "COUNT",
+            "1",
+            "STREAMS",
+            key,
+            ">",
+        ],
+        &["XREAD", "COUNT", "1", "STREAMS", key, "0"],
+        &["XACK", key, group, "0-1"],
+        &["XCLAIM", key, group, group, "0", "0-1"],
+        &["XAUTOCLAIM", key, group, group, "0", "0"],
+        &["XPENDING", key, group],
+        &["XTRIM", key, "MINID", "0"],
+        &["XINFO", "GROUPS", key],
+        &["XINFO", "CONSUMERS", key, group],
+    ];
+    let words = words.iter();
+    words
+        .map(|words| {
+            let mut command = Cmd::new();
+            for word in *words {
+                command.arg(*word);
+            }
+            command
+        })
+        .collect()
+}
+
+/// What a command is called in an ACL: of those with subcommands, with them.
+fn name_of(command: &Cmd) -> String {
+    let mut words = command.args_iter().filter_map(|word| match word {
+        redis::Arg::Simple(word) => Some(String::from_utf8_lossy(word).to_lowercase()),
+        _ => None,
+    });
+    let name = words.next().unwrap_or_default();
+    match (&*name, words.next()) {
+        ("script" | "xgroup" | "xinfo", Some(subcommand)) => format!("{name}|{subcommand}"),
+        _ => name,
+    }
+}
+
+fn is_forbidden(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_called_as_in_an_acl() {
+        let prefix = KeyPrefix::default();
+        let names: Vec<String> = needed(&prefix).iter().map(name_of).collect();
+        for name in [
+            "get",
+            "script|load",
+            "xgroup|create",
+            "xinfo|consumers",
+            "evalsha",
+        ] {
+            assert!(names.contains(&name.to_owned()), "{name}");
+        }
+    }
+}
