@@ -12,6 +12,7 @@ mod codespace;
 mod console;
 mod cursor;
 mod docs;
+mod domains;
 mod explain;
 mod extract;
 mod fields;
@@ -51,6 +52,7 @@ use crate::domain::ports::{Publisher, Store, VisitQueue};
 use crate::domain::service::access::{Access, Attempts};
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;
+use crate::domain::service::domains::Domains;
 use crate::domain::service::explain::Explainer;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::keys::Keys;
@@ -87,6 +89,8 @@ pub struct App {
     pub codespace: Codespace,
     /// Where the audit log is read, and asked how the database is.
     pub store: Arc<dyn Store>,
+    /// Hears of the short domains, and tells of them.
+    pub domains: Domains,
     /// How requests were answered.
     pub answers: AnswerCounters,
     /// What has been done with visits.
@@ -154,6 +158,7 @@ fn router(app: App) -> Router {
         )
         .route("/v1/campaigns/{id}/stats", get(stats::of_campaign))
         .route("/v1/stats", get(stats::of_all))
+        .route("/v1/domains", get(domains::list))
         .route("/v1/domains/stats", get(stats::of_domains))
         .route("/v1/visits/live", get(live::listen))
         .route("/v1/visits", get(visits::list).delete(visits::erase))
@@ -168,6 +173,7 @@ fn router(app: App) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(app.body_limit_bytes))
         .layer(CatchPanicLayer::custom(problem::of_panic))
+        .layer(from_fn_with_state(Arc::clone(&app), domains::hear))
         .layer(from_fn_with_state(Arc::clone(&app), observe::observe));
     let counted = from_fn_with_state(Arc::clone(&app), answers::count_visitors);
     Router::new()
