@@ -7,6 +7,7 @@ mod citizen;
 mod coherence;
 mod configuration;
 mod console;
+mod console_live;
 mod console_statistics;
 mod domains;
 mod domains_memory;
