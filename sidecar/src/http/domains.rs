@@ -111,8 +111,8 @@ struct MinuteBody {
     visits: u64,
 }
 
-/// That a domain was visited steadily for ten minutes, 10 times a minute or more, and has had at most
-/// 15% of that since, for three minutes or more.
+/// That a domain was visited steadily for ten minutes and has had at most 15% of that since, for three
+/// minutes or more, of which the first five would have had 50 visits.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DomainFall")]
