@@ -12,6 +12,7 @@
 //! | `$shortlink_retired_page` | the file of the page that a retired host answers with |
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
 //! | `$shortlink_domain_names` | all short domains, parted by commas |
+//! | `$shortlink_domain_states` | a letter for the state of each of them, in the same order |
 //! | `$shortlink_language` | of the languages of `shortlink_languages` the one that is asked for |
 //!
 //! The first four are not found (`-` in logs) for requests that `shortlink` did not handle. They can
@@ -45,6 +46,7 @@ enum Shown {
     RetiredPage,
     ActiveBase,
     DomainNames,
+    DomainStates,
     Language,
 }
 
@@ -60,7 +62,7 @@ impl Shown {
     }
 }
 
-const VARIABLES: [(&str, Shown); 11] = [
+const VARIABLES: [(&str, Shown); 12] = [
     ("shortlink_code", Shown::Code),
     ("shortlink_target", Shown::Target),
     ("shortlink_outcome", Shown::Outcome),
@@ -71,6 +73,7 @@ const VARIABLES: [(&str, Shown); 11] = [
     ("shortlink_retired_page", Shown::RetiredPage),
     ("shortlink_active_base", Shown::ActiveBase),
     ("shortlink_domain_names", Shown::DomainNames),
+    ("shortlink_domain_states", Shown::DomainStates),
     ("shortlink_language", Shown::Language),
 ];
 
@@ -157,10 +160,11 @@ unsafe fn show(request: *mut ngx_http_request_t, shown: Shown) -> Option<ngx_str
     // outlives the requests it serves; the state lives as long as the request.
     unsafe {
         match shown {
-            Shown::ActiveBase | Shown::DomainNames => {
+            Shown::ActiveBase | Shown::DomainNames | Shown::DomainStates => {
                 let domains = domains_of(request)?;
                 let text = match shown {
                     Shown::ActiveBase => domains.bases(),
+                    Shown::DomainStates => domains.states(),
                     _ => domains.names(),
                 };
                 Some(borrowed(text.as_bytes()))

@@ -10,8 +10,10 @@ import * as campaigns from './pages/campaigns.js';
 import * as change from './pages/change.js';
 import * as key from './pages/key.js';
 import * as keys from './pages/keys.js';
+import * as domains from './pages/domains.js';
 import * as link from './pages/link.js';
 import * as links from './pages/links.js';
+import * as live from './pages/live.js';
 import * as newLink from './pages/new-link.js';
 import * as service from './pages/service.js';
 import * as signIn from './pages/sign-in.js';
@@ -35,6 +37,8 @@ const ROUTES = [
   [/^\/keys$/, keys],
   [/^\/keys\/([0-9A-Za-z]+)$/, key],
   [/^\/audit$/, audit],
+  [/^\/live$/, live],
+  [/^\/domains$/, domains],
   [/^\/service$/, service],
 ];
 
@@ -44,6 +48,8 @@ const PLACES = [
   ['/new', 'nav.new', 'links:write'],
   ['/campaigns', 'nav.campaigns', 'campaigns:read'],
   ['/statistics', 'nav.statistics', 'stats:read'],
+  ['/live', 'nav.live', 'stats:read'],
+  ['/domains', 'nav.domains', 'stats:read'],
   ['/service', 'nav.service', 'links:read'],
   ['/keys', 'nav.keys', 'keys:admin'],
   ['/audit', 'nav.audit', 'admin'],
@@ -57,7 +63,10 @@ let session = null;
 /** Counts pages, so that one which comes late is not shown. */
 let turn = 0;
 
-/** What pages are given. */
+/** Ends what the page that is shown does besides, once it is left. */
+let leaving = new AbortController();
+
+/** What pages are given, and the signal that they are left. */
 const context = {
   /** Whether the key allows something. */
   may: (scope) => session.scopes.includes(scope) || session.scopes.includes('admin'),
@@ -77,6 +86,9 @@ const context = {
 /** Shows the page of the address. */
 async function show({ isFirst = false } = {}) {
   const mine = ++turn;
+  leaving.abort();
+  leaving = new AbortController();
+  const left = leaving.signal;
   if (!session) {
     showDoor();
     return;
@@ -92,7 +104,7 @@ async function show({ isFirst = false } = {}) {
   let parts = [heading(title), h('p', {}, t('nothing'))];
   if (page) {
     try {
-      ({ title, parts } = await page.show({ ...context, heading }, pattern.exec(path).slice(1)));
+      ({ title, parts } = await page.show({ ...context, heading, left }, pattern.exec(path).slice(1)));
     } catch (failure) {
       title = t('failed');
       parts = [heading(title), notice(failure, () => show())];
@@ -145,6 +157,7 @@ function languageButton() {
 
 /** Shows where people sign in. */
 function showDoor(ended = false) {
+  leaving.abort();
   document.title = `${t('sign-in')} · shortlink`;
   frame.replaceChildren(h('div', { class: 'door' },
     h('header', { class: 'brand' }, mark(), 'shortlink'),

@@ -15,11 +15,28 @@ export function when(text) {
   return h('time', { datetime: text, title: text }, shown);
 }
 
+/** The time of day of a moment. */
+export const clock = (text, seconds = false) => new Intl.DateTimeFormat(locale(),
+  { timeStyle: seconds ? 'medium' : 'short' }).format(new Date(text));
+
 /** A number with its digits in groups. */
 export const count = (number) => new Intl.NumberFormat(locale()).format(number ?? 0);
 
 /** A state as a badge. */
 export const badge = (state) => h('span', { class: `state ${state}`, 'data-state': state }, t(`state.${state}`));
+
+/** The name of a country, by its code. */
+export function country(code) {
+  try {
+    return new Intl.DisplayNames([locale()], { type: 'region' }).of(code) ?? code;
+  } catch {
+    return code;
+  }
+}
+
+/** Where a visit came from, as much as is known. */
+export const placeOf = (visit) =>
+  [visit.city ?? visit.province, visit.country && country(visit.country)].filter(Boolean).join(', ') || '–';
 
 /** A moment as a field of a form has it. */
 export function toField(text) {

@@ -5,7 +5,7 @@ import { get, notice } from './api.js';
 import { chart } from './chart.js';
 import { keepCsv } from './csv.js';
 import { h, say } from './dom.js';
-import { count, fromField, locale, percent, toField } from './format.js';
+import { count, country, fromField, percent, toField } from './format.js';
 import { has, t } from './i18n.js';
 import { timeText } from './scale.js';
 
@@ -202,12 +202,7 @@ function seriesOf({ intervals, by }, { split }, begins) {
 function valueText(split, value) {
   if (value === '') return t('stats.unknown');
   if (split === 'device' && has(`device.${value}`)) return t(`device.${value}`);
-  if (split !== 'country') return value;
-  try {
-    return new Intl.DisplayNames([locale()], { type: 'region' }).of(value) ?? value;
-  } catch {
-    return value;
-  }
+  return split === 'country' ? country(value) : value;
 }
 
 function legend(rows, total, by) {

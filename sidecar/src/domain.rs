@@ -5,6 +5,7 @@
 //! [`ports`]; the time and random numbers are handed in.
 
 pub mod annotation;
+pub mod announcement;
 pub mod api_key;
 pub mod audit;
 pub mod campaign;

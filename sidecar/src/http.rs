@@ -13,6 +13,7 @@ mod codespace;
 mod console;
 mod cursor;
 mod docs;
+mod domains;
 mod explain;
 mod extract;
 mod fields;
@@ -52,6 +53,7 @@ use crate::domain::ports::{Publisher, Store, VisitQueue};
 use crate::domain::service::access::{Access, Attempts};
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;
+use crate::domain::service::domains::Domains;
 use crate::domain::service::explain::Explainer;
 use crate::domain::service::issue::CodePolicy;
 use crate::domain::service::keys::Keys;
@@ -90,6 +92,8 @@ pub struct App {
     pub codespace: Codespace,
     /// Where the audit log is read, and asked how the database is.
     pub store: Arc<dyn Store>,
+    /// Hears of the short domains, and tells of them.
+    pub domains: Domains,
     /// How requests were answered.
     pub answers: AnswerCounters,
     /// What is measured of requests.
@@ -162,6 +166,7 @@ fn router(app: App) -> Router {
         )
         .route("/v1/campaigns/{id}/stats", get(stats::of_campaign))
         .route("/v1/stats", get(stats::of_all))
+        .route("/v1/domains", get(domains::list))
         .route("/v1/domains/stats", get(stats::of_domains))
         .route("/v1/visits/live", get(live::listen))
         .route("/v1/visits", get(visits::list).delete(visits::erase))
@@ -176,6 +181,7 @@ fn router(app: App) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(app.body_limit_bytes))
         .layer(CatchPanicLayer::custom(problem::of_panic))
+        .layer(from_fn_with_state(Arc::clone(&app), domains::hear))
         .layer(from_fn_with_state(Arc::clone(&app), observe::of_api));
     let observed = from_fn_with_state(Arc::clone(&app), observe::of_visitor);
     Router::new()

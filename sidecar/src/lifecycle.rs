@@ -26,6 +26,7 @@ use crate::domain::ports::{Delivery, Publisher, RecordIndex};
 use crate::domain::service::access::{Access, Attempts};
 use crate::domain::service::campaigns::Campaigns;
 use crate::domain::service::codespace::Codespace;
+use crate::domain::service::domains::Domains;
 use crate::domain::service::explain::Explainer;
 use crate::domain::service::issue::{Issuer, Parts};
 use crate::domain::service::keeper::Keeper;
@@ -208,6 +209,12 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
         sessions: Sessions::new(&store.code_key(), Arc::clone(&clock), random()?),
         sign_ins: Attempts::new(Arc::clone(&clock)),
         store: Arc::clone(&store),
+        domains: Domains::new(
+            Arc::clone(&store),
+            visits.clone().map(|queue| queue as _),
+            Arc::clone(&clock),
+            tasks.clone(),
+        ),
         answers: AnswerCounters::default(),
         requests: Requests::default(),
         sampling: config.log.sampling,

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use shortlink_tests::browser::{Browser, Looks};
+use shortlink_tests::http;
 use shortlink_tests::past;
 use shortlink_tests::sql::Sql;
 use shortlink_tests::stack::Stack;
 use shortlink_tests::wait::{SOON, until};
 
 /// What each picture shows: its name, the page, its heading, and whether it is dark.
-const PAGES: [(&str, &str, &str, bool); 15] = [
+const PAGES: [(&str, &str, &str, bool); 17] = [
     ("links", "/console", "Links", false),
     ("new", "/console/new", "New link", false),
     ("link", "/console/links/sp7", "Link sp7", false),
@@ -24,11 +25,13 @@ const PAGES: [(&str, &str, &str, bool); 15] = [
         false,
     ),
     (
-        "domains-dark",
+        "statistics-dark",
         "/console/statistics?by=domain",
         "Statistics",
         true,
     ),
+    ("live", "/console/live", "Visits live", false),
+    ("domains", "/console/domains", "Domains", false),
     ("service", "/console/service", "Service", false),
     ("campaigns", "/console/campaigns", "Campaigns", false),
     ("campaign", "/console/campaigns/1", "Campaign Spring", false),
@@ -55,10 +58,36 @@ const PAGES: [(&str, &str, &str, bool); 15] = [
     ("link-dark", "/console/links/sp7", "Link sp7", true),
 ];
 
+/// Follows a link, as one of several programs.
+fn tap(stack: &Stack, code: &str, number: usize) {
+    let agents = [
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) \
+         Version/17.2 Mobile/15E148 Safari/604.1",
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 \
+         Safari/537.36",
+        "WhatsApp/2.23.20.0 A",
+    ];
+    let headers = [
+        ("Host", ["s1.example.com", "s2.example.com"][number % 2]),
+        ("User-Agent", agents[number % 3]),
+    ];
+    http::send(
+        stack.nginx.public_port,
+        "GET",
+        &format!("/{code}"),
+        &headers,
+    );
+}
+
 fn main() {
     let folder = PathBuf::from(env::args().nth(1).expect("a folder for the pictures"));
     fs::create_dir_all(&folder).expect("a folder");
     let stack = Stack::start();
+    let table = "shortlink_domains {\n localhost active scheme=http;\n s1.example.com active weight=3;\n \
+                 s2.example.com active;\n vip.example.com active campaign=k1;\n \
+                 *.s.example.com serving;\n old.example.com retired;\n}\n";
+    fs::write(stack.nginx.file("domains.conf"), table).expect("domains.conf");
+    stack.nginx.reload();
     for number in 0..12 {
         stack.create(&json!({
             "longUrl": format!("https://shop.example.com/spring/{number}?utm_source=sms"),
@@ -88,6 +117,14 @@ fn main() {
     let rows: String = (0..20_000).map(row).collect();
     let file = stack.directory().join("members.csv");
     fs::write(&file, format!("Member,Name,reference\n{rows}")).expect("a file");
+    let sql = Sql::of(&stack, None);
+    for (domain, fell_ago) in [
+        ("s1.example.com", 9),
+        ("s2.example.com", 0),
+        ("localhost", 0),
+    ] {
+        past::fill_minutes(&sql, domain, 84, fell_ago);
+    }
     for (suffix, width) in [("", 1280), ("-phone", 360)] {
         let directory = stack.directory().join(format!("browser{suffix}"));
         let looks = Looks {
@@ -105,6 +142,13 @@ fn main() {
             browser.set_dark(is_dark);
             browser.open(path);
             browser.text_with("h1", heading);
+            if name == "live" {
+                browser.find("[data-feed=live]");
+                for number in 0..12 {
+                    tap(&stack, &format!("sp{number}"), number);
+                }
+                browser.find("[data-visit]:nth-child(10)");
+            }
             until("all of it is shown", SOON, || !browser.has("[aria-busy]"));
             browser.picture(&folder.join(format!("{name}{suffix}.png")));
         }

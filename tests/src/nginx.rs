@@ -324,6 +324,16 @@ impl Nginx {
         });
     }
 
+    /// Ends it at once: open requests are cut off.
+    ///
+    /// # Panics
+    /// When it was not started here, or does not end.
+    pub fn stop(&mut self) {
+        let mut process = self.process.take().expect("a running nginx");
+        process.signal(Signal::SIGTERM);
+        process.wait(SOON);
+    }
+
     /// Ends it gracefully: open requests are finished.
     ///
     /// # Panics

@@ -31,3 +31,14 @@ pub fn fill_hours(sql: &Sql<'_>, code: &str) {
          FROM much, classes, links WHERE code = '{code}' AND visits * part >= 3;"
     ));
 }
+
+/// Visits of a domain in each minute of the last hour, up to a minute so long ago from which on there
+/// were hardly any.
+pub fn fill_minutes(sql: &Sql<'_>, domain: &str, per_minute: u32, fell_ago: u32) {
+    sql.query(&format!(
+        "WITH RECURSIVE ago(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM ago WHERE n < 60) \
+         INSERT OR REPLACE INTO visit_domain_minutes (minute, host, visits) \
+         SELECT unixepoch() / 60 - n, '{domain}', \
+         CASE WHEN n > {fell_ago} THEN {per_minute} + n % 5 ELSE 1 END FROM ago;"
+    ));
+}

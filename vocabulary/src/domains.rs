@@ -108,6 +108,7 @@ pub struct Domains {
     has_wildcards: bool,
     bases: String,
     names: String,
+    states: String,
     certificate: Option<PathPattern>,
     certificate_key: Option<PathPattern>,
 }
@@ -155,6 +156,7 @@ impl Domains {
             self.names.push(',');
         }
         self.names.push_str(domain.name());
+        self.states.push(domain.state().letter());
         self.has_wildcards |= domain.is_wildcard();
         self.sorted.insert(place, self.domains.len());
         self.domains.push(domain);
@@ -218,6 +220,11 @@ impl Domains {
     /// All names, parted by commas.
     pub fn names(&self) -> &str {
         &self.names
+    }
+
+    /// The letter of each state ([`DomainState::letter`]), in the order of [`Domains::names`].
+    pub fn states(&self) -> &str {
+        &self.states
     }
 
     /// Where the certificates and their keys are, when the table says so.

@@ -8,6 +8,7 @@
 mod audit;
 mod campaigns;
 mod codes;
+mod domains;
 mod idempotency;
 mod keys;
 mod links;
@@ -32,6 +33,7 @@ use crate::domain::visit::visitor::DayKeys;
 pub use audit::{AuditListing, AuditStore};
 pub use campaigns::{CampaignEditor, CampaignStore, PublishedCampaign};
 pub use codes::{CodeStore, CodeUsage, PoolCounts};
+pub use domains::DomainStore;
 pub use idempotency::{Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome};
 pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyStore, KeyToEdit};
 pub use links::{
@@ -63,6 +65,7 @@ pub trait Store:
     + AuditStore
     + UpkeepStore
     + VisitStore
+    + DomainStore
     + ReclassifyStore
     + DayKeys
 {

@@ -4,6 +4,7 @@ pub mod access;
 pub mod audit;
 pub mod campaigns;
 pub mod codespace;
+pub mod domains;
 pub mod drift;
 pub mod explain;
 pub mod import;

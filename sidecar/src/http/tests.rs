@@ -6,6 +6,7 @@ mod campaign_links;
 mod campaigns;
 mod codespace;
 mod console;
+mod domains;
 mod explain;
 mod keys;
 mod links;
@@ -163,6 +164,12 @@ impl Service {
                 clock: Arc::clone(&shared_clock),
             },
             store: Arc::clone(&kept.store),
+            domains: Domains::new(
+                Arc::clone(&kept.store),
+                None,
+                Arc::clone(&shared_clock),
+                TaskTracker::new(),
+            ),
             answers: AnswerCounters::default(),
             requests: Requests::default(),
             sampling: Sampling { one_in: 0 },

@@ -11,6 +11,7 @@ use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use vocabulary::{CampaignId, RedirectStatus, Validity};
 
+use crate::domain::announcement::{Announcement, Heard};
 use crate::domain::audit::StoredAuditEntry;
 use crate::domain::campaign::{Campaign, CampaignTarget, ParameterValues};
 use crate::domain::link::{Destination, Link, Second};
@@ -125,6 +126,23 @@ fn known<T>(value: Option<T>, column: &'static str) -> Result<T, sqlx::Error> {
     value.ok_or_else(|| sqlx::Error::ColumnDecode {
         index: column.to_owned(),
         source: Box::new(UnexpectedNullError),
+    })
+}
+
+/// Reads what an nginx says of domains.
+pub(super) fn heard(row: &impl Columns) -> Result<Heard, sqlx::Error> {
+    let name = "domain_nodes";
+    let table = Table { name, row };
+    Ok(Heard {
+        announcement: Announcement {
+            node: table.text("node")?.to_owned(),
+            bases: table.text("bases")?.to_owned(),
+            names: table.text("names")?.to_owned(),
+            states: table.text("states")?.to_owned(),
+            more: table.count("more")?,
+        },
+        changed_at: table.moment("changed_at")?,
+        heard_at: table.moment("heard_at")?,
     })
 }
 

@@ -12,6 +12,7 @@ mod codes;
 mod creation;
 mod deletion;
 mod digests;
+mod domains;
 mod history;
 mod idempotency;
 mod keys;

@@ -3,6 +3,7 @@
 mod campaigns;
 mod changes;
 mod chunks;
+mod domains;
 pub(super) mod keys;
 pub(super) mod listing;
 mod pruning;

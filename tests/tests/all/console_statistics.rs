@@ -5,32 +5,34 @@ use std::fs;
 use serde_json::{Value, json};
 use shortlink_tests::browser::{Browser, Looks};
 use shortlink_tests::http;
+use shortlink_tests::past;
 use shortlink_tests::places;
+use shortlink_tests::sql::Sql;
 use shortlink_tests::stack::{Stack, StackOptions, directory, text};
 use shortlink_tests::wait::{SOON, eventually, until};
 use tempfile::TempDir;
 
 use super::console::{browser, open, sign_in};
 
-const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 \
+pub(super) const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 \
     (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1";
-const DESKTOP: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 \
+pub(super) const DESKTOP: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 \
     (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36";
-const PREVIEW: &str = "WhatsApp/2.23.20.0 A";
+pub(super) const PREVIEW: &str = "WhatsApp/2.23.20.0 A";
 
 /// The keys for End and for the arrow to the left.
 const END: char = '\u{e010}';
 const LEFT: char = '\u{e012}';
 
 /// A stack with two domains that knows places, and its taps.
-struct Scene {
-    stack: Stack,
+pub(super) struct Scene {
+    pub(super) stack: Stack,
     campaign: String,
     _places: TempDir,
 }
 
 impl Scene {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let directory = directory();
         let file = directory.path().join("places.mmdb");
         places::write(&file, "AT");
@@ -51,7 +53,7 @@ impl Scene {
         }
     }
 
-    fn tap(&self, code: &str, host: &str, user_agent: &str, times: usize) {
+    pub(super) fn tap(&self, code: &str, host: &str, user_agent: &str, times: usize) {
         for _ in 0..times {
             let headers = [("Host", host), ("User-Agent", user_agent)];
             let path = format!("/{code}");
@@ -61,7 +63,7 @@ impl Scene {
     }
 
     /// Ten taps of a link, and three of a campaign's.
-    fn with_taps() -> Self {
+    pub(super) fn with_taps() -> Self {
         let scene = Self::start();
         let stack = &scene.stack;
         stack.create(&json!({"longUrl": "https://example.com/", "customSlug": "plain"}));
@@ -261,5 +263,61 @@ fn statistics_speak_chinese_and_fit_a_phone() {
     open(&browser, "/console/links/plain", "Link plain");
     shown(&browser);
     browser.assert_fits();
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn domains_are_shown_as_each_nginx_has_them_and_a_fall_is_told() {
+    let scene = Scene::with_taps();
+    let stack = &scene.stack;
+    let browser = browser(stack, Looks::default());
+    open(&browser, "/console/domains", "Sign in");
+    sign_in(&browser, &stack.sidecar.key);
+    browser.text_with("h1", "Domains");
+    let row = |domain: &str| format!("[data-domain='{domain}']");
+    // The first request of the page has told the domains; they are kept a moment later.
+    until("nginx is heard", SOON, || {
+        browser.open("/console/domains");
+        browser.text_with("h1", "");
+        browser.has("[data-node]")
+    });
+    let said = browser.text_with(&row("s1.example.com"), "Active");
+    assert!(
+        said.contains("http://s1.example.com") && said.contains('7'),
+        "{said}"
+    );
+    let said = browser.text_with(&row("s2.example.com"), "Serving");
+    assert!(said.contains('6'), "{said}");
+    assert!(browser.has(&format!("{} .bars rect", row("s1.example.com"))));
+    assert!(!browser.has("[data-fell]"));
+    browser.assert_accessible();
+
+    // Another nginx has a table of its own.
+    let headers = [
+        ("X-Shortlink-Node", "edge2"),
+        ("X-Shortlink-Base", "https://s2.example.com weight=3"),
+        ("X-Shortlink-Domains", "s2.example.com,s1.example.com"),
+        ("X-Shortlink-States", "ar"),
+    ];
+    let direct = http::send(stack.sidecar.port, "GET", "/healthz", &headers);
+    assert_eq!(direct.status, 200);
+    // The page looks again by itself.
+    until("both nodes are told of", SOON, || {
+        browser.has("[data-node=edge2]")
+    });
+    let said = browser.text_with(&row("s1.example.com"), "edge2");
+    assert!(said.contains("Retired"), "{said}");
+    browser.text_with(&row("s2.example.com"), "weight 3");
+
+    past::fill_minutes(&Sql::of(stack, None), "s1.example.com", 120, 8);
+    open(&browser, "/console/domains", "Domains");
+    browser.text_with(
+        "[data-fell]",
+        "s1.example.com fell from 122 to 1 visits a minute at",
+    );
+    browser.text_with("[data-fell]", "domains.conf");
+    browser.assert_accessible();
+    let line = format!("{} .fell", row("s1.example.com"));
+    assert!(browser.has(&line));
     browser.assert_sound(&[]);
 }

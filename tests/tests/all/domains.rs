@@ -3,6 +3,7 @@
 use serde_json::json;
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::stack::{Stack, text};
+use shortlink_tests::wait::{SOON, eventually};
 
 fn follow(stack: &Stack, host: &str, code: &str) -> Option<u16> {
     let mut connection = Connection::open(stack.nginx.public_port).expect("a connection");
@@ -173,6 +174,52 @@ fn a_retired_domain_answers_what_its_line_says() {
         assert_eq!(answer.body, b"it is ours", "{host}");
     }
     assert_eq!(get("a.example.com", &format!("/{code}")).status, 302);
+    assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
+}
+
+#[test]
+fn every_domain_is_announced_with_its_state_however_many_there_are() {
+    let stack = Stack::start();
+    let domains = || stack.api("GET", "/v1/domains", None).json();
+    let told = |count: usize| {
+        eventually("nginx is heard", SOON, || {
+            let told = domains();
+            let node = &told["nodes"][0];
+            (node["domains"] == json!(count)).then_some(told)
+        })
+    };
+    set_domains(
+        &stack,
+        "a.example.com active weight=2 port=8443;\n*.b.example.com serving;\nold.example retired;",
+    );
+    let few = told(3);
+    assert_eq!(few["nodes"].as_array().map(Vec::len), Some(1));
+    let states: Vec<_> = few["domains"].as_array().expect("domains").iter().collect();
+    let said = |it: &serde_json::Value| (it["domain"].clone(), it["announced"][0]["state"].clone());
+    assert_eq!(
+        states.into_iter().map(said).collect::<Vec<_>>(),
+        [
+            (json!("a.example.com"), json!("active")),
+            (json!("*.b.example.com"), json!("serving")),
+            (json!("old.example"), json!("retired")),
+        ]
+    );
+    let base = &few["domains"][0]["announced"][0];
+    assert_eq!(base["baseUrl"], "https://a.example.com:8443");
+    assert_eq!(base["weight"], 2);
+
+    // A thousand are told one by one, and how many there are besides.
+    let mut table = "a.example.com active;".to_owned();
+    for number in 0..1199 {
+        table.push_str(&format!("\ndomain{number}.example.com serving;"));
+    }
+    set_domains(&stack, &table);
+    let many = told(1200);
+    assert_eq!(many["nodes"][0]["notTold"], 200);
+    assert_eq!(many["domains"].as_array().map(Vec::len), Some(1000));
+    // None of them may be led to.
+    let own = json!({ "longUrl": "https://domain1198.example.com/x" });
+    assert_eq!(stack.api("POST", "/v1/links", Some(&own)).status, 422);
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
 }
 

@@ -10,6 +10,7 @@ mod configuration;
 mod console;
 mod console_campaigns;
 mod console_keys;
+mod console_live;
 mod console_statistics;
 mod doctor;
 mod domains;

@@ -183,7 +183,8 @@ fn every_operation_succeeds(mut world: World) {
     for path in [
         "/v1/links?limit=2&state=live",
         "/v1/campaigns?limit=1",
-        "/v1/stats?by=domain,browser&limit=3",
+        "/v1/stats?by=domain,browser&limit=3&valueIntervals=true",
+        "/v1/domains",
         "/v1/domains/stats?minutes=5",
         "/v1/visits?limit=1",
         "/v1/codespace",

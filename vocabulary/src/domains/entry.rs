@@ -34,6 +34,21 @@ impl DomainState {
         }
     }
 
+    /// The letter that stands for the state where nginx says it of every domain.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Active => 'a',
+            Self::Serving => 's',
+            Self::Retired => 'r',
+        }
+    }
+
+    /// Finds a state by its letter.
+    pub fn by_letter(letter: char) -> Option<Self> {
+        let all = [Self::Active, Self::Serving, Self::Retired];
+        all.into_iter().find(|state| state.letter() == letter)
+    }
+
     /// The state's name.
     pub fn name(self) -> &'static str {
         match self {

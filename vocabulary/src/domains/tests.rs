@@ -37,6 +37,11 @@ fn active_names_make_bases_and_all_are_known() {
         domains.names(),
         "old.example.com,b.example.com,a.example.com,c.example.com,d.example.com,e.example.com"
     );
+    assert_eq!(domains.states(), "rsaaaa");
+    let names = domains.entries().iter().map(Domain::state);
+    let read = domains.states().chars().filter_map(DomainState::by_letter);
+    assert!(read.eq(names));
+    assert_eq!(DomainState::by_letter('x'), None);
     assert_eq!(state(&domains, "a.example.com"), Some(DomainState::Active));
     assert_eq!(state(&domains, "b.example.com"), Some(DomainState::Serving));
     assert_eq!(

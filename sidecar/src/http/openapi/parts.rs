@@ -249,6 +249,10 @@ pub(super) fn parameters(generator: &mut SchemaGenerator) -> Value {
     add("Base", "header", "X-Shortlink-Base", text, string());
     let text = "The short domains, where links may not lead to. nginx sets it.";
     add("Domains", "header", "X-Shortlink-Domains", text, string());
+    let text = "A letter for the state of each short domain. nginx sets it.";
+    add("States", "header", "X-Shortlink-States", text, string());
+    let text = "Which nginx it is: the name of its machine. nginx sets it.";
+    add("Node", "header", "X-Shortlink-Node", text, string());
     let text = "The visitor's query, as it came. nginx sets it.";
     add(
         "VisitorQuery",

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::operation::Operation;
 use crate::domain::api_key::Scope;
 use crate::http::campaigns::no_such_campaign;
+use crate::http::domains;
 use crate::http::extract::no_such_link;
 use crate::http::live::{CountBody, EndBody, NothingBody};
 use crate::http::problem::Problem;
@@ -62,6 +63,15 @@ pub(super) fn operations() -> Vec<Operation> {
         ))
         .takes(["CampaignId"])
         .problems([no_such_campaign()]),
+        new("get", "/v1/domains", "listDomains", "Tells of the short domains")
+            .text(
+                "As each nginx has them, which says so with every request that its internal server \
+                 passes on, with visits by minute, and whether a domain has fallen, as one that is \
+                 blocked.",
+            )
+            .scope(Scope::StatsRead)
+            .takes(["Base", "Domains", "States", "Node"])
+            .answers::<domains::DomainsBody>(200, "All that are listed or visited."),
         new("get", "/v1/domains/stats", "getDomainStats", "Counts visits of each short domain")
             .text("By minute, so that a domain that is blocked shows. Minutes without are left out.")
             .scope(Scope::StatsRead)

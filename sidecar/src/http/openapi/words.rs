@@ -132,6 +132,11 @@ word! {
 }
 
 word! {
+    /// `active` domains are put into new short URLs, `serving` ones follow links, `retired` ones do not.
+    DomainState: one_of(split(vocabulary::domains::DomainState::NAMES))
+}
+
+word! {
     /// What visits can have in common.
     Dimension: one_of(split(ports::Dimension::NAMES))
 }

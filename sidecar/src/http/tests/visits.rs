@@ -15,7 +15,7 @@ use crate::domain::visit::class::{Class, Classification};
 use crate::domain::visit::place::Place;
 use crate::testing::new_key;
 
-fn visit(sequence: u64, code: &str, at: &str, class: Class) -> Visit {
+pub(super) fn visit(sequence: u64, code: &str, at: &str, class: Class) -> Visit {
     Visit {
         id: VisitId {
             origin: 1,

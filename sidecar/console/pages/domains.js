@@ -1,0 +1,116 @@
+// The short domains as every nginx has them, how often each is visited, and which has fallen.
+
+import { get, part, notice } from '../api.js';
+import { h, svg } from '../dom.js';
+import { badge, clock, count, when } from '../format.js';
+import { t } from '../i18n.js';
+import { sheet } from '../parts.js';
+
+/** How many minutes are shown, and the one that has begun. */
+const MINUTES = 61;
+
+/** How often the page looks again, in milliseconds. */
+const EVERY = 15_000;
+
+/** The page. */
+export async function show({ heading, left }) {
+  const title = t('domains');
+  const place = h('div', { class: 'stack' });
+  place.replaceChildren(...shown(await get('/v1/domains')));
+  const timer = setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await part(() => get('/v1/domains'));
+    if (left.aborted) return;
+    place.replaceChildren(...(answer.failure ? [notice(answer.failure)] : shown(answer)));
+  }, EVERY);
+  left.addEventListener('abort', () => clearInterval(timer));
+  return { title, parts: [heading(title), place] };
+}
+
+function shown({ since, visitsAreLate, nodes, domains }) {
+  const fallen = domains.filter(({ fall }) => fall);
+  return [
+    nodes.length === 0 && h('div', { class: 'notice warn', 'data-unheard': '' }, t('domains.unheard')),
+    visitsAreLate && h('div', { class: 'notice warn', 'data-late': '' }, t('domains.late')),
+    ...fallen.map(fell),
+    domains.length > 0
+      ? h('div', { class: 'sheet table' }, table(domains, nodes, Date.parse(since)))
+      : h('p', { class: 'sheet empty' }, t('domains.none')),
+    nodes.length > 0 && sheet(t('domains.nodes'), h('p', { class: 'hint' }, t('domains.nodes.hint')), nodesOf(nodes)),
+  ].filter(Boolean);
+}
+
+/** That a domain may be blocked, and what can be done. */
+function fell({ domain, fall }) {
+  const values = { domain, before: count(Math.round(fall.before)), since: count(Math.round(fall.since)),
+    at: clock(fall.at) };
+  return h('div', { class: 'notice bad', 'data-fell': domain },
+    h('strong', {}, t('domains.fell', values)), h('p', {}, t('domains.fell.hint')));
+}
+
+function table(domains, nodes, since) {
+  return h('table', { class: 'domains' },
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, t('domains.domain')),
+      h('th', { scope: 'col' }, t('field.state')),
+      h('th', { scope: 'col', class: 'number' }, t('domains.visits')),
+      h('th', { scope: 'col', class: 'wide' }, t('domains.minutes')))),
+    h('tbody', {}, domains.map((domain) => h('tr', { 'data-domain': domain.domain },
+      h('th', { scope: 'row' }, h('span', { class: 'code' }, domain.domain), more(domain),
+        h('span', { class: 'slim' }, bars(domain, since))),
+      h('td', {}, states(domain, nodes)),
+      h('td', { class: 'number' }, count(domain.visits)),
+      h('td', { class: 'bar wide' }, bars(domain, since))))));
+}
+
+/** What else is said of an active domain: each way in which a node has it once. */
+function more({ announced }) {
+  const said = announced.filter(({ baseUrl }) => baseUrl).map(({ baseUrl, weight, campaignId, keyId }) => [
+    baseUrl,
+    weight > 1 && t('domains.weight', { weight: count(weight) }),
+    campaignId && t('domains.campaign', { id: campaignId }),
+    keyId && t('domains.key', { id: keyId }),
+  ].filter(Boolean).join(' · '));
+  return [...new Set(said)].map((text) => h('span', { class: 'faint small' }, text));
+}
+
+/** The state; by node where they don't agree. */
+function states({ announced }, nodes) {
+  const known = (state) => badge(state ?? 'other');
+  if (announced.length === 0) return known('unlisted');
+  const all = new Map(announced.map(({ node, state }) => [node, state]));
+  const isSame = all.size === nodes.length && new Set(all.values()).size === 1;
+  if (isSame) return known(announced[0].state);
+  return h('ul', { class: 'by-node', 'data-differs': '' }, nodes.map(({ node }) => h('li', {},
+    h('span', { class: 'faint small' }, node), ' ', known(all.has(node) ? all.get(node) : 'unlisted'))));
+}
+
+/** A bar for each minute, as high as it had visits, and a line where they fell. */
+function bars({ domain, visits, minutes, fall }, since) {
+  const most = Math.max(...minutes.map((minute) => minute.visits), 1);
+  const at = (moment) => Math.round((Date.parse(moment) - since) / 60_000);
+  const drawn = minutes.map((minute) => {
+    const height = (minute.visits / most) * 20;
+    return svg('rect', { x: at(minute.begin), y: 20 - height, width: 0.8, height });
+  });
+  if (fall) drawn.push(svg('path', { class: 'fell', d: `M${at(fall.at) - 0.1} 0V20` }));
+  return svg('svg', {
+    class: 'bars', viewBox: `0 0 ${MINUTES} 20`, preserveAspectRatio: 'none', role: 'img',
+    'aria-label': t('domains.chart', { domain, count: count(visits), most: count(most) }),
+  }, svg('path', { d: `M0 20H${MINUTES}` }), ...drawn);
+}
+
+function nodesOf(nodes) {
+  return h('div', {}, h('table', {},
+    h('thead', {}, h('tr', {},
+      h('th', { scope: 'col' }, t('domains.node')),
+      h('th', { scope: 'col', class: 'number' }, t('domains')),
+      h('th', { scope: 'col', class: 'wide' }, t('domains.changed')),
+      h('th', { scope: 'col' }, t('domains.heard')))),
+    h('tbody', {}, nodes.map(({ node, domains, notTold, changedAt, heardAt }) => h('tr', { 'data-node': node },
+      h('th', { scope: 'row', class: 'code' }, node),
+      h('td', { class: 'number' }, count(domains),
+        notTold > 0 && h('span', { class: 'faint small' }, ` ${t('domains.cut', { count: count(notTold) })}`)),
+      h('td', { class: 'wide' }, when(changedAt)),
+      h('td', {}, when(heardAt)))))));
+}

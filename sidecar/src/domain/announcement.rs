@@ -1,0 +1,136 @@
+//! What nginx says of the short domains, for people to look at. The sidecar itself knows none.
+
+use jiff::Timestamp;
+use url::Url;
+use vocabulary::domains::{Base, DomainState};
+
+/// The most domains that are kept of what a node says; how many more it has is kept as a number.
+pub const MAX_DOMAINS: usize = 1000;
+
+/// The most characters of a node's name.
+const MAX_NODE: usize = 253;
+
+/// What one nginx says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// The name of its machine.
+    pub node: String,
+    /// What short URLs begin with, as [`Base::parse_all`] reads it.
+    pub bases: String,
+    /// The names of domains, parted by commas.
+    pub names: String,
+    /// A letter for the state of each of them ([`DomainState::letter`]).
+    pub states: String,
+    /// How many domains it has besides.
+    pub more: u64,
+}
+
+/// A domain as one nginx has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnnouncedDomain {
+    /// Its name; a wildcard begins with `*.`.
+    pub name: String,
+    /// What it is for; `None` for what a later version says.
+    pub state: Option<DomainState>,
+    /// What short URLs on it begin with, while it is active.
+    pub base: Option<Base>,
+}
+
+/// What one nginx has said, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// What.
+    pub announcement: Announcement,
+    /// When it began to say that.
+    pub changed_at: Timestamp,
+    /// When it was last heard, but for a minute or so.
+    pub heard_at: Timestamp,
+}
+
+impl Announcement {
+    /// What the headers say, cut where they name more than [`MAX_DOMAINS`].
+    pub fn new(node: &str, bases: &str, names: &str, states: &str) -> Self {
+        let count = names.split(',').count();
+        let first = |text: &str| -> String {
+            let parts: Vec<&str> = text.split(',').take(MAX_DOMAINS).collect();
+            parts.join(",")
+        };
+        Self {
+            node: node.chars().take(MAX_NODE).collect(),
+            bases: first(bases),
+            names: first(names),
+            states: states.chars().take(MAX_DOMAINS).collect(),
+            more: count.saturating_sub(MAX_DOMAINS) as u64,
+        }
+    }
+
+    /// The domains, in the order of the table.
+    pub fn domains(&self) -> Vec<AnnouncedDomain> {
+        let bases: Vec<(String, Base)> = Base::parse_all(&self.bases)
+            .filter_map(|base| {
+                let url = Url::parse(&base.url).ok()?;
+                Some((url.host_str()?.to_owned(), base))
+            })
+            .collect();
+        let names = self.names.split(',').map(str::trim);
+        let mut letters = self.states.chars();
+        let domains = names.filter(|name| !name.is_empty()).map(|name| {
+            let state = letters.next().and_then(DomainState::by_letter);
+            let base = bases.iter().find(|(host, _)| host == name);
+            AnnouncedDomain {
+                name: name.to_owned(),
+                state,
+                base: base.map(|(_, base)| base.clone()),
+            }
+        });
+        domains.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_and_bases_are_put_together_by_name() {
+        let said = Announcement::new(
+            "edge1",
+            "https://a.example:8443 weight=3,http://[::1]:80 key=crm",
+            "old.example,a.example,*.b.example,[::1],new.example",
+            "rasa?",
+        );
+        let text = |it: &AnnouncedDomain| {
+            let state = it.state.map_or("none", DomainState::name);
+            let base = it.base.as_ref().map_or("", |base| &base.url);
+            format!("{} {state} {base}", it.name)
+        };
+        let domains: Vec<String> = said.domains().iter().map(text).collect();
+        assert_eq!(
+            domains,
+            [
+                "old.example retired ",
+                "a.example active https://a.example:8443",
+                "*.b.example serving ",
+                "[::1] active http://[::1]:80",
+                "new.example none ",
+            ]
+        );
+        assert_eq!(said.more, 0);
+    }
+
+    #[test]
+    fn a_long_table_is_cut_and_what_is_left_out_is_counted() {
+        let names: Vec<String> = (0..MAX_DOMAINS + 7)
+            .map(|n| format!("d{n}.example"))
+            .collect();
+        let said = Announcement::new("n", "", &names.join(","), &"s".repeat(names.len()));
+        let domains = said.domains();
+        assert_eq!((domains.len(), said.more), (MAX_DOMAINS, 7));
+        assert!(
+            domains
+                .iter()
+                .all(|it| it.state == Some(DomainState::Serving))
+        );
+        assert_eq!(Announcement::new("n", "", "", "").domains(), []);
+    }
+}
