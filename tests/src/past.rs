@@ -21,7 +21,7 @@ pub fn fill_hours(sql: &Sql<'_>, code: &str) {
     sql.query(&format!(
         "INSERT OR REPLACE INTO visit_hours (campaign_id, dimension, hour, value, class, visits) {shape}, \
          of{values} SELECT 0, dimension, hour, value, class, \
-         CAST(visits * part * share * (1 + sin(n / beat) / 3) + 0.5 AS INTEGER) FROM much, classes, of; \
+         CAST(visits * part * share * (1 + sin(n / beat) / 9) + 0.5 AS INTEGER) FROM much, classes, of; \
          DELETE FROM visit_hours WHERE visits = 0; \
          INSERT OR REPLACE INTO visit_hours (campaign_id, dimension, hour, value, class, visits) \
          SELECT 0, 'total', hour, '', class, sum(visits) FROM visit_hours WHERE campaign_id = 0 \
