@@ -89,6 +89,7 @@ bench: build
 	@bench/revocation
 	@bench/issue --all
 	@bench/rebuild
+	@bench/listing --all
 	@bench/ingest
 
 fuzz: setup

@@ -29,12 +29,19 @@ export async function show({ heading, at, go, may }) {
     h('div', { class: 'head' }, heading(title), h('div', { class: 'end' }, lookUp(go))),
     filters(here, go, at),
     links.length > 0 ? table(links, at) : h('div', { class: 'sheet empty' },
-      h('p', {}, asked.size > 1 ? t('links.none-found') : t('links.none')),
+      h('p', {}, said(asked, nextCursor)),
       asked.size === 1 && may('links:write') && h('p', {}, h('a', { href: at('/new') }, t('nav.new')))),
     h('nav', { class: 'row', 'aria-label': t('pages') },
       here.get('cursor') && h('a', { class: 'button', href: other(null) }, t('pages.newest')),
-      nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' }, t('pages.older'))),
+      nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' },
+        t(links.length > 0 ? 'pages.older' : 'links.look-on'))),
   ] };
+}
+
+/** Why there is nothing: where few links are as they are asked for, the service looks at some thousands at a time. */
+function said(asked, nextCursor) {
+  if (nextCursor) return t('links.go-on');
+  return asked.size > 1 ? t('links.none-found') : t('links.none');
 }
 
 /** Goes to the link of a code or short URL. */

@@ -27,13 +27,13 @@ pub(super) async fn list(
     let limit = listing.limit;
     // One link more tells whether there is another page.
     listing.limit += 1;
-    let mut links = app.links.list(&listing).await?;
-    let next_cursor = query::page(&mut links, limit).map(|link| {
-        cursor::encode(&Position {
-            created_at: link.created_at,
-            code: link.code,
-        })
+    let page = app.links.page(&listing).await?;
+    let mut links = page.links;
+    let next = query::page(&mut links, limit).map(|link| Position {
+        created_at: link.created_at,
+        code: link.code,
     });
+    let next_cursor = next.or(page.read_to).as_ref().map(cursor::encode);
     let bases = &domains.bases;
     let campaigns = Campaigns::of(&app, &links).await?;
     let codes: Vec<Code> = links.iter().map(|link| link.code).collect();

@@ -173,7 +173,7 @@ impl LinkBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LinkPage")]
 pub(super) struct PageBody {
-    /// The links.
+    /// The links: fewer than `limit`, or none, when many had to be looked at to find them.
     pub(super) links: Vec<LinkBody>,
     /// Where the listing goes on; `None` at its end.
     pub(super) next_cursor: Option<String>,

@@ -9,13 +9,13 @@ use sqlx::Row as _;
 use sqlx::error::UnexpectedNullError;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use vocabulary::{CampaignId, RedirectStatus, Validity};
+use vocabulary::{CampaignId, Code, RedirectStatus, Validity};
 
 use crate::domain::announcement::{Announcement, Heard};
 use crate::domain::audit::StoredAuditEntry;
 use crate::domain::campaign::{Campaign, CampaignTarget, ParameterValues};
 use crate::domain::link::{Destination, Link, Second};
-use crate::domain::ports::{KeptVisit, TimeSpan, VisitPage};
+use crate::domain::ports::{KeptVisit, Position, TimeSpan, VisitPage};
 use crate::domain::target::Target;
 use crate::domain::visit::agent::Versioned;
 use crate::domain::visit::class::Class;
@@ -328,4 +328,19 @@ pub(super) fn visit_page(rows: &[impl Columns], time: TimeSpan) -> Result<VisitP
     }
     page.visits.retain(|visit| time.has(visit.at));
     Ok(page)
+}
+
+/// The position of a link that was made then and has this code; `None` for one that is gone.
+pub(super) fn position(
+    created_at: i64,
+    code: Option<String>,
+) -> Result<Option<Position>, sqlx::Error> {
+    let Some(code) = code else {
+        return Ok(None);
+    };
+    let created_at = Timestamp::from_millisecond(created_at);
+    Ok(Some(Position {
+        created_at: created_at.map_err(|_error| invalid("links", "created_at"))?,
+        code: Code::parse(code.as_bytes()).map_err(|_error| invalid("links", "code"))?,
+    }))
 }

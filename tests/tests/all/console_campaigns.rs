@@ -257,6 +257,18 @@ fn a_file_becomes_links_of_a_campaign() {
     browser.click("[data-send]");
     wait_for_end(&console, "done");
     assert_eq!(links_of(&stack, &id), 2 * 9_990);
+
+    // Among so many those that hardly any is like are looked for some at a time.
+    console.open(
+        &format!("/console/links?campaignId={id}&state=paused"),
+        "Links",
+    );
+    browser.text_with(
+        "main",
+        "None of the links that were looked at is like this.",
+    );
+    browser.click("a[rel=next]");
+    browser.text_with("main", "No link is like this.");
     browser.assert_sound(&[]);
 }
 

@@ -34,8 +34,26 @@ pub struct Listing {
     pub created_by: Option<String>,
     /// Only links behind this position.
     pub after: Option<Position>,
+    /// Only links before this position, and the link that it names.
+    pub until: Option<Position>,
     /// The most links to answer with.
     pub limit: u32,
+}
+
+impl Listing {
+    /// Whether links are looked at that may not be in it: no index knows just those that are.
+    pub fn is_searched(&self) -> bool {
+        let named = [
+            self.tag.is_some(),
+            self.external_id.is_some(),
+            self.campaign.is_some(),
+            self.created_by.is_some(),
+            self.state.is_some(),
+        ];
+        let named = named.into_iter().filter(|&is_named| is_named).count();
+        let is_revoked = matches!(self.state, Some((State::Revoked, _)));
+        named > 1 || (self.state.is_some() && !is_revoked)
+    }
 }
 
 /// What became of new links.
@@ -110,6 +128,14 @@ pub trait LinkStore: Send + Sync {
 
     /// Lists links, the latest first, those of one millisecond in an order that stays the same.
     async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError>;
+
+    /// Where a listing comes to when it looks at `most` links to find those that it wants; `None`
+    /// when it ends before.
+    async fn listing_reach(
+        &self,
+        listing: &Listing,
+        most: u32,
+    ) -> Result<Option<Position>, StoreError>;
 
     /// Reads links in the order in which the store keeps them, which does not change: those behind
     /// the link that has the code `after`, or from the first on; at most `limit`. Whoever goes on

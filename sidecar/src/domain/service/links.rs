@@ -16,7 +16,19 @@ use crate::clock::Clock;
 use crate::domain::audit::{Action, ChangedBy};
 use crate::domain::codes::reserved::ReservedWords;
 use crate::domain::link::{Change, Destination, Edit, Expected, Link, PastChange, Refusal, Second};
-use crate::domain::ports::{Delivery, Edited, Listing, RequestDigest, Store, StoreError};
+use crate::domain::ports::{Delivery, Edited, Listing, Position, RequestDigest, Store, StoreError};
+
+/// How many links are looked at for one page of a listing.
+pub const MOST_READ: u32 = 10_000;
+
+/// A page of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The links.
+    pub links: Vec<Link>,
+    /// How far was looked; `None` for to the end, or as far as the page needed.
+    pub read_to: Option<Position>,
+}
 
 /// What a new link is to be.
 #[derive(Clone, Debug)]
@@ -172,6 +184,29 @@ impl Links {
     /// When the store fails.
     pub async fn list(&self, listing: &Listing) -> Result<Vec<Link>, LinkError> {
         Ok(self.store.list_links(listing).await?)
+    }
+
+    /// A page of a listing. It looks at no more than [`MOST_READ`] links for it: few may be as they
+    /// are asked for, among millions.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn page(&self, listing: &Listing) -> Result<Page, LinkError> {
+        let reach = match listing.is_searched() {
+            true => self.store.listing_reach(listing, MOST_READ).await?,
+            false => None,
+        };
+        // Looked for first: links that are made meanwhile are before all of these.
+        let bounded = Listing {
+            until: reach,
+            ..listing.clone()
+        };
+        let links = self.store.list_links(&bounded).await?;
+        let is_full = links.len() >= listing.limit as usize;
+        Ok(Page {
+            links,
+            read_to: reach.filter(|_| !is_full),
+        })
     }
 
     /// The changes that a link has been through, the latest first, at most `limit`: all, or those

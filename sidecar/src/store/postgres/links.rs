@@ -23,6 +23,7 @@ use crate::domain::ports::{
     ChangedBy, Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position,
     Receipt, RequestDigest, StoreError,
 };
+use crate::store::columns as common;
 use crate::store::past::NOBODY;
 use crate::store::shared::invalid;
 
@@ -97,6 +98,23 @@ impl LinkStore for PostgresStore {
         }
         let numbering = &self.numbering;
         self.run(ListLinks { listing, numbering }).await
+    }
+
+    async fn listing_reach(
+        &self,
+        listing: &Listing,
+        most: u32,
+    ) -> Result<Option<Position>, StoreError> {
+        if !listing::is_possible(listing) {
+            return Ok(None);
+        }
+        let numbering = &self.numbering;
+        self.run(FindReach {
+            listing,
+            most,
+            numbering,
+        })
+        .await
     }
 
     async fn scan_links(&self, after: Option<&Code>, limit: u32) -> Result<Vec<Link>, StoreError> {
@@ -308,20 +326,60 @@ impl Work for ListLinks<'_> {
     const OPERATION: &'static str = "list links";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<Link>, sqlx::Error> {
-        // Behind the last position there is nothing, and everything is behind this one.
-        let (created_at, id) = match &self.listing.after {
-            Some(Position { created_at, code }) => (
-                created_at.as_millisecond(),
-                find_id(connection, self.numbering, code)
-                    .await?
-                    .unwrap_or(i64::MIN),
-            ),
-            None => (i64::MAX, i64::MAX),
+        let Self { listing, numbering } = *self;
+        let after = place(connection, numbering, listing.after.as_ref()).await?;
+        let until = match &listing.until {
+            Some(position) => Some(place(connection, numbering, Some(position)).await?),
+            None => None,
         };
-        let mut query = listing::query(self.listing, (created_at, id));
+        let mut query = listing::query(listing, after, until);
         let rows = query.build().fetch_all(connection).await?;
         rows.iter().map(read).collect()
     }
+}
+
+struct FindReach<'a> {
+    listing: &'a Listing,
+    most: u32,
+    numbering: &'a Numbering,
+}
+
+#[async_trait]
+impl Work for FindReach<'_> {
+    type Output = Option<Position>;
+    const OPERATION: &'static str = "list links";
+
+    async fn run(
+        &mut self,
+        connection: &mut Statements<'_>,
+    ) -> Result<Option<Position>, sqlx::Error> {
+        let after = place(connection, self.numbering, self.listing.after.as_ref()).await?;
+        let mut query = listing::reach(self.listing, after, self.most);
+        let query = query.build_query_as();
+        let found: Option<(i64, i64)> = query.fetch_optional(&mut *connection).await?;
+        let Some((created_at, id)) = found else {
+            return Ok(None);
+        };
+        let code: Option<String> = sqlx::query_scalar("SELECT code FROM links WHERE id = $1")
+            .bind(id)
+            .fetch_optional(connection)
+            .await?;
+        common::position(created_at, code)
+    }
+}
+
+/// The creation time and the id that a position stands for. Behind the last position there is
+/// nothing, and everything is behind none.
+async fn place(
+    connection: &mut Statements<'_>,
+    numbering: &Numbering,
+    position: Option<&Position>,
+) -> Result<(i64, i64), sqlx::Error> {
+    let Some(Position { created_at, code }) = position else {
+        return Ok((i64::MAX, i64::MAX));
+    };
+    let id = find_id(connection, numbering, code).await?;
+    Ok((created_at.as_millisecond(), id.unwrap_or(i64::MIN)))
 }
 
 struct ScanLinks<'a> {

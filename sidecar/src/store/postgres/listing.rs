@@ -4,7 +4,7 @@ use sqlx::{Postgres, QueryBuilder};
 
 use super::rows::{columns, is_storable};
 use crate::domain::ports::Listing;
-use crate::store::shared::push_state;
+use crate::store::shared::{Lead, push_state};
 
 /// Whether any link may be in a listing.
 pub(super) fn is_possible(listing: &Listing) -> bool {
@@ -12,8 +12,12 @@ pub(super) fn is_possible(listing: &Listing) -> bool {
     asked.into_iter().flatten().all(|text| is_storable(text))
 }
 
-/// The statement for a listing, behind a creation time in milliseconds and an id.
-pub(super) fn query(listing: &Listing, (created_at, id): (i64, i64)) -> QueryBuilder<Postgres> {
+/// The statement for a listing, behind a creation time in milliseconds and an id, and up to others.
+pub(super) fn query(
+    listing: &Listing,
+    (created_at, id): (i64, i64),
+    until: Option<(i64, i64)>,
+) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new(concat!("SELECT ", columns!(), " FROM "));
     // What is found by the least rows leads; the rest is looked at in each row.
     let by_tag = listing.external_id.is_none() && listing.tag.is_some();
@@ -27,6 +31,14 @@ pub(super) fn query(listing: &Listing, (created_at, id): (i64, i64)) -> QueryBui
         .push(", ")
         .push_bind(id)
         .push(")");
+    if let Some((created_at, id)) = until {
+        query.push(match by_tag {
+            true => " AND (link_created_at, link_id) >= (",
+            false => " AND (created_at, id) >= (",
+        });
+        query.push_bind(created_at).push(", ");
+        query.push_bind(id).push(")");
+    }
     if let Some(external_id) = &listing.external_id {
         query.push(" AND external_id = ").push_bind(external_id);
     }
@@ -59,5 +71,31 @@ pub(super) fn query(listing: &Listing, (created_at, id): (i64, i64)) -> QueryBui
         " ORDER BY created_at DESC, id DESC LIMIT "
     });
     query.push_bind(i64::from(listing.limit));
+    query
+}
+
+/// The statement for where a listing comes to when it looks at `most` links. It reads an index
+/// alone, as far as PostgreSQL knows that everybody may see what is there.
+pub(super) fn reach(
+    listing: &Listing,
+    (created_at, id): (i64, i64),
+    most: u32,
+) -> QueryBuilder<Postgres> {
+    let lead = Lead::of(listing);
+    let is_by_tag = matches!(lead, Lead::Tag(_));
+    let mut query = QueryBuilder::new(match is_by_tag {
+        true => {
+            "SELECT link_created_at, link_id FROM link_tags WHERE (link_created_at, link_id) < ("
+        }
+        false => "SELECT created_at, id FROM links WHERE (created_at, id) < (",
+    });
+    query.push_bind(created_at).push(", ");
+    query.push_bind(id).push(")");
+    lead.push(&mut query);
+    query.push(match is_by_tag {
+        true => " ORDER BY link_created_at DESC, link_id DESC LIMIT 1 OFFSET ",
+        false => " ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ",
+    });
+    query.push_bind(i64::from(most.saturating_sub(1)));
     query
 }

@@ -23,6 +23,7 @@ use crate::domain::ports::{
     Receipt, RequestDigest, StoreError,
 };
 use crate::domain::target::Target;
+use crate::store::columns as common;
 use crate::store::past::NOBODY;
 use crate::store::shared::Operation;
 use crate::store::texts::of_tags;
@@ -110,19 +111,38 @@ impl LinkStore for SqliteStore {
 
     async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError> {
         let list = async {
-            // Behind the last position there is nothing, and everything is behind this one.
-            let after = match &listing.after {
-                Some(Position { created_at, code }) => (
-                    created_at.as_millisecond(),
-                    self.find_id(code).await?.unwrap_or(i64::MIN),
-                ),
-                None => (i64::MAX, i64::MAX),
+            let after = self.place(listing.after.as_ref()).await?;
+            let until = match &listing.until {
+                Some(position) => Some(self.place(Some(position)).await?),
+                None => None,
             };
-            let mut query = listing::query("", listing, after);
+            let mut query = listing::query("", listing, after, until);
             let rows = query.build().fetch_all(&self.readers).await?;
             rows.iter().map(read).collect::<Result<Vec<_>, _>>()
         };
         list.operation("list links").await
+    }
+
+    async fn listing_reach(
+        &self,
+        listing: &Listing,
+        most: u32,
+    ) -> Result<Option<Position>, StoreError> {
+        let reach = async {
+            let after = self.place(listing.after.as_ref()).await?;
+            let mut query = listing::reach("", listing, after, most);
+            let found: Option<(i64, i64)> =
+                query.build_query_as().fetch_optional(&self.readers).await?;
+            let Some((created_at, id)) = found else {
+                return Ok(None);
+            };
+            let code: Option<String> = sqlx::query_scalar("SELECT code FROM links WHERE id = ?1")
+                .bind(id)
+                .fetch_optional(&self.readers)
+                .await?;
+            common::position(created_at, code)
+        };
+        reach.operation("list links").await
     }
 
     async fn scan_links(&self, after: Option<&Code>, limit: u32) -> Result<Vec<Link>, StoreError> {
@@ -170,6 +190,16 @@ impl SqliteStore {
     /// The id that a code's link has, if there is one.
     pub(super) async fn find_id(&self, code: &Code) -> Result<Option<i64>, sqlx::Error> {
         find_id(&self.readers, &self.numbering, code).await
+    }
+
+    /// The creation time and the id that a position stands for. Behind the last position there is
+    /// nothing, and everything is behind none.
+    async fn place(&self, position: Option<&Position>) -> Result<(i64, i64), sqlx::Error> {
+        let Some(Position { created_at, code }) = position else {
+            return Ok((i64::MAX, i64::MAX));
+        };
+        let id = self.find_id(code).await?;
+        Ok((created_at.as_millisecond(), id.unwrap_or(i64::MIN)))
     }
 }
 

@@ -9,14 +9,15 @@ use sqlx::{QueryBuilder, Sqlite};
 use super::links::columns;
 use crate::domain::link::State;
 use crate::domain::ports::Listing;
-use crate::store::shared::push_state;
+use crate::store::shared::{Lead, push_state};
 
-/// The statement for a listing, behind a creation time in milliseconds and an id. `prefix` stands
-/// before everything else.
+/// The statement for a listing, behind a creation time in milliseconds and an id, and up to others.
+/// `prefix` stands before everything else.
 pub(super) fn query(
     prefix: &str,
     listing: &Listing,
     (created_at, id): (i64, i64),
+    until: Option<(i64, i64)>,
 ) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new(prefix);
     query.push(concat!("SELECT ", columns!(), " FROM "));
@@ -28,7 +29,7 @@ pub(super) fn query(
         );
     } else {
         query.push("links INDEXED BY ");
-        query.push(index(listing));
+        query.push(index(Lead::of(listing)));
         query.push(" WHERE (created_at, id) < (");
     }
     query
@@ -36,6 +37,14 @@ pub(super) fn query(
         .push(", ")
         .push_bind(id)
         .push(")");
+    if let Some((created_at, id)) = until {
+        query.push(match by_tag {
+            true => " AND (link_created_at, link_id) >= (",
+            false => " AND (created_at, id) >= (",
+        });
+        query.push_bind(created_at).push(", ");
+        query.push_bind(id).push(")");
+    }
     if let Some(external_id) = &listing.external_id {
         query
             .push(" AND external_id = ")
@@ -75,21 +84,48 @@ pub(super) fn query(
     query
 }
 
-/// The index that leads. Few links are of a state other than live, so that one leads before whoever
-/// has made the links.
-fn index(listing: &Listing) -> &'static str {
-    if listing.external_id.is_some() {
-        return "links_by_external_id";
+/// The statement for where a listing comes to when it looks at `most` links. It reads an index
+/// alone.
+pub(super) fn reach(
+    prefix: &str,
+    listing: &Listing,
+    (created_at, id): (i64, i64),
+    most: u32,
+) -> QueryBuilder<Sqlite> {
+    let mut query = QueryBuilder::new(prefix);
+    let lead = Lead::of(listing);
+    let is_by_tag = matches!(lead, Lead::Tag(_));
+    if is_by_tag {
+        query.push(
+            "SELECT link_created_at, link_id FROM link_tags WHERE (link_created_at, link_id) < (",
+        );
+    } else {
+        query.push("SELECT created_at, id FROM links INDEXED BY ");
+        query.push(index(lead)).push(" WHERE (created_at, id) < (");
     }
-    if listing.campaign.is_some() {
-        return "links_by_campaign";
-    }
-    match listing.state {
-        Some((State::Revoked, _)) => "links_revoked_by_age",
-        Some((State::Paused, _)) => "links_paused_by_age",
-        Some((State::Scheduled, _)) => "links_starting_by_age",
-        Some((State::Expired, _)) => "links_ending_by_age",
-        Some((State::Live, _)) | None if listing.created_by.is_some() => "links_by_creator",
-        Some((State::Live, _)) | None => "links_by_age",
+    query.push_bind(created_at).push(", ");
+    query.push_bind(id).push(")");
+    lead.push(&mut query);
+    query.push(if is_by_tag {
+        " ORDER BY link_created_at DESC, link_id DESC LIMIT 1 OFFSET "
+    } else {
+        " ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET "
+    });
+    query.push_bind(most.saturating_sub(1));
+    query
+}
+
+/// The index that leads.
+fn index(lead: Lead<'_>) -> &'static str {
+    match lead {
+        // A table of its own leads there.
+        Lead::Tag(_) | Lead::Age | Lead::State(State::Live) => "links_by_age",
+        Lead::ExternalId(_) => "links_by_external_id",
+        Lead::Campaign(_) => "links_by_campaign",
+        Lead::State(State::Revoked) => "links_revoked_by_age",
+        Lead::State(State::Paused) => "links_paused_by_age",
+        Lead::State(State::Scheduled) => "links_starting_by_age",
+        Lead::State(State::Expired) => "links_ending_by_age",
+        Lead::Creator(_) => "links_by_creator",
     }
 }

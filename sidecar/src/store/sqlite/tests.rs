@@ -69,26 +69,35 @@ async fn no_listing_reads_a_whole_table_or_sorts() {
     let store = open(fixture.options.url.expose_secret()).await;
     for filter in filters(Timestamp::UNIX_EPOCH) {
         for position in [(i64::MAX, i64::MAX), (5, 5)] {
-            let mut query = listing::query("EXPLAIN QUERY PLAN ", &filter, position);
-            let plan = query.build().fetch_all(&store.readers).await;
-            let plan: Vec<String> = plan
-                .expect("a good statement")
-                .iter()
-                .map(|row| sqlx::Row::get(row, "detail"))
-                .collect();
-            let all = plan.join("; ");
-            assert!(!all.contains("SCAN"), "{filter:?}: {all}");
-            assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
-            // What leads is bounded by the position.
-            let bounds = ["created_at<?", "(link_created_at,link_id)<(?,?)"];
-            let is_bounded = bounds.iter().any(|bound| plan[0].contains(bound));
-            assert!(is_bounded, "{filter:?}: {all}");
-            for (value, column) in [
-                (&filter.external_id, "external_id=?"),
-                (&filter.tag, "tag=?"),
-            ] {
-                if value.is_some() {
-                    assert!(all.contains(column), "{filter:?}: {all}");
+            let mut queries = vec![listing::reach("EXPLAIN QUERY PLAN ", &filter, position, 9)];
+            for until in [None, Some((3, 3))] {
+                let query = listing::query("EXPLAIN QUERY PLAN ", &filter, position, until);
+                queries.push(query);
+            }
+            for (number, mut query) in queries.into_iter().enumerate() {
+                let plan = query.build().fetch_all(&store.readers).await;
+                let plan: Vec<String> = plan
+                    .expect("a good statement")
+                    .iter()
+                    .map(|row| sqlx::Row::get(row, "detail"))
+                    .collect();
+                let all = plan.join("; ");
+                assert!(!all.contains("SCAN"), "{filter:?}: {all}");
+                assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
+                // What leads is bounded by the position, and by where the search ends.
+                let bounds = ["created_at<?", "(link_created_at,link_id)<(?,?)"];
+                let is_bounded = bounds.iter().any(|bound| plan[0].contains(bound));
+                let ends = ["created_at>?", "(link_created_at,link_id)>(?,?)"];
+                let is_ended = ends.iter().any(|bound| plan[0].contains(bound));
+                assert!(is_bounded && is_ended == (number == 2), "{filter:?}: {all}");
+                for (value, column) in [
+                    (&filter.external_id, "external_id=?"),
+                    (&filter.tag, "tag=?"),
+                ] {
+                    // Where a search ends only what leads says.
+                    if value.is_some() && number > 0 {
+                        assert!(all.contains(column), "{filter:?}: {all}");
+                    }
                 }
             }
         }

@@ -11,6 +11,7 @@ use crate::testing::changed_by;
 in_every_store! {
     listings_go_from_the_latest_to_the_first_without_gaps,
     links_are_found_by_the_tags_that_they_have_now,
+    a_search_goes_on_where_it_has_come_to,
 }
 
 /// All codes of a listing, page by page.
@@ -124,6 +125,77 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
             assert_eq!(listed(store, &listing).await, expected, "{listing:?}");
         }
     }
+}
+
+/// All codes of a listing for which no more than `most` links are looked at at once, and how often
+/// it was gone on with.
+async fn searched(store: &dyn Store, listing: &Listing, most: u32) -> (Vec<String>, u32) {
+    let mut listing = listing.clone();
+    let (mut found, mut steps) = (Vec::new(), 0);
+    loop {
+        let reach = store.listing_reach(&listing, most).await.expect("a store");
+        listing.until = reach;
+        let page = store.list_links(&listing).await.expect("a store");
+        found.extend(codes(&page));
+        let is_full = page.len() == listing.limit as usize;
+        let last = page.last().filter(|_| is_full);
+        let last = last.map(|last| Position {
+            created_at: last.created_at,
+            code: last.code,
+        });
+        let Some(next) = last.or(reach) else {
+            return (found, steps);
+        };
+        listing.after = Some(next);
+        steps += 1;
+    }
+}
+
+async fn a_search_goes_on_where_it_has_come_to(fixture: Fixture) {
+    let store = &*fixture.store;
+    let now = moment("2026-06-01T00:00:00Z");
+    let start = moment("2026-01-01T00:00:00Z");
+    let later = moment("2027-01-01T00:00:00Z");
+    for number in 0..60i64 {
+        let created_at = start + SignedDuration::from_millis(number / 4);
+        let is_one_of = |step| number % step == 0;
+        let link = Link {
+            created_at,
+            updated_at: created_at,
+            // All of them have an end, and few have had it.
+            valid_until: Second::at(if is_one_of(20) { now } else { later }),
+            valid_since: Second::at(created_at).filter(|_| is_one_of(2)),
+            paused_at: Some(now).filter(|_| is_one_of(15)),
+            tags: vec!["spring".to_owned()],
+            external_id: Some("order".to_owned()).filter(|_| is_one_of(3)),
+            created_by: if is_one_of(7) { "other" } else { "key" }.to_owned(),
+            ..link(&format!("c{number:03}"))
+        };
+        create(store, link).await;
+    }
+    let mut is_gone_on_with = false;
+    for listing in filters(now) {
+        let listing = Listing {
+            limit: 5,
+            ..listing
+        };
+        let expected = listed(store, &listing).await;
+        for most in [1, 4, 7, 1000] {
+            let (found, steps) = searched(store, &listing, most).await;
+            assert_eq!(found, expected, "{most} {listing:?}");
+            is_gone_on_with |= steps > 10;
+        }
+    }
+    assert!(is_gone_on_with);
+    let expired = Listing {
+        state: Some((State::Expired, now)),
+        limit: 5,
+        ..Listing::default()
+    };
+    assert!(expired.is_searched() && !Listing::default().is_searched());
+    // Each link with an end is looked at once.
+    let (found, steps) = searched(store, &expired, 10).await;
+    assert_eq!((found.len(), steps), (3, 6));
 }
 
 async fn links_are_found_by_the_tags_that_they_have_now(fixture: Fixture) {
