@@ -12,6 +12,12 @@ const SHOWN = 100;
 /** From how many characters on what was written is given to the browser, which may put it on a disk. */
 const PART = 1 << 18;
 
+/**
+ * From how many characters on rows are sent. nginx passes no more of a request on once its answer has begun, so the
+ * service reads one of this size before it answers.
+ */
+const TOGETHER = 1 << 17;
+
 const stop = new AbortController();
 
 /** A file that is written in parts. */
@@ -110,95 +116,113 @@ function tell(message, always = false) {
   postMessage(message);
 }
 
-/** Sends a file, and keeps what became of its rows. */
+/**
+ * Sends a file, some rows with a request, and keeps what became of them. Which rows go together follows from the file
+ * alone, so that the same file makes the same requests.
+ */
 async function send({ file, delimiter, address, headers }) {
-  let answer;
+  const reader = new Reader(file, delimiter);
+  const header = (await reader.next())?.text ?? '';
+  const results = new Results(header, delimiter);
+  let how = 'done';
+  let refused = {};
   try {
-    answer = await fetch(address, { method: 'POST', headers, body: file, signal: stop.signal });
+    for (let number = 0; how === 'done'; number += 1) {
+      const rows = await together(reader);
+      if (rows.length === 0) break;
+      const answer = await ask(address, {
+        method: 'POST', signal: stop.signal, body: `${[header, ...rows.map(({ text }) => text)].join('\n')}\n`,
+        headers: { ...headers, 'Idempotency-Key': `${headers['Idempotency-Key']} ${number}` },
+      });
+      if (answer.ok) {
+        if (!(await results.read(answer.body, rows))) how = 'broken';
+      } else {
+        how = 'refused';
+        const problem = await answer.json().catch(() => null);
+        refused = { status: answer.status, problem, retryAfter: answer.headers.get('Retry-After') };
+      }
+    }
   } catch {
-    postMessage({ kind: 'ended', how: stop.signal.aborted ? 'stopped' : 'broken', made: 0, failed: 0 });
-    return;
+    how = stop.signal.aborted ? 'stopped' : 'broken';
   }
-  if (!answer.ok || !answer.body) {
-    let problem = null;
-    try {
-      problem = await answer.json();
-    } catch { /* Not from the API then. */ }
-    postMessage({
-      kind: 'refused', status: answer.status, problem, retryAfter: answer.headers.get('Retry-After'),
+  postMessage({ ...results.all(), ...refused, kind: how === 'refused' ? how : 'ended', how });
+}
+
+/** The next rows that are sent together. */
+async function together(reader) {
+  const rows = [];
+  let length = 0;
+  while (length < TOGETHER) {
+    const row = reader.here() ?? await reader.next();
+    if (!row) break;
+    rows.push(row);
+    length += row.text.length;
+  }
+  return rows;
+}
+
+/** Asks, and waits where the key may not ask more often. */
+async function ask(address, request) {
+  for (;;) {
+    const answer = await fetch(address, request);
+    if (answer.status !== 429) return answer;
+    const seconds = Number(answer.headers.get('Retry-After')) || 1;
+    await new Promise((resolve, reject) => {
+      setTimeout(resolve, seconds * 1000);
+      stop.signal.addEventListener('abort', reject);
     });
-    return;
   }
-  await new Results(file, delimiter).read(answer.body);
 }
 
 /** What became of the rows of a file. */
 class Results {
-  #reader;
   #delimiter;
   #results = new Written();
   #errors = new Written();
   #shown = [];
-  #next = 0;
   #made = 0;
   #failed = 0;
 
-  constructor(file, delimiter) {
-    this.#reader = new Reader(file, delimiter);
+  constructor(header, delimiter) {
     this.#delimiter = delimiter;
+    this.#results.add(this.#line(header, ['shortUrl', 'shortCode', 'status', 'reason']));
+    this.#errors.add(this.#line(header, ['line', 'status', 'reason']));
   }
 
-  async read(body) {
-    const header = (await this.#reader.next())?.text ?? '';
-    this.#results.add(`${this.#line(header, ['shortUrl', 'shortCode', 'status', 'reason'])}`);
-    this.#errors.add(`${this.#line(header, ['line', 'status', 'reason'])}`);
-    let how = 'done';
+  /** Reads what became of some rows; answers whether it was told of each. */
+  async read(body, rows) {
+    const parts = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
-    try {
-      const parts = body.pipeThrough(new TextDecoderStream()).getReader();
-      for (;;) {
-        const { value, done } = await parts.read();
-        if (done) break;
-        const lines = (rest + value).split('\n');
-        rest = lines.pop();
-        for (const line of lines) {
-          if (line) await this.#take(JSON.parse(line));
-        }
-        tell(this.#so('going'));
+    let next = 0;
+    for (;;) {
+      const { value, done } = await parts.read();
+      if (done) return next === rows.length && !rest;
+      const lines = (rest + value).split('\n');
+      rest = lines.pop();
+      for (const line of lines.filter(Boolean)) {
+        const result = JSON.parse(line);
+        // Without an index it is about no row but all that are left.
+        if (result.index !== next || next >= rows.length) return false;
+        this.#keep(result, rows[next]);
+        next += 1;
       }
-    } catch {
-      how = stop.signal.aborted ? 'stopped' : 'broken';
+      tell({ ...this.#so(), kind: 'going' });
     }
-    const left = how === 'done' && Boolean(await this.#reader.next());
-    postMessage({
-      ...this.#so('ended'), how: left || rest ? 'broken' : how, results: this.#results.blob(),
-      errors: this.#failed > 0 ? this.#errors.blob() : null,
-    });
   }
 
-  /** Takes what became of the next row, or of a later one when the service has lost some. */
-  async #take(result) {
-    const index = result.index ?? this.#next;
-    while (this.#next < index) await this.#keep({ status: 500, problem: { title: 'No answer' } });
-    await this.#keep(result);
-  }
-
-  async #keep({ status, link, problem }) {
-    const row = this.#reader.here() ?? await this.#reader.next();
-    this.#next += 1;
+  #keep({ status, link, problem }, { text, line }) {
     if (link) {
       this.#made += 1;
-      this.#results.add(this.#line(row?.text ?? '', [link.shortUrl ?? '', link.shortCode, status, '']));
+      this.#results.add(this.#line(text, [link.shortUrl ?? '', link.shortCode, status, '']));
       return;
     }
     this.#failed += 1;
     const reason = said(problem);
-    const text = row?.text ?? '';
     this.#results.add(this.#line(text, ['', '', status, reason]));
-    this.#errors.add(this.#line(text, [row?.line ?? '', status, reason]));
+    this.#errors.add(this.#line(text, [line, status, reason]));
     if (this.#shown.length < SHOWN) {
       const first = values(text, this.#delimiter).filter(Boolean).slice(0, 3).join(' · ');
-      this.#shown.push({ line: row?.line ?? null, text: first.slice(0, 120), reason });
+      this.#shown.push({ line, text: first.slice(0, 120), reason });
     }
   }
 
@@ -207,8 +231,15 @@ class Results {
     return `${[text, ...more.map((value) => written(value, this.#delimiter))].join(this.#delimiter)}\r\n`;
   }
 
-  #so(kind) {
-    return { kind, made: this.#made, failed: this.#failed, shown: this.#shown };
+  #so() {
+    return { made: this.#made, failed: this.#failed, shown: this.#shown };
+  }
+
+  /** All of it, with the files. */
+  all() {
+    const isAny = this.#made + this.#failed > 0;
+    const results = isAny ? this.#results.blob() : null;
+    return { ...this.#so(), results, errors: this.#failed > 0 ? this.#errors.blob() : null };
   }
 }
 

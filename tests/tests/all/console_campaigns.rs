@@ -280,7 +280,7 @@ fn an_upload_that_was_cut_goes_on_and_makes_no_link_twice() {
     // A key that makes it last.
     let body = json!({
         "name": "slow", "scopes": ["links:read", "links:write", "campaigns:read"],
-        "rateLimit": {"requestsPerSecond": 2_000, "burst": 1_000},
+        "rateLimit": {"requestsPerSecond": 1_000, "burst": 1_000},
     });
     let admin = stack.sidecar.make_key(&["admin"]);
     let port = stack.nginx.internal_port;
