@@ -2,6 +2,7 @@
 
 mod lines;
 mod source;
+mod window;
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -9,21 +10,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::show::plain;
 use crate::cli::client::{Client, Failure, Problem, Upload};
 use crate::cli::print;
 use crate::cli::workbench::thousands;
-use source::{Reading, Source};
+use source::{Reading, RowPlace, Source};
+use window::Window;
 
 /// How many parts of the file are read ahead.
 const PARTS_AHEAD: usize = 4;
+
+/// How long the file's reader is waited for when there is nobody to read for any more.
+const READER_ENDS: Duration = Duration::from_millis(500);
 
 /// How many rows that failed are told one by one.
 const MOST_TOLD: u64 = 100;
@@ -227,26 +233,35 @@ async fn send(
         is_reading: Arc::clone(&reading.is_reading),
     };
     let progress = reading.clone();
-    let reader =
-        tokio::task::spawn_blocking(move || source.read(format, &reading, &to_lines, &to_parts));
+    let window = Arc::new(Window::default());
+    let (to_end, end) = oneshot::channel();
+    let entered = Arc::clone(&window);
+    // A thread of its own: one that waits for standard input ends with the process, and keeps nobody.
+    std::thread::spawn(move || {
+        let read = source.read(format, &reading, &entered, &to_lines, &to_parts);
+        // Its end is told before the parts have theirs.
+        let _ = to_end.send(read);
+    });
     let taken = async {
         let mut answered = client.upload("/v1/links/batch", upload).await?;
         while let Some(line) = answered.next_line().await? {
             each(&line)?;
-            // Rows are told of before they are sent, so what is answered has its line here.
-            take(&line, &mut tally, || lines.try_recv().ok(), bar)?;
+            // Rows are told of before they are sent, so what is answered has its place here.
+            let place = lines.try_recv().ok();
+            if let Some(place) = place {
+                window.answer(place.part);
+            }
+            take(&line, &mut tally, place, bar)?;
             bar.set_position(progress.bytes.load(Ordering::Relaxed));
             bar.set_message(thousands(tally.all()));
         }
         Ok(())
     };
     let taken = taken.await;
-    // A reader that waits for standard input is left behind.
-    let read = if reader.is_finished() || taken.is_ok() {
-        reader.await.unwrap_or(Ok(()))
-    } else {
-        Ok(())
-    };
+    window.close();
+    // Who reads and has failed says so at once; who still waits for standard input is left behind.
+    let read = tokio::time::timeout(READER_ENDS, end).await;
+    let read = read.ok().and_then(Result::ok).unwrap_or(Ok(()));
     // What can't be read says more than what it does to the request.
     if let Err(error) = read {
         let failure = anyhow::Error::new(error).context("the file can't be read");
@@ -267,12 +282,11 @@ async fn send(
 fn take(
     line: &[u8],
     tally: &mut Tally,
-    mut row: impl FnMut() -> Option<u64>,
+    place: Option<RowPlace>,
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
     let result: RowResult = serde_json::from_slice(line)
         .context("the service has answered with something else than results")?;
-    let place = row();
     match result.status {
         201 => tally.made += 1,
         200 => tally.found += 1,
@@ -281,7 +295,7 @@ fn take(
             tally.unavailable += u64::from(status >= 500 || status == 429);
             if tally.failed <= MOST_TOLD {
                 let place = match (place, result.index) {
-                    (Some(line), _) => format!("line {line}"),
+                    (Some(place), _) => format!("line {}", place.line),
                     (None, Some(index)) => format!("row {}", index + 1),
                     (None, None) => "a row".to_owned(),
                 };
@@ -339,14 +353,14 @@ mod tests {
             r#"{"index":2,"status":422,"problem":{"title":"No","status":422,"detail":"x"}}"#,
             r#"{"index":3,"status":503,"problem":{"title":"No","status":503,"detail":"x"}}"#,
         ] {
-            take(line.as_bytes(), &mut tally, || Some(7), &bar).expect("a result");
+            take(line.as_bytes(), &mut tally, None, &bar).expect("a result");
         }
         assert_eq!(
             tally.text(),
             "4 rows: 1 links made, 1 there already, 2 failed"
         );
         assert_eq!(tally.unavailable, 1);
-        assert!(take(b"<html>", &mut tally, || None, &bar).is_err());
+        assert!(take(b"<html>", &mut tally, None, &bar).is_err());
     }
 
     #[test]

@@ -15,10 +15,11 @@ use tokio::sync::mpsc;
 
 use super::RowFormat;
 use super::lines::LineFinder;
+use super::window::Window;
 use crate::cli::client::Failure;
 
 /// How much of the file is sent at once.
-const PART: usize = 64 * 1024;
+const PART: usize = 16 * 1024;
 
 /// A file or standard input.
 #[derive(Debug)]
@@ -34,6 +35,15 @@ pub(super) struct Reading {
     pub(super) bytes: Arc<AtomicU64>,
     /// Whether its next part is waited for.
     pub(super) is_reading: Arc<AtomicBool>,
+}
+
+/// Where a row stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowPlace {
+    /// In which line, from 1.
+    pub(super) line: u64,
+    /// How many bytes were sent before the part that it begins in.
+    pub(super) part: u64,
 }
 
 impl Source {
@@ -95,10 +105,12 @@ impl Source {
         self,
         format: RowFormat,
         reading: &Reading,
-        lines: &std::sync::mpsc::Sender<u64>,
+        window: &Window,
+        lines: &std::sync::mpsc::Sender<RowPlace>,
         parts: &mpsc::Sender<io::Result<Bytes>>,
     ) -> io::Result<()> {
         let mut finder = LineFinder::new(format);
+        let mut sent = 0;
         let raw: Box<dyn Read> = match self.file {
             Some(file) => Box::new(file),
             None => Box::new(io::stdin()),
@@ -129,10 +141,16 @@ impl Source {
                 }
             };
             part.truncate(length);
+            let mut rows = 0;
             finder.push(&part, |line| {
+                rows += 1;
                 // Who has gone needs no lines.
-                let _ = lines.send(line);
+                let _ = lines.send(RowPlace { line, part: sent });
             });
+            sent += length as u64;
+            if !window.enter(rows, length as u64) {
+                return Ok(());
+            }
             if parts.blocking_send(Ok(part.into())).is_err() {
                 return Ok(());
             }
