@@ -49,7 +49,8 @@ test: build lint deb
 # and the packages are for Debian's nginx.
 VENDORED := $(CURDIR)/target/vendored
 # What no version of nginx makes a difference for.
-OF_SIDECAR := backup console keys openapi schemathesis transfer unique
+OF_SIDECAR := backup cli console console_campaigns console_keys console_live console_statistics doctor keys openapi \
+	schemathesis traces transfer unique
 
 test-vendored: build
 	@scripts/setup vendored

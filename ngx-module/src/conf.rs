@@ -4,6 +4,7 @@ mod cache;
 mod certificates;
 mod check;
 mod domains;
+mod duplex;
 mod languages;
 mod miss_limit;
 mod redis;
@@ -137,7 +138,7 @@ struct UsedLocation {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 12] = [
+pub(crate) static mut COMMANDS: [ngx_command_t; 13] = [
     ngx_command_t {
         name: ngx_string!("shortlink_redis"),
         type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
@@ -226,6 +227,14 @@ pub(crate) static mut COMMANDS: [ngx_command_t; 12] = [
             | NGX_HTTP_LIF_CONF
             | NGX_CONF_TAKE1) as ngx_uint_t,
         set: Some(set_fallback),
+        conf: NGX_HTTP_LOC_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    },
+    ngx_command_t {
+        name: ngx_string!("shortlink_duplex"),
+        type_: (NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
+        set: Some(duplex::set),
         conf: NGX_HTTP_LOC_CONF_OFFSET,
         offset: 0,
         post: ptr::null_mut(),

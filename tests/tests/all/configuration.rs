@@ -395,6 +395,12 @@ fn nginx_refuses_limits_that_can_not_be() {
         "shortlink; shortlink_status;",
         &["does not go with"],
     );
+    refused(
+        "internal.conf",
+        "shortlink_duplex;",
+        "shortlink_duplex; shortlink_duplex;",
+        &["given twice"],
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Links are made, changed, revoked and listed.
 
 use std::collections::HashSet;
+use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -240,4 +242,36 @@ fn who_announces_the_rows_of_a_batch_is_told_to_go_on() {
     let answer = client.receive("POST").expect("HTTP").expect("an answer");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json()["status"], 201);
+}
+
+#[test]
+fn a_batch_that_is_sent_faster_than_it_is_made_gets_through_nginx() {
+    const ROWS: usize = 15_000;
+    let stack = Stack::start();
+    // More than what stands between client and sidecar can hold.
+    let long = "x".repeat(2_000);
+    let rows =
+        (0..ROWS).map(|row| json!({ "longUrl": format!("https://{row}.example.com/{long}") }));
+    let file = stack.directory().join("rows.ndjson");
+    fs::write(
+        &file,
+        rows.map(|row| format!("{row}\n")).collect::<String>(),
+    )
+    .expect("a file");
+    let port = stack.nginx.internal_port;
+    let sent = Command::new("curl")
+        .args(["-sS", "--max-time", "120", "-X", "POST", "-T"])
+        .arg(&file)
+        .args(["-H", &format!("X-Api-Key: {}", stack.sidecar.key)])
+        .args(["-H", "Content-Type: application/x-ndjson"])
+        .arg(format!("http://127.0.0.1:{port}/v1/links/batch"))
+        .output()
+        .expect("curl");
+    assert!(
+        sent.status.success(),
+        "{}",
+        String::from_utf8_lossy(&sent.stderr)
+    );
+    let results = String::from_utf8(sent.stdout).expect("text");
+    assert_eq!(results.matches("\"status\":201").count(), ROWS);
 }
