@@ -97,7 +97,7 @@ fuzz: setup
 	@scripts/fuzz
 
 screenshots: build
-	@scripts/setup test
+	@scripts/setup screenshots
 	cargo run -p shortlink-tests --example screenshots docs/screenshots
 
 clean:

@@ -12,51 +12,46 @@ use shortlink_tests::sql::Sql;
 use shortlink_tests::stack::Stack;
 use shortlink_tests::wait::{SOON, until};
 
-/// What each picture shows: its name, the page, its heading, and whether it is dark.
-const PAGES: [(&str, &str, &str, bool); 17] = [
+/// A picture: its name, the page, its heading, and whether it is dark.
+type Picture = (&'static str, &'static str, &'static str, bool);
+
+/// On a desk.
+const DESK: &[Picture] = &[
     ("links", "/console", "Links", false),
-    ("new", "/console/new", "New link", false),
     ("link", "/console/links/sp7", "Link sp7", false),
-    ("statistics", "/console/statistics", "Statistics", false),
     (
-        "countries",
-        "/console/statistics?range=90&by=country",
+        "statistics",
+        "/console/statistics?by=domain",
         "Statistics",
         false,
     ),
     (
-        "statistics-dark",
-        "/console/statistics?by=domain",
+        "countries",
+        "/console/statistics?range=90&by=country",
         "Statistics",
         true,
     ),
     ("live", "/console/live", "Visits live", false),
     ("domains", "/console/domains", "Domains", false),
-    ("service", "/console/service", "Service", false),
-    ("campaigns", "/console/campaigns", "Campaigns", false),
-    ("campaign", "/console/campaigns/1", "Campaign Spring", false),
+    ("service", "/console/service", "Service", true),
     (
         "campaign-change",
         "/console/campaigns/1/change",
         "Change campaign",
         false,
     ),
-    (
-        "campaign-new",
-        "/console/campaigns-new",
-        "New campaign",
-        false,
-    ),
-    ("keys", "/console/keys", "API keys", false),
     ("audit", "/console/audit", "Audit log", false),
-    (
-        "audit-dark",
-        "/console/audit?subject=campaign:1",
-        "Audit log",
-        true,
-    ),
-    ("link-dark", "/console/links/sp7", "Link sp7", true),
 ];
+
+/// On a phone.
+const PHONE: &[Picture] = &[
+    ("new-phone", "/console/new", "New link", false),
+    ("link-phone", "/console/links/sp7", "Link sp7", true),
+    ("live-phone", "/console/live", "Visits live", false),
+];
+
+/// In Chinese, on a desk.
+const CHINESE: &[Picture] = &[("links-chinese", "/console", "短链接", false)];
 
 /// Follows a link, as one of several programs.
 fn tap(stack: &Stack, code: &str, number: usize) {
@@ -125,24 +120,23 @@ fn main() {
     ] {
         past::fill_minutes(&sql, domain, 84, fell_ago);
     }
-    for (suffix, width) in [("", 1280), ("-phone", 360)] {
-        let directory = stack.directory().join(format!("browser{suffix}"));
-        let looks = Looks {
-            width,
-            ..Looks::default()
-        };
+    for (name, width, language, pictures) in [
+        ("desk", 1280, "en", DESK),
+        ("phone", 360, "en", PHONE),
+        ("chinese", 1280, "zh", CHINESE),
+    ] {
+        let directory = stack.directory().join(name);
+        let looks = Looks { width, language };
         let browser = Browser::start(&directory, stack.nginx.internal_port, looks);
         browser.open("/console");
-        browser.text_with("h1", "Sign in");
-        browser.picture(&folder.join(format!("sign-in{suffix}.png")));
         browser.fill("#key", &key);
         browser.click("form .main");
-        browser.text_with("h1", "Links");
-        for (name, path, heading, is_dark) in PAGES {
-            browser.set_dark(is_dark);
+        browser.find("table");
+        for (name, path, heading, is_dark) in pictures {
+            browser.set_dark(*is_dark);
             browser.open(path);
             browser.text_with("h1", heading);
-            if name == "live" {
+            if path.ends_with("live") {
                 browser.find("[data-feed=live]");
                 for number in 0..12 {
                     tap(&stack, &format!("sp{number}"), number);
@@ -150,12 +144,12 @@ fn main() {
                 browser.find("[data-visit]:nth-child(10)");
             }
             until("all of it is shown", SOON, || !browser.has("[aria-busy]"));
-            browser.picture(&folder.join(format!("{name}{suffix}.png")));
+            browser.picture(&folder.join(format!("{name}.png")));
         }
-        browser.set_dark(false);
-        upload(&browser, &file, |name| {
-            folder.join(format!("{name}{suffix}.png"))
-        });
+        if name == "desk" {
+            browser.set_dark(false);
+            upload(&browser, &file, |name| folder.join(format!("{name}.png")));
+        }
     }
 }
 
