@@ -146,7 +146,12 @@ impl Cli {
                 return Ok(ExitCode::SUCCESS);
             }
             AnyCommand::Doctor(arguments) => return doctor::run(file, &arguments).await,
-            AnyCommand::Local(command) => *command,
+            AnyCommand::Local(command) => match *command {
+                Command::Domains(DomainsCommand::List { client }) => {
+                    return Ok(remote::domains::run(&client).await);
+                }
+                command => command,
+            },
         };
         let config = Config::load(file.as_deref(), environment())?;
         telemetry::start(&config.log);

@@ -14,7 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use vocabulary::domains::{BoundTo, Domain, DomainState, Domains, Retirement};
 
-use super::{open, print};
+use super::client::ClientArguments;
+use super::{open, print, remote};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use certificate::Certificate;
@@ -35,13 +36,21 @@ pub(super) enum DomainsCommand {
     /// and how often each domain was visited in the last hour. Changes nothing. Ends with 0 when all
     /// is well, 2 when something should be looked at, 1 when nginx would refuse the table.
     Check(CheckArguments),
+    /// Shows the short domains as each nginx has them, how often each was visited in the last hour, and
+    /// which of them has fallen, as one that is blocked does. Asks a running service over its API.
+    List {
+        #[command(flatten)]
+        client: ClientArguments,
+    },
 }
 
 impl DomainsCommand {
     /// Does it.
     pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let Self::Check(arguments) = self;
-        check(config, &arguments).await
+        match self {
+            Self::Check(arguments) => check(config, &arguments).await,
+            Self::List { client } => Ok(remote::domains::run(&client).await),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 mod campaigns;
 mod codespace;
 mod columns;
+pub(super) mod domains;
 mod explain;
 mod export;
 mod filters;

@@ -424,6 +424,15 @@ fn visits_are_counted_and_the_space_of_codes_is_shown() {
     assert!(domains.contains("localhost"), "{domains}");
     let domains = user.json(&["stats", "domains", "--minutes", "5"]);
     assert_eq!(domains["domains"][0]["visits"], 3);
+    let domains = user.ok(&["domains", "list"]);
+    let mut cells = domains.lines().nth(1).expect("a domain").split_whitespace();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    let base = format!("http://localhost:{}", stack.nginx.public_port);
+    for cell in ["localhost", host.trim(), "active", "3", &base] {
+        assert_eq!(cells.next(), Some(cell), "{domains}");
+    }
+    let domains = user.json(&["domains", "list"]);
+    assert_eq!(domains["domains"][0]["domain"], "localhost");
 
     let space = user.ok(&["codespace"]);
     assert!(space.starts_with("strategy permuted"), "{space}");

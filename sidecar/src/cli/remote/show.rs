@@ -58,6 +58,12 @@ pub(super) fn member(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).map_or("-".to_owned(), cell)
 }
 
+/// The elements of a member that is an array; none where it is not.
+pub(super) fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    let found = value.get(name).and_then(Value::as_array);
+    found.map_or(&[], Vec::as_slice)
+}
+
 /// A value in a line.
 pub(super) fn cell(value: &Value) -> String {
     match value {

@@ -8,7 +8,7 @@ use url::form_urlencoded::Serializer;
 
 use super::columns::Columns;
 use super::links::second;
-use super::show::{member, plain, tell};
+use super::show::{elements, member, plain, tell};
 use super::values::{CodeText, campaign_id, moment};
 use crate::cli::client::{Client, Failure};
 
@@ -126,11 +126,6 @@ fn table(head: &'static str, rows: &[[String; 7]]) -> String {
         head, "TOTAL", "PEOPLE", "PREVIEW", "SCANNER", "BOT", "UNKNOWN",
     ];
     Columns::new(heads, &[1, 2, 3, 4, 5, 6]).rows(rows)
-}
-
-fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    let found = value.get(name).and_then(Value::as_array);
-    found.map_or(&[], Vec::as_slice)
 }
 
 /// Statistics as people read them.
