@@ -130,12 +130,20 @@ async function send({ file, delimiter, address, headers }) {
     for (let number = 0; how === 'done'; number += 1) {
       const rows = await together(reader);
       if (rows.length === 0) break;
-      const answer = await ask(address, {
+      const request = {
         method: 'POST', signal: stop.signal, body: `${[header, ...rows.map(({ text }) => text)].join('\n')}\n`,
         headers: { ...headers, 'Idempotency-Key': `${headers['Idempotency-Key']} ${number}` },
-      });
+      };
+      let answer = await ask(address, request);
+      while (answer.status === 429) {
+        await pause(Number(answer.headers.get('Retry-After')) || 1);
+        answer = await ask(address, request);
+      }
       if (answer.ok) {
         if (!(await results.read(answer.body, rows))) how = 'broken';
+      } else if (answer.status >= 500) {
+        // Nobody has looked at it, or nobody knows how far: the same can be sent again.
+        how = 'broken';
       } else {
         how = 'refused';
         const problem = await answer.json().catch(() => null);
@@ -146,6 +154,14 @@ async function send({ file, delimiter, address, headers }) {
     how = stop.signal.aborted ? 'stopped' : 'broken';
   }
   postMessage({ ...results.all(), ...refused, kind: how === 'refused' ? how : 'ended', how });
+}
+
+/** Waits some seconds, unless somebody stops it. */
+function pause(seconds) {
+  return new Promise((resolve, reject) => {
+    stop.signal.addEventListener('abort', reject);
+    setTimeout(resolve, seconds * 1000);
+  });
 }
 
 /** The next rows that are sent together. */

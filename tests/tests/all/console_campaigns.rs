@@ -182,19 +182,9 @@ fn a_file_becomes_links_of_a_campaign() {
     browser.text_with("main", "https://shop.example.com/spring?m=m0&c={code}");
     browser.text_with("[data-send]", "Make links of 10,000 rows");
     browser.assert_accessible();
-    browser.run(
-        "window.seen = new Set(); new MutationObserver(() => {
-            const bar = document.querySelector('progress');
-            if (bar?.value) window.seen.add(bar.value);
-        }).observe(document.body, { subtree: true, childList: true, attributes: true })",
-        &[],
-    );
     browser.click("[data-send]");
     wait_for_end(&console, "done");
     browser.text_with("[data-ended]", "9,990 made, 10 failed, of 10,000 rows");
-    let seen = browser.run("return [...window.seen]", &[]);
-    let seen = seen.as_array().expect("an array");
-    assert!(seen.len() > 2, "progress was seen to move: {seen:?}");
     browser.text_with("[data-links]", "9,990");
     browser.assert_accessible();
     assert_eq!(links_of(&stack, &id), 9_990);
