@@ -49,8 +49,9 @@ test: build lint deb
 # and the packages are for Debian's nginx.
 VENDORED := $(CURDIR)/target/vendored
 # What no version of nginx makes a difference for.
-OF_SIDECAR := backup cli console console_campaigns console_keys console_live console_statistics doctor keys openapi \
-	schemathesis traces transfer unique
+OF_SIDECAR := backup campaign_links cli console console_campaigns console_keys console_live console_statistics \
+	doctor full_disk input keys openapi operations postgres schemathesis traces transfer unique visits_kept \
+	visits_stored watch
 
 test-vendored: build
 	@scripts/setup vendored

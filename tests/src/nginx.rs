@@ -164,12 +164,22 @@ impl Nginx {
     pub fn start_again(&mut self) {
         let mut command = self.program();
         command.args(["-g", "daemon off;"]);
-        let log = self.prefix.join("logs/output.log");
-        let mut process = Process::start("nginx", &command, &log);
-        let port = self.public_port;
-        process.wait_ready(|| http::Connection::open(port).is_ok());
-        self.process = Some(process);
+        self.process = Some(self.begin(&command));
         self.successor = None;
+    }
+
+    /// Starts a program that becomes nginx, and waits until all its servers listen: it writes its
+    /// process id when they do.
+    fn begin(&self, command: &Command) -> Process {
+        let pid_file = self.file("nginx.pid");
+        let _ = fs::remove_file(&pid_file);
+        let log = self.prefix.join("logs/output.log");
+        let mut process = Process::start("nginx", command, &log);
+        process.wait_ready(|| {
+            fs::metadata(&pid_file).is_ok_and(|file| file.len() > 0)
+                && http::Connection::open(self.public_port).is_ok()
+        });
+        process
     }
 
     /// Starts it as a daemon, which alone can be upgraded. A shell that stays behind ends it with the
@@ -189,12 +199,7 @@ impl Nginx {
         command.args(["-c", SCRIPT, "sh"]).arg(nginx.get_program());
         command.args(nginx.get_args());
         command.env("PID_FILE", &pid_file);
-        let _ = fs::remove_file(&pid_file);
-        let log = self.prefix.join("logs/output.log");
-        let mut process = Process::start("nginx", &command, &log);
-        let port = self.public_port;
-        process.wait_ready(|| http::Connection::open(port).is_ok());
-        self.process = Some(process);
+        self.process = Some(self.begin(&command));
         self.successor = Some(eventually("nginx has its workers", SOON, || {
             let pid = fs::read_to_string(&pid_file).ok()?.trim().parse().ok()?;
             children(pid).filter(|them| them.len() >= 2).map(|_| pid)
