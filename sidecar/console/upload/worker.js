@@ -12,10 +12,7 @@ const SHOWN = 100;
 /** From how many characters on what was written is given to the browser, which may put it on a disk. */
 const PART = 1 << 18;
 
-/**
- * From how many characters on rows are sent. nginx passes no more of a request on once its answer has begun, so the
- * service reads one of this size before it answers.
- */
+/** From how many characters on rows are sent: so much is to be sent before what became of it shows. */
 const TOGETHER = 1 << 17;
 
 const stop = new AbortController();

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{RawQuery, State};
-use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Peekable};
@@ -48,9 +48,6 @@ use said_of_all::SaidOfAll;
 
 /// The most bytes of rows in a chunk, so that long rows do not make it large.
 const CHUNK_BYTES: usize = 2 << 20;
-
-/// A body of up to so many bytes is read before the answer begins.
-const READ_FIRST_BYTES: usize = 1 << 20;
 
 /// How many chunks are worked on at once. While one is being made durable another is read and a
 /// third published.
@@ -80,20 +77,6 @@ pub(super) async fn create(
         said,
         idempotency_key,
     });
-    // nginx that has taken a body first passes no more of it on once the answer has begun.
-    let length = headers
-        .get(CONTENT_LENGTH)
-        .and_then(|it| it.to_str().ok()?.parse().ok());
-    let body = match length {
-        Some(length) if (1..=READ_FIRST_BYTES).contains(&length) => {
-            let whole = axum::body::to_bytes(body, READ_FIRST_BYTES).await;
-            whole.map_or_else(
-                |error| Body::from_stream(stream::iter([Err::<Bytes, _>(error)])),
-                Body::from,
-            )
-        }
-        _ => body,
-    };
     // Who expects "100 Continue" is told it when the body is asked for, and no more once the answer
     // has begun: curl would wait a second for it.
     let mut body = body.into_data_stream().peekable();
