@@ -4,6 +4,7 @@ import { get } from '../api.js';
 import { h } from '../dom.js';
 import { when } from '../format.js';
 import { has, t } from '../i18n.js';
+import { asked, choosing, pages } from '../listing.js';
 
 const LIMIT = 50;
 
@@ -22,38 +23,16 @@ export async function show({ heading, at, go, may }) {
       h('div', { class: 'notice warn' }, t('error.scope', { scope: 'admin' }))] };
   }
   const here = new URLSearchParams(location.search);
-  const asked = new URLSearchParams({ limit: LIMIT });
-  for (const name of [...NAMES, 'cursor']) {
-    if (here.get(name)) asked.set(name, here.get(name));
-  }
-  const { entries, nextCursor } = await get(`/v1/audit?${asked}`);
-  const other = (cursor) => {
-    const next = new URLSearchParams(here);
-    next.delete('cursor');
-    if (cursor) next.set('cursor', cursor);
-    const query = next.toString();
-    return at(`/audit${query && `?${query}`}`);
-  };
+  const { entries, nextCursor } = await get(`/v1/audit?${asked(here, NAMES, LIMIT)}`);
   return { title, parts: [
     heading(title),
     filters(here, go, at),
     entries.length > 0 ? table(entries, at) : h('p', { class: 'sheet empty' }, t('audit.none')),
-    h('nav', { class: 'row', 'aria-label': t('pages') },
-      here.get('cursor') && h('a', { class: 'button', href: other(null) }, t('pages.newest')),
-      nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' }, t('pages.older'))),
+    pages({ here, path: '/audit', at, nextCursor, first: t('pages.newest'), next: t('pages.older') }),
   ] };
 }
 
 function filters(here, go, at) {
-  const choose = (event) => {
-    event.preventDefault();
-    const said = new URLSearchParams();
-    for (const [name, value] of new FormData(event.target)) {
-      if (value.trim()) said.set(name, value.trim());
-    }
-    const query = said.toString();
-    go(`/audit${query && `?${query}`}`);
-  };
   const isUsed = NAMES.some((name) => here.get(name));
   const labelled = (name, field) => h('div', {}, h('label', { for: `by-${name}` }, t(`audit.${name}`)), field);
   const text = (name, placeholder) => labelled(name, h('input', {
@@ -62,7 +41,7 @@ function filters(here, go, at) {
   }));
   return h('details', { class: 'sheet', open: isUsed },
     h('summary', {}, t('filter')),
-    h('form', { class: 'filters', submit: choose },
+    h('form', { class: 'filters', submit: choosing(go, '/audit') },
       labelled('action', h('select', { id: 'by-action', name: 'action' },
         h('option', { value: '' }, t('state.any')),
         ACTIONS.map((action) => h('option', { value: action, selected: here.get('action') === action },

@@ -4,23 +4,20 @@ import { get } from '../api.js';
 import { h } from '../dom.js';
 import { badge, when } from '../format.js';
 import { t } from '../i18n.js';
+import { asked, pages } from '../listing.js';
 
 const LIMIT = 25;
 
 /** The page. */
 export async function show({ heading, at, may }) {
-  const cursor = new URLSearchParams(location.search).get('cursor');
-  const asked = new URLSearchParams({ limit: LIMIT, ...(cursor && { cursor }) });
-  const { campaigns, nextCursor } = await get(`/v1/campaigns?${asked}`);
+  const here = new URLSearchParams(location.search);
+  const { campaigns, nextCursor } = await get(`/v1/campaigns?${asked(here, [], LIMIT)}`);
   const title = t('campaigns');
-  const next = nextCursor && at(`/campaigns?${new URLSearchParams({ cursor: nextCursor })}`);
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), h('div', { class: 'end' }, may('campaigns:write')
       && h('a', { class: 'button', href: at('/campaigns-new'), 'data-new': '' }, t('campaign.new')))),
     campaigns.length > 0 ? table(campaigns, at) : h('p', { class: 'sheet empty' }, t('campaigns.none')),
-    h('nav', { class: 'row', 'aria-label': t('pages') },
-      cursor && h('a', { class: 'button', href: at('/campaigns') }, t('pages.first')),
-      next && h('a', { class: 'button', href: next, rel: 'next' }, t('pages.next'))),
+    pages({ here, path: '/campaigns', at, nextCursor, first: t('pages.first'), next: t('pages.next') }),
   ] };
 }
 

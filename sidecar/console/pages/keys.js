@@ -5,6 +5,7 @@ import { h, say } from '../dom.js';
 import { badge, when } from '../format.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
+import { asked, pages } from '../listing.js';
 import { FIELDS, MORE, secret } from './key-parts.js';
 
 const LIMIT = 25;
@@ -16,20 +17,16 @@ export async function show({ heading, at, may }) {
     return { title, parts: [heading(title),
       h('div', { class: 'notice warn' }, t('error.scope', { scope: 'keys:admin' }))] };
   }
-  const cursor = new URLSearchParams(location.search).get('cursor');
-  const asked = new URLSearchParams({ limit: LIMIT, ...(cursor && { cursor }) });
-  const { keys, nextCursor } = await get(`/v1/keys?${asked}`);
+  const here = new URLSearchParams(location.search);
+  const { keys, nextCursor } = await get(`/v1/keys?${asked(here, [], LIMIT)}`);
   const place = h('div', {});
-  const next = nextCursor && at(`/keys?${new URLSearchParams({ cursor: nextCursor })}`);
   const list = h('div', { class: 'sheet table' }, table(keys, at));
   place.append(maker(place, list, at));
   return { title, parts: [
     heading(title),
     place,
     list,
-    h('nav', { class: 'row', 'aria-label': t('pages') },
-      cursor && h('a', { class: 'button', href: at('/keys') }, t('pages.first')),
-      next && h('a', { class: 'button', href: next, rel: 'next' }, t('pages.next'))),
+    pages({ here, path: '/keys', at, nextCursor, first: t('pages.first'), next: t('pages.next') }),
   ] };
 }
 

@@ -4,6 +4,7 @@ import { get } from '../api.js';
 import { h } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
+import { asked, choosing, pages } from '../listing.js';
 
 const STATES = ['live', 'scheduled', 'paused', 'expired', 'revoked'];
 const TEXTS = ['tag', 'externalId', 'campaignId', 'createdBy'];
@@ -12,36 +13,26 @@ const LIMIT = 25;
 /** The page. */
 export async function show({ heading, at, go, may }) {
   const here = new URLSearchParams(location.search);
-  const asked = new URLSearchParams({ limit: LIMIT });
-  for (const name of ['state', ...TEXTS, 'cursor']) {
-    if (here.get(name)) asked.set(name, here.get(name));
-  }
-  const { links, nextCursor } = await get(`/v1/links?${asked}`);
-  const other = (cursor) => {
-    const next = new URLSearchParams(here);
-    next.delete('cursor');
-    if (cursor) next.set('cursor', cursor);
-    const query = next.toString();
-    return at(`/links${query && `?${query}`}`);
-  };
+  const query = asked(here, ['state', ...TEXTS], LIMIT);
+  const { links, nextCursor } = await get(`/v1/links?${query}`);
   const title = t('links');
   return { title, parts: [
     h('div', { class: 'head' }, heading(title), h('div', { class: 'end' }, lookUp(go))),
     filters(here, go, at),
     links.length > 0 ? table(links, at) : h('div', { class: 'sheet empty' },
-      h('p', {}, said(asked, nextCursor)),
-      asked.size === 1 && may('links:write') && h('p', {}, h('a', { href: at('/new') }, t('nav.new')))),
-    h('nav', { class: 'row', 'aria-label': t('pages') },
-      here.get('cursor') && h('a', { class: 'button', href: other(null) }, t('pages.newest')),
-      nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' },
-        t(links.length > 0 ? 'pages.older' : 'links.look-on'))),
+      h('p', {}, said(query, nextCursor)),
+      query.size === 1 && may('links:write') && h('p', {}, h('a', { href: at('/new') }, t('nav.new')))),
+    pages({
+      here, path: '/links', at, nextCursor,
+      first: t('pages.newest'), next: links.length > 0 ? t('pages.older') : t('links.look-on'),
+    }),
   ] };
 }
 
 /** Why there is nothing: where few links are as they are asked for, the service looks at some thousands at a time. */
-function said(asked, nextCursor) {
+function said(query, nextCursor) {
   if (nextCursor) return t('links.go-on');
-  return asked.size > 1 ? t('links.none-found') : t('links.none');
+  return query.size > 1 ? t('links.none-found') : t('links.none');
 }
 
 /** Goes to the link of a code or short URL. */
@@ -62,15 +53,6 @@ function lookUp(go) {
 }
 
 function filters(here, go, at) {
-  const choose = (event) => {
-    event.preventDefault();
-    const said = new URLSearchParams();
-    for (const [name, value] of new FormData(event.target)) {
-      if (value.trim()) said.set(name, value.trim());
-    }
-    const query = said.toString();
-    go(`/links${query && `?${query}`}`);
-  };
   const labelled = (name, field) => h('div', {},
     h('label', { for: `by-${name}` }, t(`field.${name}`)), field);
   const text = (name) => labelled(name,
@@ -78,7 +60,7 @@ function filters(here, go, at) {
   const isUsed = ['state', ...TEXTS].some((name) => here.get(name));
   return h('details', { class: 'sheet', open: isUsed },
     h('summary', {}, t('filter')),
-    h('form', { class: 'filters', submit: choose },
+    h('form', { class: 'filters', submit: choosing(go, '/links') },
       labelled('state', h('select', { id: 'by-state', name: 'state' },
         h('option', { value: '' }, t('state.any')),
         STATES.map((state) => h('option', { value: state, selected: here.get('state') === state },

@@ -47,6 +47,7 @@ const FILES: &[(&str, &[u8])] = files![
     "form.js",
     "format.js",
     "i18n.js",
+    "listing.js",
     "parts.js",
     "scale.js",
     "statistics.js",
