@@ -2,6 +2,7 @@
 
 mod audit;
 mod client;
+mod columns;
 mod display;
 mod doctor;
 mod domains;

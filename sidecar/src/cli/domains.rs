@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use vocabulary::domains::{BoundTo, Domain, DomainState, Domains, Retirement};
 
 use super::client::ClientArguments;
+use super::columns::Columns;
 use super::{open, print, remote};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
@@ -283,29 +284,10 @@ fn as_text(rows: &[Row<'_>], concerns: &[String]) -> String {
             ]
         })
         .collect();
-    let heads = ["DOMAIN", "STATE", "VISITS/H", "CERTIFICATE", ""].map(str::to_owned);
-    let lines = || std::iter::once(&heads).chain(&cells);
-    let width = |column: usize| lines().map(|line| line[column].chars().count()).max();
-    let widths: [usize; 5] = std::array::from_fn(|column| width(column).unwrap_or_default());
-    let mut text = String::new();
-    for line in lines() {
-        let padded = line
-            .iter()
-            .zip(widths)
-            .enumerate()
-            .map(|(column, (cell, width))| {
-                // Numbers stand to the right.
-                if column == 2 {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:<width$}")
-                }
-            });
-        let padded: Vec<String> = padded.collect();
-        // Into a string nothing fails.
-        let _ = writeln!(text, "{}", padded.join("  ").trim_end());
-    }
+    let heads = ["DOMAIN", "STATE", "VISITS/H", "CERTIFICATE", ""];
+    let mut text = Columns::new(heads, &[2]).rows(&cells);
     for concern in concerns {
+        // Into a string nothing fails.
         let _ = writeln!(text, "! {concern}");
     }
     text

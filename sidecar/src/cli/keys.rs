@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::columns::Columns;
 use super::print;
 use crate::clock::{Clock, SystemClock};
 use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
@@ -222,9 +223,9 @@ fn as_json(keys: &[ApiKey], now: Timestamp) -> String {
     format!("{}\n", json!({ "keys": keys }))
 }
 
-/// A table with columns as wide as what stands in them.
+/// The keys as a table.
 fn table(keys: &[ApiKey], now: Timestamp) -> String {
-    let header = [
+    let heads = [
         "ID",
         "NAME",
         "SCOPES",
@@ -252,18 +253,5 @@ fn table(keys: &[ApiKey], now: Timestamp) -> String {
             key.successor_id.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     });
-    let rows: Vec<_> = std::iter::once(header.map(str::to_owned))
-        .chain(rows)
-        .collect();
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = rows.iter().map(|row| row[column].chars().count()).max();
-            line.push_str(&format!("{cell:<width$}  ", width = width.unwrap_or(0)));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    Columns::new(heads, &[]).rows(&rows.collect::<Vec<_>>())
 }

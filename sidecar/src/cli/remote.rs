@@ -3,7 +3,6 @@
 
 mod campaigns;
 mod codespace;
-mod columns;
 pub(super) mod domains;
 mod explain;
 mod export;

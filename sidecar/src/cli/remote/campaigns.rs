@@ -7,13 +7,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use serde_json::{Map, Value};
 
-use super::columns::Columns;
 use super::export::{self, ExportArguments, ExportFormat};
 use super::links::{confirm, second, tell_more, tell_rows};
 use super::members::put;
 use super::show::{block, member, parse, tell};
 use super::values::{campaign_id, code_length, moment};
 use crate::cli::client::{Client, Failure, Pager};
+use crate::cli::columns::Columns;
 
 /// What can be done with campaigns.
 #[derive(Debug, Subcommand)]

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::columns::Columns;
 use super::links::second;
 use super::show::{member, tell};
 use crate::cli::client::{Client, Failure};
+use crate::cli::columns::Columns;
 
 /// Shows how full the space of codes is.
 pub(super) async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {

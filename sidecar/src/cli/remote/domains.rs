@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::columns::Columns;
 use super::links::second;
 use super::show::{elements, member, plain, tell};
 use crate::cli::client::{Client, ClientArguments, Failure};
+use crate::cli::columns::Columns;
 
 /// Shows the short domains as each nginx has them.
 pub(in crate::cli) async fn run(client: &ClientArguments) -> ExitCode {

@@ -9,7 +9,6 @@ use hyper::Method;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::columns::Columns;
 use super::export::ExportArguments;
 use super::filters::Filters;
 use super::import::ImportArguments;
@@ -18,6 +17,7 @@ use super::show::{block, member, parse, plain, tell};
 use super::values::{CodeText, code_length};
 use super::{explain, export, import};
 use crate::cli::client::{Client, Failure, Pager};
+use crate::cli::columns::Columns;
 use crate::cli::print;
 
 /// What can be done with links.

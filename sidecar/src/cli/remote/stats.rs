@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use super::columns::Columns;
 use super::links::second;
 use super::show::{elements, member, plain, tell};
 use super::values::{CodeText, campaign_id, moment};
 use crate::cli::client::{Client, Failure};
+use crate::cli::columns::Columns;
 
 /// How visits are counted.
 #[derive(Debug, Subcommand)]

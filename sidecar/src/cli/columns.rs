@@ -2,7 +2,7 @@
 
 /// A table: columns are as wide as what came with the first rows, and grow with later ones.
 #[derive(Debug)]
-pub(super) struct Columns<const N: usize> {
+pub(in crate::cli) struct Columns<const N: usize> {
     heads: [&'static str; N],
     /// The columns that stand to the right: numbers.
     right: &'static [usize],
@@ -12,7 +12,7 @@ pub(super) struct Columns<const N: usize> {
 
 impl<const N: usize> Columns<N> {
     /// With these heads, and numbers in some columns.
-    pub(super) fn new(heads: [&'static str; N], right: &'static [usize]) -> Self {
+    pub(in crate::cli) fn new(heads: [&'static str; N], right: &'static [usize]) -> Self {
         Self {
             heads,
             right,
@@ -22,7 +22,7 @@ impl<const N: usize> Columns<N> {
     }
 
     /// More rows, behind the heads when they are the first.
-    pub(super) fn rows(&mut self, rows: &[[String; N]]) -> String {
+    pub(in crate::cli) fn rows(&mut self, rows: &[[String; N]]) -> String {
         for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
