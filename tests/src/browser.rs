@@ -311,6 +311,18 @@ impl Browser {
     }
 }
 
+/// Waits until a browser has kept a text of whole lines as a file, and returns it.
+///
+/// # Panics
+/// When it does not come.
+pub fn downloaded(file: &Path) -> String {
+    // The browser makes an empty file of the name first, and puts the whole one in its place.
+    let is_whole = |text: &String| text.ends_with('\n');
+    eventually(&file.display().to_string(), SOON, || {
+        fs::read_to_string(file).ok().filter(is_whole)
+    })
+}
+
 impl Drop for Browser {
     fn drop(&mut self) {
         // Without this the browser would outlive its driver for a moment.

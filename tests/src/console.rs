@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::browser::{Browser, Looks};
+use crate::browser::{Browser, Looks, downloaded};
 use crate::ports;
 use crate::stack::Stack;
-use crate::wait::{SOON, eventually, until};
+use crate::wait::{SOON, until};
 
 /// A browser in which somebody has signed in.
 #[derive(Debug)]
@@ -66,10 +66,6 @@ impl Console {
         // An earlier one of this name would be taken for it.
         let _ = fs::remove_file(&file);
         self.browser.click(link);
-        // The browser makes an empty file of the name first, and puts the whole one in its place.
-        let is_whole = |text: &String| text.ends_with('\n');
-        eventually(name, SOON, || {
-            fs::read_to_string(&file).ok().filter(is_whole)
-        })
+        downloaded(&file)
     }
 }

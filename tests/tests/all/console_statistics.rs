@@ -3,13 +3,13 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use shortlink_tests::browser::{Browser, Looks};
+use shortlink_tests::browser::{Browser, Looks, downloaded};
 use shortlink_tests::http;
 use shortlink_tests::past;
 use shortlink_tests::places;
 use shortlink_tests::sql::Sql;
 use shortlink_tests::stack::{Stack, StackOptions, directory, text};
-use shortlink_tests::wait::{SOON, eventually, until};
+use shortlink_tests::wait::{SOON, until};
 use tempfile::TempDir;
 
 use super::console::{browser, open, sign_in};
@@ -210,8 +210,7 @@ fn a_chart_is_read_by_keyboard_kept_as_a_file_and_may_be_empty() {
     let downloads = directory();
     browser.keep_downloads_in(downloads.path());
     browser.click("[data-csv]");
-    let file = downloads.path().join("visits.csv");
-    let kept = eventually("the file is kept", SOON, || fs::read_to_string(&file).ok());
+    let kept = downloaded(&downloads.path().join("visits.csv"));
     let mut lines = kept.lines();
     assert_eq!(
         lines.next(),
