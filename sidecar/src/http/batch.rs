@@ -9,52 +9,42 @@
 //! are cut by what the client has sent and nothing else, and what became of each is kept with its
 //! links.
 
+mod chunks;
+pub(super) mod results;
 mod rows;
 pub(super) mod said_of_all;
 
-use std::collections::HashMap;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream, Bytes};
+use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Peekable};
-use futures_util::{Stream, StreamExt};
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::value::RawValue;
+use futures_util::StreamExt;
 use serde_json::{Map, Value};
 
 use super::SharedApp;
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::extract::Domains;
-use super::idempotency::{idempotency_key, status_of};
+use super::idempotency::idempotency_key;
 use super::new_link::read_new_link;
-use super::problem::{FieldError, Problem, ProblemBody};
-use super::wire::LinkBody;
-use crate::domain::ports::{ChunkKey, MAX_TOGETHER};
+use super::problem::{FieldError, Problem};
+use crate::domain::ports::ChunkKey;
 use crate::domain::service::access::{Caller, ChargeError};
 use crate::domain::service::links::{LinkError, NewLink};
 use crate::domain::service::repeat::{RepeatError, RowResult, RowsDigest};
 use crate::trace;
-use rows::{BadRow, BrokenBody, Format, RawRow, Rows};
+use chunks::{RawChunk, chunks};
+use results::{Answer, Teller, array, lines, result_of_problem};
+use rows::{BadRow, BrokenBody, Format, Rows};
 use said_of_all::SaidOfAll;
-
-/// The most bytes of rows in a chunk, so that long rows do not make it large.
-const CHUNK_BYTES: usize = 2 << 20;
 
 /// How many chunks are worked on at once. While one is being made durable another is read and a
 /// third published.
 const CHUNKS_AT_ONCE: usize = 4;
-
-/// How long the rows that are there wait for others to fill a chunk.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 /// `POST /v1/links/batch`
 pub(super) async fn create(
@@ -83,16 +73,8 @@ pub(super) async fn create(
     if headers.contains_key(EXPECT) {
         Pin::new(&mut body).peek().await;
     }
-    let reader = Reader {
-        body,
-        rows,
-        read: Vec::new(),
-        waits: context.idempotency_key.is_some(),
-        next_index: 0,
-        next_chunk: 0,
-        end: None,
-    };
-    let results = chunks(reader)
+    let waits = context.idempotency_key.is_some();
+    let results = chunks(body, rows, waits)
         .map(move |chunk| {
             let context = Arc::clone(&context);
             // On its own, so that other chunks go on meanwhile, and so that what was begun is
@@ -116,124 +98,6 @@ struct Context {
     caller: Caller,
     said: SaidOfAll,
     idempotency_key: Option<String>,
-}
-
-/// Cuts a body into chunks.
-struct Reader {
-    body: Peekable<BodyDataStream>,
-    rows: Rows,
-    /// Rows that are in no chunk yet.
-    read: Vec<RawRow>,
-    /// Whether chunks are filled, however long that takes: when a request is sent again its
-    /// chunks must be the same.
-    waits: bool,
-    next_index: u64,
-    next_chunk: u32,
-    /// How the body has ended, once it has.
-    end: Option<Result<(), BrokenBody>>,
-}
-
-/// Rows that are made into links together.
-struct RawChunk {
-    number: u32,
-    /// The index of the first row.
-    first_index: u64,
-    rows: Vec<RawRow>,
-    /// The names of CSV values; those without one are left out.
-    names: Vec<Option<String>>,
-    /// Why there are no more rows, if that is not because all were read.
-    broken: Option<BrokenBody>,
-}
-
-/// The results of a chunk, as JSON values.
-struct Answer(Vec<String>);
-
-impl Answer {
-    /// Something that must not happen has happened.
-    fn broken_off() -> Self {
-        Self(vec![result_of_problem(None, None, &Problem::internal())])
-    }
-}
-
-fn chunks(reader: Reader) -> impl Stream<Item = RawChunk> {
-    stream::unfold(reader, |mut reader| async move {
-        let chunk = reader.next().await?;
-        Some((chunk, reader))
-    })
-}
-
-impl Reader {
-    async fn next(&mut self) -> Option<RawChunk> {
-        let mut cut = self.cut();
-        while cut == 0 && self.end.is_none() {
-            let part = if self.read.is_empty() || self.waits {
-                self.body.next().await
-            } else {
-                match tokio::time::timeout(PATIENCE, self.body.next()).await {
-                    Ok(part) => part,
-                    Err(_elapsed) => {
-                        cut = self.read.len();
-                        break;
-                    }
-                }
-            };
-            let pushed = match part {
-                Some(Ok(part)) => self.rows.push(&part, &mut self.read),
-                Some(Err(_broken)) => {
-                    // Made into links, what there is of a chunk would be another chunk than the whole
-                    // one that comes when the request is sent again.
-                    if self.waits {
-                        self.read.clear();
-                    }
-                    Err(BrokenBody("broke off"))
-                }
-                None => {
-                    self.end = Some(Ok(()));
-                    self.rows.finish(&mut self.read)
-                }
-            };
-            if let Err(broken) = pushed {
-                self.end = Some(Err(broken));
-            }
-            cut = self.cut();
-        }
-        if cut == 0 {
-            cut = self.read.len();
-        }
-        let rest = self.read.split_off(cut);
-        let rows = std::mem::replace(&mut self.read, rest);
-        // Told once, behind the last row.
-        let broken = match &mut self.end {
-            Some(end) if self.read.is_empty() => std::mem::replace(end, Ok(())).err(),
-            _ => None,
-        };
-        if rows.is_empty() && broken.is_none() {
-            return None;
-        }
-        let chunk = RawChunk {
-            number: self.next_chunk,
-            first_index: self.next_index,
-            names: self.rows.names().to_vec(),
-            rows,
-            broken,
-        };
-        self.next_chunk += 1;
-        self.next_index += chunk.rows.len() as u64;
-        Some(chunk)
-    }
-
-    /// How many of the rows that were read fill a chunk; 0 when they do not. It depends on the
-    /// rows alone.
-    fn cut(&self) -> usize {
-        let mut bytes = 0;
-        for (place, row) in self.read.iter().enumerate() {
-            bytes += row.len();
-            if place + 1 == MAX_TOGETHER || bytes >= CHUNK_BYTES {
-                return place + 1;
-            }
-        }
-        0
-    }
 }
 
 /// A row that was read: what is echoed of it, and the link that is to be.
@@ -282,37 +146,13 @@ impl Context {
                 self.create_once(key, digest, links).await
             }
         };
-        let now = self.app.clock.now();
-        let bases = &self.domains.bases;
-        let mut failures = Failures::default();
+        let known = campaigns.as_ref().ok();
+        let mut teller = Teller::new(known, self.app.clock.now(), &self.domains.bases);
         let mut answers: Vec<String> = results
             .into_iter()
             .zip(external_ids)
             .zip(chunk.first_index..)
-            .map(|((result, external_id), index)| {
-                let (status, link, problem) = match result {
-                    RowResult::Link(stored) => {
-                        // The same campaigns: a link that was found is as it was asked for.
-                        let campaign = campaigns.as_ref().ok();
-                        let campaign = campaign.and_then(|known| known.of_link(&stored.link));
-                        let body = LinkBody::new(&stored.link, campaign, now, bases);
-                        let status = if stored.is_new { 201 } else { 200 };
-                        (status, Some(body.published(stored.published)), None)
-                    }
-                    RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
-                    RowResult::Failed(error) => {
-                        let (status, problem) = failures.tell(error);
-                        (status, None, raw(problem))
-                    }
-                };
-                to_line(&ResultBody {
-                    index: Some(index),
-                    external_id,
-                    status,
-                    link,
-                    problem,
-                })
-            })
+            .map(|((result, external_id), index)| teller.tell(index, external_id, result))
             .collect();
         if let Some(BrokenBody(reason)) = chunk.broken {
             let problem = Problem::malformed(format!("The body {reason}."));
@@ -450,97 +290,6 @@ impl Context {
             .map(|_| RowResult::Problem(problem.clone()))
             .collect()
     }
-}
-
-/// What was told of rows for which no link could be made. What has kept one from being made has
-/// mostly kept others too, and is logged once for all of them.
-#[derive(Default)]
-struct Failures(HashMap<String, (u16, String)>);
-
-impl Failures {
-    fn tell(&mut self, error: LinkError) -> (u16, String) {
-        let told = self.0.entry(error.to_string()).or_insert_with(|| {
-            let (status, problem) = Problem::from(error).to_json();
-            (status.as_u16(), problem)
-        });
-        told.clone()
-    }
-}
-
-/// What became of a row.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "BatchResult")]
-pub(super) struct ResultBody {
-    /// Which row it is, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    index: Option<u64>,
-    /// The row's `externalId`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    external_id: Option<String>,
-    /// What a request for this link alone would have been answered with.
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "LinkBody")]
-    link: Option<LinkBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "ProblemBody<'static>")]
-    problem: Option<Box<RawValue>>,
-}
-
-fn result_of_problem(index: Option<u64>, external_id: Option<String>, problem: &Problem) -> String {
-    let (status, problem) = problem.to_json();
-    to_line(&ResultBody {
-        index,
-        external_id,
-        status: status.as_u16(),
-        link: None,
-        problem: raw(problem),
-    })
-}
-
-fn to_line(result: &ResultBody) -> String {
-    // Nothing in there can't be JSON.
-    serde_json::to_string(result).unwrap_or_default()
-}
-
-fn raw(json: String) -> Option<Box<RawValue>> {
-    RawValue::from_string(json).ok()
-}
-
-fn lines(answers: impl Stream<Item = Answer>) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    answers.map(|Answer(results)| {
-        let mut text = results.join("\n");
-        text.push('\n');
-        Ok(Bytes::from(text))
-    })
-}
-
-fn array(answers: impl Stream<Item = Answer>) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let mut is_first = true;
-    let parts = answers.map(move |Answer(results)| {
-        let begin = if std::mem::take(&mut is_first) {
-            "["
-        } else {
-            ",\n"
-        };
-        format!("{begin}{}", results.join(",\n"))
-    });
-    let mut has_begun = false;
-    let parts = parts.map(Some).chain(stream::iter([None]));
-    parts.map(move |part| {
-        let text = match part {
-            Some(text) => {
-                has_begun = true;
-                text
-            }
-            None if has_begun => "]\n".to_owned(),
-            None => "[]\n".to_owned(),
-        };
-        Ok(Bytes::from(text))
-    })
 }
 
 fn format_of(headers: &HeaderMap) -> Option<Format> {

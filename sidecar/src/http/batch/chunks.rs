@@ -1,0 +1,136 @@
+//! Cuts a batch into chunks: rows that are made into links together.
+
+use std::time::Duration;
+
+use axum::body::BodyDataStream;
+use futures_util::stream::{self, Peekable};
+use futures_util::{Stream, StreamExt};
+
+use super::rows::{BrokenBody, RawRow, Rows};
+use crate::domain::ports::MAX_TOGETHER;
+
+/// The most bytes of rows in a chunk, so that long rows do not make it large.
+const CHUNK_BYTES: usize = 2 << 20;
+
+/// How long the rows that are there wait for others to fill a chunk.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Cuts a body into chunks while it arrives. When `waits`, chunks are filled, however long that takes:
+/// when a request is sent again its chunks must be the same.
+pub(super) fn chunks(
+    body: Peekable<BodyDataStream>,
+    rows: Rows,
+    waits: bool,
+) -> impl Stream<Item = RawChunk> {
+    let reader = Reader {
+        body,
+        rows,
+        read: Vec::new(),
+        waits,
+        next_index: 0,
+        next_chunk: 0,
+        end: None,
+    };
+    stream::unfold(reader, |mut reader| async move {
+        let chunk = reader.next().await?;
+        Some((chunk, reader))
+    })
+}
+
+/// Rows that are made into links together.
+pub(super) struct RawChunk {
+    pub(super) number: u32,
+    /// The index of the first row.
+    pub(super) first_index: u64,
+    pub(super) rows: Vec<RawRow>,
+    /// The names of CSV values; those without one are left out.
+    pub(super) names: Vec<Option<String>>,
+    /// Why there are no more rows, if that is not because all were read.
+    pub(super) broken: Option<BrokenBody>,
+}
+
+struct Reader {
+    body: Peekable<BodyDataStream>,
+    rows: Rows,
+    /// Rows that are in no chunk yet.
+    read: Vec<RawRow>,
+    waits: bool,
+    next_index: u64,
+    next_chunk: u32,
+    /// How the body has ended, once it has.
+    end: Option<Result<(), BrokenBody>>,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<RawChunk> {
+        let mut cut = self.cut();
+        while cut == 0 && self.end.is_none() {
+            let part = if self.read.is_empty() || self.waits {
+                self.body.next().await
+            } else {
+                match tokio::time::timeout(PATIENCE, self.body.next()).await {
+                    Ok(part) => part,
+                    Err(_elapsed) => {
+                        cut = self.read.len();
+                        break;
+                    }
+                }
+            };
+            let pushed = match part {
+                Some(Ok(part)) => self.rows.push(&part, &mut self.read),
+                Some(Err(_broken)) => {
+                    // Made into links, what there is of a chunk would be another chunk than the whole
+                    // one that comes when the request is sent again.
+                    if self.waits {
+                        self.read.clear();
+                    }
+                    Err(BrokenBody("broke off"))
+                }
+                None => {
+                    self.end = Some(Ok(()));
+                    self.rows.finish(&mut self.read)
+                }
+            };
+            if let Err(broken) = pushed {
+                self.end = Some(Err(broken));
+            }
+            cut = self.cut();
+        }
+        if cut == 0 {
+            cut = self.read.len();
+        }
+        let rest = self.read.split_off(cut);
+        let rows = std::mem::replace(&mut self.read, rest);
+        // Told once, behind the last row.
+        let broken = match &mut self.end {
+            Some(end) if self.read.is_empty() => std::mem::replace(end, Ok(())).err(),
+            _ => None,
+        };
+        if rows.is_empty() && broken.is_none() {
+            return None;
+        }
+        let chunk = RawChunk {
+            number: self.next_chunk,
+            first_index: self.next_index,
+            names: self.rows.names().to_vec(),
+            rows,
+            broken,
+        };
+        self.next_chunk += 1;
+        self.next_index += chunk.rows.len() as u64;
+        Some(chunk)
+    }
+
+    /// How many of the rows that were read fill a chunk; 0 when they do not. It depends on the
+    /// rows alone.
+    fn cut(&self) -> usize {
+        let mut bytes = 0;
+        for (place, row) in self.read.iter().enumerate() {
+            bytes += row.len();
+            if place + 1 == MAX_TOGETHER || bytes >= CHUNK_BYTES {
+                return place + 1;
+            }
+        }
+        0
+    }
+}

@@ -1,0 +1,180 @@
+//! What is answered to a batch: a result for each row, as lines or as an array.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use axum::body::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::domain::service::links::LinkError;
+use crate::domain::service::repeat::RowResult;
+use crate::domain::short_url::Bases;
+use crate::http::campaign_links::Campaigns;
+use crate::http::idempotency::status_of;
+use crate::http::problem::{Problem, ProblemBody};
+use crate::http::wire::LinkBody;
+
+/// The results of a chunk, as JSON values.
+pub(super) struct Answer(pub(super) Vec<String>);
+
+impl Answer {
+    /// Something that must not happen has happened.
+    pub(super) fn broken_off() -> Self {
+        Self(vec![result_of_problem(None, None, &Problem::internal())])
+    }
+}
+
+/// What became of a row.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "BatchResult")]
+pub(in crate::http) struct ResultBody {
+    /// Which row it is, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    index: Option<u64>,
+    /// The row's `externalId`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    external_id: Option<String>,
+    /// What a request for this link alone would have been answered with.
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LinkBody")]
+    link: Option<LinkBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ProblemBody<'static>")]
+    problem: Option<Box<RawValue>>,
+}
+
+/// Tells what became of the rows of a chunk.
+pub(super) struct Teller<'a> {
+    campaigns: Option<&'a Campaigns>,
+    now: Timestamp,
+    bases: &'a Bases,
+    failures: Failures,
+}
+
+impl<'a> Teller<'a> {
+    /// `campaigns` are those that the rows name, if they could be read.
+    pub(super) fn new(campaigns: Option<&'a Campaigns>, now: Timestamp, bases: &'a Bases) -> Self {
+        Self {
+            campaigns,
+            now,
+            bases,
+            failures: Failures::default(),
+        }
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        index: u64,
+        external_id: Option<String>,
+        result: RowResult,
+    ) -> String {
+        let (status, link, problem) = match result {
+            RowResult::Link(stored) => {
+                // The same campaigns: a link that was found is as it was asked for.
+                let campaign = self.campaigns.and_then(|known| known.of_link(&stored.link));
+                let body = LinkBody::new(&stored.link, campaign, self.now, self.bases);
+                let status = if stored.is_new { 201 } else { 200 };
+                (status, Some(body.published(stored.published)), None)
+            }
+            RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
+            RowResult::Failed(error) => {
+                let (status, problem) = self.failures.tell(error);
+                (status, None, raw(problem))
+            }
+        };
+        to_line(&ResultBody {
+            index: Some(index),
+            external_id,
+            status,
+            link,
+            problem,
+        })
+    }
+}
+
+/// What was told of rows for which no link could be made. What has kept one from being made has
+/// mostly kept others too, and is logged once for all of them.
+#[derive(Default)]
+struct Failures(HashMap<String, (u16, String)>);
+
+impl Failures {
+    fn tell(&mut self, error: LinkError) -> (u16, String) {
+        let told = self.0.entry(error.to_string()).or_insert_with(|| {
+            let (status, problem) = Problem::from(error).to_json();
+            (status.as_u16(), problem)
+        });
+        told.clone()
+    }
+}
+
+/// What became of a row that could not even be read, or of all that follow.
+pub(super) fn result_of_problem(
+    index: Option<u64>,
+    external_id: Option<String>,
+    problem: &Problem,
+) -> String {
+    let (status, problem) = problem.to_json();
+    to_line(&ResultBody {
+        index,
+        external_id,
+        status: status.as_u16(),
+        link: None,
+        problem: raw(problem),
+    })
+}
+
+fn to_line(result: &ResultBody) -> String {
+    // Nothing in there can't be JSON.
+    serde_json::to_string(result).unwrap_or_default()
+}
+
+fn raw(json: String) -> Option<Box<RawValue>> {
+    RawValue::from_string(json).ok()
+}
+
+/// The answer as a result a line.
+pub(super) fn lines(
+    answers: impl Stream<Item = Answer>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    answers.map(|Answer(results)| {
+        let mut text = results.join("\n");
+        text.push('\n');
+        Ok(Bytes::from(text))
+    })
+}
+
+/// The answer as an array.
+pub(super) fn array(
+    answers: impl Stream<Item = Answer>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let mut is_first = true;
+    let parts = answers.map(move |Answer(results)| {
+        let begin = if std::mem::take(&mut is_first) {
+            "["
+        } else {
+            ",\n"
+        };
+        format!("{begin}{}", results.join(",\n"))
+    });
+    let mut has_begun = false;
+    let parts = parts.map(Some).chain(stream::iter([None]));
+    parts.map(move |part| {
+        let text = match part {
+            Some(text) => {
+                has_begun = true;
+                text
+            }
+            None if has_begun => "]\n".to_owned(),
+            None => "[]\n".to_owned(),
+        };
+        Ok(Bytes::from(text))
+    })
+}
