@@ -106,12 +106,11 @@ impl VisitWriter {
             if is_tidy {
                 tidy_at = now + TIDY_EVERY;
             }
-            if is_forgetful {
-                forget_at = now + FORGET_EVERY;
-            }
             let stored = async {
                 self.store(std::mem::take(&mut read)).await?;
+                // Not before the database works.
                 if is_forgetful {
+                    forget_at = now + FORGET_EVERY;
                     self.forget(&keys).await?;
                 }
                 Ok(())
