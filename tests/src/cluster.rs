@@ -1,5 +1,6 @@
 //! Several redis-servers that belong together: a cluster, or a master with replicas and sentinels.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -7,6 +8,19 @@ use crate::ports;
 use crate::process::Process;
 use crate::redis::{Redis, try_command};
 use crate::wait::{SOON, until};
+
+/// A port that is free together with that by which nodes talk to each other.
+fn port_of_node() -> u16 {
+    loop {
+        let port = ports::free();
+        if TcpListener::bind(("127.0.0.1", port + BETWEEN_NODES)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// How far above its own port each node listens to the others.
+const BETWEEN_NODES: u16 = 10_000;
 
 /// How many slots a cluster has.
 const SLOTS: u16 = 16384;
@@ -28,14 +42,14 @@ impl Cluster {
             "--cluster-enabled",
             "yes",
             "--cluster-node-timeout",
-            "3000",
+            "15000",
             "--cluster-config-file",
             "nodes.conf",
         ];
         let nodes: Vec<Redis> = (0..3)
             .map(|node| {
                 let directory = directory.join(format!("node{node}"));
-                Redis::start_with(&directory, ports::free(), &arguments)
+                Redis::start_with(&directory, port_of_node(), &arguments)
             })
             .collect();
         let cluster = Self { nodes };
@@ -148,7 +162,7 @@ impl Sentinels {
             let configuration = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\n\
                  sentinel monitor {MASTER} 127.0.0.1 {} {}\n\
-                 sentinel down-after-milliseconds {MASTER} 1500\n\
+                 sentinel down-after-milliseconds {MASTER} 4000\n\
                  sentinel failover-timeout {MASTER} 3000\n",
                 directory.display(),
                 master.port,

@@ -10,6 +10,15 @@ use crate::ports;
 use crate::stack::Stack;
 use crate::wait::{SOON, until};
 
+/// Copies what the page offers; that it is copied is told for a moment only.
+pub fn copy(browser: &Browser) {
+    let script = "return document.querySelector('[data-copy]').innerText.includes('Copied')";
+    until("it is copied", SOON, || {
+        browser.click("[data-copy]");
+        browser.run(script, &[]) == json!(true)
+    });
+}
+
 /// A browser in which somebody has signed in.
 #[derive(Debug)]
 pub struct Console {

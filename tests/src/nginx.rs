@@ -214,6 +214,16 @@ impl Nginx {
         children(self.master()).expect("a running nginx")
     }
 
+    /// The process ids of the workers once there are so many: an answer proves one.
+    ///
+    /// # Panics
+    /// When they do not come.
+    pub fn all_workers(&self, count: usize) -> Vec<u32> {
+        eventually("the workers run", SOON, || {
+            Some(self.workers()).filter(|workers| workers.len() == count)
+        })
+    }
+
     /// The process id of the master.
     ///
     /// # Panics

@@ -53,10 +53,18 @@ impl Sidecar {
         } else {
             "[upkeep]\nreconcile_per_s = 0\nrebuild = false\nsweep_every_s = 0\n"
         };
+        // Long, so that what is acknowledged is published too, and a database is waited for, when the
+        // machine stalls: tests of what happens after such a time set their own.
+        let waits_for_redis = if extra.contains("timeout_ms") {
+            ""
+        } else {
+            "timeout_ms = 5000\n"
+        };
         let text = format!(
             "[http]\nlisten = \"127.0.0.1:{port}\"\n\
-             [database]\nurl = \"{database}\"\n\
-             [redis]\nurl = \"redis://127.0.0.1:{redis_port}/0\"\n{extra}\n{upkeep}"
+             [database]\nurl = \"{database}\"\nacquire_timeout_ms = 3000\n\
+             statement_timeout_ms = 20000\nlock_timeout_ms = 20000\n\
+             [redis]\n{waits_for_redis}url = \"redis://127.0.0.1:{redis_port}/0\"\n{extra}\n{upkeep}"
         );
         fs::write(&config, text).expect("a configuration");
         let mut sidecar = Self {

@@ -126,9 +126,7 @@ impl Site {
         fs::write(prefix.join("nginx.conf"), whole).expect("a configuration");
         fs::create_dir_all(prefix.join("html")).expect("a directory");
         nginx.start_again();
-        let workers = eventually("the workers run", SOON, || {
-            Some(nginx.workers()).filter(|workers| workers.len() == options.workers)
-        });
+        let workers = nginx.all_workers(options.workers);
         Self {
             nginx,
             redis,

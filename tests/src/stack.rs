@@ -134,6 +134,16 @@ pub fn directory() -> TempDir {
     directory
 }
 
+/// The same in memory, where the system has such a place: for files that nobody may be kept waiting
+/// for by a disk.
+pub fn directory_in_memory() -> TempDir {
+    let directory = tempfile::Builder::new()
+        .prefix("shortlink-test-")
+        .permissions(Permissions::from_mode(0o755))
+        .tempdir_in("/dev/shm");
+    directory.unwrap_or_else(|_no_such_place| self::directory())
+}
+
 /// A text member of a JSON object.
 ///
 /// # Panics

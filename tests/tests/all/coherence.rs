@@ -98,7 +98,7 @@ fn nothing_is_kept_where_the_cache_is_off() {
 
 #[test]
 fn what_is_kept_is_served_stale_for_a_while() {
-    let mut stack = stack("1m stale=2s", REAL_BUDGET);
+    let mut stack = stack("1m stale=5s", REAL_BUDGET);
     let code = stack.link(TARGET);
     until("it is kept", SOON, || {
         edge(&stack, &code).1 == "redirect/cache"
@@ -132,11 +132,8 @@ fn a_redis_that_hangs_is_noticed_though_nobody_asks_it() {
         edge(&stack, &code) == (302, "redirect/stale".to_owned())
     });
     // One heartbeat and the time after which a connection counts as hanging, and then some.
-    assert!(
-        begin.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        begin.elapsed()
-    );
+    let waited = begin.elapsed();
+    assert!(waited < Duration::from_secs(15), "{waited:?}");
     stack.redis.go_on();
     until("it is kept again", SOON, || {
         edge(&stack, &code).1 == "redirect/cache"
@@ -248,7 +245,8 @@ fn no_answer_is_older_than_the_bound_under_a_thousand_changes_a_second() {
             .collect();
         let begin = Instant::now();
         let mut version = 0;
-        while begin.elapsed() < Duration::from_secs(4) {
+        while begin.elapsed() < Duration::from_secs(4) || (changes <= 500 && begin.elapsed() < SOON)
+        {
             version += 1;
             // Some links change often, some seldom, so that there is something to be kept.
             let link = match version % 10 {

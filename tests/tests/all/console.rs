@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use shortlink_tests::browser::{Browser, Looks};
+use shortlink_tests::console::copy;
 use shortlink_tests::http;
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
@@ -79,8 +80,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
         let script = "return document.querySelector('.qr').naturalWidth > 0";
         browser.run(script, &[]) == json!(true)
     });
-    browser.click("[data-copy]");
-    browser.text_with("[data-copy]", "Copied");
+    copy(&browser);
     browser.assert_accessible();
     assert_eq!(stack.follow(&code).status, 302);
 
@@ -202,6 +202,8 @@ fn campaigns_are_found_paused_and_revoked_with_all_their_links() {
     until("the edge knows", SOON, || {
         stack.follow("member").status == 302
     });
+    // The page as it is after that.
+    browser.find("[data-act=pause]");
     browser.click("main section a");
     browser.find("[data-code=member]");
     open(
@@ -307,10 +309,12 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
 
     // Who may not read comes to where they may do something.
     browser.click("[data-leave]");
+    browser.text_with("h1", "Sign in");
     open(&browser, "/console", "Sign in");
     sign_in(&browser, &stack.sidecar.make_key(&["links:write"]));
     browser.text_with("h1", "New link");
     browser.click("[data-leave]");
+    browser.text_with("h1", "Sign in");
     open(&browser, "/console/links?cursor=nonsense", "Sign in");
 
     // Somebody else changes the link meanwhile.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use shortlink_tests::browser::Looks;
-use shortlink_tests::console::Console;
+use shortlink_tests::console::{Console, copy};
 use shortlink_tests::http;
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::{SOON, until};
@@ -44,8 +44,7 @@ fn keys_are_made_changed_rotated_and_revoked_and_the_audit_log_tells() {
     browser.text_with("[data-secret] h2", "Key campaign system is made.");
     let focused = browser.run("return document.activeElement.textContent", &[]);
     assert_eq!(focused, json!("Key campaign system is made."));
-    browser.click("[data-copy]");
-    browser.text_with("[data-copy]", "Copied");
+    copy(browser);
     browser.assert_accessible();
     let (secret, id) = shown(&console);
     assert_eq!(status(&stack, &secret), 200);

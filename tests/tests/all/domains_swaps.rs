@@ -121,6 +121,8 @@ fn look_at_names(stack: &Stack, course: &Course, number: usize, codes: [&str; 2]
 fn link(stack: &Stack, number: usize) -> (Made, String) {
     let target = format!("https://example.com/{number}?of=many");
     let made = stack.create(&json!({ "longUrl": target }));
+    // While the sidecar is stopped, Redis is all that knows it.
+    assert_eq!(made["published"], true);
     let code = text(&made, "shortCode");
     (Made { code, target }, text(&made, "shortUrl"))
 }

@@ -59,7 +59,8 @@ fn a_full_disk_costs_no_link_that_was_acknowledged() {
         stack
             .sidecar
             .limit_files(Some(stack.sidecar.longest_file()));
-        until("there is no room", SOON, || {
+        // One link at a time, each waited for until it is on the disk.
+        until("there is no room", SOON * 3, || {
             ask(&stack, &mut made).status != 201
         });
         for _ in 0..20 {

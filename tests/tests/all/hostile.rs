@@ -7,7 +7,7 @@ use shortlink_tests::stack::Stack;
 fn hostile_requests_get_no_5xx_and_leave_no_error_in_the_log() {
     let stack = Stack::start();
     let code = stack.link("https://example.com/");
-    let workers = stack.nginx.workers();
+    let workers = stack.nginx.all_workers(2);
     let long = "a".repeat(4000);
     let longer = "a".repeat(7000);
     let host = "Host: localhost\r\n";

@@ -2,7 +2,7 @@
 //! with them.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use shortlink_tests::http::Response;
@@ -111,7 +111,8 @@ fn a_key_ends_when_it_expires() {
     let kept = stack.sidecar.make_key(&["links:read"]);
     let keys = [&of_rest, of_cli.trim()];
     for key in keys {
-        assert_eq!(status(&stack, key), 200);
+        let status = status(&stack, key);
+        assert!(status == 200 || in_seconds(0) >= expiry, "{status}");
     }
     for key in keys {
         until("the key expires", SOON, || status(&stack, key) == 401);
@@ -139,6 +140,7 @@ fn a_rotated_key_and_its_successor_overlap() {
     let made = create(&stack, &admin, &body);
     let old = text(&made, "secret");
     let path = format!("/v1/keys/{}/rotate", id(&old));
+    let begin = Instant::now();
     let rotated = ask(
         &stack,
         &admin,
@@ -153,7 +155,10 @@ fn a_rotated_key_and_its_successor_overlap() {
     for member in ["name", "scopes", "rateLimit", "policy", "expiresAt"] {
         assert_eq!(rotated[member], made[member], "{member}");
     }
-    assert_eq!((status(&stack, &old), status(&stack, &new)), (200, 200));
+    assert_eq!(status(&stack, &new), 200);
+    let status_of_old = status(&stack, &old);
+    let is_over = begin.elapsed() >= Duration::from_secs(3);
+    assert!(status_of_old == 200 || is_over, "{status_of_old}");
     until("the old key ends", SOON, || status(&stack, &old) == 401);
     assert_eq!(status(&stack, &new), 200);
 
@@ -161,9 +166,7 @@ fn a_rotated_key_and_its_successor_overlap() {
     let rotate = ["keys", "rotate", id(&new), "--overlap-seconds", "0"];
     let newest = stack.sidecar.run_ok(&rotate);
     assert_eq!(status(&stack, newest.trim()), 200);
-    until("the old key ends", Duration::from_secs(2), || {
-        status(&stack, &new) == 401
-    });
+    until("the old key ends", SOON, || status(&stack, &new) == 401);
     let again = stack.sidecar.run(&rotate);
     assert!(!again.status.success());
 }
@@ -339,7 +342,7 @@ fn a_change_over_rest_counts_at_once_and_the_last_administrator_stays() {
     assert_eq!(ask(&stack, &admin, "GET", &own, None).status, 401);
     // Whoever has the command line can make another.
     stack.sidecar.run_ok(&["keys", "revoke", id(&other)]);
-    until("the key is refused", Duration::from_secs(2), || {
+    until("the key is refused", SOON, || {
         ask(&stack, &other, "GET", "/v1/keys", None).status == 401
     });
 }

@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::sidecar::api;
 use shortlink_tests::stack::{Stack, text};
-use shortlink_tests::wait::until;
+use shortlink_tests::wait::{SOON, until};
 
 #[test]
 fn a_revoked_link_answers_410_from_nginx_itself() {
@@ -26,7 +25,7 @@ fn a_revoked_link_answers_410_from_nginx_itself() {
     assert_eq!(revoked["revision"], 2);
     // Only nginx and Redis are left to answer.
     stack.sidecar.kill();
-    until("nginx answers 410", Duration::from_secs(1), || {
+    until("nginx answers 410", SOON, || {
         stack.follow(&code).status == 410
     });
     let answer = stack.follow(&code);
@@ -181,7 +180,7 @@ fn keys_open_what_their_scopes_name_until_they_are_revoked() {
     let id = reader.split('_').nth(1).expect("an id");
     assert!(listed.contains(id), "{listed}");
     stack.sidecar.run_ok(&["keys", "revoke", id]);
-    until("the key is refused", Duration::from_secs(2), || {
+    until("the key is refused", SOON, || {
         api(port, &reader, "GET", "/v1/links", None).status == 401
     });
     let database = std::fs::read(stack.directory().join("sidecar/links.db")).expect("a database");

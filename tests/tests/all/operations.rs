@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::stack::{Stack, StackOptions, text};
 use shortlink_tests::wait::{SOON, until};
+
+use crate::redirects::format_time;
 
 fn with(sidecar: &str) -> Stack {
     Stack::with(&StackOptions {
@@ -129,7 +130,10 @@ fn a_rebuild_that_was_killed_or_interrupted_is_gone_on_with() {
     let log = log(&stack);
     let mut killed = stack.sidecar.begin(&["rebuild"], &log);
     until("some links are written", SOON, || keys(&stack) > 1000);
+    // It stands still until it is dead.
+    stack.redis.hang();
     killed.kill();
+    stack.redis.go_on();
     assert!(keys(&stack) < links, "it was too quick to be killed");
 
     // A claim that nobody renews ends by itself; until then the next run waits.
@@ -138,7 +142,9 @@ fn a_rebuild_that_was_killed_or_interrupted_is_gone_on_with() {
     until("more links are written", SOON, || {
         keys(&stack) > before + 1000
     });
+    stack.redis.hang();
     interrupted.signal(Signal::SIGINT);
+    stack.redis.go_on();
     assert_eq!(interrupted.wait(SOON).code(), Some(1), "{}", said(&log));
     assert!(
         said(&log).contains("the next run goes on"),
@@ -376,7 +382,7 @@ fn what_redis_has_lost_comes_back_by_itself() {
 fn records_of_links_that_have_expired_are_shortened() {
     let stack = with("[upkeep]\nreconcile_per_s = 0\nrebuild = false\nsweep_every_s = 1");
     let kept = stack.link("https://example.com/kept");
-    let soon = moment_after(&stack, Duration::from_secs(2));
+    let soon = format_time(stack.redis.now() + 6);
     let body = json!({ "longUrl": "https://example.com/", "validUntil": soon });
     let code = text(&stack.create(&body), "shortCode");
     assert!(stack.redis.record(&code).expect("a record").len() > 20);
@@ -390,22 +396,6 @@ fn records_of_links_that_have_expired_are_shortened() {
     let answer = stack.api("PATCH", &format!("/v1/links/{code}"), Some(&body));
     assert_eq!(answer.status, 200);
     assert_eq!(stack.follow(&code).status, 302);
-}
-
-/// A moment from now, as the sidecar's clock has it.
-fn moment_after(stack: &Stack, time: Duration) -> String {
-    let made = stack.create(&json!({ "longUrl": "https://example.com/clock" }));
-    let now = text(&made, "createdAt");
-    // 2026-01-01T00:00:00.123Z: the seconds are added to by way of the day's.
-    let (day, clock) = now.split_once('T').expect("a moment");
-    let mut fields = clock.trim_end_matches('Z').split(':');
-    let mut field = || -> f64 { fields.next().expect("a field").parse().expect("a number") };
-    let (hours, minutes, seconds) = (field(), field(), field());
-    let second = (hours * 60.0 + minutes) * 60.0 + seconds + time.as_secs_f64();
-    // Over midnight the day's last second is soon enough.
-    let second = second.min(86_399.0) as u64;
-    let (hours, minutes) = (second / 3600, second / 60 % 60);
-    format!("{day}T{hours:02}:{minutes:02}:{:02}Z", second % 60)
 }
 
 #[test]

@@ -262,7 +262,12 @@ fn configure(debian: &Debian) -> Ports {
     );
     debian.edit(
         "/etc/nginx/shortlink/shortlink.conf",
-        &[("127.0.0.1:8090", &sidecar), ("127.0.0.1:6379", &redis)],
+        &[
+            ("127.0.0.1:8090", &sidecar),
+            ("127.0.0.1:6379", &redis),
+            // So that nobody is sent to the sidecar, which is away at times, when the machine stalls.
+            ("budget   50ms", "budget   2s"),
+        ],
     );
     let public = format!("listen {}", ports.public);
     let public_v6 = format!("listen [::]:{}", ports.public);

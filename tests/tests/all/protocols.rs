@@ -278,7 +278,13 @@ fn a_body_may_come_while_redis_is_waited_for() {
 
 #[test]
 fn a_head_that_comes_slowly_holds_nobody_up() {
-    let site = Site::start(&format!("client_header_timeout 500ms;\n{SERVER}"));
+    // The whole of a head may take a minute, but for one server.
+    let impatient = "server { listen 127.0.0.1:INTERNAL_PORT; client_header_timeout 500ms; }";
+    let site = Site::with(&SiteOptions {
+        http: impatient,
+        server: SERVER,
+        ..SiteOptions::default()
+    });
     let mut slow = open(&site);
     let request = http::request("GET", "/one", &[], b"");
     for byte in &request {
@@ -287,7 +293,7 @@ fn a_head_that_comes_slowly_holds_nobody_up() {
     }
     assert_eq!(receive(&mut slow, "GET").location(), Some(ONE));
     // Too slow is the end of it, without a word.
-    let mut late = open(&site);
+    let mut late = Connection::open(site.nginx.internal_port).expect("a connection");
     send(&mut late, "GET /one HTTP/1.1\r\nHost: loc");
     assert_eq!(late.receive_all().expect("read"), b"");
     site.assert_ends_sound(&[]);

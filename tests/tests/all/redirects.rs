@@ -265,18 +265,12 @@ fn a_code_that_can_not_be_is_refused_without_asking_redis() {
 #[test]
 fn a_link_expires_by_itself() {
     let stack = Stack::start();
-    // The clock that all servers here share, as Redis tells it.
-    let now = stack.redis.command(&["TIME"]);
-    let now: u64 = now
-        .lines()
-        .next()
-        .and_then(|seconds| seconds.parse().ok())
-        .expect("a time");
-    let seconds = now + 3;
+    let seconds = stack.redis.now() + 3;
     let until_then = format_time(seconds);
     let made = stack.create(&json!({ "longUrl": TARGET, "validUntil": until_then }));
     let code = text(&made, "shortCode");
-    assert_eq!(stack.follow(&code).status, 302);
+    let early = stack.follow(&code).status;
+    assert!(early == 302 || stack.redis.now() >= seconds, "{early}");
     // The edge alone: nobody else could tell it.
     let record = stack.redis.record(&code).expect("a record");
     assert_eq!(record, format!("1 302 1 {seconds} {TARGET}"));

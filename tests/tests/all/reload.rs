@@ -194,9 +194,23 @@ fn no_request_fails_when_a_worker_is_killed_and_replaced() {
     assert_eq!(stack.nginx.complaints(&["exited on signal 9"]), [""; 0]);
 }
 
+/// With replacements, and an nginx that lets old workers take longer than any test waits: they end
+/// by themselves.
+fn patient(replace: &[(&'static str, String)]) -> StackOptions {
+    let timeout = "worker_shutdown_timeout 60s".to_owned();
+    let patience = [("worker_shutdown_timeout 5s", timeout)];
+    StackOptions {
+        nginx: NginxOptions {
+            replace: [&patience, replace].concat(),
+            ..NginxOptions::default()
+        },
+        ..StackOptions::default()
+    }
+}
+
 #[test]
 fn an_old_worker_ends_while_redis_hangs_and_its_requests_are_answered() {
-    let stack = Stack::start();
+    let stack = Stack::with(&patient(&[]));
     let code = stack.link("https://example.com/");
     stack.redis.hang();
     let mut waiting: Vec<Connection> = (0..10)
@@ -216,7 +230,7 @@ fn an_old_worker_ends_while_redis_hangs_and_its_requests_are_answered() {
         );
     }
     drop(waiting);
-    until("the old workers are gone", Duration::from_secs(4), || {
+    until("the old workers are gone", SOON, || {
         stack.nginx.workers().iter().all(|pid| !old.contains(pid))
     });
     stack.redis.go_on();
@@ -250,13 +264,7 @@ fn are_ending(workers: &[u32]) -> bool {
 #[test]
 fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
     let visits = "batch=100 interval=200ms";
-    let mut stack = Stack::with(&StackOptions {
-        nginx: NginxOptions {
-            replace: vec![(visits, visits.replace("100", "1"))],
-            ..NginxOptions::default()
-        },
-        ..StackOptions::default()
-    });
+    let mut stack = Stack::with(&patient(&[(visits, visits.replace("100", "1"))]));
     let codes: Vec<String> = (0..20)
         .map(|number| stack.link(&format!("https://example.com/{number}")))
         .collect();
@@ -308,13 +316,13 @@ fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
 
 #[test]
 fn an_old_worker_ends_while_redis_is_away() {
-    let mut stack = Stack::start();
+    let mut stack = Stack::with(&patient(&[]));
     let code = stack.link("https://example.com/");
     stack.redis.kill();
     assert_eq!(stack.follow(&code).status, 302);
-    // Well before worker_shutdown_timeout: trying to reconnect keeps no old worker alive.
+    // Before worker_shutdown_timeout: trying to reconnect keeps no old worker alive.
     let old = stack.nginx.begin_reload();
-    until("the old workers are gone", Duration::from_secs(3), || {
+    until("the old workers are gone", SOON, || {
         stack.nginx.workers().iter().all(|pid| !old.contains(pid))
     });
     assert_eq!(stack.follow(&code).status, 302);

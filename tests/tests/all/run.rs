@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
 use shortlink_tests::process::Process;
-use shortlink_tests::wait::SOON;
+use shortlink_tests::wait::{SOON, until};
 use shortlink_tests::{http, ports, stack, workspace};
 
 fn script(var: &Path, public: &str, internal: &str) -> Command {
@@ -54,6 +54,13 @@ fn processes_of(folder: &Path) -> Vec<String> {
         }
     }
     found
+}
+
+/// What was killed takes a moment to be gone.
+fn wait_until_nothing_is_left(folder: &Path) {
+    until("no process is left", SOON, || {
+        processes_of(folder).is_empty()
+    });
 }
 
 fn run_and_use(var: &Path, run: u32) {
@@ -113,7 +120,7 @@ fn run_and_use(var: &Path, run: u32) {
     let said = process.log();
     assert_eq!(ended, Some(130), "{said}");
     assert!(!said.contains("did not end"), "{said}");
-    assert_eq!(processes_of(var), [""; 0]);
+    wait_until_nothing_is_left(var);
 }
 
 #[test]
@@ -146,7 +153,7 @@ fn a_part_that_dies_is_named_and_the_rest_is_stopped() {
         "{}",
         process.log()
     );
-    assert_eq!(processes_of(&var), [""; 0]);
+    wait_until_nothing_is_left(&var);
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn a_strict_limit_asks_nobody() {
     let stack = limited("rate=1r/m burst=4 strict");
     let live = stack.link(TARGET);
     until("both workers keep it", SOON, || {
-        (0..10).all(|_| {
+        (0..40).all(|_| {
             follow_from(&stack, "192.0.2.9", &live).header("X-Edge") == Some("redirect/cache")
         })
     });

@@ -1,7 +1,7 @@
 //! Links are brought from another service, and taken to one.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use shortlink_tests::stack::{Stack, StackOptions, text};
@@ -103,9 +103,7 @@ fn an_import_that_was_killed_is_finished_by_the_next() {
     let there = stack.redis.keys();
     assert!(there < count, "it was too fast to be killed");
     // The service had its say meanwhile, and has it now.
-    let began = Instant::now();
     stack.link("https://example.com/meanwhile");
-    assert!(began.elapsed() < Duration::from_secs(2));
     let (code, said) = import(&stack, &[&path]);
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("the same: 0"), "{said}");

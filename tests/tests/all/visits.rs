@@ -22,15 +22,29 @@ pub(super) fn site(parameters: &str) -> Site {
     site_with(parameters, SERVER, "")
 }
 
+/// The same with workers that wait ten seconds for Redis where they have to.
+pub(super) fn patient_site(parameters: &str) -> Site {
+    connected(&SiteOptions {
+        visits: parameters,
+        server: SERVER,
+        cache: "1m stale=10m",
+        ..SiteOptions::default()
+    })
+}
+
 pub(super) fn site_with(parameters: &str, server: &str, http: &str) -> Site {
-    let site = Site::with(&SiteOptions {
+    connected(&SiteOptions {
         visits: parameters,
         server,
         http,
         cache: "1m stale=10m",
         budget: "1s",
         ..SiteOptions::default()
-    });
+    })
+}
+
+fn connected(options: &SiteOptions<'_>) -> Site {
+    let site = Site::with(options);
     until("the worker is connected", SOON, || {
         site.redis
             .command(&["CLIENT", "LIST"])
@@ -144,6 +158,9 @@ fn visits_leave_in_batches_and_the_last_at_the_end() {
     };
     assert_eq!(shape(&site), [100, 100]);
     assert_eq!(site.redis.calls("xadd"), 2);
+    until("they are counted as stored", SOON, || {
+        account(&site).stored == 200
+    });
     let told = account(&site);
     assert_eq!((told.total, told.stored, told.held), (250, 200, 50));
     site.nginx.quit();
@@ -159,10 +176,10 @@ fn a_batch_is_full_by_bytes_too_and_old_after_its_interval() {
     wait_for_names(&site, 1);
     assert!(begin.elapsed() >= Duration::from_millis(250));
     let agent = "x".repeat(400);
-    for _ in 0..3 {
-        site.send("GET", "/one", &[("User-Agent", &agent)]);
-    }
     until("a batch is full", SOON, || {
+        for _ in 0..3 {
+            site.send("GET", "/one", &[("User-Agent", &agent)]);
+        }
         let batches = batches(site.redis.port, STREAM);
         batches.iter().any(|batch| batch.len() == 3)
     });

@@ -1,6 +1,7 @@
 //! No visit is lost or in a redirect's way, whatever is lost, or it is counted.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,12 @@ use nix::unistd::Pid;
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::metrics::Page;
 use shortlink_tests::site::{Site, SiteOptions};
+use shortlink_tests::stack::directory_in_memory;
 use shortlink_tests::visits::names;
 use shortlink_tests::wait::{OverAtEnd, SOON, until};
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
-use crate::visits::{SERVER, STREAM, account, follow, site, stored, wait_for_names};
+use crate::visits::{SERVER, STREAM, account, follow, patient_site, site, stored, wait_for_names};
 
 fn kill_worker(pid: u32) {
     let pid = Pid::from_raw(i32::try_from(pid).expect("a pid"));
@@ -25,6 +27,9 @@ fn no_visit_is_lost_while_redis_is_killed_and_back() {
     let mut site = site("on batch=10 interval=20ms");
     follow(&site, 100);
     wait_for_names(&site, 100);
+    until("they are counted as stored", SOON, || {
+        account(&site).stored == 100
+    });
     site.redis.kill();
     follow(&site, 500);
     let told = account(&site);
@@ -44,7 +49,8 @@ fn no_visit_is_lost_while_redis_is_killed_and_back() {
 #[test]
 fn a_redis_that_still_loads_its_data_gets_the_visits_when_it_has() {
     let mut site = site("on batch=10 interval=20ms");
-    // Redis looks at its connections after each 1024 commands that it has loaded.
+    // Redis looks at its connections after each 1024 commands that it has loaded; all of them take it
+    // longer than any worker waits before it tries again.
     site.redis.command(&[
         "EVAL",
         "for number = 1, 8000 do redis.call('SET', 'other:' .. number, '') end",
@@ -54,7 +60,7 @@ fn a_redis_that_still_loads_its_data_gets_the_visits_when_it_has() {
     wait_for_names(&site, 10);
     site.redis.kill();
     follow(&site, 100);
-    site.redis.start_loading(Duration::from_micros(100));
+    site.redis.start_loading(Duration::from_micros(500));
     until("visits are refused", SOON, || {
         site.nginx.error_log().contains("is still loading its data")
     });
@@ -65,7 +71,7 @@ fn a_redis_that_still_loads_its_data_gets_the_visits_when_it_has() {
 
 #[test]
 fn a_redis_that_hangs_delays_no_redirect_and_gets_every_visit_later() {
-    let site = site("on batch=10 interval=20ms");
+    let site = patient_site("on batch=10 interval=20ms");
     follow(&site, 20);
     site.redis.hang();
     let begin = Instant::now();
@@ -75,8 +81,8 @@ fn a_redis_that_hangs_delays_no_redirect_and_gets_every_visit_later() {
         follow(&site, 10);
         slowest = slowest.max(before.elapsed());
     }
-    // Ten at once; one that waited for Redis would take a second.
-    assert!(slowest < Duration::from_millis(900), "{slowest:?}");
+    // Ten at once; one that waited for Redis would take ten seconds.
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     let total = account(&site).total;
     site.redis.go_on();
     wait_for_names(&site, usize::try_from(total).expect("a number"));
@@ -106,15 +112,20 @@ fn a_redis_without_memory_refuses_visits_and_gets_them_later() {
 #[test]
 fn a_redis_that_refuses_visits_keeps_no_worker_from_ending() {
     let mut site = site("on batch=10 interval=20ms");
+    let timeout = "worker_shutdown_timeout ";
+    site.nginx.edit(
+        "nginx.conf",
+        &format!("{timeout}5s"),
+        &format!("{timeout}60s"),
+    );
+    site.nginx.reload_with(1);
     site.redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     follow(&site, 50);
     until("visits are refused", SOON, || {
         site.nginx.error_log().contains("takes no visits (OOM")
     });
-    let begin = Instant::now();
+    // Before worker_shutdown_timeout, and before this loses its patience.
     site.nginx.quit();
-    // Well before worker_shutdown_timeout.
-    assert!(begin.elapsed() < Duration::from_secs(3));
     assert!(site.nginx.error_log().contains("50 were not confirmed"));
 }
 
@@ -139,7 +150,13 @@ fn beyond_the_buffer_visits_are_dropped_and_counted() {
 
 #[test]
 fn beyond_the_buffer_visits_go_to_files_and_come_back() {
-    let mut site = site("on bytes=8k buffer=64k interval=20ms spool=spool");
+    let memory = directory_in_memory();
+    let spool = memory.path().join("spool");
+    let spool_files = || files(&spool);
+    let mut site = site(&format!(
+        "on bytes=8k buffer=64k interval=20ms spool={}",
+        spool.display()
+    ));
     follow(&site, 10);
     wait_for_names(&site, 10);
     site.redis.kill();
@@ -147,14 +164,14 @@ fn beyond_the_buffer_visits_go_to_files_and_come_back() {
     let told = account(&site);
     assert_eq!(told.dropped, 0);
     assert!(told.in_files > 3000, "{told:?}");
-    assert_eq!(told_files(&site), (spool_files(&site).len() as f64, 128.0));
+    assert_eq!(told_files(&site), (spool_files().len() as f64, 128.0));
     site.redis.start_again();
     wait_for_names(&site, 6010);
     until("all are stored", SOON, || {
         let told = account(&site);
         (told.stored, told.held, told.in_files) == (6010, 0, 0)
     });
-    until("no file is left", SOON, || spool_files(&site).is_empty());
+    until("no file is left", SOON, || spool_files().is_empty());
     until("and that is told", SOON, || told_files(&site).0 == 0.0);
     site.assert_sound(&["lost Redis"]);
 }
@@ -170,7 +187,12 @@ fn told_files(site: &Site) -> (f64, f64) {
 }
 
 fn spool_files(site: &Site) -> Vec<u64> {
-    std::fs::read_dir(site.nginx.file("spool"))
+    files(&site.nginx.file("spool"))
+}
+
+/// The lengths of the files of a directory.
+fn files(directory: &Path) -> Vec<u64> {
+    std::fs::read_dir(directory)
         .expect("the directory")
         .map(|entry| entry.expect("an entry").metadata().expect("a file").len())
         .collect()
@@ -343,7 +365,7 @@ fn files_of_killed_workers_are_sent_by_others_once() {
 
 #[test]
 fn a_reload_under_load_loses_no_visit() {
-    let site = site("on batch=100 interval=500ms");
+    let site = patient_site("on batch=100 interval=500ms");
     let port = site.nginx.public_port;
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
@@ -371,8 +393,11 @@ fn a_reload_under_load_loses_no_visit() {
 
 #[test]
 fn the_numbers_add_up_whatever_is_killed() {
+    let memory = directory_in_memory();
+    let spool = memory.path().join("spool");
+    let visits = "on batch=20 bytes=4k buffer=64k interval=50ms";
     let mut site = Site::with(&SiteOptions {
-        visits: "on batch=20 bytes=4k buffer=64k interval=50ms spool=spool",
+        visits: &format!("{visits} spool={}", spool.display()),
         // For a worker that has not seen Redis yet.
         server: "location / { shortlink; shortlink_fallback @fallback; }
                  location @fallback { return 302 https://example.com/one; }
@@ -434,7 +459,7 @@ fn the_numbers_add_up_whatever_is_killed() {
         there >= told.stored && there <= told.total,
         "{there} {told:?}"
     );
-    until("no file is left", SOON, || spool_files(&site).is_empty());
+    until("no file is left", SOON, || files(&spool).is_empty());
 }
 
 #[test]

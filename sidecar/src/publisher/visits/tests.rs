@@ -8,7 +8,8 @@ const SECOND: Duration = Duration::from_secs(1);
 fn reader(server: &Server, name: &str) -> RedisVisits {
     let prefix = KeyPrefix::default();
     let url = server.url();
-    RedisVisits::new(&url, &Topology::Server, &prefix, SECOND, 1, name.to_owned())
+    let limit = 5 * SECOND;
+    RedisVisits::new(&url, &Topology::Server, &prefix, limit, 1, name.to_owned())
         .expect("a good URL")
 }
 
