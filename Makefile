@@ -50,7 +50,7 @@ test: build lint deb
 VENDORED := $(CURDIR)/target/vendored
 # What no version of nginx makes a difference for.
 OF_SIDECAR := backup campaign_links cli console console_campaigns console_keys console_live console_statistics \
-	doctor full_disk input keys openapi operations postgres schemathesis traces transfer unique visits_kept \
+	doctor full_disk input keys kills openapi operations postgres schemathesis traces transfer unique visits_kept \
 	visits_stored watch
 
 test-vendored: build
