@@ -159,7 +159,8 @@ fn visits_follow_the_master_that_sentinels_name() {
         "sentinel {MASTER} 127.0.0.1:{};\nreplica 127.0.0.1:{};\nheartbeat 100ms;",
         sentinels.ports[0], second.port
     );
-    let nginx = nginx(path, &lines, "batch=20 interval=20ms");
+    // With room for all that come until another is master, which takes some seconds.
+    let nginx = nginx(path, &lines, "batch=20 interval=20ms buffer=256m");
     while_visited(&nginx, |wait| wait(200));
     let before = wait_until_all_are_confirmed(&nginx);
     assert_eq!(names(first.port, STREAM).len(), before);
