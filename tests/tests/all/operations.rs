@@ -139,8 +139,9 @@ fn a_rebuild_that_was_killed_or_interrupted_is_gone_on_with() {
     // A claim that nobody renews ends by itself; until then the next run waits.
     let mut interrupted = stack.sidecar.begin(&["rebuild"], &log);
     let before = keys(&stack);
+    // So many that it is done with the first, and will say where the next run goes on.
     until("more links are written", SOON, || {
-        keys(&stack) > before + 1000
+        keys(&stack) > before + 20_000
     });
     stack.redis.hang();
     interrupted.signal(Signal::SIGINT);
