@@ -32,7 +32,9 @@ impl Process {
             .open(log)
             .expect("a log");
         let mut whole = Command::new("setsid");
+        // Ctrl-C works, also where the tests run behind a shell's `&`, which has it ignored.
         whole
+            .args(["env", "--default-signal=INT"])
             .args(["setpriv", "--pdeathsig", "TERM"])
             .arg(command.get_program());
         whole.args(command.get_args());
@@ -72,9 +74,13 @@ impl Process {
     /// # Panics
     /// When it does not within `limit`.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
-        let what = format!("{} ends", self.name);
-        eventually(&what, limit, || {
-            self.child.try_wait().expect("a child of this process")
+        let deadline = Instant::now() + limit;
+        eventually(&format!("{} ends", self.name), limit + SOON, || {
+            let is_last = Instant::now() > deadline;
+            let ended = self.child.try_wait().expect("a child of this process");
+            let in_time = ended.is_some() || !is_last;
+            assert!(in_time, "{} goes on:\n{}", self.name, self.log());
+            ended
         })
     }
 
