@@ -22,6 +22,7 @@ fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
     let is_over = || over.load(Ordering::SeqCst);
     let made: Mutex<Vec<Made>> = Mutex::default();
     let (redis, cache, fallback) = <(AtomicU64, AtomicU64, AtomicU64)>::default();
+    let delayed = AtomicU64::new(0);
     let count = || made.lock().expect("no holder panics").len();
     thread::scope(|scope| {
         let _over = OverAtEnd(&over);
@@ -46,6 +47,7 @@ fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
         for client in 0..3 {
             let (stack, made) = (&stack, &made);
             let (redis, cache, fallback) = (&redis, &cache, &fallback);
+            let delayed = &delayed;
             scope.spawn(move || {
                 let mut visitor = Visitor::new(stack.nginx.public_port);
                 let mut chance = Chance::default();
@@ -65,6 +67,7 @@ fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
                     let mut answer = visitor.get(&path, &[]);
                     // Whoever comes when the machine stalls is asked to come again, never denied.
                     while answer.status == 503 && !is_over() {
+                        delayed.fetch_add(1, Ordering::SeqCst);
                         answer = visitor.get(&path, &[]);
                     }
                     if is_over() {
@@ -100,5 +103,7 @@ fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
         "{} links, visits from Redis, cache and SQL: {answered:?}",
         count()
     );
+    let delayed = delayed.into_inner();
+    assert!(delayed <= 30, "{delayed} were asked to come again");
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
 }
