@@ -157,7 +157,7 @@ impl Context {
         if let Some(BrokenBody(reason)) = chunk.broken {
             let problem = Problem::malformed(format!("The body {reason}."));
             let index = chunk.first_index + chunk.rows.len() as u64;
-            answers.push(result_of_problem(Some(index), None, &problem));
+            answers.push(result_of_problem(Some(index), &problem));
         }
         Answer(answers)
     }

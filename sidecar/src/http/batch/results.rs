@@ -24,7 +24,7 @@ pub(super) struct Answer(pub(super) Vec<String>);
 impl Answer {
     /// Something that must not happen has happened.
     pub(super) fn broken_off() -> Self {
-        Self(vec![result_of_problem(None, None, &Problem::internal())])
+        Self(vec![result_of_problem(None, &Problem::internal())])
     }
 }
 
@@ -116,15 +116,11 @@ impl Failures {
 }
 
 /// What became of a row that could not even be read, or of all that follow.
-pub(super) fn result_of_problem(
-    index: Option<u64>,
-    external_id: Option<String>,
-    problem: &Problem,
-) -> String {
+pub(super) fn result_of_problem(index: Option<u64>, problem: &Problem) -> String {
     let (status, problem) = problem.to_json();
     to_line(&ResultBody {
         index,
-        external_id,
+        external_id: None,
         status: status.as_u16(),
         link: None,
         problem: raw(problem),
