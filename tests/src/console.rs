@@ -37,8 +37,7 @@ impl Console {
         let browser = Browser::start(&directory, stack.nginx.internal_port, looks);
         let downloads = directory.join("downloads");
         fs::create_dir_all(&downloads).expect("a directory");
-        let folder = json!({"behavior": "allow", "downloadPath": downloads});
-        browser.cdp("Page.setDownloadBehavior", &folder);
+        browser.keep_downloads_in(&downloads);
         browser.open("/console");
         browser.fill("#key", key);
         browser.click("form .main");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
-use crate::wait::{SOON, eventually, pass, until};
+use crate::wait::{SOON, pass, until, within};
 
 /// A running server. When it is dropped, it and its children are ended.
 #[derive(Debug)]
@@ -74,13 +74,12 @@ impl Process {
     /// # Panics
     /// When it does not within `limit`.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
-        let deadline = Instant::now() + limit;
-        eventually(&format!("{} ends", self.name), limit + SOON, || {
-            let is_last = Instant::now() > deadline;
-            let ended = self.child.try_wait().expect("a child of this process");
-            let in_time = ended.is_some() || !is_last;
-            assert!(in_time, "{} goes on:\n{}", self.name, self.log());
-            ended
+        let ended = within(limit, || {
+            self.child.try_wait().expect("a child of this process")
+        });
+        ended.unwrap_or_else(|| {
+            let (name, log) = (&self.name, self.log());
+            panic!("{name} does not end within {limit:?}:\n{log}")
         })
     }
 

@@ -11,15 +11,21 @@ pub const SOON: Duration = Duration::from_secs(20);
 ///
 /// # Panics
 /// When there is nothing within `limit`; `what` says what was waited for.
-pub fn eventually<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, limit: Duration, ask: impl FnMut() -> Option<T>) -> T {
+    within(limit, ask).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
+}
+
+/// Asks again and again until there is something, which it returns, or nothing has come within
+/// `limit`.
+pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
     loop {
         // A last look after the deadline: the machine may have stalled since the one before.
         let is_last = Instant::now() >= deadline;
-        if let Some(found) = ask() {
+        let found = ask();
+        if found.is_some() || is_last {
             return found;
         }
-        assert!(!is_last, "not within {limit:?}: {what}");
         // The one pause of all tests: between two looks at the same thing.
         thread::sleep(Duration::from_millis(5));
     }

@@ -263,12 +263,15 @@ async fn a_stopped_redis_costs_no_more_than_the_limit_and_is_found_again() {
     let publisher = server.publisher(LIMIT);
     publish(&publisher, &revision(1)).await;
     server.signal("-STOP");
-    let begun = Instant::now();
+    let mut waits = Vec::new();
     for _ in 0..20 {
+        let begun = Instant::now();
         assert!(publisher.publish(&[revision(2)]).await.is_err());
+        waits.push(begun.elapsed());
     }
-    // With room for a machine that is busy with other tests.
-    assert!(begun.elapsed() < LIMIT * 200, "{:?}", begun.elapsed());
+    // With room for a machine that is busy with other tests, and that stalls once.
+    waits.sort_unstable();
+    assert!(waits[18] < LIMIT * 10, "{waits:?}");
     server.signal("-CONT");
     publish(&publisher, &revision(2)).await;
 }

@@ -185,7 +185,7 @@ fn postgres_is_killed_under_load_and_no_acknowledged_link_is_lost() {
             let before = refused.load(Ordering::SeqCst);
             postgres.kill();
             until(&format!("requests are refused ({round})"), SOON, || {
-                refused.load(Ordering::SeqCst) > before + 3
+                refused.load(Ordering::SeqCst) > before + 4
             });
             // A live link is never 404, whoever is away.
             assert_eq!(stack.follow("nosuchone").status, 503);
