@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-vendored test-asan lint alerts containers-check fmt bench fuzz screenshots clean
+.PHONY: help setup build deb run test test-vendored test-asan lint docs alerts containers-check fmt bench fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -9,7 +9,9 @@ export NGINX_BUILD_DIR := $(CURDIR)/target/nginx/objs
 help:
 	@echo 'make run     from a fresh checkout to a running service in the foreground'
 	@echo '             (PUBLIC_PORT=8080 INTERNAL_PORT=8081 VAR_DIR=var)'
-	@echo 'make test    format, lints and every test, real servers included'
+	@echo 'make test    format, lints, the book and every test, real servers included'
+	@echo 'make lint    format, clippy and the words of the documents'
+	@echo 'make docs    builds the book into target/book and checks the links of all documents'
 	@echo 'make test-vendored   the tests from outside, on the newest nginx that nginx-src brings'
 	@echo 'make test-asan   the same with AddressSanitizer (ASAN_NGINX="debian vendored")'
 	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
@@ -18,7 +20,7 @@ help:
 	@echo 'make containers-check   builds the images without a registry and runs them'
 	@echo 'make build   the sidecar and the module, into target/'
 	@echo 'make deb     Debian packages of both, into target/deb/'
-	@echo 'make screenshots   pictures of the console, into docs/screenshots/'
+	@echo 'make screenshots   screenshots of the console, into docs/src/screenshots/'
 	@echo 'make setup   install what is missing, through apt'
 	@echo 'make lint, make fmt, make clean'
 
@@ -32,15 +34,24 @@ deb: build
 	@scripts/setup deb
 	@scripts/build-deb
 
-run: build
+# What is wrong with the settings shows before the build, which takes minutes the first time.
+run:
+	@scripts/run --check
+	@$(MAKE) --no-print-directory build
 	@exec scripts/run
 
-lint: setup
+lint:
+	@scripts/setup lint
 	@scripts/configure-nginx target/nginx/objs
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	scripts/prose
 
-test: build lint deb
+docs:
+	@scripts/setup docs
+	@scripts/docs
+
+test: build lint docs deb
 	@scripts/setup test
 	cargo test --workspace --exclude ngx_http_shortlink_module
 
@@ -50,16 +61,16 @@ test: build lint deb
 VENDORED := $(CURDIR)/target/vendored
 # What no version of nginx makes a difference for.
 OF_SIDECAR := backup campaign_links cli console console_campaigns console_keys console_live console_statistics \
-	doctor full_disk input keys kills openapi operations postgres schemathesis traces transfer unique visits_kept \
+	doctor full_disk input keys kills newcomer openapi operations postgres schemathesis traces transfer unique visits_kept \
 	visits_stored watch
 
 test-vendored: build
 	@scripts/setup vendored
 	@scripts/setup test
 	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
-		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
-	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
-	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
+		cargo build --profile module -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
+	SHORTLINK_MODULE=$(VENDORED)/module/libngx_http_shortlink_module.so \
+	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/module/build/nginx-sys-*/out/objs/nginx | head -n 1) \
 		cargo test -p shortlink-tests -- --skip lua:: --skip packages $(OF_SIDECAR:%=--skip %::)
 
 # On Debian's version of nginx, on that of nginx-src, or on both.
@@ -99,7 +110,7 @@ fuzz: setup
 
 screenshots: build
 	@scripts/setup screenshots
-	cargo run -p shortlink-tests --example screenshots docs/screenshots
+	cargo run -p shortlink-tests --example screenshots docs/src/screenshots
 
 clean:
 	cargo clean

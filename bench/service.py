@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stage import HERE, cpu_seconds, cpu_seconds_of_all, free_port
 
-SIDECAR = Path(os.environ.get("SHORTLINK_SIDECAR", HERE.parent / "target/release/shortlink"))
+SIDECAR = Path(os.environ.get("SHORTLINK_SIDECAR", HERE.parent / "target/programs/shortlink"))
 DATABASE = os.environ.get("BENCH_DATABASE_URL")
 
 

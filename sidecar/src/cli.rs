@@ -34,11 +34,11 @@ use domains::DomainsCommand;
 use keys::KeysCommand;
 use remote::RemoteCommand;
 
-/// Short links for companies that send SMS: issues codes, keeps links, publishes them to Redis.
+/// Short links for companies that send SMS: issue codes, store links and publish them to Redis.
 #[derive(Debug, Parser)]
 #[command(name = "shortlink", version)]
 pub struct Cli {
-    /// The configuration file. Every setting has a default; the environment outranks the file.
+    /// Configuration file. Every setting has a default; environment variables override the file.
     #[arg(long, env = "SHORTLINK_CONFIG", value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -51,19 +51,22 @@ enum AnyCommand {
     Local(Box<Command>),
     #[command(flatten)]
     Remote(Box<RemoteCommand>),
-    /// Looks at everything that the service needs on this machine and around it, and says of what is
-    /// wrong what to do. Changes nothing. Ends with 0 when nothing has failed, else with 1.
+    /// Check everything that the service needs, on this machine and around it.
+    ///
+    /// Prints the next step for each warning and each failure. Changes nothing.
+    ///
+    /// Exit codes: 0 no check failed (there may be warnings), 1 a check failed.
     Doctor(doctor::DoctorArguments),
-    /// Prints what has a shell complete the words of this program's command lines.
+    /// Print the completion script for a shell.
     Completion {
-        /// The shell.
+        /// Shell that runs the script.
         #[arg(value_enum)]
         shell: manual::Shell,
     },
-    /// Writes the manual's pages into a directory.
+    /// Write the manual pages to a directory.
     #[command(hide = true)]
     Man {
-        /// The directory; made if it is not there.
+        /// Output directory. It is created if it is missing.
         directory: PathBuf,
     },
 }
@@ -71,58 +74,91 @@ enum AnyCommand {
 /// What is done on this machine, with the sidecar's own configuration.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves the API and the fallback resolver until SIGTERM or SIGINT.
+    /// Serve the API and the fallback resolver until SIGTERM or SIGINT.
     Serve,
-    /// Brings the database's schema up to date, making the database where there is none.
+    /// Apply pending schema migrations to the database.
+    ///
+    /// Creates the file of a SQLite database if it is missing. A PostgreSQL database must exist.
+    /// Several processes can run this at the same time.
     Migrate,
-    /// Makes, lists, rotates and revokes API keys.
+    /// Create, list, rotate and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Imports links of another service, or of `shortlink export`: CSV or NDJSON.
+    /// Import links from CSV, TSV or NDJSON into the database, with their codes.
+    ///
+    /// Reads files of another service and of `shortlink export`.
     Import(transfer::ImportCommand),
-    /// Exports all links as CSV or NDJSON, while the service runs or not.
+    /// Export all links from the database as CSV, TSV or NDJSON.
+    ///
+    /// The service can be running.
     Export(transfer::ExportCommand),
-    /// Writes the records of all links from the database into Redis, while everything serves. A
-    /// run that was interrupted is gone on with.
+    /// Write the records of all links from the database to Redis.
+    ///
+    /// The service can be running. The next run resumes an interrupted one.
+    ///
+    /// Exit codes: 0 all records are in Redis, 1 failed or interrupted.
     Rebuild {
-        /// Begins anew instead of going on.
+        /// Start from the beginning instead of resuming an interrupted run.
         #[arg(long)]
         restart: bool,
-        /// Prints one JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// After the database was restored from a backup, and before anybody serves from it: has no code
-    /// given again that may have been given since the backup was made.
+    /// Skip the codes that may have been issued since a backup of the database.
+    ///
+    /// Run this after the database was restored from the backup and before a sidecar serves from it:
+    /// no code is then issued a second time. Each further run skips as many codes again.
     SkipCodes {
-        /// At most how many links were made since the backup. More than there were costs codes, but
-        /// nothing else.
+        /// Upper bound of the number of links created since the backup: 1 to 1000000000000. A bound
+        /// that is too high only costs codes.
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..=skip::MOST))]
         links: u64,
     },
-    /// Compares the database with Redis, both ways. Ends with 0 when there is no drift, 2 when there
-    /// is, 1 when that is not known.
+    /// Compare the database with Redis, in both directions.
+    ///
+    /// Exit codes: 0 no drift, or --repair has repaired all of it; 1 failed or interrupted; 2 drift
+    /// remains.
     Audit(audit::AuditArguments),
-    /// Classifies stored visits again by the rules of this version, and corrects what is counted of
-    /// them, while everything serves. Ends with 0 when that is done, 1 when it is not, and after
-    /// --dry-run with 2 when something would change.
+    /// Classify stored visits again by the rules of this version.
+    ///
+    /// Corrects the statistics accordingly. The service can be running. The next run completes an
+    /// interrupted one.
+    ///
+    /// Exit codes: 0 done, 1 failed or interrupted, 2 --dry-run has found visits that would change.
     Reclassify(reclassify::ReclassifyArguments),
-    /// Looks at the short domains that nginx is told of.
+    /// Check the configuration of the short domains, or list them as each nginx uses them.
     #[command(subcommand)]
     Domains(DomainsCommand),
-    /// Makes links that are in the database alone, for benchmarks and tests.
+    /// Create links in the database only, not in Redis, for benchmarks and tests.
     #[command(hide = true)]
     MakeSampleLinks {
-        /// How many.
+        /// Number of links.
         #[arg(long)]
         count: usize,
-        /// Prints the codes.
+        /// Print the codes.
         #[arg(long)]
         print_codes: bool,
-        /// Makes them so that they have expired so many days ago.
+        /// Number of days since the links expired. Default: they do not expire.
         #[arg(long)]
         expired_days_ago: Option<u16>,
     },
+}
+
+/// The whole program. It stands in the library and not in the binary, so that the compiler generates the code of
+/// everything that is generic or asynchronous once.
+#[tokio::main]
+pub async fn main() -> ExitCode {
+    match Cli::parse().run().await {
+        Ok(code) => code,
+        Err(error) => {
+            // One line, causes included.
+            let message = format!("{error:#}");
+            let lines: Vec<&str> = message.lines().map(str::trim).collect();
+            eprintln!("shortlink: {}", lines.join(" "));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 impl Cli {

@@ -522,4 +522,6 @@ enum Method {
 }
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;

@@ -35,6 +35,24 @@ use crate::domain::visit::agent::{Agent, Agents};
 use crate::domain::visit::place::{Place, Places};
 use crate::store::sqlite::SqliteStore;
 
+/// Generated files are written instead of compared when this variable of the environment is set.
+const RENEW: &str = "SHORTLINK_RENEW";
+
+/// Holds a file of the repository, named by its path from the root, to the text that is generated for it.
+pub(crate) fn assert_generated(path: &str, text: &str) {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(path);
+    if std::env::var_os(RENEW).is_some() {
+        std::fs::write(&file, text).expect("the file can be written");
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        kept == text,
+        "{path} is not what the code generates: run the test again with {RENEW}=1"
+    );
+}
+
 /// A migrated store; its files go with the value.
 pub(crate) struct TemporaryStore {
     pub(crate) store: Arc<dyn Store>,

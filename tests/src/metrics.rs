@@ -6,6 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     samples: Vec<Sample>,
+    /// The metrics that the page describes, in its order.
+    pub metrics: Vec<Metric>,
+}
+
+/// A metric as a page describes it.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    /// The name; that of a histogram without `_bucket`, `_sum` and `_count`.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: String,
+    /// The text of `HELP`.
+    pub help: String,
 }
 
 /// One number of a page.
@@ -25,6 +38,20 @@ impl Page {
     /// # Panics
     /// When it is none.
     pub fn read(text: &str) -> Self {
+        let described = text.split("# HELP ").skip(1).map(|rest| {
+            let (name, rest) = rest.split_once(' ').expect("a help text");
+            let (help, rest) = rest.split_once('\n').expect("the end of a line");
+            let kind = rest.strip_prefix(&format!("# TYPE {name} "));
+            Metric {
+                name: name.to_owned(),
+                kind: kind
+                    .and_then(|it| it.lines().next())
+                    .expect("a type")
+                    .to_owned(),
+                help: help.to_owned(),
+            }
+        });
+        let metrics = described.collect();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let samples = lines.map(|line| {
             let (series, value) = line.rsplit_once(' ').expect("a number");
@@ -40,6 +67,7 @@ impl Page {
         });
         Self {
             samples: samples.collect(),
+            metrics,
         }
     }
 

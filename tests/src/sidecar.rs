@@ -271,7 +271,7 @@ impl Sidecar {
 /// # Panics
 /// When it was not built.
 pub fn program() -> Command {
-    let program = crate::artefact("SHORTLINK_BIN", "target/release/shortlink");
+    let program = crate::artefact("SHORTLINK_BIN", "target/programs/shortlink");
     let mut command = Command::new(program);
     command.env_remove("DATABASE_URL");
     command

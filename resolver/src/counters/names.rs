@@ -51,33 +51,33 @@ metrics! {
     /// What is counted, besides requests (`WorkerCounters::count_request`).
     Counter
     "shortlink_trimmed_total",
-    "Requests whose path had something glued to the code, which was left away.":
+    "Requests whose path had text glued to the code.":
         Trimmed "";
     "shortlink_cache_lookups_total",
-    "Lookups in the cache of records, by what was found.":
+    "Lookups of link records in the cache, by result.":
         CacheHit r#"{result="hit"}"#,
         CacheMiss r#"{result="miss"}"#,
         CacheStale r#"{result="stale"}"#;
     "shortlink_campaign_lookups_total",
-    "Lookups of campaigns in the cache for their links, by what was found.":
+    "Lookups of campaign records in the cache, by result.":
         CampaignHit r#"{result="hit"}"#,
         CampaignMiss r#"{result="miss"}"#,
         CampaignStale r#"{result="stale"}"#;
     "shortlink_cache_insertions_total",
-    "Records that were put into the cache.":
+    "Records inserted into the cache.":
         CacheInsertion "";
     "shortlink_cache_evictions_total",
-    "Records that left the cache to make room for others.":
+    "Records evicted from the cache to free memory for others.":
         CacheEviction "";
     "shortlink_cache_invalidations_total",
-    "Invalidations of the cache: of one record, or of all at once.":
+    "Invalidations of the cache, of one record (key) or of all records (all).":
         InvalidatedKey r#"{kind="key"}"#,
         InvalidatedAll r#"{kind="all"}"#;
     "shortlink_redis_connects_total",
     "Connections to Redis that became ready.":
         RedisConnect "";
     "shortlink_redis_disconnects_total",
-    "Connections to Redis, or attempts at one, that were given up, by the reason.":
+    "Connections to Redis that were closed and attempts that failed, by reason.":
         RedisClosed r#"{reason="closed"}"#,
         RedisProtocol r#"{reason="protocol"}"#,
         RedisRefused r#"{reason="refused"}"#,
@@ -86,53 +86,53 @@ metrics! {
         RedisRole r#"{reason="role"}"#,
         RedisTopology r#"{reason="topology"}"#;
     "shortlink_redis_replies_total",
-    "Replies of Redis to requests for a record, by what they held.":
+    "Replies of Redis to lookups of a record, by content.":
         ReplyRecord r#"{kind="record"}"#,
         ReplyAbsent r#"{kind="absent"}"#,
         ReplyUnreadable r#"{kind="unreadable"}"#,
         ReplyError r#"{kind="error"}"#;
     "shortlink_redis_timeouts_total",
-    "Requests for a record that Redis did not answer within the time budget.":
+    "Lookups of a record without a reply of Redis within the budget.":
         RedisTimeout "";
     "shortlink_redis_redirections_total",
-    "Replies of a Redis Cluster that named another node.":
+    "Replies of a Redis Cluster that redirected to another node, by kind.":
         RedisMoved r#"{kind="moved"}"#,
         RedisAsk r#"{kind="ask"}"#;
     "shortlink_coalesced_total",
-    "Requests that waited for the reply to an earlier request for the same code.":
+    "Requests that joined a pending lookup of the same code.":
         Coalesced "";
     "shortlink_breaker_opened_total",
-    "How often a worker stopped asking Redis for a while.":
+    "Openings of a worker's circuit breaker, which pauses its lookups in Redis.":
         BreakerOpened "";
     "shortlink_fallback_answers_total",
-    "Answers to requests that were handed to the fallback, by what the visitor got; errors are 5xx.":
+    "Responses to requests passed to the fallback, by result; error is a status 5xx.":
         FallbackRedirect r#"{answer="redirect"}"#,
         FallbackGone r#"{answer="gone"}"#,
         FallbackUnknown r#"{answer="unknown"}"#,
         FallbackError r#"{answer="error"}"#,
         FallbackOther r#"{answer="other"}"#;
     "shortlink_visits_total",
-    "Visits: redirects, and answers 410, that are to be stored.":
+    "Visits to be stored: redirects and responses 410.":
         Visit "";
     "shortlink_visits_unspooled_total",
-    "Visits out of files that Redis has confirmed.":
+    "Visits from spool files that Redis has confirmed.":
         VisitUnspooled "";
     "shortlink_visits_stored_total",
-    "Visits that Redis has confirmed, those out of files included.":
+    "Visits that Redis has confirmed, including those from spool files.":
         VisitStored "";
     "shortlink_visits_spooled_total",
-    "Visits that were written to files because Redis took none.":
+    "Visits written to spool files because Redis did not accept them.":
         VisitSpooled "";
     "shortlink_visits_dropped_total",
-    "Visits that will not be stored: no room in memory, none in files, or none when a worker ended.":
+    "Visits discarded, by reason: memory full, not written to the spool, or unconfirmed at worker exit.":
         VisitNoMemory r#"{reason="memory"}"#,
         VisitNoSpool r#"{reason="spool"}"#,
         VisitAtExit r#"{reason="exit"}"#;
     "shortlink_visits_lost_total",
-    "Visits that were in the memory of workers that were killed.":
+    "Visits in the memory of workers that were killed.":
         VisitLost "";
     "shortlink_visit_batches_total",
-    "Batches of visits sent to Redis, by what became of them; all but the first kind are sent again.":
+    "Batches of visits sent to Redis, by result; refused and lost batches are retried.":
         BatchStored r#"{result="stored"}"#,
         BatchRefused r#"{result="refused"}"#,
         BatchLost r#"{result="lost"}"#;
@@ -143,26 +143,26 @@ metrics! {
     /// as the largest of them where all measure the same thing, or for each worker
     /// where the label is its process number.
     Gauge
-    "shortlink_cache_entries", "Records in the caches.":
+    "shortlink_cache_entries", "Records in the caches of all workers.":
         CacheEntries "";
-    "shortlink_cache_bytes", "Memory that the records in the caches take.":
+    "shortlink_cache_bytes", "Memory used by the records in the caches, in bytes.":
         CacheBytes "";
-    "shortlink_cache_capacity_bytes", "Memory that the caches may take.":
+    "shortlink_cache_capacity_bytes", "Maximum memory of the caches, in bytes.":
         CacheCapacityBytes "";
     "shortlink_redis_connected", "Connections to Redis that are ready.":
         RedisConnected "";
-    "shortlink_breaker_open", "Workers that do not ask Redis for a while.":
+    "shortlink_breaker_open", "Workers whose circuit breaker for Redis is open.":
         BreakerOpen "";
-    "shortlink_waiting_requests", "Requests that wait for Redis.":
+    "shortlink_waiting_requests", "Requests that wait for a reply of Redis.":
         WaitingRequests "";
-    "shortlink_visits_held", "Visits in memory that Redis has not confirmed yet.":
+    "shortlink_visits_held", "Visits in memory that Redis has not confirmed.":
         VisitsHeld "";
     "shortlink_spool_files",
-    "Files that hold visits, as many as there were when a worker last looked.":
+    "Spool files at the latest count by a worker.":
         SpoolFiles "";
-    "shortlink_spool_files_most", "How many such files there may be; 0 without spool=.":
+    "shortlink_spool_files_most", "Maximum number of spool files; 0 without spool=.":
         SpoolFilesMost "";
-    "shortlink_epoch", "How often all that a worker keeps became stale at once, as when Redis is lost.":
+    "shortlink_epoch", "Number of times that the whole cache of a worker became stale, as on loss of Redis.":
         Epoch r#"{worker="<pid>"}"#;
 }
 

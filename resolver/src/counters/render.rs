@@ -64,16 +64,26 @@ pub(super) fn render(
         }
     }
     let name = "shortlink_workers";
-    head(name, "Worker processes that count here.", "gauge", out);
+    head(
+        name,
+        "Worker processes included in these metrics.",
+        "gauge",
+        out,
+    );
     sample(name, "", &live.len().to_string(), out);
     let name = "shortlink_edge_info";
-    head(name, "The version of the module.", "gauge", out);
+    head(
+        name,
+        "Version of the nginx module; the value is 1.",
+        "gauge",
+        out,
+    );
     let labels = concat!(r#"{version=""#, env!("CARGO_PKG_VERSION"), r#""}"#);
     sample(name, labels, "1", out);
     let name = "shortlink_clock_seconds";
     head(
         name,
-        "The time of this machine's clock, since 1970.",
+        "Clock of this machine, in seconds since 1970.",
         "gauge",
         out,
     );
@@ -96,7 +106,7 @@ fn copied(slots: &[Slot; SLOTS]) -> Vec<Slot> {
 
 fn requests(total: &impl Fn(usize) -> u64, out: &mut String) {
     let name = "shortlink_requests_total";
-    let help = "Requests, by what became of them and who gave the answer.";
+    let help = "Requests, by outcome and by source of the response.";
     head(name, help, "counter", out);
     for &outcome in Outcome::ALL {
         for &source in Source::ALL {
@@ -112,7 +122,7 @@ fn requests(total: &impl Fn(usize) -> u64, out: &mut String) {
 
 fn round_trips(total: &impl Fn(usize) -> u64, out: &mut String) {
     let name = "shortlink_redis_round_trip_seconds";
-    let help = "The time from asking Redis for a record to its reply.";
+    let help = "Time from a lookup of a record in Redis to its reply, in seconds.";
     head(name, help, "histogram", out);
     let bounds = BOUNDS.iter().map(|&(_, bound)| bound).chain(["+Inf"]);
     let mut count = 0u64;

@@ -24,13 +24,13 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// How an audit is done and told.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct AuditArguments {
-    /// How many examples of what was found are shown.
+    /// Maximum number of examples of drift in the output.
     #[arg(long, default_value_t = 10)]
     examples: usize,
-    /// Prints one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Puts right what is found.
+    /// Repair the drift.
     #[arg(long)]
     repair: bool,
 }

@@ -19,6 +19,9 @@ use super::domains::{self, CheckArguments};
 use super::{environment, print};
 use crate::config::Config;
 
+/// The page of the book that explains each check under a heading of its own.
+const PAGE: &str = "docs/src/operations/doctor.md";
+
 /// How far apart clocks may be that nobody notices, and from where on links begin and end wrongly.
 const CLOCKS: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(2), SignedDuration::from_secs(30));
@@ -29,25 +32,25 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Where to look.
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArguments {
-    /// nginx' program. Unless it is given, what is found in the path.
+    /// Program file of nginx. Default: the first `nginx` in PATH, /usr/sbin and /usr/local/sbin.
     #[arg(long, value_name = "FILE")]
     nginx: Option<PathBuf>,
-    /// nginx' configuration, if it is not where the program looks for it.
+    /// Configuration file of nginx (its option -c). Default: the one built into the program.
     #[arg(long, value_name = "FILE")]
     nginx_conf: Option<PathBuf>,
-    /// The directory that nginx is started with (-p), if it is another than the program's.
+    /// Prefix directory of nginx (its option -p). Default: the one built into the program.
     #[arg(long, value_name = "DIRECTORY")]
     nginx_prefix: Option<PathBuf>,
-    /// Leaves nginx out: it runs on another machine.
+    /// Skip the checks of nginx, for a machine without it.
     #[arg(long, conflicts_with_all = ["nginx", "nginx_conf", "nginx_prefix"])]
     without_nginx: bool,
-    /// nginx' internal server.
+    /// Base URL of the internal server of nginx.
     #[arg(long, value_name = "URL", env = "SHORTLINK_SERVER", default_value = DEFAULT_SERVER)]
     server: String,
-    /// Warns of API keys that expire within so many days.
+    /// Warn about API keys that expire within this number of days: 0 to 65535.
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     ends_within: u16,
-    /// Prints one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -106,6 +109,11 @@ impl Finding {
             verdict: Verdict::Fail,
             ..Self::warn(check, found, advice)
         }
+    }
+
+    /// The section of the book that explains the check.
+    fn section(&self) -> String {
+        format!("{PAGE}#{}", self.check)
     }
 }
 
@@ -207,12 +215,9 @@ fn as_text(findings: &[Finding]) -> String {
             verdict.name()
         ));
         if let Some(advice) = advice {
-            text.push_str(&format!(
-                "{:<4}  {:<width$}  -> {}\n",
-                "",
-                "",
-                one_line(advice)
-            ));
+            let (advice, section) = (one_line(advice), finding.section());
+            text.push_str(&format!("{:<4}  {:<width$}  -> {advice}\n", "", ""));
+            text.push_str(&format!("{:<4}  {:<width$}     {section}\n", "", ""));
         }
     }
     let count = |verdict| findings.iter().filter(|it| it.verdict == verdict).count();
@@ -237,6 +242,7 @@ fn as_json(findings: &[Finding]) -> String {
                 "state": finding.verdict.name(),
                 "found": finding.found,
                 "advice": finding.advice,
+                "docs": finding.section(),
             })
         })
         .collect();
@@ -272,8 +278,9 @@ mod tests {
             Finding::warn("long-name", "so\nso", "do it"),
             Finding::fail("b", "bad", "hurry"),
         ];
-        let text = "ok    a          fine\nwarn  long-name  so so\n                 -> do it\n\
-                    fail  b          bad\n                 -> hurry\n3 checks: 1 failed, 1 to look at\n";
+        let text = "ok    a          fine\nwarn  long-name  so so\n                 -> do it\n                    \
+                    docs/src/operations/doctor.md#long-name\nfail  b          bad\n                 -> hurry\n                    \
+                    docs/src/operations/doctor.md#b\n3 checks: 1 failed, 1 to look at\n";
         assert_eq!(as_text(&findings), text);
         let told: serde_json::Value = serde_json::from_str(&as_json(&findings)).expect("JSON");
         assert_eq!(told["checks"][2]["state"], "fail");

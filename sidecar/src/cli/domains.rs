@@ -33,12 +33,20 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// What is done with the short domains.
 #[derive(Debug, Subcommand)]
 pub(super) enum DomainsCommand {
-    /// Shows the table of domains as nginx will see it, which certificates are missing or end soon,
-    /// and how often each domain was visited in the last hour. Changes nothing. Ends with 0 when all
-    /// is well, 2 when something should be looked at, 1 when nginx would refuse the table.
+    /// Check the file with the short domains before nginx reads it.
+    ///
+    /// Shows the short domains as nginx will see them, certificates that are missing or expire soon,
+    /// and the visits of each short domain in the last hour. Changes nothing.
+    ///
+    /// Exit codes: 0 no warnings, 1 the file is invalid or cannot be read, 2 warnings.
     Check(CheckArguments),
-    /// Shows the short domains as each nginx has them, how often each was visited in the last hour, and
-    /// which of them has fallen, as one that is blocked does. Asks a running service over its API.
+    /// List the short domains as each nginx uses them, over the API of a running service.
+    ///
+    /// Shows the visits of each short domain in the last hour, and the short domains that are suspected
+    /// blocked.
+    ///
+    /// Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line or client
+    /// settings.
     List {
         #[command(flatten)]
         client: ClientArguments,
@@ -57,20 +65,20 @@ impl DomainsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArguments {
-    /// The file with `shortlink_domains`.
+    /// File with `shortlink_domains`.
     #[arg(
         default_value = "/etc/nginx/shortlink/domains.conf",
         env = "SHORTLINK_DOMAINS_FILE"
     )]
     file: PathBuf,
-    /// What relative paths in it are relative to: the directory of nginx.conf. Unless it is given,
-    /// the next one above the file that has an nginx.conf.
+    /// Directory of nginx.conf, which relative paths in the file refer to. Default: the nearest
+    /// directory above the file that contains an nginx.conf, else /etc/nginx.
     #[arg(long, value_name = "DIRECTORY")]
     nginx_directory: Option<PathBuf>,
-    /// Warns of certificates that end within so many days.
+    /// Warn about certificates that expire within this number of days: 0 to 65535.
     #[arg(long, value_name = "DAYS", default_value_t = ENDS_WITHIN)]
     ends_within: u16,
-    /// Prints one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }

@@ -22,25 +22,31 @@ const PAGE_LENGTH: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeysCommand {
-    /// Makes a key and prints it: the one time that it can be seen.
+    /// Create an API key and print it.
+    ///
+    /// The key cannot be shown again.
     Create(Box<CreateArguments>),
-    /// Lists all keys.
+    /// List all API keys.
     List {
-        /// Prints one JSON object, in which keys are as the API tells them.
+        /// Print one JSON object, with the API keys as the API returns them.
         #[arg(long)]
         json: bool,
     },
-    /// Revokes a key, for good. A sidecar that serves takes notice within a second.
+    /// Revoke an API key permanently.
+    ///
+    /// Running sidecars reject the key within one second.
     Revoke {
-        /// The key's id, as `keys list` shows it.
+        /// Id of the API key, as shown by `keys list`.
         id: String,
     },
-    /// Makes a successor of a key, with the same name, scopes, limit, policy and expiry, and
-    /// prints it: the one time that it can be seen.
+    /// Create a successor of an API key and print it.
+    ///
+    /// The successor has the same name, scopes, rate limit, policy and expiry. It cannot be shown
+    /// again.
     Rotate {
-        /// The key's id, as `keys list` shows it.
+        /// Id of the API key, as shown by `keys list`.
         id: String,
-        /// For how many seconds the old key still counts.
+        /// Number of seconds for which the old key remains valid: 0 to 7776000 (90 days).
         #[arg(
             long,
             value_name = "SECONDS",
@@ -52,34 +58,35 @@ pub(super) enum KeysCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct CreateArguments {
-    /// What the key is for.
+    /// Name of the API key, such as its purpose: 1 to 100 characters.
     #[arg(long, value_parser = parse_name)]
     name: String,
-    /// What the key allows: links:read, links:write, campaigns:read, campaigns:write, stats:read,
-    /// keys:admin or admin. May be repeated.
+    /// Scope of the API key: links:read, links:write, campaigns:read, campaigns:write, stats:read,
+    /// keys:admin or admin. Can be repeated.
     #[arg(long = "scope", required = true, value_name = "SCOPE")]
     scopes: Vec<Scope>,
-    /// From when on it counts no more, like 2030-12-31T23:59:59Z; never without it.
+    /// Time of expiry in the future, such as 2030-12-31T23:59:59Z. Default: the key does not expire.
     #[arg(long, value_name = "TIME")]
     expires_at: Option<Timestamp>,
-    /// How many requests it may make a second, in each process that serves.
+    /// Rate limit in requests per second, for each sidecar process: 1 to 1000000. Each row of a
+    /// batch counts as one request. Default: no limit.
     #[arg(long, value_name = "REQUESTS", value_parser = units())]
     rate_limit: Option<u32>,
-    /// How many of them it may make at once; as many as a second without it.
+    /// Number of requests that can be made at once: 1 to 1000000. Default: the rate limit.
     #[arg(long, value_name = "REQUESTS", requires = "rate_limit", value_parser = units())]
     burst: Option<u32>,
-    /// A strategy that codes may be issued with: permuted, pool, sequence or hash. May be
-    /// repeated; all without it.
+    /// Strategy that codes can be issued with: permuted, pool, sequence or hash. Can be repeated.
+    /// Default: all strategies.
     #[arg(long = "strategy", value_name = "STRATEGY")]
     strategies: Vec<StrategyName>,
-    /// The fewest characters of the body of an issued code.
+    /// Minimum number of characters of issued codes, without the check character: 1 to 12.
     #[arg(long, value_name = "LENGTH")]
     min_body_length: Option<u8>,
-    /// The most characters of the body of an issued code.
+    /// Maximum number of characters of issued codes, without the check character: 1 to 12.
     #[arg(long, value_name = "LENGTH")]
     max_body_length: Option<u8>,
-    /// A domain that targets may lead to: example.com for it and all below, =example.com for
-    /// just it, or an IP address. May be repeated; all without it.
+    /// Domain that targets can be on: example.com with its subdomains, =example.com without them, or
+    /// an IP address. Can be repeated. Default: all domains.
     #[arg(long = "allowed-domain", value_name = "DOMAIN")]
     allowed_domains: Vec<DomainRule>,
 }

@@ -10,11 +10,11 @@ use clap_complete::generate;
 /// A shell that completes words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Shell {
-    /// bash: `eval "$(shortlink completion bash)"`
+    /// For bash: run `eval "$(shortlink completion bash)"`.
     Bash,
-    /// zsh: into a file `_shortlink` in a directory of $fpath.
+    /// For zsh: write the script to the file `_shortlink` in a directory of $fpath.
     Zsh,
-    /// fish: into ~/.config/fish/completions/shortlink.fish
+    /// For fish: write the script to ~/.config/fish/completions/shortlink.fish.
     Fish,
 }
 
@@ -39,6 +39,9 @@ pub(super) fn write(directory: &Path, command: Command) -> anyhow::Result<()> {
     let command = command.disable_help_subcommand(true);
     clap_mangen::generate_to(command, directory).with_context(failed)
 }
+
+#[cfg(test)]
+mod reference;
 
 #[cfg(test)]
 mod tests {
@@ -69,7 +72,7 @@ mod tests {
         let count = std::fs::read_dir(directory.path()).expect("pages").count();
         assert_eq!(count, found.len());
         let import = page("shortlink-links-import.1").expect("a page");
-        assert!(import.contains("makes no link twice"), "{import}");
+        assert!(import.contains("creates no duplicate links"), "{import}");
     }
 
     #[test]

@@ -25,13 +25,14 @@ const CHANGES: u8 = 2;
 /// Which visits are classified again, and how.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct ReclassifyArguments {
-    /// Only visits from this moment on: 2026-06-01, or 2026-06-01T12:00:00Z.
+    /// Only visits at or after this time: 2026-06-01 (UTC), or 2026-06-01T12:00:00Z. Default: from
+    /// the first visit.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     since: Option<Timestamp>,
-    /// Only visits before this moment.
+    /// Only visits before this time. Default: up to the last visit.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     until: Option<Timestamp>,
-    /// Says what would change and changes nothing.
+    /// Report the visits that would change, without changing them.
     #[arg(long)]
     dry_run: bool,
 }

@@ -23,13 +23,16 @@ use super::client::{Client, ClientArguments, Failure};
 /// What can be done over the API.
 #[derive(Debug, Subcommand)]
 pub(super) enum RemoteCommand {
-    /// Makes, shows, changes and lists links of a running service, over its API.
+    /// Create, show, change and list links of a running service, over its API.
     Links(Remote<links::LinksCommand>),
-    /// Makes, shows, changes and lists campaigns of a running service, over its API.
+    /// Create, show, change and list campaigns of a running service, over its API.
     Campaigns(Remote<campaigns::CampaignsCommand>),
-    /// Shows how many visits there were, over the API of a running service.
+    /// Show visit statistics of a running service, over its API.
     Stats(Remote<stats::StatsCommand>),
-    /// Shows how full the space of codes is, over the API of a running service.
+    /// Show how many codes of each length a running service uses, over its API.
+    ///
+    /// Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line or client
+    /// settings.
     Codespace {
         #[command(flatten)]
         client: ClientArguments,
@@ -39,8 +42,8 @@ pub(super) enum RemoteCommand {
 /// A group of commands that ask the same service.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Ends with 0 when it was done, 1 when it failed or was refused, 2 when the command line or what it \
-names is wrong.")]
+Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line, input file or client \
+settings.")]
 pub(super) struct Remote<C: Subcommand> {
     #[command(subcommand)]
     command: C,

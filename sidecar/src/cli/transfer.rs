@@ -41,55 +41,58 @@ const SOME_ROWS: u8 = 2;
 /// What `shortlink import` is told.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Columns are found by their names, in any case and with or without _, - and spaces:
-  code     code, shortCode, slug, keyword, alias; or shortUrl, shortLink, bitlink, link, of which
-           the last segment of the path is the code
+Columns are found by name; upper and lower case, _, - and spaces make no difference:
+  code     code, shortCode, slug, keyword, alias; or shortUrl, shortLink, bitlink, link (the code is
+           the last segment of the path)
   url      longUrl, originalUrl, destination, destinationUrl, target, targetUrl, url
   created  created, createdAt, creationDate, dateCreated, timestamp
   expires  expires, expiresAt, validUntil, expirationDate, expiryDate
-  redirectStatus, revokedAt, revision, updatedAt: as `shortlink export` writes them
-All others are left out. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds or
-milliseconds since 1970. Files may be compressed with gzip.
+  redirectStatus, revokedAt, revision, updatedAt, validSince, forwardQuery, maxVisits, pausedAt,
+  externalId, note, tags, campaignId, parameters: as written by `shortlink export`
+All other columns are ignored. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds
+or milliseconds since 1970. Files can be compressed with gzip.
 
-Rows whose links are there with the same target count as such, so that importing a file again, or
-after the import was killed, is harmless. No link that is there is changed. An import runs beside a
-running service and leaves it time to write; expired links are imported and answer 410.
+The import never changes existing links. A row whose link exists with the same target is no error, so
+an interrupted import can be repeated. The service can be running; the import leaves it time to write.
+Expired links are imported and answer 410.
 
-Ends with 0 when every row is in, 2 when some were refused or are in conflict, 1 when it failed.")]
+Exit codes: 0 every row is in the database, 1 the import failed, 2 some rows are invalid or conflict
+with existing links.")]
 pub(super) struct ImportCommand {
-    /// The files, one after the other; - is standard input.
+    /// Files, imported one after the other; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The format, if the files' names (.csv, .tsv, .ndjson, .jsonl, each with or without .gz) don't
-    /// say it.
+    /// Format of all files. Default: by the extension of each (.csv, .tsv, .tab, .ndjson or .jsonl, with
+    /// or without .gz).
     #[arg(long)]
     format: Option<Format>,
-    /// Which columns are which: code=keyword,url=dest. `created=` leaves a column out.
+    /// Columns by the names they have in the files: code=keyword,url=dest. `created=` ignores a column.
     #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',')]
     map: Vec<Assignment>,
-    /// The columns' names, for files whose first line is no header: keyword,url,title.
+    /// Names of the columns, for files without a header line: keyword,url,title.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     header: Option<Vec<String>>,
-    /// The character that parts columns.
+    /// Separator of columns: one ASCII character, or \t for a tab. Default: a comma in CSV, a tab in
+    /// TSV.
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     delimiter: Option<u8>,
-    /// Checks every row, also against the links that are there, and writes nothing. Of rows with one
-    /// code it notices those that are not far from each other in the file.
+    /// Check every row, also against existing links, and write nothing. Rows with the same code are
+    /// detected only where they are close together in the file.
     #[arg(long)]
     dry_run: bool,
-    /// Where to write a line of JSON for each row that no link was made of.
+    /// Output file for a JSON object per line, for each row that did not create a link.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// What to do when a code is taken by a link to another target: leave the row out, or stop.
+    /// Action for a row whose code belongs to a link with another target.
     #[arg(long, value_enum, default_value_t = OnConflict::Skip)]
     on_conflict: OnConflict,
-    /// The id of the API key that counts as the links' maker, instead of "import".
+    /// Id of the API key that the links are recorded as created with. Default: "import".
     #[arg(long, value_name = "ID")]
     key_id: Option<String>,
-    /// A short domain: targets on it are refused, since they would lead back. May be repeated.
+    /// Short domain that targets must not be on, to prevent redirect loops. Can be repeated.
     #[arg(long = "own-domain", value_name = "NAME")]
     own_domains: Vec<String>,
-    /// Leaves nobody else time to write: for a database that no service uses at the moment.
+    /// Leave no time for other writers, for a database that no service is using.
     #[arg(long)]
     full_speed: bool,
 }
@@ -97,21 +100,23 @@ pub(super) struct ImportCommand {
 /// What `shortlink export` is told.
 #[derive(Debug, Args)]
 pub(super) struct ExportCommand {
-    /// The format; that of the file's name, or else csv.
+    /// Format of the output. Default: by the extension of the file, else csv.
     #[arg(long)]
     format: Option<Format>,
-    /// Only links in this state.
+    /// Only links in this state. Default: all links.
     #[arg(long, value_enum)]
     state: Option<StateName>,
-    /// The file, which is there once it is whole; compressed if its name ends with .gz. Standard
-    /// output if none is given.
+    /// Output file, which appears when it is complete. The extension .gz compresses it with gzip.
+    /// Default: standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnConflict {
+    /// Skip the row and report it.
     Skip,
+    /// Stop the import. Links imported until then remain.
     Fail,
 }
 

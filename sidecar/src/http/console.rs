@@ -10,6 +10,7 @@ use axum::Router;
 use axum::http::header::{COOKIE, HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
+use axum::response::Redirect;
 use axum::routing::get;
 use url::Url;
 
@@ -23,9 +24,10 @@ const COOKIE_NAME: &str = "shortlink_session";
 /// The header that tells the console from a page elsewhere, which can't send it unasked.
 const MARK: &str = "x-shortlink-console";
 
-/// The console's routes.
+/// The console's routes, and the way to it for a browser that was given only the server's address.
 pub(super) fn routes() -> Router<SharedApp> {
     Router::new()
+        .route("/", get(|| async { Redirect::temporary("/console") }))
         .route(
             "/console/session",
             get(session::show).post(session::begin).delete(session::end),

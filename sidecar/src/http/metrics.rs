@@ -27,13 +27,13 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     text.metric(
         "shortlink_sidecar_info",
         Kind::Gauge,
-        "The version of the sidecar.",
+        "Version of the sidecar; the value is 1.",
     )
     .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     let now = app.clock.now();
     text.gauge(
         "shortlink_clock_seconds",
-        "The time of this machine's clock, since 1970.",
+        "Clock of this machine, in seconds since 1970.",
         now.as_duration().as_secs_f64(),
     );
     process::add(&mut text);
@@ -43,13 +43,13 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     let waiting = count_waiting(&app).await;
     text.gauge(
         "shortlink_database_up",
-        "Whether the database answers.",
+        "Whether the database responds: 1 or 0.",
         u8::from(waiting.is_some()),
     );
     if let Some(waiting) = waiting {
         text.gauge(
             "shortlink_outbox_waiting",
-            "Links and campaigns that Redis has not been told of for longer than a request takes.",
+            "Links and campaigns not published to Redis for over 2 seconds, counted up to 100000.",
             waiting,
         );
         let asked = tokio::time::timeout(DATABASE_LIMIT, database(&app, &mut text)).await;
@@ -63,7 +63,7 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     // Last, so that what was asked here is counted too.
     text.counter(
         "shortlink_database_errors_total",
-        "What the database could not do.",
+        "Database operations that failed.",
         StoreError::count(),
     );
     let headers = [
@@ -78,7 +78,7 @@ fn answers(app: &App, text: &mut Text) {
     let mut samples = text.metric(
         "shortlink_answers_total",
         Kind::Counter,
-        "Answers of this process, to callers of the API and to visitors, by class of status.",
+        "Responses of this process to callers of the API and to visitors, by class of status.",
     );
     for (to, counts) in [
         ("api", &app.answers.api),
@@ -94,13 +94,13 @@ fn answers(app: &App, text: &mut Text) {
 fn durations(app: &App, text: &mut Text) {
     text.gauge(
         "http_server_active_requests",
-        "Requests that are being answered.",
+        "Requests in progress.",
         app.requests.active.load(Ordering::Relaxed),
     );
     let mut samples = text.metric(
         "http_server_request_duration_seconds",
         Kind::Histogram,
-        "How long it took until an answer began.",
+        "Time until a response began, in seconds.",
     );
     for ((route, method, status), counted) in app.requests.durations.read() {
         let status = status.to_string();
@@ -114,7 +114,7 @@ fn durations(app: &App, text: &mut Text) {
     let mut samples = text.metric(
         "db_client_operation_duration_seconds",
         Kind::Histogram,
-        "How long the database took, waiting for a connection or the writer included.",
+        "Duration of database operations, with the wait for a connection, in seconds.",
     );
     for (operation, counted) in DATABASE.read() {
         samples.add_durations(&[("db_operation_name", operation)], &counted);
@@ -127,27 +127,27 @@ async fn visits(app: &App, text: &mut Text) {
     for (name, help, counter) in [
         (
             "shortlink_visits_kept_total",
-            "Visits that this process has stored in the database.",
+            "Visits that this process stored in the database.",
             &counters.stored,
         ),
         (
             "shortlink_visits_repeated_total",
-            "Visits that came again and were stored before.",
+            "Visits delivered again after they were stored.",
             &counters.repeated,
         ),
         (
             "shortlink_visits_quarantined_total",
-            "What came as a visit, could not be read and was put into quarantine.",
+            "Visits that could not be read and were put into quarantine.",
             &counters.quarantined,
         ),
         (
             "shortlink_visits_forgotten_total",
-            "Visits that were deleted since they were old.",
+            "Visits deleted at the end of their retention.",
             &counters.forgotten,
         ),
         (
             "shortlink_links_ended_total",
-            "Links that were ended since they had been visited often enough.",
+            "Links that expired because they reached their maximum of visits.",
             &counters.ended,
         ),
     ] {
@@ -156,7 +156,7 @@ async fn visits(app: &App, text: &mut Text) {
     let mut samples = text.metric(
         "shortlink_domain_visits_total",
         Kind::Counter,
-        "Visits that this process has stored in the database, by domain.",
+        "Visits that this process stored in the database, by short domain.",
     );
     for (domain, count) in counters.domains() {
         samples.add(&[("domain", &domain)], count);
@@ -164,13 +164,13 @@ async fn visits(app: &App, text: &mut Text) {
     if let Some(live) = &app.live {
         text.gauge(
             "shortlink_live_listeners",
-            "How many listen to the live feed of visits.",
+            "Clients of the live feed of visits.",
             live.listeners(),
         );
     }
     text.gauge(
         "shortlink_redis_up",
-        "Whether Redis answers this process.",
+        "Whether Redis responds to this process: 1 or 0.",
         u8::from(app.publisher.incarnation().await.is_ok()),
     );
     if let Some(queue) = &app.visit_queue
@@ -178,7 +178,7 @@ async fn visits(app: &App, text: &mut Text) {
     {
         text.gauge(
             "shortlink_visit_queue_batches",
-            "Batches of visits in Redis that are not stored.",
+            "Batches of visits in Redis that are not stored in the database.",
             depth.batches,
         );
         let age = depth.oldest.map_or(0.0, |oldest| {
@@ -187,7 +187,7 @@ async fn visits(app: &App, text: &mut Text) {
         });
         text.gauge(
             "shortlink_visit_queue_age_seconds",
-            "For how long the oldest of them has been there.",
+            "Age of the oldest batch of visits that is not stored, in seconds.",
             age,
         );
     }
@@ -198,7 +198,7 @@ async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
     let quarantine = app.store.count_quarantine().await?;
     text.gauge(
         "shortlink_visit_quarantine_entries",
-        "What came as a visit, could not be read and waits for somebody to look at it.",
+        "Visits that could not be read and are in quarantine.",
         quarantine,
     );
     let usage = app.codespace.usage().await?;
@@ -207,7 +207,7 @@ async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
     let mut samples = text.metric(
         "shortlink_codes_used",
         Kind::Gauge,
-        "Links that there are, by the length of their codes.",
+        "Links, by length of their codes.",
     );
     for (length, usage) in all() {
         samples.add(&[("length", length)], usage.links);
@@ -215,7 +215,7 @@ async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
     let mut samples = text.metric(
         "shortlink_codes_capacity",
         Kind::Gauge,
-        "How many links get codes of a length before longer ones are issued.",
+        "Links that get codes of a length before longer codes are issued, by length.",
     );
     for (length, usage) in all() {
         if let Some(capacity) = usage.capacity {
@@ -225,7 +225,7 @@ async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
     let mut samples = text.metric(
         "shortlink_pool_codes",
         Kind::Gauge,
-        "Codes in the pool, by length and status: to be had, handed out, found taken.",
+        "Codes in the pool, by length and status: unused, used, or void (taken by a link).",
     );
     for (length, usage) in all() {
         for (status, count) in [
@@ -238,7 +238,7 @@ async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
     }
     text.gauge(
         "shortlink_pool_low",
-        "With fewer unused codes than this the pool is filled.",
+        "Number of unused codes below which the pool is refilled.",
         app.codespace.pool.low,
     );
     Ok(())

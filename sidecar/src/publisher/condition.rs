@@ -189,6 +189,7 @@ fn needed(prefix: &KeyPrefix) -> Vec<Cmd> {
         &["XAUTOCLAIM", key, group, group, "0", "0"],
         &["XPENDING", key, group],
         &["XTRIM", key, "MINID", "0"],
+        &["XINFO", "STREAM", key],
         &["XINFO", "GROUPS", key],
         &["XINFO", "CONSUMERS", key, group],
     ];

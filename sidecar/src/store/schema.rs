@@ -1,8 +1,43 @@
-//! Whether a database's schema is the one that this program was built with.
+//! The migrations that are compiled into the program, and whether a database has just these.
 
 use std::collections::HashMap;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::SqlStr;
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+
+/// The migrations of a folder below `migrations/`, by the names of its files without `.sql`. sqlx's own macro
+/// reads the folder, but needs both database drivers a second time, for the compiler's machine.
+macro_rules! migrations {
+    ($folder:literal: $($name:literal),+ $(,)?) => {
+        std::sync::LazyLock::new(|| crate::store::schema::migrator(&[
+            $((
+                $name,
+                include_str!(concat!(
+                    env!("CARGO_MANIFEST_DIR"), "/../migrations/", $folder, "/", $name, ".sql"
+                )),
+            )),+
+        ]))
+    };
+}
+pub(super) use migrations;
+
+/// Migrations from the names of their files, `NUMBER_DESCRIPTION`, and their texts.
+///
+/// # Panics
+/// If a name has another form.
+pub(super) fn migrator(files: &[(&'static str, &'static str)]) -> Migrator {
+    let migration = |&(name, text): &(&str, &'static str)| {
+        let (number, description) = name.split_once('_').expect("NUMBER_DESCRIPTION");
+        Migration::new(
+            number.parse().expect("a number"),
+            description.replace('_', " ").into(),
+            MigrationType::Simple,
+            SqlStr::from_static(text),
+            text.starts_with("-- no-transaction"),
+        )
+    };
+    Migrator::with_migrations(files.iter().map(migration).collect())
+}
 
 /// Why a schema is not the one that this program needs.
 #[derive(Debug, thiserror::Error)]
@@ -80,4 +115,22 @@ pub(super) fn check(migrator: &Migrator, applied: Vec<Applied>) -> Result<(), Sc
         return Err(SchemaError::Behind { missing });
     }
     Ok(())
+}
+
+/// Databases know migrations by number, description and checksum. Holds those of the program to those that sqlx itself
+/// reads from the folder, so that none is left out.
+#[cfg(test)]
+pub(super) async fn assert_is_folder(compiled: &Migrator, folder: &str) {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
+    let read = Migrator::new(root.join(folder)).await.expect("migrations");
+    let all = |migrator: &Migrator| -> Vec<_> {
+        let parts = |it: &Migration| {
+            let sql = it.sql.as_str().to_owned();
+            let (checksum, description) = (it.checksum.to_vec(), it.description.to_string());
+            (it.version, description, checksum, sql, it.no_tx)
+        };
+        migrator.iter().map(parts).collect()
+    };
+    assert!(!all(compiled).is_empty());
+    assert_eq!(all(compiled), all(&read), "{folder}");
 }

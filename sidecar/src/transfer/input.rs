@@ -14,11 +14,11 @@ const BUFFER: usize = 256 << 10;
 /// What the rows of a file look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Comma-separated values with a header.
+    /// Comma-separated values with a header line.
     Csv,
-    /// Tab-separated values with a header.
+    /// Tab-separated values with a header line.
     Tsv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Ndjson,
 }
 

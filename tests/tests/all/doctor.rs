@@ -1,10 +1,12 @@
 //! `shortlink doctor`: all is well, and then each thing is broken once.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
+use shortlink_tests::feed::Feed;
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
 use shortlink_tests::sql::Sql;
@@ -30,7 +32,42 @@ fn look(stack: &Stack, more: &[&str]) -> (Option<i32>, Vec<Value>) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
     let checks = told["checks"].as_array().expect("checks").clone();
+    for check in &checks {
+        let docs = check["docs"].as_str().expect("a link");
+        let (page, section) = docs.split_once('#').expect("a section of a page");
+        assert!(sections(page).contains(section), "{page} lacks {section}");
+    }
     (output.status.code(), checks)
+}
+
+/// The sections about checks of a page.
+fn sections(page: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(workspace().join(page)).expect(page);
+    let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
+    headings.map(|it| it.trim_matches('`').to_owned()).collect()
+}
+
+#[test]
+fn the_book_has_a_section_for_every_check_and_no_other() {
+    let folder = workspace().join("sidecar/src/cli/doctor");
+    let mut files = vec![folder.with_extension("rs")];
+    for folder in [folder.clone(), folder.join("nginx")] {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        let entries = entries.map(|entry| entry.path());
+        files.extend(entries.filter(|path| path.extension().is_some_and(|it| it == "rs")));
+    }
+    let mut named = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(file).expect("a file");
+        let code = text.split("#[cfg(test)]").next().expect("code");
+        named.extend(code.split('"').skip(1).step_by(2).map(str::to_owned));
+    }
+    let sections = sections("docs/src/operations/doctor.md");
+    assert!(sections.len() >= 19, "{sections:?}");
+    // The other direction is held by `look`, with each check that a test sees.
+    for section in sections {
+        assert!(named.contains(&section), "no check is named {section}");
+    }
 }
 
 /// What is not well: names and states.
@@ -186,8 +223,8 @@ fn doctor_names_what_is_wrong_with_redis() {
 
 #[test]
 fn the_rights_that_are_documented_are_enough() {
-    let readme = fs::read_to_string(workspace().join("README.md")).expect("README.md");
-    let block = readme
+    let page = fs::read_to_string(workspace().join("docs/src/install.md")).expect("install.md");
+    let block = page
         .split("ACL SETUSER shortlink ")
         .nth(1)
         .expect("the rights");
@@ -217,8 +254,10 @@ fn the_rights_that_are_documented_are_enough() {
     well(&stack);
     // Not by what doctor asks alone: links are made, changed and counted.
     let code = stack.link("https://www.example.com/");
+    let mut feed = Feed::open(stack.nginx.internal_port, &stack.sidecar.key, "", None);
     assert_eq!(stack.follow(&code).status, 302);
     let path = format!("/v1/links/{code}");
+    assert_eq!(feed.visit().data["shortCode"], code.as_str());
     until("the visit is stored", SOON, || {
         stack.api("GET", &path, None).json()["visits"]["total"] == 1
     });

@@ -32,6 +32,7 @@ mod logs;
 mod lua;
 mod moves;
 mod names;
+mod newcomer;
 mod openapi;
 mod operations;
 mod options;

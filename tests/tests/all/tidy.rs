@@ -206,7 +206,8 @@ fn the_module_and_the_edge_keep_their_rooms() {
 
 #[test]
 fn every_directive_and_variable_is_documented() {
-    let reference = fs::read_to_string(workspace().join("nginx/DIRECTIVES.md")).expect("reference");
+    let reference = fs::read_to_string(workspace().join("docs/src/reference/directives.md"))
+        .expect("reference");
     let conf = fs::read_to_string(workspace().join("ngx-module/src/conf.rs")).expect("conf.rs");
     let directives: Vec<&str> = conf
         .split("ngx_string!(\"")
@@ -277,15 +278,20 @@ fn every_directive_and_variable_is_documented() {
 
 #[test]
 fn the_documents_name_only_what_is_there() {
-    for document in [
+    let documents = [
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
+        "SECURITY.md",
         "bench/README.md",
         "containers/README.md",
-        "operations/RUNBOOK.md",
-    ] {
-        let text = fs::read_to_string(workspace().join(document)).expect("a document");
+    ];
+    let mut documents: Vec<PathBuf> = documents.map(|it| workspace().join(it)).into();
+    documents.extend(files_below(&workspace().join("docs"), ".md"));
+    assert!(documents.len() > 25);
+    for path in documents {
+        let text = fs::read_to_string(&path).expect("a document");
+        let document = path.display();
         for path in text.split('`').skip(1).step_by(2) {
             let is_path = path.contains('/')
                 && !path.contains(' ')
@@ -303,6 +309,7 @@ fn the_documents_name_only_what_is_there() {
                     "fuzz",
                     "operations",
                     "containers",
+                    "docs",
                 ]
                 .iter()
                 .any(|room| path.starts_with(&format!("{room}/")));

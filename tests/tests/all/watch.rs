@@ -1,13 +1,13 @@
 //! What an operator watches: alerts and dashboard name what both sides tell, and the other way round.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use shortlink_tests::http;
-use shortlink_tests::metrics::{Page, matchers};
+use shortlink_tests::metrics::{Metric, Page, matchers};
 use shortlink_tests::stack::{Stack, StackOptions, directory};
 use shortlink_tests::wait::{SOON, eventually, until};
 use shortlink_tests::workspace;
@@ -184,6 +184,73 @@ fn alerts_and_dashboard_speak_of_what_there_is_and_leave_nothing_out() {
     }
 }
 
+/// Labels whose values are not listed in the reference: any number of them, or those of a version.
+const OPEN: [&str; 9] = [
+    "worker",
+    "version",
+    "domain",
+    "host",
+    "http_route",
+    "http_request_method",
+    "http_response_status_code",
+    "db_operation_name",
+    "le",
+];
+
+/// A table of what a page describes.
+fn reference_of(page: &Page) -> String {
+    let mut table = String::from("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n");
+    for Metric { name, kind, help } in &page.metrics {
+        let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let counted = format!("{name}_count");
+        for sample in page.of(name).chain(page.of(&counted)) {
+            for (label, value) in &sample.labels {
+                labels.entry(label).or_default().insert(value);
+            }
+        }
+        let labels = labels.into_iter().map(|(label, values)| {
+            if OPEN.contains(&label) {
+                return format!("`{label}`");
+            }
+            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+            format!("`{label}`: {}", values.join(", "))
+        });
+        let labels: Vec<String> = labels.collect();
+        let labels = labels.join("; ");
+        table += &format!("| `{name}` | {kind} | {labels} | {help} |\n");
+    }
+    table
+}
+
+#[test]
+fn metrics_reference_is_what_both_sides_tell() {
+    let (edge, sidecar) = pages();
+    let path = workspace().join("docs/src/reference/metrics.md");
+    let text = format!(
+        "# Metrics\n\n\
+         Everything that nginx and the sidecar report to Prometheus, for those who write queries. This page is \
+         generated from the\nmetrics' own help texts. [Monitoring](../operations/monitoring.md) explains how to \
+         scrape them, and has the alerts and the\ndashboard.\n\n\
+         ## nginx\n\n\
+         `/edge/metrics` of the internal server ([`shortlink_status`](directives.md#shortlink_status)): the counts of \
+         all workers since\nnginx was started. Counters never decrease, also over reloads and crashes of workers.\n\n\
+         {}\n\
+         ## Sidecar\n\n\
+         `/metrics` of each sidecar: the counts of its process, and the state of the database and of Redis as it sees \
+         them. The\nnames without `shortlink_` are those that OpenTelemetry and Prometheus define.\n\n{}",
+        reference_of(&edge),
+        reference_of(&sidecar)
+    );
+    if std::env::var_os("SHORTLINK_RENEW").is_some() {
+        fs::write(&path, &text).expect("the page can be written");
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == text,
+        "docs/src/reference/metrics.md is not what is told: run the test again with SHORTLINK_RENEW=1"
+    );
+}
+
 #[test]
 fn names_are_those_of_one_side() {
     let (edge, sidecar) = pages();
@@ -243,11 +310,6 @@ fn anchor(heading: &str) -> String {
 #[test]
 fn each_alert_says_how_bad_it_is_and_what_to_do_and_was_tried() {
     let text = file("alerts.yml");
-    let runbook = file("RUNBOOK.md");
-    let headings = runbook.lines().filter(|line| line.starts_with('#'));
-    let anchors: BTreeSet<String> = headings
-        .map(|line| anchor(line.trim_start_matches('#').trim()))
-        .collect();
     let tried = file("alerts.test.yml");
     let alerts: Vec<&str> = text.split("- alert: ").skip(1).collect();
     assert!(alerts.len() >= 25);
@@ -258,16 +320,19 @@ fn each_alert_says_how_bad_it_is_and_what_to_do_and_was_tried() {
             .iter()
             .any(|severity| rest.contains(severity));
         assert!(has_severity, "{name} does not say how bad it is");
-        for annotation in ["summary: '", "action: '", "runbook_url: 'RUNBOOK.md#"] {
+        for annotation in ["summary: '", "action: '", "runbook_url: '"] {
             assert!(rest.contains(annotation), "{name} has no {annotation}");
         }
-        let link = rest.split("RUNBOOK.md#").nth(1).expect("a link");
+        let link = rest.split("runbook_url: '").nth(1).expect("a link");
         let link = link.split('\'').next().expect("a link");
-        assert!(anchors.contains(link), "{name}: the runbook has no {link}");
+        let (page, section) = link.split_once('#').expect("a section of a page");
+        let page = fs::read_to_string(workspace().join(page)).expect(link);
+        let mut headings = page.lines().filter(|line| line.starts_with('#'));
         assert!(
-            runbook.contains(name),
-            "the runbook does not speak of {name}"
+            headings.any(|line| anchor(line.trim_start_matches('#').trim()) == section),
+            "{name}: there is no {link}"
         );
+        assert!(page.contains(name), "{link} does not speak of {name}");
         let expected = format!("alertname=\"{name}\"");
         assert!(tried.contains(&expected), "{name} is not tried");
     }

@@ -27,19 +27,19 @@ const MOST_BYTES: u64 = 64 * 1024;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(in crate::cli) struct ClientArguments {
-    /// Where the service is: its internal server. Else SHORTLINK_SERVER, else `server` in
+    /// Base URL of the internal server. Default: SHORTLINK_SERVER, else `server` in
     /// ~/.config/shortlink/client.toml, else http://127.0.0.1:8081.
     #[arg(long, value_name = "URL", global = true)]
     server: Option<String>,
-    /// A file that holds the API key and nothing else. Else SHORTLINK_KEY, else SHORTLINK_KEY_FILE, else
-    /// `key` or `key_file` in ~/.config/shortlink/client.toml.
+    /// File that contains only the API key. Default: the key in SHORTLINK_KEY, else the file in
+    /// SHORTLINK_KEY_FILE, else `key` or `key_file` in ~/.config/shortlink/client.toml.
     #[arg(long, value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
-    /// How long an answer is waited for.
+    /// Time limit for a response, in seconds: 1 to 3600. `links import` allows at least 300.
     #[arg(long, value_name = "SECONDS", global = true, default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// Prints what the API answers, as JSON; lists as an object a line.
+    /// Print the API's responses as JSON; lists as one object per line.
     #[arg(long, global = true)]
     pub(in crate::cli) json: bool,
 }

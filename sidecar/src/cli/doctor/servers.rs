@@ -7,8 +7,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::publisher::{self, ServerCondition};
 
-/// The oldest version that tells of changes as the module needs it.
-const OLDEST: u32 = 6;
+/// The oldest version, major and minor, that has all commands of the sidecar (`XAUTOCLAIM` is the newest). The module
+/// needs 6.0.
+const OLDEST: (u32, u32) = (6, 2);
 
 /// Looks at every server that is written to.
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
@@ -39,14 +40,17 @@ pub(super) async fn examine(config: &Config) -> Vec<Finding> {
 
 fn judge(server: &ServerCondition) -> Vec<Finding> {
     let address = &server.address;
-    let major = server.version.split('.').next().unwrap_or_default();
-    let is_old = major.parse().is_ok_and(|major: u32| major < OLDEST);
+    let mut numbers = server.version.split('.').map(str::parse::<u32>);
+    let is_old = match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < OLDEST,
+        _ => false,
+    };
     let mut findings = vec![if server.version.is_empty() {
         let found = format!("{address} does not say which version it is");
         Finding::warn("redis", found, "allow its user +info")
     } else if is_old {
         let found = format!("{address} is version {}", server.version);
-        Finding::fail("redis", found, "install version 6 or newer")
+        Finding::fail("redis", found, "install version 6.2 or newer")
     } else if server.role != "master" {
         let found = format!("{address} is a replica, and takes nothing");
         let advice = "let redis.url name the master, or redis.topology how it is found";
@@ -124,7 +128,11 @@ mod tests {
         assert!(well.iter().all(|it| it.verdict == Verdict::Ok), "{well:?}");
         type Break = fn(&mut ServerCondition);
         let breaks: [(Break, &str, Verdict); 7] = [
-            (|it| it.version = "5.0.7".to_owned(), "redis", Verdict::Fail),
+            (
+                |it| it.version = "6.0.16".to_owned(),
+                "redis",
+                Verdict::Fail,
+            ),
             (|it| it.version = String::new(), "redis", Verdict::Warn),
             (|it| it.role = "slave".to_owned(), "redis", Verdict::Fail),
             (

@@ -18,13 +18,13 @@ use crate::cli::columns::Columns;
 /// What can be done with campaigns.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum CampaignsCommand {
-    /// Makes a campaign.
+    /// Create a campaign.
     Create(Box<CreateArguments>),
-    /// Shows a campaign.
+    /// Show a campaign.
     Get(OneCampaign),
-    /// Lists campaigns, the latest first.
+    /// List campaigns, the newest first.
     List {
-        /// At most how many.
+        /// Maximum number of campaigns.
         #[arg(
             long,
             value_name = "NUMBER",
@@ -32,32 +32,35 @@ pub(in crate::cli) enum CampaignsCommand {
             conflicts_with = "all"
         )]
         limit: u64,
-        /// As many as there are.
+        /// List all campaigns.
         #[arg(long)]
         all: bool,
     },
-    /// Changes a campaign, and with it all its links. What is not named stays.
+    /// Change a campaign, and with it all its links.
+    ///
+    /// Changes only the members that are given.
     Change(Box<ChangeArguments>),
-    /// Has all its links answered 410 until it is resumed.
+    /// Pause a campaign: all its links answer 410 until it is resumed.
     Pause(OneCampaign),
-    /// Has its links redirect again.
+    /// Resume a paused campaign.
     Resume(OneCampaign),
-    /// Revokes a campaign: all its links are answered 410 from then on, for good.
+    /// Revoke a campaign permanently: all its links answer 410 from then on.
     Revoke {
         #[command(flatten)]
         campaign: OneCampaign,
-        /// Does not ask.
+        /// Revoke without asking for confirmation.
         #[arg(long)]
         yes: bool,
     },
-    /// Writes all its links with their visits into a file.
+    /// Export all links of a campaign, with their numbers of visits, as CSV or NDJSON.
     ExportResults {
         #[command(flatten)]
         campaign: OneCampaign,
-        /// The form of the file, if its name does not say it; csv on standard output.
+        /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv,
+        /// .ndjson or .jsonl), else csv on standard output.
         #[arg(long, value_enum)]
         format: Option<ExportFormat>,
-        /// The file; standard output without it.
+        /// Output file. Default: standard output.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -65,21 +68,23 @@ pub(in crate::cli) enum CampaignsCommand {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct OneCampaign {
-    /// The campaign's id.
+    /// Id of the campaign.
     #[arg(value_parser = campaign_id)]
     id: String,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CreateArguments {
-    /// What people call it.
+    /// Name of the campaign: 1 to 200 characters.
     name: String,
-    /// Where its links lead, with names in braces: https://shop.example.com/p?m={member}&c={code}
+    /// Target of its links: a URL with names of parameters in braces, and {code} for the code, such as
+    /// https://shop.example.com/p?m={member}&c={code}
     url: String,
-    /// A name, in the order in which links keep their values. May be repeated.
+    /// Name of a parameter: a letter, then up to 31 letters, digits or _; at most 16 parameters. Can be
+    /// repeated, in the order in which links store the values; other names in the URL follow.
     #[arg(long = "parameter", value_name = "NAME")]
     parameters: Vec<String>,
-    /// What you call it.
+    /// Your own id for the campaign: 1 to 128 bytes of UTF-8.
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     #[command(flatten)]
@@ -94,13 +99,14 @@ pub(in crate::cli) struct CreateArguments {
 pub(in crate::cli) struct ChangeArguments {
     #[command(flatten)]
     campaign: OneCampaign,
-    /// What people call it.
+    /// New name: 1 to 200 characters.
     #[arg(long)]
     name: Option<String>,
-    /// Where its links lead. It can do without names of the old one but can't bring others.
+    /// New target of its links: a URL with names of parameters in braces. It can omit parameters of the
+    /// old target but not add others.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// What it is to do without. May be repeated.
+    /// Member to remove. Can be repeated; commas separate several values.
     #[arg(
         long = "clear",
         id = "cleared",
@@ -115,33 +121,37 @@ pub(in crate::cli) struct ChangeArguments {
 /// What can be said of a campaign when it is made, and later.
 #[derive(Debug, Args)]
 struct CampaignSettings {
-    /// How its links redirect: 301, 302, 307 or 308.
+    /// Redirect status of its links: 301, 302, 307 or 308. Default for a new campaign:
+    /// `links.default_redirect_status` of the sidecar.
     #[arg(long, value_name = "STATUS")]
     status: Option<u16>,
-    /// Whether the visitor's query is appended to the target's.
+    /// Append the visitor's query to that of the target: true or false; true without a value. Default for
+    /// a new campaign: false.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     forward_query: Option<bool>,
-    /// Its links are answered 404 before: a time like 2030-12-31T23:59:59Z, or a day.
+    /// Start of validity; its links answer 404 before it. A time such as 2030-12-31T23:59:59Z, or a day
+    /// (UTC).
     #[arg(long, value_name = "TIME", value_parser = moment)]
     valid_since: Option<String>,
-    /// Its links are answered 410 after.
+    /// End of validity, in the future; its links answer 410 from then on. A time or a day (UTC).
     #[arg(long, value_name = "TIME", value_parser = moment)]
     valid_until: Option<String>,
-    /// What you want to remember.
+    /// Note of at most 1000 characters.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// How codes of new links are made that say nothing else: permuted, pool, sequence or hash. What is
-    /// said of defaults replaces all of them.
+    /// Default strategy that issues codes of new links: permuted, pool, sequence or hash. A change with
+    /// any of the --default options replaces all defaults.
     #[arg(long, value_name = "STRATEGY")]
     default_strategy: Option<String>,
-    /// How many characters their codes have: 7, or 7-9.
+    /// Default number of characters of codes of new links, without the check character: 7, or a range
+    /// such as 7-9. From 1 to 12; sequence 4 to 12, hash 1 to 8.
     #[arg(long, value_name = "LENGTH", value_parser = code_length)]
     default_code_length: Option<Value>,
-    /// After about how many visits by people they end.
+    /// Default number of human visits after which a new link expires: 1 or more.
     #[arg(long, value_name = "VISITS")]
     default_max_visits: Option<u64>,
-    /// A tag of theirs. May be repeated.
+    /// Default tag of new links: 1 to 64 characters, at most 20 tags. Can be repeated.
     #[arg(long = "default-tag", value_name = "TAG")]
     default_tags: Vec<String>,
 }
@@ -149,13 +159,13 @@ struct CampaignSettings {
 /// What a campaign can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Clearable {
-    /// When it begins.
+    /// The start of validity.
     ValidSince,
-    /// When it ends.
+    /// The end of validity.
     ValidUntil,
-    /// What you want to remember.
+    /// The note.
     Note,
-    /// What is said for new links.
+    /// All defaults of new links.
     Defaults,
 }
 

@@ -44,9 +44,9 @@ const COLUMNS: [(&str, &str); 22] = [
 /// The form of a file of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum ExportFormat {
-    /// A first line of names, and a line of values for each link.
+    /// Comma-separated values with a header line.
     Csv,
-    /// What the API tells of each link, an object a line.
+    /// One JSON object per line, as the API returns each link.
     Ndjson,
 }
 
@@ -55,10 +55,11 @@ pub(in crate::cli) enum ExportFormat {
 pub(in crate::cli) struct ExportArguments {
     #[command(flatten)]
     filters: Filters,
-    /// The form of the file, if its name does not say it; csv on standard output.
+    /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv, .ndjson
+    /// or .jsonl), else csv on standard output.
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
-    /// The file; standard output without it.
+    /// Output file. Default: standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

@@ -13,13 +13,13 @@ pub(super) struct Filters {
     /// Only links with this tag.
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
-    /// Only links that you call so.
+    /// Only links with this external id.
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     /// Only links of this campaign.
     #[arg(long, value_name = "ID", value_parser = campaign_id)]
     campaign: Option<String>,
-    /// Only links that this API key has made.
+    /// Only links created with this API key.
     #[arg(long, value_name = "KEY-ID")]
     created_by: Option<String>,
 }

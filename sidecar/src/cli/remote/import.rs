@@ -40,9 +40,9 @@ const LONGEST_KEY: usize = 255;
 /// How rows stand in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum RowFormat {
-    /// Lines of values, with a first line that names them.
+    /// Comma-separated values with a header line.
     Csv,
-    /// An object a line.
+    /// One JSON object per line.
     Ndjson,
 }
 
@@ -69,25 +69,29 @@ impl RowFormat {
 /// What is imported, and what is told of it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Each row is what `POST /v1/links` takes. In CSV the first line has the names, such as longUrl, externalId, \
-tags (parted by |), campaignId, parameters.NAME; in NDJSON each line is an object.
+Each row has the members that `POST /v1/links` accepts. The first line of a CSV file names them, such as \
+longUrl, externalId, tags (separated by |), campaignId and parameters.NAME. Each line of an NDJSON file is \
+one object.
 
-The request is called by what is in the file (or by --idempotency-key), and the service remembers for 24 \
-hours what became of it: a command that was cut off is repeated as it was, and makes no link twice. A file \
-that was changed is another one: to make links of rows that failed, put them alone into a new file.
+The request is idempotent: the service remembers its results for 24 hours, and an interrupted command that \
+is repeated unchanged creates no duplicate links. The command prints its Idempotency-Key, which is derived \
+from the content of the file. For standard input the key is random: repeat the command with \
+--idempotency-key and the printed key. A changed file has another key: to create links for rows that failed, \
+put only those rows into a new file.
 
-Ends with 0 when every row has its link, 1 when rows failed or it was cut off, 2 when the command line is \
-wrong.")]
+Exit codes: 0 every row has its link, 1 rows failed or the import was interrupted, 2 invalid command line, \
+input file or client settings.")]
 pub(in crate::cli) struct ImportArguments {
-    /// The file, also compressed with gzip (.gz); - is standard input.
+    /// CSV or NDJSON file, which can be compressed with gzip (.gz); - is standard input.
     file: PathBuf,
-    /// How rows stand in it, if its name (.csv, .ndjson, .jsonl) does not say it.
+    /// Format of the file. Default: by its extension (.csv, .ndjson or .jsonl, with or without .gz).
     #[arg(long, value_enum)]
     format: Option<RowFormat>,
-    /// What the request is called: 1 to 255 visible characters of ASCII.
+    /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Default: derived from the
+    /// content of the file, or random for standard input.
     #[arg(long, value_name = "KEY", value_parser = checked_key)]
     idempotency_key: Option<String>,
-    /// Where to write what the API answers for each row, as a line of JSON.
+    /// Output file for the result of each row, as one JSON object per line.
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
 }

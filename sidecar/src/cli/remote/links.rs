@@ -23,74 +23,86 @@ use crate::cli::print;
 /// What can be done with links.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum LinksCommand {
-    /// Makes a link.
+    /// Create a link.
     Create(Box<CreateArguments>),
-    /// Shows a link.
+    /// Show a link.
     Get {
-        /// Its code or short URL.
+        /// Code or short URL of the link.
         code: CodeText,
     },
-    /// Lists links, the latest first.
+    /// List links, the newest first.
     List(ListArguments),
-    /// Changes a link. What is not named stays.
+    /// Change a link.
+    ///
+    /// Changes only the members that are given.
     Change(Box<ChangeArguments>),
-    /// Has a link answered 410 until it is resumed.
+    /// Pause a link: it answers 410 until it is resumed.
     Pause(OneLink),
-    /// Has a paused link redirect again.
+    /// Resume a paused link.
     Resume(OneLink),
-    /// Revokes a link: it is answered 410 from then on, for good.
+    /// Revoke a link permanently: it answers 410 from then on.
     Revoke {
         #[command(flatten)]
         link: OneLink,
-        /// Does not ask.
+        /// Revoke without asking for confirmation.
         #[arg(long)]
         yes: bool,
     },
-    /// Says why a code answers what it answers, also one without a link.
+    /// Explain the response to a code, with or without a link.
     Explain {
-        /// The code or short URL.
+        /// Code or short URL.
         code: CodeText,
     },
-    /// Shows what a link was before each change, and who changed it, the latest first.
+    /// List the changes of a link, the newest first.
+    ///
+    /// Shows the link before each change, and the API key that changed it.
     History {
-        /// Its code or short URL.
+        /// Code or short URL of the link.
         code: CodeText,
-        /// At most how many changes.
+        /// Maximum number of changes.
         #[arg(long, value_name = "NUMBER", default_value_t = 50)]
         limit: u64,
     },
-    /// Prints the QR code of a link's short URL, as SVG.
+    /// Print the QR code of a link's short URL, as SVG.
     Qr {
-        /// Its code or short URL.
+        /// Code or short URL of the link.
         code: CodeText,
     },
-    /// Makes a link of each row of a file.
+    /// Create a link from each row of a CSV or NDJSON file.
     Import(ImportArguments),
-    /// Writes what the API lists into a file.
+    /// Export links, with their numbers of visits, as CSV or NDJSON.
     Export(ExportArguments),
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CreateArguments {
-    /// Where it leads.
+    /// Target of the link: an http or https URL of at most 8192 bytes.
     #[arg(required_unless_present = "campaign", conflicts_with = "campaign")]
     url: Option<String>,
-    /// The campaign that it belongs to, which says where it leads.
+    /// Id of the link's campaign, which defines the target.
     #[arg(long, value_name = "ID")]
     campaign: Option<String>,
-    /// Its code.
+    /// Print only the short URL.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    /// Custom code: 1 to 16 letters and digits. Default: a code is issued.
     #[arg(long, value_name = "CODE")]
     slug: Option<String>,
-    /// How its code is made: permuted, pool, sequence or hash.
+    /// Strategy that issues the code: permuted, pool, sequence or hash. Default: that of the campaign,
+    /// else `codes.strategy` of the sidecar.
     #[arg(long, value_name = "STRATEGY")]
     strategy: Option<String>,
-    /// How many characters its code has without the check character: 7, or 7-9.
+    /// Number of characters of the code, without the check character: 7, or a range such as 7-9. From 1
+    /// to 12; sequence 4 to 12, hash 1 to 8. Default: that of the campaign, else `codes.body_length` to
+    /// `codes.longest_body_length` of the sidecar.
     #[arg(long, value_name = "LENGTH", value_parser = code_length)]
     code_length: Option<Value>,
-    /// Takes the link that the same request has made before, if it is alive and unchanged.
+    /// Return the link of an identical earlier request if it is live and unchanged. Not with --slug or
+    /// --idempotency-key.
     #[arg(long)]
     dedupe: bool,
-    /// Has the command make one link, however often it is repeated within 24 hours.
+    /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Repeated commands with the same
+    /// key create one link within 24 hours.
     #[arg(long, value_name = "KEY", value_parser = super::import::checked_key)]
     idempotency_key: Option<String>,
     #[command(flatten)]
@@ -105,10 +117,10 @@ pub(in crate::cli) struct CreateArguments {
 pub(in crate::cli) struct ChangeArguments {
     #[command(flatten)]
     link: OneLink,
-    /// Where it leads.
+    /// New target: an http or https URL of at most 8192 bytes. Not for a link of a campaign.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// What it is to do without. May be repeated.
+    /// Member to remove. Can be repeated; commas separate several values.
     #[arg(
         long = "clear",
         id = "cleared",
@@ -122,9 +134,9 @@ pub(in crate::cli) struct ChangeArguments {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct OneLink {
-    /// Its code or short URL.
+    /// Code or short URL of the link.
     code: CodeText,
-    /// Does it only if the link is still at this revision.
+    /// Revision that the link must have; otherwise the command fails and changes nothing.
     #[arg(long, value_name = "REVISION")]
     if_revision: Option<u64>,
 }
@@ -133,7 +145,7 @@ pub(in crate::cli) struct OneLink {
 pub(in crate::cli) struct ListArguments {
     #[command(flatten)]
     filters: Filters,
-    /// At most how many links.
+    /// Maximum number of links.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -141,7 +153,7 @@ pub(in crate::cli) struct ListArguments {
         conflicts_with = "all"
     )]
     limit: u64,
-    /// As many as there are.
+    /// List all links.
     #[arg(long)]
     all: bool,
 }
@@ -192,6 +204,11 @@ async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Res
         .collect();
     let body = Value::Object(members);
     let answer = client.send(Method::POST, "/v1/links", &headers, Some(&body));
+    let describe = if arguments.quiet {
+        |link: &Value| format!("{}\n", member(link, "/shortUrl"))
+    } else {
+        describe
+    };
     tell(&answer.await?, json, describe)
 }
 

@@ -8,36 +8,41 @@ use super::values::{Pair, moment, object};
 /// What can be said of a link when it is made, and later.
 #[derive(Debug, Args)]
 pub(super) struct LinkSettings {
-    /// How it redirects: 301, 302, 307 or 308.
+    /// Redirect status: 301, 302, 307 or 308. Default for a new link: `links.default_redirect_status` of
+    /// the sidecar. Not for a link of a campaign.
     #[arg(long, value_name = "STATUS")]
     status: Option<u16>,
-    /// Whether the visitor's query is appended to the target's.
+    /// Append the visitor's query to that of the target: true or false; true without a value. Default for
+    /// a new link: false. Not for a link of a campaign.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     forward_query: Option<bool>,
-    /// It is answered 404 before: a time like 2030-12-31T23:59:59Z, or a day.
+    /// Start of validity; the link answers 404 before it. A time such as 2030-12-31T23:59:59Z, or a day
+    /// (UTC).
     #[arg(long, value_name = "TIME", value_parser = moment)]
     valid_since: Option<String>,
-    /// It is answered 410 after.
+    /// End of validity, in the future; the link answers 410 from then on. A time or a day (UTC).
     #[arg(long, value_name = "TIME", value_parser = moment)]
     valid_until: Option<String>,
-    /// After about how many visits by people it ends.
+    /// Number of human visits after which the link expires: 1 or more. The limit is approximate; a few
+    /// more visits may be redirected.
     #[arg(long, value_name = "VISITS")]
     max_visits: Option<u64>,
-    /// A tag. May be repeated; of a link that is there they replace all.
+    /// Tag of 1 to 64 characters, at most 20 per link. Can be repeated. A change replaces all tags of the
+    /// link.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// What you call it.
+    /// Your own id for the link: 1 to 128 bytes of UTF-8.
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
-    /// What you want to remember.
+    /// Note of at most 1000 characters.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// source, medium, campaign, term or content: becomes utm_… in the target's query. May be
-    /// repeated.
+    /// UTM parameter of the target's query, which replaces the one in the URL. NAME is source, medium,
+    /// campaign, term or content. Needs a target URL in the same command. Can be repeated.
     #[arg(long = "utm", value_name = "NAME=VALUE")]
     utm: Vec<Pair>,
-    /// A value for a name in the campaign's target. May be repeated.
+    /// Value of a parameter of the campaign's target, for a link of a campaign. Can be repeated.
     #[arg(long = "parameter", value_name = "NAME=VALUE")]
     parameters: Vec<Pair>,
 }
@@ -45,17 +50,17 @@ pub(super) struct LinkSettings {
 /// What a link can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Clearable {
-    /// When it begins.
+    /// The start of validity.
     ValidSince,
-    /// When it ends.
+    /// The end of validity.
     ValidUntil,
-    /// After how many visits it ends.
+    /// The maximum number of visits.
     MaxVisits,
     /// All tags.
     Tags,
-    /// What you call it.
+    /// The external id.
     ExternalId,
-    /// What you want to remember.
+    /// The note.
     Note,
 }
 

@@ -15,29 +15,32 @@ use crate::cli::columns::Columns;
 /// How visits are counted.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum StatsCommand {
-    /// Of a link.
+    /// Show the visits of a link.
     Link {
-        /// Its code or short URL.
+        /// Code or short URL of the link.
         code: CodeText,
         #[command(flatten)]
         range: Range,
     },
-    /// Of all links of a campaign.
+    /// Show the visits of all links of a campaign.
     Campaign {
-        /// The campaign's id.
+        /// Id of the campaign.
         #[arg(value_parser = campaign_id)]
         id: String,
         #[command(flatten)]
         range: Range,
     },
-    /// Of all links.
+    /// Show the visits of all links.
     All {
         #[command(flatten)]
         range: Range,
     },
-    /// Of each short domain, by the minute: a blocked domain shows.
+    /// Show the recent visits of each short domain, and the last minute that has visits.
+    ///
+    /// A short domain that is blocked has no visits after some minute. With --json, the output has the
+    /// visits of each minute.
     Domains {
-        /// How many minutes back.
+        /// Length of the period up to now, in minutes: 1 to 1440.
         #[arg(long, value_name = "MINUTES", default_value_t = 60)]
         minutes: u32,
     },
@@ -46,19 +49,21 @@ pub(in crate::cli) enum StatsCommand {
 /// Which visits are counted, and how.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Range {
-    /// Since when: a time like 2030-12-31T23:59:59Z, or a day. Seven days before the end without it.
+    /// Start of the period: a time such as 2030-12-31T23:59:59Z, or a day (UTC). The period is at most 800
+    /// days long. Default: seven days before the end.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<String>,
-    /// Until when: now without it.
+    /// End of the period: a time or a day (UTC). Default: now.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<String>,
-    /// By the hour or by the day: an hour up to three days, else a day.
+    /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else day.
     #[arg(long, value_name = "INTERVAL")]
     interval: Option<String>,
-    /// Also by what: domain, country, device, browser, os or referrer. May be repeated.
+    /// Dimension of a further table: domain, country, device, browser, os or referrer. Can be repeated;
+    /// commas separate several values.
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     by: Vec<String>,
-    /// At most how many values of each.
+    /// Maximum number of values of each dimension: 1 to 1000. Default: 50.
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 }

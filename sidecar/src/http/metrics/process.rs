@@ -23,17 +23,17 @@ fn read(text: &mut Text) -> ProcResult<()> {
     text.metric(
         "process_cpu_seconds_total",
         super::Kind::Counter,
-        "Processor time that this process has used.",
+        "CPU time used by this process, in seconds.",
     )
     .add(&[], (stat.utime + stat.stime) as f64 / ticks);
     text.gauge(
         "process_resident_memory_bytes",
-        "Memory of this process that is not swapped out.",
+        "Resident memory of this process, in bytes.",
         stat.rss * procfs::page_size(),
     );
     text.gauge(
         "process_virtual_memory_bytes",
-        "Addresses that this process uses.",
+        "Virtual memory of this process, in bytes.",
         stat.vsize,
     );
     text.gauge(
@@ -43,19 +43,19 @@ fn read(text: &mut Text) -> ProcResult<()> {
     );
     text.gauge(
         "process_open_fds",
-        "Files and connections that this process has open.",
+        "Open file descriptors of this process.",
         process.fd_count()?,
     );
     if let procfs::process::LimitValue::Value(most) = process.limits()?.max_open_files.soft_limit {
         text.gauge(
             "process_max_fds",
-            "How many files and connections it may have open.",
+            "Maximum number of open file descriptors of this process.",
             most,
         );
     }
     text.gauge(
         "process_start_time_seconds",
-        "When this process began, since 1970.",
+        "Start time of this process, in seconds since 1970.",
         KernelStats::current()?.btime as f64 + stat.starttime as f64 / ticks,
     );
     Ok(())

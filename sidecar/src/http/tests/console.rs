@@ -59,6 +59,12 @@ async fn the_page_and_its_files_are_answered_compressed_and_kept() {
         );
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
     }
+    // The server's address leads there.
+    let root = send(&service, "GET", "/", &[], None).await;
+    assert_eq!(
+        (root.status, root.header("location")),
+        (307, Some("/console"))
+    );
     let page = send(&service, "GET", "/console", &[], None).await;
     let page = String::from_utf8(page.body).expect("text");
     let (_, rest) = page.split_once("src=\"").expect("a script");

@@ -6,12 +6,7 @@ use std::path::Path;
 
 use super::*;
 use crate::http::openapi;
-
-/// Where the description is kept for those who want to read it, or compare two versions.
-const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
-
-/// Written anew instead of compared when this is set.
-const RENEW: &str = "SHORTLINK_RENEW";
+use crate::testing::assert_generated;
 
 fn description() -> Value {
     serde_json::from_str(&openapi::text()).expect("JSON")
@@ -19,15 +14,7 @@ fn description() -> Value {
 
 #[test]
 fn the_kept_file_is_what_the_code_says() {
-    let text = openapi::text();
-    if std::env::var_os(RENEW).is_some() {
-        std::fs::write(KEPT, &text).expect("the file can be written");
-    }
-    let kept = std::fs::read_to_string(KEPT).unwrap_or_default();
-    assert!(
-        kept == text,
-        "sidecar/openapi.json is not what the code says: run the test again with {RENEW}=1"
-    );
+    assert_generated("sidecar/openapi.json", &openapi::text());
 }
 
 #[test]

@@ -1,14 +1,22 @@
 //! The migrations for PostgreSQL that are part of this program, and the key that codes are
 //! numbered by.
 
+use std::sync::LazyLock;
+
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnection;
 
 use super::{OLDEST_VERSION, OpenError};
 use crate::domain::codes::numbering::CodeKey;
-use crate::store::schema::{self, APPLIED, Applied, SchemaError};
+use crate::store::schema::{self, APPLIED, Applied, SchemaError, migrations};
 
-static MIGRATOR: Migrator = sqlx::migrate!("../migrations/postgres");
+static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
+    "0001_schema",
+    "0002_visits",
+    "0003_reclassified_visits",
+    "0004_old_counts",
+    "0005_domain_nodes",
+);
 
 /// The advisory lock of whoever brings the schema up to date: "shortmig".
 const LOCK: i64 = 0x7368_6f72_746d_6967;
@@ -85,4 +93,14 @@ async fn applied(connection: &mut PgConnection) -> Result<Vec<Applied>, SchemaEr
         .fetch_all(connection)
         .await
         .map_err(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_migrations_are_those_of_the_folder() {
+        schema::assert_is_folder(&MIGRATOR, "postgres").await;
+    }
 }

@@ -12,8 +12,7 @@ use futures_util::stream::BoxStream;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{
-    AssertSqlSafe, Describe, Either, Error, Execute, Executor, PgConnection, Postgres, SqlSafeStr,
-    SqlStr,
+    AssertSqlSafe, Either, Error, Execute, Executor, PgConnection, Postgres, SqlSafeStr, SqlStr,
 };
 
 use crate::trace;
@@ -90,13 +89,6 @@ impl<'s> Executor<'s> for &'s mut Statements<'_> {
         's: 'e,
     {
         self.connection.prepare_with(sql, parameters)
-    }
-
-    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<Describe<Postgres>, Error>>
-    where
-        's: 'e,
-    {
-        self.connection.describe(sql)
     }
 }
 

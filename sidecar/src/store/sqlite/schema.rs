@@ -1,11 +1,24 @@
 //! The migrations for SQLite that are part of this program.
 
+use std::sync::LazyLock;
+
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnection;
 
-use crate::store::schema::{self, APPLIED, Applied, SchemaError};
+use crate::store::schema::{self, APPLIED, Applied, SchemaError, migrations};
 
-static MIGRATOR: Migrator = sqlx::migrate!("../migrations/sqlite");
+/// All of them, in order.
+pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
+    "0001_links_outbox_api_keys",
+    "0002_numbered_links",
+    "0003_keys",
+    "0004_removed_links",
+    "0005_visits",
+    "0006_reclassified_visits",
+    "0007_old_counts",
+    "0008_visits_by_link_id",
+    "0009_domain_nodes",
+);
 
 /// Whether the schema is just the one that this program was built with.
 pub(super) async fn check(connection: &mut SqliteConnection) -> Result<(), SchemaError> {
@@ -36,4 +49,14 @@ async fn applied(connection: &mut SqliteConnection) -> Result<Vec<Applied>, Sche
         .fetch_all(connection)
         .await
         .map_err(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_migrations_are_those_of_the_folder() {
+        schema::assert_is_folder(&MIGRATOR, "sqlite").await;
+    }
 }

@@ -9,6 +9,7 @@ use super::{Left, adopt_some, code_key, is_finished, visits};
 use crate::domain::codes::numbering::Numbering;
 use crate::domain::link::tests::{link, moment};
 use crate::domain::ports::{LinkStore, LinkTotal, OutboxStore, VisitListing, VisitStore};
+use crate::store::sqlite::schema::MIGRATOR;
 use crate::store::sqlite::{SqliteStore, options};
 use crate::store::tests::visits::{NOW, keep, visit};
 use crate::store::tests::{KEY, code};
@@ -29,12 +30,11 @@ async fn old_database(directory: &TempDir, migrations: usize) -> (String, Sqlite
 }
 
 async fn apply(connection: &mut SqliteConnection, migrations: usize) {
-    let all = sqlx::migrate!("../migrations/sqlite");
-    let first = Migrator {
-        migrations: all.migrations[..migrations].to_vec().into(),
-        ..all
-    };
-    first.run(connection).await.expect("a good file");
+    let first = MIGRATOR.iter().take(migrations).cloned().collect();
+    Migrator::with_migrations(first)
+        .run(connection)
+        .await
+        .expect("a good file");
 }
 
 /// A database of the first schema, as the first version made it.

@@ -1,0 +1,182 @@
+//! The commands of README.md and of the tutorial run as they are printed, in bash and in zsh.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use shortlink_tests::{stack, workspace};
+
+/// A fenced block of a document.
+struct Block {
+    language: String,
+    text: String,
+}
+
+/// The fenced blocks of a document, in order, without the indentation of a list.
+fn blocks(document: &str) -> Vec<Block> {
+    let text = fs::read_to_string(workspace().join(document)).expect("a document");
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let content = line.trim_start();
+        let Some(language) = content.strip_prefix("```") else {
+            continue;
+        };
+        let indentation = line.len() - content.len();
+        let body = lines
+            .by_ref()
+            .take_while(|line| !line.trim_start().starts_with("```"))
+            .map(|line| line.get(indentation..).unwrap_or_default());
+        blocks.push(Block {
+            language: language.to_owned(),
+            text: body.map(|line| format!("{line}\n")).collect(),
+        });
+    }
+    blocks
+}
+
+/// What a reader does with a document once `make run` is ready: types its commands, and writes its short
+/// domains into the file that it names. A command that fails ends the script.
+fn script(document: &str) -> String {
+    let mut script = String::from("set -e\n");
+    let mut starts = 0;
+    for Block { language, text } in blocks(document) {
+        match &*language {
+            "sh" if text == "make run\n" => starts += 1,
+            "sh" => {
+                // An interactive zsh takes no comments.
+                assert!(!text.contains('#'), "{document}: a comment in {text}");
+                script += &text;
+            }
+            "nginx" => {
+                let write = "cat >var/nginx/domains.conf <<'DOMAINS'";
+                writeln!(script, "{write}\n{text}DOMAINS").expect("a string");
+            }
+            "text" | "console" => {}
+            other => panic!("{document}: a block of {other}"),
+        }
+    }
+    assert_eq!(starts, 1, "{document} starts everything");
+    script
+}
+
+/// Follows a document in a shell; answers with what the shell and `make run` have printed.
+fn follow(document: &str, shell: &str) -> (String, String) {
+    let directory = stack::directory();
+    let directory = directory.path();
+    let var = directory.join("var");
+    fs::create_dir(&var).expect("a folder");
+    // nginx' workers are of another user.
+    let public = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o711);
+    fs::set_permissions(&var, public).expect("its mode");
+    fs::create_dir_all(workspace().join("var")).expect("the folder that it stands in for");
+    let (file, log) = (directory.join("script"), directory.join("log"));
+    fs::write(&file, script(document)).expect("a script");
+    let mut command = Command::new("unshare");
+    command.args([
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
+    if !nix::unistd::Uid::effective().is_root() {
+        command.arg("--map-root-user");
+    }
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/newcomer.sh");
+    command.arg(driver).arg(shell).args([&file, &var, &log]);
+    // As from a terminal: nothing of this test run reaches the build, which has nothing to do then.
+    let kept = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LANG",
+        "TMPDIR",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "RUSTUP_TOOLCHAIN",
+    ];
+    let kept = kept.map(|name| (name, std::env::var_os(name)));
+    command.env_clear().current_dir(workspace());
+    command.envs(
+        kept.into_iter()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let output = command.output().expect("unshare can be run");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let log = fs::read_to_string(&log).unwrap_or_default();
+    assert!(
+        output.status.success(),
+        "{document} in {shell}: {}\n{printed}\nmake run:\n{log}",
+        output.status
+    );
+    (printed, log)
+}
+
+/// The shells of our readers, without their start-up files.
+const SHELLS: [&str; 2] = ["bash", "zsh"];
+
+#[test]
+fn the_readme_runs_as_printed() {
+    for shell in SHELLS {
+        let (printed, log) = follow("README.md", shell);
+        for expected in [
+            "HTTP/1.1 302 Moved Temporarily\r\n",
+            "Location: https://www.example.com/\r\n",
+            "\"shortUrl\":\"http://localhost:8080/",
+            "\"externalId\":\"customer-4711\"",
+            "syntax is ok",
+        ] {
+            assert!(
+                printed.contains(expected),
+                "{shell}: {expected} in\n{printed}"
+            );
+        }
+        // What it shows of `make run` is what that prints, and `…` stands for a folder of the reader's.
+        let shown = blocks("README.md").into_iter();
+        let shown = shown.filter(|block| block.text.starts_with("ngx-shortlink is ready."));
+        let shown: Vec<Block> = shown.collect();
+        assert_eq!(shown.len(), 1);
+        for line in shown[0].text.lines() {
+            let mut from = 0;
+            for part in line.split('…') {
+                let place = log[from..].find(part);
+                from += place.unwrap_or_else(|| panic!("{part} in\n{log}")) + part.len();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tutorial_runs_as_printed() {
+    for shell in SHELLS {
+        let (printed, _) = follow("docs/src/tutorial.md", shell);
+        for expected in [
+            "\nhttp://localhost:8080/",
+            "HTTP/1.1 302 Moved Temporarily\r\n",
+            "HTTP/1.1 404 Not Found\r\n",
+            "HTTP/1.1 410 Gone\r\n",
+            "3 rows: 3 links",
+            "https://shop.example.com/last-days?member=4713",
+            "syntax is ok",
+            " 0 failed, ",
+        ] {
+            let printed = format!("\n{printed}");
+            assert!(
+                printed.contains(expected),
+                "{shell}: {expected} in\n{printed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_readme_is_one_page() {
+    let text = fs::read_to_string(workspace().join("README.md")).expect("README.md");
+    assert!(text.lines().count() <= 150, "{}", text.lines().count());
+    let map = fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    assert!(map.lines().count() <= 200, "{}", map.lines().count());
+}
