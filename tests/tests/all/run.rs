@@ -203,3 +203,120 @@ fn wrong_settings_and_taken_ports_are_told_in_one_line() {
     );
     assert_eq!(processes_of(&var), [""; 0]);
 }
+
+/// A folder with programs that `scripts/setup` uses, and a copy of it that any user may read.
+fn setup_with(programs: &[(&str, &str)]) -> (tempfile::TempDir, Command) {
+    let directory = stack::directory();
+    let root = directory.path();
+    for folder in ["scripts", "bin"] {
+        fs::create_dir(root.join(folder)).expect("a folder");
+    }
+    for file in ["scripts/setup", "Cargo.toml"] {
+        fs::copy(workspace().join(file), root.join(file)).expect("a copy");
+    }
+    for name in ["bash", "env", "dirname", "sed", "cut", "sort", "cat"] {
+        let real = format!("/usr/bin/{name}");
+        std::os::unix::fs::symlink(real, root.join("bin").join(name)).expect("a link");
+    }
+    for (name, text) in programs {
+        let path = root.join("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a program");
+        open_to_all(&path);
+    }
+    for path in [root.to_owned(), root.join("bin"), root.join("scripts")] {
+        open_to_all(&path);
+    }
+    // As a user who is not root, whoever runs the tests.
+    let mut command = if nix::unistd::Uid::effective().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "env"]);
+        command
+    } else {
+        Command::new("env")
+    };
+    command
+        .arg("-i")
+        .arg(format!("PATH={}", root.join("bin").display()));
+    command.arg("bash").arg(root.join("scripts/setup"));
+    (directory, command)
+}
+
+fn open_to_all(path: &Path) {
+    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(path, mode).expect("its mode");
+}
+
+#[test]
+fn what_the_machine_lacks_is_told_in_one_line_with_what_to_do() {
+    let cargo = ("cargo", "exit 0");
+    let rustc = |version: &str| {
+        (
+            "rustc",
+            format!("echo 'rustc {version} (0123456 2026-01-01)'"),
+        )
+    };
+    let (_, new) = rustc("1.95.0");
+    let (_, old) = rustc("1.80.1");
+    for (programs, expected) in [
+        (
+            vec![],
+            &["Rust is missing", "install Rust 1.", "https://rustup.rs"][..],
+        ),
+        (
+            vec![cargo, ("rustc", &*old)],
+            &["Rust 1.80.1 is too old", "rustup update"],
+        ),
+        (
+            vec![cargo, ("rustc", &*new)],
+            &["neither Debian nor Ubuntu", "redis-server"],
+        ),
+        (
+            vec![cargo, ("rustc", &*new), ("dpkg-query", "exit 1")],
+            &[
+                "there is no sudo",
+                "as root with apt-get install nginx nginx-dev",
+            ],
+        ),
+    ] {
+        let (_directory, mut command) = setup_with(&programs);
+        let said = refused(&mut command);
+        for part in expected {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    }
+}
+
+#[test]
+fn a_taken_port_shows_before_the_build() {
+    let directory = stack::directory();
+    let var = directory.path().join("var");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let mut check = script(&var, &port, &ports::free().to_string());
+    // Not even the programs need to be there.
+    check
+        .arg("--check")
+        .env("SHORTLINK_BIN", "/nosuch")
+        .env("SHORTLINK_MODULE", "/nosuch");
+    let said = refused(&mut check);
+    assert!(
+        said.contains(&format!("port {port} is taken")) && said.contains("set PUBLIC_PORT"),
+        "{said}"
+    );
+    drop(taken);
+    let mut check = script(&var, &port, &ports::free().to_string());
+    assert!(
+        check
+            .arg("--check")
+            .output()
+            .expect("the script")
+            .status
+            .success()
+    );
+    // It comes first in what `make run` does.
+    let makefile = fs::read_to_string(workspace().join("Makefile")).expect("Makefile");
+    assert!(
+        makefile.contains("\nrun:\n\t@scripts/run --check\n"),
+        "{makefile}"
+    );
+}

@@ -257,7 +257,10 @@ impl Client {
     fn away(&self, error: PoolError) -> Failure {
         let server = &self.settings.server;
         let what = if error.is_connect() {
-            format!("{server} can't be reached")
+            format!(
+                "{server} cannot be reached: start the service there, or name another with --server or \
+                 SHORTLINK_SERVER"
+            )
         } else {
             format!("{server} has not answered")
         };

@@ -161,7 +161,7 @@ fn what_is_refused_is_told_with_field_and_reason() {
     user.server = format!("http://127.0.0.1:{}", ports::free());
     let said = user.run(&["links", "list"]);
     assert_eq!(said.code, Some(1));
-    let away = format!("{} can't be reached", user.server);
+    let away = format!("{} cannot be reached: start the service", user.server);
     assert!(said.error.contains(&away), "{}", said.error);
     // Somebody else's server.
     user.server = format!("http://127.0.0.1:{}", stack.nginx.public_port);
