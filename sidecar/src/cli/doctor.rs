@@ -7,7 +7,7 @@ mod servers;
 mod service;
 mod store;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ use crate::config::Config;
 
 /// The page of the book that explains each check under a heading of its own.
 const PAGE: &str = "docs/src/operations/doctor.md";
+
+/// Where the Debian package has the book.
+const INSTALLED: &str = "/usr/share/doc/shortlink";
 
 /// How far apart clocks may be that nobody notices, and from where on links begin and end wrongly.
 const CLOCKS: (SignedDuration, SignedDuration) =
@@ -113,7 +116,13 @@ impl Finding {
 
     /// The section of the book that explains the check.
     fn section(&self) -> String {
-        format!("{PAGE}#{}", self.check)
+        let installed = Path::new(INSTALLED).join(PAGE);
+        let page = if installed.exists() {
+            installed
+        } else {
+            PAGE.into()
+        };
+        format!("{}#{}", page.display(), self.check)
     }
 }
 

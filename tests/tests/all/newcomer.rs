@@ -70,7 +70,9 @@ fn follow(document: &str, shell: &str) -> (String, String) {
     // nginx' workers are of another user.
     let public = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o711);
     fs::set_permissions(&var, public).expect("its mode");
-    fs::create_dir_all(workspace().join("var")).expect("the folder that it stands in for");
+    // In the namespace the folder above lies over this one.
+    let below = workspace().join("var");
+    let is_new = fs::create_dir(&below).is_ok();
     let (file, log) = (directory.join("script"), directory.join("log"));
     fs::write(&file, script(document)).expect("a script");
     let mut command = Command::new("unshare");
@@ -104,7 +106,15 @@ fn follow(document: &str, shell: &str) -> (String, String) {
         kept.into_iter()
             .filter_map(|(name, value)| Some((name, value?))),
     );
+    // Nor do this user's own settings of the shell and of curl.
+    command
+        .env("ZDOTDIR", directory)
+        .env("CURL_HOME", directory);
     let output = command.output().expect("unshare can be run");
+    if is_new {
+        // Another test may have it in use; then that one removes it.
+        let _ = fs::remove_dir(&below);
+    }
     let printed = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
     let log = fs::read_to_string(&log).unwrap_or_default();
@@ -116,7 +126,7 @@ fn follow(document: &str, shell: &str) -> (String, String) {
     (printed, log)
 }
 
-/// The shells of our readers, without their start-up files.
+/// The shells of our readers.
 const SHELLS: [&str; 2] = ["bash", "zsh"];
 
 #[test]

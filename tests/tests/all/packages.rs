@@ -21,7 +21,13 @@ const DOMAINS: &str = "/etc/nginx/shortlink/domains.conf";
 const DATABASE: &str = "/var/lib/shortlink/elsewhere.db";
 
 /// What the packages bring: path, owner and group, mode.
-const FILES: [(&str, &str, u32); 22] = [
+const FILES: [(&str, &str, u32); 24] = [
+    ("/usr/share/doc/shortlink/README.md", "root:root", 0o644),
+    (
+        "/usr/share/doc/shortlink/docs/src/operations/doctor.md",
+        "root:root",
+        0o644,
+    ),
     ("/usr/bin/shortlink", "root:root", 0o755),
     ("/usr/sbin/shortlink-admin", "root:root", 0o755),
     ("/lib/systemd/system/shortlink.service", "root:root", 0o644),
@@ -287,7 +293,7 @@ fn configure(debian: &Debian) -> Ports {
     debian.edit(DOMAINS, &[("port=8080", &format!("port={}", ports.public))]);
     // Debian's own page, which would listen on port 80.
     fs::remove_file(debian.outside("/etc/nginx/sites-enabled/default")).expect("Debian's page");
-    // As README.md says.
+    // As the book says.
     debian.link("../shortlink/shortlink.conf", SITE);
     debian.said("nginx", &["-t"]);
     ports

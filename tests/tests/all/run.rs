@@ -213,6 +213,7 @@ fn setup_with(programs: &[(&str, &str)]) -> (tempfile::TempDir, Command) {
     }
     for file in ["scripts/setup", "Cargo.toml"] {
         fs::copy(workspace().join(file), root.join(file)).expect("a copy");
+        open_to_all(&root.join(file));
     }
     for name in ["bash", "env", "dirname", "sed", "cut", "sort", "cat"] {
         let real = format!("/usr/bin/{name}");
@@ -290,8 +291,9 @@ fn what_the_machine_lacks_is_told_in_one_line_with_what_to_do() {
 fn a_taken_port_shows_before_the_build() {
     let directory = stack::directory();
     let var = directory.path().join("var");
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = taken.local_addr().expect("an address").port().to_string();
+    let port = ports::free();
+    let taken = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
+    let port = port.to_string();
     let mut check = script(&var, &port, &ports::free().to_string());
     // Not even the programs need to be there.
     check

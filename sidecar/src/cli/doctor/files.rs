@@ -38,14 +38,17 @@ pub(super) fn secrets(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         url.is_some_and(|url| url.password().is_some())
     };
     let mut files: Vec<PathBuf> = Vec::new();
-    let urls = [
-        config.redis.url.expose_secret(),
-        config.database.url.expose_secret(),
-    ];
-    if let Some(file) = file
-        && urls.into_iter().any(has_password)
-    {
-        files.push(file.to_owned());
+    // The environment may bring a password instead; then the file has none.
+    if let Some(file) = file {
+        let alone = Config::load(Some(file), []);
+        let config = alone.as_ref().unwrap_or(config);
+        let urls = [&config.redis.url, &config.database.url];
+        if urls
+            .into_iter()
+            .any(|url| has_password(url.expose_secret()))
+        {
+            files.push(file.to_owned());
+        }
     }
     files.extend(config.codes.keys_file.clone());
     files.push(ENVIRONMENT_FILE.into());
@@ -106,5 +109,28 @@ mod tests {
             assert_eq!(is_open(&file), open, "{of_directory:o} {of_file:o}");
         }
         assert!(!is_open(&directory.path().join("none")));
+    }
+
+    #[test]
+    fn a_file_without_the_password_may_be_open() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("its mode");
+        let file = directory.path().join("shortlink.toml");
+        let url = "postgres://user:secret@127.0.0.1/links";
+        for (text, environment, is_named) in [
+            (format!("[database]\nurl = \"{url}\"\n"), vec![], true),
+            (
+                String::new(),
+                vec![("DATABASE_URL".to_owned(), url.to_owned())],
+                false,
+            ),
+        ] {
+            fs::write(&file, text).expect("a file");
+            fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("its mode");
+            let config = Config::load(Some(&file), environment).expect("a configuration");
+            let findings = secrets(&config, Some(&file));
+            let shown = file.display().to_string();
+            assert_eq!(findings[0].found.contains(&shown), is_named, "{findings:?}");
+        }
     }
 }

@@ -34,7 +34,7 @@ fn the_reference_of_commands_is_what_the_program_says() {
     let (mut clients, mut local) = (Vec::new(), Vec::new());
     for command in shown(&root) {
         let name = format!("[`{0}`](#shortlink-{0})", command.get_name());
-        if shown_deep(command).any(is_client) {
+        if with_children(command).any(is_client) {
             clients.push(name);
         } else {
             local.push(name);
@@ -81,8 +81,8 @@ fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|it| !it.is_hide_set())
 }
 
-/// The command and everything below it.
-fn shown_deep(command: &Command) -> impl Iterator<Item = &Command> {
+/// The command and those right below it.
+fn with_children(command: &Command) -> impl Iterator<Item = &Command> {
     std::iter::once(command).chain(shown(command))
 }
 
@@ -206,7 +206,7 @@ fn signature(argument: &Arg) -> String {
 /// A help text as a sentence: help leaves the last full stop away.
 fn sentence(text: &str) -> String {
     let text = escaped(text.trim());
-    if text.is_empty() || text.ends_with(['.', ':', '`']) && !text.ends_with('`') {
+    if text.is_empty() || text.ends_with(['.', ':']) {
         text
     } else {
         format!("{text}.")

@@ -83,7 +83,7 @@ pub(in crate::cli) struct CreateArguments {
     #[arg(long, value_name = "ID")]
     campaign: Option<String>,
     /// Print only the short URL.
-    #[arg(long, short, conflicts_with = "json")]
+    #[arg(long, short)]
     quiet: bool,
     /// Custom code: 1 to 16 letters and digits. Default: a code is issued.
     #[arg(long, value_name = "CODE")]
@@ -203,13 +203,23 @@ async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Res
         .into_iter()
         .collect();
     let body = Value::Object(members);
+    if arguments.quiet && json {
+        let problem = "--quiet and --json exclude each other: choose one";
+        return Err(Failure::Usage(problem.to_owned()));
+    }
     let answer = client.send(Method::POST, "/v1/links", &headers, Some(&body));
-    let describe = if arguments.quiet {
-        |link: &Value| format!("{}\n", member(link, "/shortUrl"))
-    } else {
-        describe
+    let answer = answer.await?;
+    if !arguments.quiet {
+        return tell(&answer, json, describe);
+    }
+    let link = parse(&answer)?;
+    let Some(url) = link["shortUrl"].as_str() else {
+        let code = member(&link, "/shortCode");
+        return Err(Failure::Other(anyhow::anyhow!(
+            "link {code} was created, but no active short domain is for it: see `shortlink domains list`"
+        )));
     };
-    tell(&answer.await?, json, describe)
+    Ok(print(&format!("{url}\n"))?)
 }
 
 async fn change(client: &Client, json: bool, arguments: &ChangeArguments) -> Result<(), Failure> {
