@@ -68,9 +68,9 @@ test-vendored: build
 	@scripts/setup vendored
 	@scripts/setup test
 	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
-		cargo build --profile module -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
-	SHORTLINK_MODULE=$(VENDORED)/module/libngx_http_shortlink_module.so \
-	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/module/build/nginx-sys-*/out/objs/nginx | head -n 1) \
+		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
+	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
+	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
 		cargo test -p shortlink-tests -- --skip lua:: --skip packages $(OF_SIDECAR:%=--skip %::)
 
 # On Debian's version of nginx, on that of nginx-src, or on both.
