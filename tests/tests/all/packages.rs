@@ -12,7 +12,7 @@ use shortlink_tests::debian::{Debian, packages, said};
 use shortlink_tests::process::Process;
 use shortlink_tests::sidecar::api;
 use shortlink_tests::wait::{OverAtEnd, SOON, until};
-use shortlink_tests::{http, ports, stack, workspace};
+use shortlink_tests::{http, ports, stack};
 
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_http_shortlink_module.so";
 const MODULE_LINK: &str = "/etc/nginx/modules-enabled/50-mod-http-shortlink.conf";
