@@ -105,7 +105,7 @@ async fn requests_that_miss_are_told_so_as_problems() {
         ("DELETE", "/v1/links/abc", None, "", 404),
         ("DELETE", "/v1/links/a-b", None, "", 404),
         ("DELETE", "/v1/links/%ff", None, "", 404),
-        ("GET", "/", None, "", 404),
+        ("GET", "/nothing", None, "", 404),
         ("GET", "/v1", None, "", 404),
         ("GET", "/v1/links/", None, "", 404),
         ("GET", "/v1/links/abc/def", None, "", 404),
