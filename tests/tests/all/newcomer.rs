@@ -89,23 +89,31 @@ fn follow(document: &str, shell: &str) -> (String, String) {
     }
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/newcomer.sh");
     command.arg(driver).arg(shell).args([&file, &var, &log]);
-    // As from a terminal: nothing of this test run reaches the build, which has nothing to do then.
-    let kept = [
-        "PATH",
-        "HOME",
-        "USER",
-        "LANG",
-        "TMPDIR",
-        "CARGO_HOME",
-        "RUSTUP_HOME",
-        "RUSTUP_TOOLCHAIN",
+    // As from a terminal: settings of this test run do not reach the build, which then has nothing to do. What
+    // sets how everything here is compiled does.
+    let own = [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+        "SHORTLINK_",
+        "NGINX_",
+        "MAKE",
+        "MFLAGS",
+        "DATABASE_URL",
+        "PUBLIC_PORT",
+        "INTERNAL_PORT",
+        "REDIS_PORT",
+        "SIDECAR_PORT",
+        "VAR_DIR",
     ];
-    let kept = kept.map(|name| (name, std::env::var_os(name)));
-    command.env_clear().current_dir(workspace());
-    command.envs(
-        kept.into_iter()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
+    command.current_dir(workspace());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text == "CARGO" || own.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     // Nor do this user's own settings of the shell and of curl.
     command
         .env("ZDOTDIR", directory)
