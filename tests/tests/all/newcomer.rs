@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use shortlink_tests::{stack, workspace};
 
@@ -70,7 +71,10 @@ fn follow(document: &str, shell: &str) -> (String, String) {
     // nginx' workers are of another user.
     let public = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o711);
     fs::set_permissions(&var, public).expect("its mode");
-    // In the namespace the folder above lies over this one.
+    // In the namespace the folder above lies over this one. To remove it would take it away from another namespace,
+    // so one newcomer comes after the other.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let below = workspace().join("var");
     let is_new = fs::create_dir(&below).is_ok();
     let (file, log) = (directory.join("script"), directory.join("log"));
@@ -120,8 +124,7 @@ fn follow(document: &str, shell: &str) -> (String, String) {
         .env("CURL_HOME", directory);
     let output = command.output().expect("unshare can be run");
     if is_new {
-        // Another test may have it in use; then that one removes it.
-        let _ = fs::remove_dir(&below);
+        fs::remove_dir(&below).expect("the folder, still empty");
     }
     let printed = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
@@ -134,6 +137,13 @@ fn follow(document: &str, shell: &str) -> (String, String) {
     (printed, log)
 }
 
+/// Holds what a shell has printed to all texts that must be in it.
+fn shows(shell: &str, printed: &str, expected: &[&str]) {
+    for text in expected {
+        assert!(printed.contains(text), "{shell}: {text} in\n{printed}");
+    }
+}
+
 /// The shells of our readers.
 const SHELLS: [&str; 2] = ["bash", "zsh"];
 
@@ -141,18 +151,14 @@ const SHELLS: [&str; 2] = ["bash", "zsh"];
 fn the_readme_runs_as_printed() {
     for shell in SHELLS {
         let (printed, log) = follow("README.md", shell);
-        for expected in [
+        let expected = [
             "HTTP/1.1 302 Moved Temporarily\r\n",
             "Location: https://www.example.com/\r\n",
             "\"shortUrl\":\"http://localhost:8080/",
             "\"externalId\":\"customer-4711\"",
             "syntax is ok",
-        ] {
-            assert!(
-                printed.contains(expected),
-                "{shell}: {expected} in\n{printed}"
-            );
-        }
+        ];
+        shows(shell, &printed, &expected);
         // What it shows of `make run` is what that prints, and `…` stands for a folder of the reader's.
         let shown = blocks("README.md").into_iter();
         let shown = shown.filter(|block| block.text.starts_with("ngx-shortlink is ready."));
@@ -172,7 +178,7 @@ fn the_readme_runs_as_printed() {
 fn the_tutorial_runs_as_printed() {
     for shell in SHELLS {
         let (printed, _) = follow("docs/src/tutorial.md", shell);
-        for expected in [
+        let expected = [
             "\nhttp://localhost:8080/",
             "HTTP/1.1 302 Moved Temporarily\r\n",
             "HTTP/1.1 404 Not Found\r\n",
@@ -181,13 +187,8 @@ fn the_tutorial_runs_as_printed() {
             "https://shop.example.com/last-days?member=4713",
             "syntax is ok",
             " 0 failed, ",
-        ] {
-            let printed = format!("\n{printed}");
-            assert!(
-                printed.contains(expected),
-                "{shell}: {expected} in\n{printed}"
-            );
-        }
+        ];
+        shows(shell, &format!("\n{printed}"), &expected);
     }
 }
 

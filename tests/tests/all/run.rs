@@ -227,7 +227,7 @@ fn setup_with(programs: &[(&str, &str)]) -> (tempfile::TempDir, Command) {
     for path in [root.to_owned(), root.join("bin"), root.join("scripts")] {
         open_to_all(&path);
     }
-    // As a user who is not root, whoever runs the tests.
+    // Not as root, even if the tests run as root.
     let mut command = if nix::unistd::Uid::effective().is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "env"]);
