@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use shortlink_sidecar::clock::{Clock, SystemClock};
-use shortlink_sidecar::domain::codes::permuted::PermutedCodes;
-use shortlink_sidecar::domain::codes::strategy::{CodeStrategy, DrawRequest};
-use shortlink_sidecar::domain::link::{Destination, Link};
-use shortlink_sidecar::domain::ports::{MAX_TOGETHER, Store};
-use shortlink_sidecar::domain::target::Target;
+use shortlink_sidecar::core::codes::permuted::PermutedCodes;
+use shortlink_sidecar::core::codes::strategy::{CodeStrategy, DrawRequest};
+use shortlink_sidecar::core::link::{Destination, Link};
+use shortlink_sidecar::core::ports::{MAX_TOGETHER, Store};
+use shortlink_sidecar::core::target::Target;
 use shortlink_sidecar::lifecycle;
 use shortlink_sidecar::store::{self, StoreOptions};
 use tokio::time::Instant;

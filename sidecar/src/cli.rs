@@ -26,7 +26,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use secrecy::ExposeSecret;
 
 use crate::config::Config;
-use crate::domain::ports::{Publisher, Store};
+use crate::core::ports::{Publisher, Store};
 use crate::publisher::RedisPublisher;
 use crate::store::{self, StoreOptions};
 use crate::{lifecycle, telemetry};

@@ -17,12 +17,12 @@ use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
 
-use crate::domain::codes::pool::Watermarks;
-use crate::domain::codes::reserved::ReservedWords;
-use crate::domain::codes::strategy::StrategyName;
-use crate::domain::service::issue::CodePolicy;
-use crate::domain::target::TargetPolicy;
-use crate::domain::target::domains::{DomainRule, DomainRules, TargetDomains};
+use crate::core::codes::pool::Watermarks;
+use crate::core::codes::reserved::ReservedWords;
+use crate::core::codes::strategy::StrategyName;
+use crate::core::service::issue::CodePolicy;
+use crate::core::target::TargetPolicy;
+use crate::core::target::domains::{DomainRule, DomainRules, TargetDomains};
 use crate::publisher::Topology;
 use crate::store::{Scheme, StoreOptions};
 use crate::trace::Sampling;

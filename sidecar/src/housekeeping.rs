@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::domain::ports::Store;
+use crate::core::ports::Store;
 
 /// How long a request can be sent again with the same `Idempotency-Key`.
 const REPEATABLE_FOR: SignedDuration = SignedDuration::from_hours(24);
@@ -38,8 +38,8 @@ pub async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, shutdown: Cancell
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::domain::link::tests::link;
-    use crate::domain::ports::{Chunk, ChunkKey, NewChunk, RowOutcome};
+    use crate::core::link::tests::link;
+    use crate::core::ports::{Chunk, ChunkKey, NewChunk, RowOutcome};
     use crate::testing::{TemporaryStore, eventually};
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //!
 //! SQL is the truth; Redis is what nginx reads and can be made again from SQL. The parts:
 //!
-//! - [`domain`]: links, codes, targets and API keys, and what can be done with them.
+//! - [`core`]: links, codes, targets and API keys, and what can be done with them.
 //! - [`enrich`]: what visits are enriched with that comes from files.
 //! - [`store`]: keeps them in SQL. Nothing else knows SQL.
 //! - [`publisher`]: writes them to Redis. Nothing else does.
@@ -17,7 +17,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod domain;
+pub mod core;
 pub mod durations;
 pub mod enrich;
 pub mod housekeeping;

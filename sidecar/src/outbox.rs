@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::domain::campaign::Campaign;
-use crate::domain::link::Link;
-use crate::domain::ports::{
+use crate::core::campaign::Campaign;
+use crate::core::link::Link;
+use crate::core::ports::{
     Delivery, MAX_TOGETHER, PublishError, PublishedCampaign, Publisher, Receipt, Store, StoreError,
     Waiting,
 };

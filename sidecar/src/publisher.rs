@@ -24,9 +24,9 @@ use async_trait::async_trait;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use vocabulary::{Code, KeyPrefix, Record};
 
-use crate::domain::campaign::Campaign;
-use crate::domain::link::Link;
-use crate::domain::ports::{PublishError, Publisher};
+use crate::core::campaign::Campaign;
+use crate::core::link::Link;
+use crate::core::ports::{PublishError, Publisher};
 use connection::{Connection, Failure};
 use servers::{Handle, Servers};
 

@@ -20,8 +20,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::domain::codes::numbering::CodeKey;
-use crate::domain::ports::Store;
+use crate::core::codes::numbering::CodeKey;
+use crate::core::ports::Store;
 use postgres::PostgresStore;
 use sqlite::SqliteStore;
 

@@ -13,26 +13,26 @@ use vocabulary::{CampaignId, Code, CodeRules, Record};
 
 use crate::clock::Clock;
 
-use crate::domain::api_key::{ApiKey, KeyPolicy, Scope};
-use crate::domain::audit::{Action, ChangedBy};
-use crate::domain::campaign::Campaign;
-use crate::domain::codes::hash::HashedCodes;
-use crate::domain::codes::lengths::Lengths;
-use crate::domain::codes::numbering::CodeKey;
-use crate::domain::codes::permuted::PermutedCodes;
-use crate::domain::codes::pool::{PooledCodes, Watermarks};
-use crate::domain::codes::reserved::ReservedWords;
-use crate::domain::codes::sequence::SequenceCodes;
-use crate::domain::codes::strategy::{Strategies, StrategyName};
-use crate::domain::link::Link;
-use crate::domain::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood, Store};
-use crate::domain::records::{Drift, Records, Standing, drift_of};
-use crate::domain::service::issue::{CodePolicy, Issuer, Parts};
-use crate::domain::service::keys::{Actor, Keys, NewKey};
-use crate::domain::visit::Enrichment;
-use crate::domain::visit::address::AddressPolicy;
-use crate::domain::visit::agent::{Agent, Agents};
-use crate::domain::visit::place::{Place, Places};
+use crate::core::api_key::{ApiKey, KeyPolicy, Scope};
+use crate::core::audit::{Action, ChangedBy};
+use crate::core::campaign::Campaign;
+use crate::core::codes::hash::HashedCodes;
+use crate::core::codes::lengths::Lengths;
+use crate::core::codes::numbering::CodeKey;
+use crate::core::codes::permuted::PermutedCodes;
+use crate::core::codes::pool::{PooledCodes, Watermarks};
+use crate::core::codes::reserved::ReservedWords;
+use crate::core::codes::sequence::SequenceCodes;
+use crate::core::codes::strategy::{Strategies, StrategyName};
+use crate::core::link::Link;
+use crate::core::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood, Store};
+use crate::core::records::{Drift, Records, Standing, drift_of};
+use crate::core::service::issue::{CodePolicy, Issuer, Parts};
+use crate::core::service::keys::{Actor, Keys, NewKey};
+use crate::core::visit::Enrichment;
+use crate::core::visit::address::AddressPolicy;
+use crate::core::visit::agent::{Agent, Agents};
+use crate::core::visit::place::{Place, Places};
 use crate::store::sqlite::SqliteStore;
 
 /// Generated files are written instead of compared when this variable of the environment is set.

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::columns::Columns;
 use super::print;
 use crate::clock::{Clock, SystemClock};
-use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
-use crate::domain::codes::strategy::StrategyName;
-use crate::domain::ports::{KeyListing, KeyPosition, Store};
-use crate::domain::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
-use crate::domain::target::domains::{DomainRule, DomainRules};
+use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
+use crate::core::codes::strategy::StrategyName;
+use crate::core::ports::{KeyListing, KeyPosition, Store};
+use crate::core::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
+use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::lifecycle;
 
 /// How many keys are read at once.

@@ -13,9 +13,9 @@ use super::display::Display;
 use super::print;
 use super::workbench::{Workbench, thousands};
 use crate::config::Config;
-use crate::domain::ports::TimeSpan;
-use crate::domain::service::reclassify::{Outcome, Reclassify, Report};
-use crate::domain::visit::class::RULESET;
+use crate::core::ports::TimeSpan;
+use crate::core::service::reclassify::{Outcome, Reclassify, Report};
+use crate::core::visit::class::RULESET;
 use crate::enrich::agents::AgentReader;
 use crate::transfer::moment::{self, Moment};
 

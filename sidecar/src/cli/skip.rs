@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::workbench::thousands;
 use crate::config::Config;
-use crate::domain::ports::Store;
-use crate::domain::service::skip::Skip;
+use crate::core::ports::Store;
+use crate::core::service::skip::Skip;
 
 /// The most links that may have been made since a backup.
 pub(super) const MOST: u64 = 1_000_000_000_000;

@@ -18,10 +18,10 @@ use vocabulary::CampaignId;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::domain::link::State;
-use crate::domain::ports::{Publisher, Store};
-use crate::domain::service::import::{ImportError, ImportOptions, Importer};
-use crate::domain::target::OwnHosts;
+use crate::core::link::State;
+use crate::core::ports::{Publisher, Store};
+use crate::core::service::import::{ImportError, ImportOptions, Importer};
+use crate::core::target::OwnHosts;
 use crate::transfer::columns::{Assignment, Names};
 use crate::transfer::export::{LinkWriter, export};
 use crate::transfer::input::{Format, Source};

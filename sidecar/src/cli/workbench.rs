@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::domain::ports::{RecordIndex, Store};
+use crate::core::ports::{RecordIndex, Store};
 use crate::lifecycle;
 use crate::publisher::RedisIndex;
 use crate::store;

@@ -1,7 +1,7 @@
 use std::io::Write;
 
 use super::*;
-use crate::domain::visit::address::AddressPolicy;
+use crate::core::visit::address::AddressPolicy;
 use crate::enrich::geo::GeoFiles;
 
 /// The settings of a file and environment, or the message that they are refused with, causes

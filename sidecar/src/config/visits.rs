@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::{ConfigError, Settings};
-use crate::domain::service::live::LiveLimits;
-use crate::domain::visit::address::AddressPolicy;
+use crate::core::service::live::LiveLimits;
+use crate::core::visit::address::AddressPolicy;
 use crate::enrich::geo::GeoFiles;
 
 /// There are two versions of IP, and a database for each.

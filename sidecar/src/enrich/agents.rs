@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lru::LruCache;
 use ua_parser::{Extractor, Regexes};
 
-use crate::domain::visit::agent::{
+use crate::core::visit::agent::{
     Agent, Agents, Device, DeviceKind, MAX_AGENT_TEXT, Versioned, app,
 };
-use crate::domain::visit::text::cut;
+use crate::core::visit::text::cut;
 
 /// The rules; see the folder's `README.md`.
 const RULES: &str = include_str!("../../data/uap-core/regexes.json");

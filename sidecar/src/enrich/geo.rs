@@ -12,7 +12,7 @@ use super::maxmind::MaxMind;
 pub use super::watched::FileFault;
 use super::watched::Watched;
 use super::xdb::Xdb;
-use crate::domain::visit::place::{Place, Places};
+use crate::core::visit::place::{Place, Places};
 
 /// Which databases there are. Without any nothing is known of places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

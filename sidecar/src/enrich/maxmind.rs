@@ -6,8 +6,8 @@ use std::path::Path;
 use maxminddb::{PathElement, Reader};
 
 use super::watched::FileFault;
-use crate::domain::visit::place::{MAX_PLACE_TEXT, Place, PlaceSource};
-use crate::domain::visit::text::cut;
+use crate::core::visit::place::{MAX_PLACE_TEXT, Place, PlaceSource};
+use crate::core::visit::text::cut;
 
 /// The language that all such databases have names in.
 const EVERYWHERE: &str = "en";

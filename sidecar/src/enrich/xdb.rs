@@ -14,8 +14,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use super::watched::FileFault;
-use crate::domain::visit::place::{MAX_PLACE_TEXT, Place, PlaceSource};
-use crate::domain::visit::text::kept;
+use crate::core::visit::place::{MAX_PLACE_TEXT, Place, PlaceSource};
+use crate::core::visit::text::kept;
 
 const HEADER: usize = 256;
 const INDEX: usize = 256 * 256 * 8;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::auth::MayAudit;
 use super::problem::Problem;
 use super::{SharedApp, cursor, query};
-use crate::domain::audit::StoredAuditEntry;
-use crate::domain::ports::AuditListing;
+use crate::core::audit::StoredAuditEntry;
+use crate::core::ports::AuditListing;
 
 /// An entry as clients see it.
 #[derive(Serialize, JsonSchema)]

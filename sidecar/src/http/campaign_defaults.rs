@@ -10,8 +10,8 @@ use super::code_members::{CodeLengthBody, read_code_members};
 use super::fields::{Fields, Member};
 use super::link_members::read_tags;
 use super::openapi::words;
-use crate::domain::api_key::KeyPolicy;
-use crate::domain::campaign::CampaignDefaults;
+use crate::core::api_key::KeyPolicy;
+use crate::core::campaign::CampaignDefaults;
 
 /// Reads defaults.
 pub(super) fn read_defaults(

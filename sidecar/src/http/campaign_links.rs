@@ -10,10 +10,10 @@ use vocabulary::{CampaignId, Code, MAX_CODE_LENGTH};
 use super::App;
 use super::fields::{Fields, Member};
 use super::problem::Problem;
-use crate::domain::campaign::{Campaign, ParameterValues};
-use crate::domain::link::{Destination, Link};
-use crate::domain::service::access::Caller;
-use crate::domain::target::Target;
+use crate::core::campaign::{Campaign, ParameterValues};
+use crate::core::link::{Destination, Link};
+use crate::core::service::access::Caller;
+use crate::core::target::Target;
 
 /// A code that makes a campaign's target as long as any.
 static LONGEST_CODE: LazyLock<Option<Code>> =

@@ -18,11 +18,11 @@ use super::fields::{Fields, Member};
 use super::openapi::words;
 use super::problem::Problem;
 use super::{SharedApp, query};
-use crate::domain::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
-use crate::domain::link::Second;
-use crate::domain::service::access::Caller;
-use crate::domain::service::campaigns::{NewCampaign, StoredCampaign};
-use crate::domain::target::{OwnHosts, Target};
+use crate::core::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
+use crate::core::link::Second;
+use crate::core::service::access::Caller;
+use crate::core::service::campaigns::{NewCampaign, StoredCampaign};
+use crate::core::target::{OwnHosts, Target};
 
 /// The most characters of texts.
 pub(super) const LONGEST_NAME: usize = 200;

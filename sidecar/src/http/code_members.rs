@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::{Fields, Member, whole};
-use crate::domain::api_key::KeyPolicy;
-use crate::domain::codes::strategy::StrategyName;
+use crate::core::api_key::KeyPolicy;
+use crate::core::codes::strategy::StrategyName;
 
 /// What is said of how codes are come up with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use vocabulary::Code;
 
-use crate::domain::ports::{KeyPosition, Position};
+use crate::core::ports::{KeyPosition, Position};
 
 /// What a cursor begins with before it is encoded, so that another form can come later.
 const VERSION: &str = "1";

@@ -14,8 +14,8 @@ use super::auth::MayReadStats;
 use super::openapi::words;
 use super::problem::Problem;
 use super::{App, SharedApp};
-use crate::domain::announcement::{AnnouncedDomain, Heard};
-use crate::domain::service::domains::{DomainView, Overview};
+use crate::core::announcement::{AnnouncedDomain, Heard};
+use crate::core::service::domains::{DomainView, Overview};
 
 /// Hears what nginx says of domains with each request of the API.
 pub(super) async fn hear(State(app): State<SharedApp>, request: Request, next: Next) -> Response {

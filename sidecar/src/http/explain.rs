@@ -13,9 +13,9 @@ use super::auth::MayRead;
 use super::extract::CodeInPath;
 use super::problem::Problem;
 use super::wire::state_name;
-use crate::domain::ports::Stood;
-use crate::domain::records::Drift;
-use crate::domain::service::explain::{Explanation, Source};
+use crate::core::ports::Stood;
+use crate::core::records::Drift;
+use crate::core::service::explain::{Explanation, Source};
 
 /// Why a code answers what it answers.
 #[derive(Serialize, JsonSchema)]

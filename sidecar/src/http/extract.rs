@@ -12,8 +12,8 @@ use vocabulary::domains::Base;
 
 use super::SharedApp;
 use super::problem::{FieldError, Problem};
-use crate::domain::short_url::Bases;
-use crate::domain::target::OwnHosts;
+use crate::core::short_url::Bases;
+use crate::core::target::OwnHosts;
 
 /// The body: a JSON object.
 pub(super) struct JsonObject(pub(super) Map<String, Value>);

@@ -15,8 +15,8 @@ use super::extract::JsonObject;
 use super::fields::{Fields, Member};
 use super::problem::Problem;
 use super::{SharedApp, cursor, query};
-use crate::domain::ports::{KeyListing, KeyPosition};
-use crate::domain::service::keys::{Actor, KeyChange, MAX_OVERLAP, NewKey};
+use crate::core::ports::{KeyListing, KeyPosition};
+use crate::core::service::keys::{Actor, KeyChange, MAX_OVERLAP, NewKey};
 use body::{KeyBody, PageBody, SecretBody};
 
 /// The id in the path.

@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 
 use super::App;
 use super::fields::{Fields, Member};
-use crate::domain::annotation::{
+use crate::core::annotation::{
     MAX_TAGS, check_external_id, check_note, check_tag, normalized_tags,
 };
-use crate::domain::link::{Change, Second, is_never_valid};
-use crate::domain::query::Utm;
-use crate::domain::service::access::Caller;
-use crate::domain::target::{OwnHosts, Target};
+use crate::core::link::{Change, Second, is_never_valid};
+use crate::core::query::Utm;
+use crate::core::service::access::Caller;
+use crate::core::target::{OwnHosts, Target};
 
 /// What `null` means for members that a link always has.
 #[derive(Clone, Copy, PartialEq, Eq)]

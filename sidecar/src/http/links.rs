@@ -19,11 +19,11 @@ use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
 use super::{App, SharedApp};
-use crate::domain::campaign::ParameterValues;
-use crate::domain::link::{Change, Expected, Link, Refusal};
-use crate::domain::ports::ChunkKey;
-use crate::domain::service::access::Caller;
-use crate::domain::service::links::{EditedBy, LinkError, Stored};
+use crate::core::campaign::ParameterValues;
+use crate::core::link::{Change, Expected, Link, Refusal};
+use crate::core::ports::ChunkKey;
+use crate::core::service::access::Caller;
+use crate::core::service::links::{EditedBy, LinkError, Stored};
 
 /// `POST /v1/links`: 201 for a new link, 200 for one that was there and will do.
 pub(super) async fn create(

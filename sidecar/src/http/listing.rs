@@ -13,7 +13,7 @@ use super::extract::Domains;
 use super::problem::Problem;
 use super::wire::{LinkBody, PageBody, STATE_NAMES, state_by_name};
 use super::{SharedApp, cursor, query};
-use crate::domain::ports::{LinkTotal, Listing, Position};
+use crate::core::ports::{LinkTotal, Listing, Position};
 
 /// `GET /v1/links`
 pub(super) async fn list(

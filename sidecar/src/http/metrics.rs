@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 
 use super::health::count_waiting;
 use super::{App, SharedApp};
-use crate::domain::ports::StoreError;
+use crate::core::ports::StoreError;
 use crate::durations::DATABASE;
 use text::{Kind, Text};
 

@@ -10,11 +10,11 @@ use super::extract::Domains;
 use super::fields::Fields;
 use super::link_members::{Null, read_members};
 use super::problem::{FieldError, Problem};
-use crate::domain::api_key::KeyPolicy;
-use crate::domain::link::Destination;
-use crate::domain::service::access::Caller;
-use crate::domain::service::issue::{CodePolicy, NoCode};
-use crate::domain::service::links::{LinkError, NewLink};
+use crate::core::api_key::KeyPolicy;
+use crate::core::link::Destination;
+use crate::core::service::access::Caller;
+use crate::core::service::issue::{CodePolicy, NoCode};
+use crate::core::service::links::{LinkError, NewLink};
 
 /// Reads what a new link is to be; `campaigns` are those that the members name.
 ///

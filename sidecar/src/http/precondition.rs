@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue};
 
 use super::SharedApp;
 use super::problem::Problem;
-use crate::domain::link::{Expected, Link};
+use crate::core::link::{Expected, Link};
 
 /// The tag of a link's present revision.
 pub(super) fn etag(link: &Link) -> HeaderValue {

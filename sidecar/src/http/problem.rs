@@ -15,12 +15,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::openapi::words;
-use crate::domain::codes::strategy::DrawError;
-use crate::domain::link::Refusal;
-use crate::domain::ports::StoreError;
-use crate::domain::service::campaigns::CampaignError;
-use crate::domain::service::issue::NoCode;
-use crate::domain::service::links::LinkError;
+use crate::core::codes::strategy::DrawError;
+use crate::core::link::Refusal;
+use crate::core::ports::StoreError;
+use crate::core::service::campaigns::CampaignError;
+use crate::core::service::issue::NoCode;
+use crate::core::service::links::LinkError;
 
 /// What the identifiers of problems begin with.
 pub(super) const TYPE_PREFIX: &str = "urn:shortlink:problem:";

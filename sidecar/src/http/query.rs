@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use vocabulary::Code;
 
 use super::problem::Problem;
-use crate::domain::visit::class::Class;
+use crate::core::visit::class::Class;
 
 /// How many items a page has, unless the client says otherwise, and at most.
 pub(super) const DEFAULT_LIMIT: u32 = 50;

@@ -16,8 +16,8 @@ use super::extract::{CodeInPath, no_such_link};
 use super::openapi::words;
 use super::problem::Problem;
 use super::query;
-use crate::domain::ports::{CountQuery, Counted, Dimension, Hours};
-use crate::domain::visit::class::Class;
+use crate::core::ports::{CountQuery, Counted, Dimension, Hours};
+use crate::core::visit::class::Class;
 
 /// How far back is looked unless the client says otherwise.
 const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);

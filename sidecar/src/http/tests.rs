@@ -30,12 +30,12 @@ use vocabulary::CodeRules;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::api_key::Scope;
-use crate::domain::codes::pool::Watermarks;
-use crate::domain::codes::reserved::ReservedWords;
-use crate::domain::ports::Delivery;
-use crate::domain::service::keys::NewKey;
-use crate::domain::target::domains::DomainRules;
+use crate::core::api_key::Scope;
+use crate::core::codes::pool::Watermarks;
+use crate::core::codes::reserved::ReservedWords;
+use crate::core::ports::Delivery;
+use crate::core::service::keys::NewKey;
+use crate::core::target::domains::DomainRules;
 use crate::outbox::outbox;
 use crate::testing::{MemoryPublisher, POLICY, TemporaryStore, issuer, keep_key, new_key};
 

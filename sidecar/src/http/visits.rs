@@ -21,9 +21,9 @@ use super::extract::CodeInPath;
 use super::openapi::words;
 use super::problem::Problem;
 use super::query;
-use crate::domain::ports::{KeptVisit, Listing, Position, Store, StoreError, VisitListing};
-use crate::domain::visit::Visit;
-use crate::domain::visit::agent::Versioned;
+use crate::core::ports::{KeptVisit, Listing, Position, Store, StoreError, VisitListing};
+use crate::core::visit::Visit;
+use crate::core::visit::agent::Versioned;
 
 /// How many visits are read at a time for an export.
 const TOGETHER: u32 = 1000;

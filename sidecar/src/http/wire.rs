@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::openapi::words;
-use crate::domain::campaign::Campaign;
-use crate::domain::link::{Link, PastChange, Second, State};
-use crate::domain::ports::LinkTotal;
-use crate::domain::short_url::Bases;
+use crate::core::campaign::Campaign;
+use crate::core::link::{Link, PastChange, Second, State};
+use crate::core::ports::LinkTotal;
+use crate::core::short_url::Bases;
 
 /// A link as clients see it.
 #[derive(Serialize, JsonSchema)]

@@ -2,8 +2,8 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::ports::Editor;
+use crate::core::link::tests::{link, moment};
+use crate::core::ports::Editor;
 use crate::testing::changed_by;
 use crate::testing::{MemoryPublisher, TemporaryStore, eventually};
 
@@ -70,7 +70,7 @@ impl Fixture {
             .edit_link(&code, &changed_by("key"), editor)
             .await;
         let edited = edit.expect("a working store").expect("a known link");
-        let crate::domain::link::Edit::Changed(link) = edited.edit else {
+        let crate::core::link::Edit::Changed(link) = edited.edit else {
             panic!("{code} was revoked before");
         };
         self.outbox.deliver(&[link], edited.receipt).await

@@ -20,9 +20,9 @@ use super::connection::{Connection, Failure};
 use super::servers::{Handle, Master, Servers, Topology};
 use super::wire::{Commands, Reply, Wire, refused, unexpected};
 use super::{PUBLISH, UrlError, ask_incarnation, failure_error, is_noscript, load_publish};
-use crate::domain::campaign::Campaign;
-use crate::domain::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
-use crate::domain::records::{Drift, Records, Standing, drift_of};
+use crate::core::campaign::Campaign;
+use crate::core::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
+use crate::core::records::{Drift, Records, Standing, drift_of};
 
 /// How long one exchange of thousands of commands may take, at least.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use super::connection::{Connection, Open};
 use super::servers::{Servers, Topology};
 use super::visits::is_no_key;
 use super::{UrlError, failure_error};
-use crate::domain::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
+use crate::core::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
 
 /// The streams of visits, as somebody sees them who only looks.
 pub struct RedisTail {

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use super::*;
-use crate::domain::link::tests::link;
+use crate::core::link::tests::link;
 
 /// A server on a socket in a directory of its own; it ends with the value.
 pub(super) struct Server {

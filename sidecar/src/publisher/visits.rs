@@ -18,7 +18,7 @@ use vocabulary::visit::BATCH_FIELD;
 use super::connection::{Connection, Failure, Open};
 use super::servers::{Servers, Topology};
 use super::{UrlError, failure_error};
-use crate::domain::ports::{PublishError, QueueDepth, QueuedBatch, QueuedId, VisitQueue};
+use crate::core::ports::{PublishError, QueueDepth, QueuedBatch, QueuedId, VisitQueue};
 
 /// The group that all sidecars read as.
 const GROUP: &str = "shortlink";

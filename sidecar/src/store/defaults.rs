@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::campaign::CampaignDefaults;
+use crate::core::campaign::CampaignDefaults;
 
 /// What a later version adds must be optional: what was kept stays as it is.
 #[derive(Debug, Deserialize, Serialize)]
@@ -48,7 +48,7 @@ pub(super) fn from_json(text: &str) -> Option<CampaignDefaults> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::codes::strategy::StrategyName;
+    use crate::core::codes::strategy::StrategyName;
 
     #[test]
     fn defaults_are_read_as_they_were_and_none_are_an_empty_object() {

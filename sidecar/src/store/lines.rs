@@ -10,12 +10,12 @@ use vocabulary::{
     CampaignId, CampaignLinkRecord, Code, LinkRecord, Parameters, Record, RedirectStatus, Validity,
 };
 
-use crate::domain::records::Records;
+use crate::core::records::Records;
 use crate::store::shared::invalid;
 
 /// A link as a line, which [`push_lines`] reads: its record where that follows from these columns
 /// alone, and else its id. A link of which only the id is told is read as a
-/// [`crate::domain::link::Link`], which knows what its record is.
+/// [`crate::core::link::Link`], which knows what its record is.
 macro_rules! line {
     () => {
         "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision) \

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vocabulary::RedirectStatus;
 
-use crate::domain::campaign::ParameterValues;
-use crate::domain::link::{Destination, Link, Second};
-use crate::domain::target::Target;
+use crate::core::campaign::ParameterValues;
+use crate::core::link::{Destination, Link, Second};
+use crate::core::target::Target;
 
 /// Who stands in the history for changes that were made without a key.
 pub(super) const NOBODY: &str = "keeper";
@@ -119,7 +119,7 @@ mod tests {
     use vocabulary::CampaignId;
 
     use super::*;
-    use crate::domain::link::tests::{link, moment};
+    use crate::core::link::tests::{link, moment};
 
     #[test]
     fn a_link_is_read_as_it_was_and_what_was_kept_first_can_be_read() {

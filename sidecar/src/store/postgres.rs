@@ -38,8 +38,8 @@ use jiff::Timestamp;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{ConnectOptions, Connection};
 
-use crate::domain::codes::numbering::{CodeKey, Numbering};
-use crate::domain::ports::Store;
+use crate::core::codes::numbering::{CodeKey, Numbering};
+use crate::core::ports::Store;
 use crate::store::StoreOptions;
 use crate::store::schema::SchemaError;
 use turn::Turn;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use sqlx::{Database, Encode, QueryBuilder, Type};
 use vocabulary::CampaignId;
 
-use crate::domain::link::{Link, State};
-use crate::domain::ports::{Listing, MAX_TOGETHER, OutboxSpan, StoreError};
+use crate::core::link::{Link, State};
+use crate::core::ports::{Listing, MAX_TOGETHER, OutboxSpan, StoreError};
 use crate::durations::DATABASE;
 use crate::trace;
 
@@ -118,7 +118,7 @@ impl<'a> Lead<'a> {
     }
 }
 
-/// Adds what makes a link's state at a second; the same as [`crate::domain::link::Link::state`].
+/// Adds what makes a link's state at a second; the same as [`crate::core::link::Link::state`].
 pub(super) fn push_state<DB>(query: &mut QueryBuilder<DB>, state: State, now: i64)
 where
     DB: Database,

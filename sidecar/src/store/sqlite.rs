@@ -36,8 +36,8 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection};
 
-use crate::domain::codes::numbering::{CodeKey, Numbering};
-use crate::domain::ports::Store;
+use crate::core::codes::numbering::{CodeKey, Numbering};
+use crate::core::ports::Store;
 use crate::store::schema::SchemaError;
 use crate::store::shared::{failed, invalid};
 use writer::Writer;

@@ -26,11 +26,11 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use vocabulary::Code;
 
 use super::{Scheme, StoreOptions, migrate, open};
-use crate::domain::codes::numbering::CodeKey;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Change, Edit, Link, Second};
-use crate::domain::ports::{Listing, OutboxSpan, Position, Receipt, Store};
-use crate::domain::target::Target;
+use crate::core::codes::numbering::CodeKey;
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Change, Edit, Link, Second};
+use crate::core::ports::{Listing, OutboxSpan, Position, Receipt, Store};
+use crate::core::target::Target;
 use crate::store::postgres::tests::{connect, new_database};
 use crate::testing::changed_by;
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::domain::ports::RowOutcome;
+use crate::core::ports::RowOutcome;
 use crate::store::shared::invalid;
 
 /// Reads words that are parted by spaces.

@@ -11,17 +11,17 @@ use sqlx::{Database, Encode, QueryBuilder, Type};
 use vocabulary::Code;
 use vocabulary::visit::VisitMethod;
 
-use crate::domain::audit::{Action, AuditEntry, Subject};
-use crate::domain::ports::{
+use crate::core::audit::{Action, AuditEntry, Subject};
+use crate::core::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, Poison, TimeCount,
     ValueCount, ValueTimeCount, VisitListing,
 };
-use crate::domain::visit::Visit;
-use crate::domain::visit::agent::{Agent, Versioned};
-use crate::domain::visit::class::Class;
-use crate::domain::visit::ranges::Ranges;
-use crate::domain::visit::sketch::Sketch;
-use crate::domain::visit::visitor::{DayKey, VisitorId};
+use crate::core::visit::Visit;
+use crate::core::visit::agent::{Agent, Versioned};
+use crate::core::visit::class::Class;
+use crate::core::visit::ranges::Ranges;
+use crate::core::visit::sketch::Sketch;
+use crate::core::visit::visitor::{DayKey, VisitorId};
 use crate::store::shared::{DAY_MS, invalid};
 
 /// How many milliseconds an hour and a minute have.

@@ -11,9 +11,9 @@ use serde::Serialize;
 use vocabulary::CampaignId;
 
 use super::input::Format;
-use crate::domain::campaign::{Campaign, ParameterValues};
-use crate::domain::link::{Destination, Link, State};
-use crate::domain::ports::{Store, StoreError};
+use crate::core::campaign::{Campaign, ParameterValues};
+use crate::core::link::{Destination, Link, State};
+use crate::core::ports::{Store, StoreError};
 
 /// How many links are read at a time.
 const TOGETHER: u32 = 1000;
@@ -261,8 +261,8 @@ pub async fn export<W: Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::link::tests::{link, moment};
-    use crate::domain::target::Target;
+    use crate::core::link::tests::{link, moment};
+    use crate::core::target::Target;
     use crate::testing::TemporaryStore;
 
     #[tokio::test]

@@ -9,13 +9,13 @@ use vocabulary::{CampaignId, Code, CodeError, CodeRules, Parameters, RedirectSta
 use super::columns::{Cells, Column};
 use super::csv::MAX_ROW;
 use super::moment::{self, Moment};
-use crate::domain::annotation::{
+use crate::core::annotation::{
     MAX_TAGS, check_external_id, check_note, check_tag, normalized_tags,
 };
-use crate::domain::campaign::ParameterValues;
-use crate::domain::codes::reserved::ReservedWords;
-use crate::domain::link::{Destination, Link, Second, is_never_valid};
-use crate::domain::target::{OwnHosts, Target, TargetError, TargetPolicy};
+use crate::core::campaign::ParameterValues;
+use crate::core::codes::reserved::ReservedWords;
+use crate::core::link::{Destination, Link, Second, is_never_valid};
+use crate::core::target::{OwnHosts, Target, TargetError, TargetPolicy};
 
 /// The largest revision that is stored.
 const MAX_REVISION: u64 = (1 << 53) - 1;

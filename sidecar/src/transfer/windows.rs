@@ -12,7 +12,7 @@ use super::csv::{CsvRows, HeaderError, Next, Rows};
 use super::input::{Format, Source};
 use super::ndjson::NdjsonRows;
 use super::row::{Checks, Refusal, last_segment};
-use crate::domain::link::Link;
+use crate::core::link::Link;
 
 /// How many bytes of memory a window takes, about. At most three are there at a time: one that is
 /// stored, one that waits and one that is being filled.
@@ -240,8 +240,8 @@ fn code(cells: &Cells) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::codes::reserved::ReservedWords;
-    use crate::domain::target::{OwnHosts, TargetPolicy};
+    use crate::core::codes::reserved::ReservedWords;
+    use crate::core::target::{OwnHosts, TargetPolicy};
 
     #[tokio::test]
     async fn files_are_read_in_windows_one_after_the_other() {

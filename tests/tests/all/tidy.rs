@@ -148,7 +148,7 @@ fn commands_that_ask_a_service_know_it_by_its_api_alone() {
     for file in files {
         let code = code_of(&file);
         for room in [
-            "domain",
+            "core",
             "store",
             "publisher",
             "outbox",
@@ -164,8 +164,8 @@ fn commands_that_ask_a_service_know_it_by_its_api_alone() {
 }
 
 #[test]
-fn the_domain_reads_no_files() {
-    for file in files_below(&workspace().join("sidecar/src/domain"), ".rs") {
+fn the_core_reads_no_files() {
+    for file in files_below(&workspace().join("sidecar/src/core"), ".rs") {
         let code = code_of(&file);
         for word in ["std::fs", "std::io", "std::env", "tokio::fs", "tokio::net"] {
             assert!(

@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::keys::all;
 use super::Finding;
 use crate::clock::{Clock, SystemClock};
-use crate::domain::api_key::{ApiKey, KeyState, Scope};
-use crate::domain::ports::Store;
-use crate::domain::service::keys::Keys;
+use crate::core::api_key::{ApiKey, KeyState, Scope};
+use crate::core::ports::Store;
+use crate::core::service::keys::Keys;
 use crate::lifecycle;
 
 /// Looks at all keys; warns of those that expire within so many days.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Finding, PATIENCE, clock};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::domain::ports::Store;
+use crate::core::ports::Store;
 use crate::store::{self, StoreOptions};
 
 /// With less room than that for a file nothing can be written soon, in MiB.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::visit::tests::golden;
+use crate::core::visit::tests::golden;
 
 /// Compiling takes a second in a debug build, so all tests share one.
 fn reader() -> &'static AgentReader {

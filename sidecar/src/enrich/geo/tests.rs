@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::domain::visit::place::PlaceSource;
+use crate::core::visit::place::PlaceSource;
 use crate::enrich::xdb::tests::written as xdb;
 use crate::testing::eventually;
 

@@ -7,7 +7,7 @@ use futures_util::stream::{self, Peekable};
 use futures_util::{Stream, StreamExt};
 
 use super::rows::{BrokenBody, RawRow, Rows};
-use crate::domain::ports::MAX_TOGETHER;
+use crate::core::ports::MAX_TOGETHER;
 
 /// The most bytes of rows in a chunk, so that long rows do not make it large.
 const CHUNK_BYTES: usize = 2 << 20;

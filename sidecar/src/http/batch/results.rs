@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::domain::service::links::LinkError;
-use crate::domain::service::repeat::RowResult;
-use crate::domain::short_url::Bases;
+use crate::core::service::links::LinkError;
+use crate::core::service::repeat::RowResult;
+use crate::core::short_url::Bases;
 use crate::http::campaign_links::Campaigns;
 use crate::http::idempotency::status_of;
 use crate::http::problem::{Problem, ProblemBody};

@@ -14,9 +14,9 @@ use super::super::extract::JsonObject;
 use super::super::fields::{Fields, Member};
 use super::super::problem::Problem;
 use super::{COOKIE_NAME, require_console};
-use crate::domain::api_key::{PresentedKey, Scope};
-use crate::domain::service::access::Caller;
-use crate::domain::service::sessions::LIFE;
+use crate::core::api_key::{PresentedKey, Scope};
+use crate::core::service::access::Caller;
+use crate::core::service::sessions::LIFE;
 
 /// Who has signed in.
 #[derive(Serialize)]

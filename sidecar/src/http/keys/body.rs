@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use vocabulary::BodyLengths;
 
-use crate::domain::api_key::{ApiKey, InvalidPolicy, KeyPolicy, RateLimit, Scope};
-use crate::domain::codes::strategy::StrategyName;
-use crate::domain::service::keys::parse_name;
-use crate::domain::target::domains::{DomainRule, DomainRules};
+use crate::core::api_key::{ApiKey, InvalidPolicy, KeyPolicy, RateLimit, Scope};
+use crate::core::codes::strategy::StrategyName;
+use crate::core::service::keys::parse_name;
+use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::http::fields::{Fields, Member};
 use crate::http::openapi::{schemas, words};
 

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::operation::Operation;
 use super::schemas::{KeyPatch, NewKey, Rotation};
-use crate::domain::api_key::Scope;
-use crate::domain::ports::KeyRefusal;
+use crate::core::api_key::Scope;
+use crate::core::ports::KeyRefusal;
 use crate::http::audit::PageBody as AuditPage;
 use crate::http::codespace::CodespaceBody;
 use crate::http::keys::body::{KeyBody, PageBody, SecretBody};

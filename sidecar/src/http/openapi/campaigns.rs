@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::operation::Operation;
 use super::schemas::{CampaignPatch, NewCampaign};
-use crate::domain::api_key::Scope;
-use crate::domain::service::campaigns::CampaignError;
+use crate::core::api_key::Scope;
+use crate::core::service::campaigns::CampaignError;
 use crate::http::campaign_size::{SizeBody, refused};
 use crate::http::campaigns::{CampaignBody, PageBody, no_such_campaign};
 

@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::parts;
-use crate::domain::api_key::Scope;
-use crate::domain::service::access::ChargeError;
+use crate::core::api_key::Scope;
+use crate::core::service::access::ChargeError;
 use crate::http::problem::{Problem, ProblemBody};
 
 /// Finds or makes the schema of a type.

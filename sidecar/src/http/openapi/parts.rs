@@ -5,7 +5,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::words;
-use crate::domain::api_key::Scope;
+use crate::core::api_key::Scope;
 use crate::http::batch::said_of_all::DELIMITERS;
 use crate::http::campaign_size::{DEFAULT_MOST, MOST};
 use crate::http::idempotency::LONGEST_KEY;

@@ -10,11 +10,11 @@ use vocabulary::parameters::MAX_PARAMETERS;
 use vocabulary::target::MAX_TARGET_LENGTH;
 
 use super::words;
-use crate::domain::annotation::{
+use crate::core::annotation::{
     MAX_EXTERNAL_ID_BYTES, MAX_NOTE_CHARACTERS, MAX_TAG_CHARACTERS, MAX_TAGS,
 };
-use crate::domain::api_key;
-use crate::domain::service::keys::{MAX_NAME_LENGTH, MAX_OVERLAP};
+use crate::core::api_key;
+use crate::core::service::keys::{MAX_NAME_LENGTH, MAX_OVERLAP};
 use crate::http::campaigns::{LONGEST_EXTERNAL_ID, LONGEST_NAME, LONGEST_NOTE};
 use crate::http::fields::MAX_COUNT;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::operation::Operation;
-use crate::domain::api_key::Scope;
+use crate::core::api_key::Scope;
 use crate::http::campaigns::no_such_campaign;
 use crate::http::domains;
 use crate::http::extract::no_such_link;

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use vocabulary::MAX_CODE_LENGTH;
 
-use crate::domain::api_key;
-use crate::domain::campaign;
-use crate::domain::codes::strategy::StrategyName;
-use crate::domain::ports;
-use crate::domain::visit::class::Class;
+use crate::core::api_key;
+use crate::core::campaign;
+use crate::core::codes::strategy::StrategyName;
+use crate::core::ports;
+use crate::core::visit::class::Class;
 use crate::http::problem::TYPE_PREFIX;
 use crate::http::wire::STATE_NAMES;
 

@@ -6,10 +6,10 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 
 use super::{FieldError, Problem};
-use crate::domain::api_key::PolicyError;
-use crate::domain::ports::KeyRefusal;
-use crate::domain::service::access::ChargeError;
-use crate::domain::service::keys::KeyError;
+use crate::core::api_key::PolicyError;
+use crate::core::ports::KeyRefusal;
+use crate::core::service::access::ChargeError;
+use crate::core::service::keys::KeyError;
 
 impl Problem {
     /// 409: what is there stands against it.

@@ -4,8 +4,8 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::{NewKey, Service, new_key};
-use crate::domain::api_key::{KeyPolicy, RateLimit, Scope};
-use crate::domain::target::domains::DomainRules;
+use crate::core::api_key::{KeyPolicy, RateLimit, Scope};
+use crate::core::target::domains::DomainRules;
 
 #[tokio::test]
 async fn each_route_asks_for_its_scope_and_admin_has_all() {

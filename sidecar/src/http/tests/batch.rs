@@ -8,7 +8,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 
 use super::{Answer, Service};
-use crate::domain::ports::MAX_TOGETHER;
+use crate::core::ports::MAX_TOGETHER;
 
 const NDJSON: &str = "application/x-ndjson";
 

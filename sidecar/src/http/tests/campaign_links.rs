@@ -504,7 +504,7 @@ async fn what_is_done_to_links_and_campaigns_is_in_the_audit_log() {
     let (_, admin) = service
         .key(
             7,
-            crate::testing::new_key(&[crate::domain::api_key::Scope::Admin]),
+            crate::testing::new_key(&[crate::core::api_key::Scope::Admin]),
         )
         .await;
     let id = spring(&service).await;

@@ -8,10 +8,10 @@ use vocabulary::visit::VisitId;
 
 use super::visits::visit;
 use super::{Answer, Service};
-use crate::domain::api_key::Scope;
-use crate::domain::link::tests::moment;
-use crate::domain::visit::Visit;
-use crate::domain::visit::class::Class;
+use crate::core::api_key::Scope;
+use crate::core::link::tests::moment;
+use crate::core::visit::Visit;
+use crate::core::visit::class::Class;
 use crate::testing::{eventually, new_key};
 
 /// Asks as an nginx that says this passes it on.

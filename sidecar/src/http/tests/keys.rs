@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{Answer, Service, new_key};
-use crate::domain::api_key::Scope;
+use crate::core::api_key::Scope;
 
 /// A service and the text of an administrator's key.
 async fn service() -> (Service, String) {

@@ -108,7 +108,7 @@ async fn a_request_with_a_key_of_its_own_has_one_effect() {
     let (_, second) = service
         .key(
             8,
-            crate::testing::new_key(&[crate::domain::api_key::Scope::LinksWrite]),
+            crate::testing::new_key(&[crate::core::api_key::Scope::LinksWrite]),
         )
         .await;
     let theirs = send(&second, "one", json!({"longUrl": URL})).await;

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use super::{Answer, Service};
-use crate::domain::api_key::Scope;
-use crate::domain::link::tests::moment;
-use crate::domain::visit::Visit;
-use crate::domain::visit::class::{Class, Classification};
-use crate::domain::visit::place::Place;
+use crate::core::api_key::Scope;
+use crate::core::link::tests::moment;
+use crate::core::visit::Visit;
+use crate::core::visit::class::{Class, Classification};
+use crate::core::visit::place::Place;
 use crate::testing::new_key;
 
 pub(super) fn visit(sequence: u64, code: &str, at: &str, class: Class) -> Visit {

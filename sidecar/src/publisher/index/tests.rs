@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::super::tests::Server;
 use super::*;
-use crate::domain::link::Link;
-use crate::domain::link::tests::{link, moment};
+use crate::core::link::Link;
+use crate::core::link::tests::{link, moment};
 
 fn index(url: &str, prefix: &[u8]) -> RedisIndex {
     let prefix = KeyPrefix::new(prefix).expect("a good prefix");

@@ -7,8 +7,8 @@ use super::PostgresStore;
 use super::rows::is_storable;
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::audit::{AuditEntry, StoredAuditEntry};
-use crate::domain::ports::{AuditListing, AuditStore, StoreError};
+use crate::core::audit::{AuditEntry, StoredAuditEntry};
+use crate::core::ports::{AuditListing, AuditStore, StoreError};
 use crate::store::columns;
 
 /// Notes what is being done, in the transaction that does it.

@@ -13,11 +13,9 @@ use super::PostgresStore;
 use super::audit::append_audit;
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::audit::Action;
-use crate::domain::campaign::{Campaign, CampaignEdit};
-use crate::domain::ports::{
-    CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError,
-};
+use crate::core::audit::Action;
+use crate::core::campaign::{Campaign, CampaignEdit};
+use crate::core::ports::{CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError};
 use crate::store::shared::invalid;
 use crate::store::{columns, defaults};
 

@@ -9,9 +9,9 @@ use super::PostgresStore;
 use super::creation::ids_of;
 use super::statements::Statements;
 use super::work::{Work, relaxed};
-use crate::domain::codes::numbering::{CodeKey, Numbering};
-use crate::domain::link::Link;
-use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
+use crate::core::codes::numbering::{CodeKey, Numbering};
+use crate::core::link::Link;
+use crate::core::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
 use crate::store::shared::{invalid, usage};
 
 #[async_trait]

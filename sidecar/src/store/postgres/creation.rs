@@ -12,9 +12,9 @@ use super::rows::Rows;
 use super::statements::Statements;
 use super::tags;
 use super::work::Work;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::Link;
-use crate::domain::ports::{Created, Receipt};
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::Link;
+use crate::core::ports::{Created, Receipt};
 
 pub(super) struct CreateLinks<'a> {
     pub(super) links: &'a [Link],

@@ -16,8 +16,8 @@ use super::rows::{columns, read};
 use super::statements::Statements;
 use super::tags;
 use super::work::Work;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::Link;
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::Link;
 
 /// What takes links away by their ids; their tags are found by what they are.
 const REMOVALS: [&str; 4] = [

@@ -14,9 +14,9 @@ use super::links::find_by_id;
 use super::rows::{columns, read};
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::Link;
-use crate::domain::ports::{FoundOrCreated, RequestDigest};
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::Link;
+use crate::core::ports::{FoundOrCreated, RequestDigest};
 use crate::store::shared::invalid;
 
 pub(super) struct FindOrCreate<'a> {

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use super::PostgresStore;
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::announcement::{Announcement, Heard};
-use crate::domain::ports::{DomainStore, StoreError};
+use crate::core::announcement::{Announcement, Heard};
+use crate::core::ports::{DomainStore, StoreError};
 use crate::store::columns;
 
 #[async_trait]

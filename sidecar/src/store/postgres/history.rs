@@ -7,8 +7,8 @@ use vocabulary::Code;
 use super::links::{find, find_id};
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::{Link, PastChange};
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::{Link, PastChange};
 use crate::store::past::Past;
 use crate::store::shared::invalid;
 

@@ -10,9 +10,9 @@ use super::PostgresStore;
 use super::creation::create;
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::Link;
-use crate::domain::ports::{
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::Link;
+use crate::core::ports::{
     Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome, StoreError,
 };
 use crate::store::shared::invalid;

@@ -17,9 +17,9 @@ use super::rows::{Rows, columns, read};
 use super::statements::Statements;
 use super::work::Work;
 use super::{PostgresStore, history, listing, tags};
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::{Edit, Link, PastChange};
-use crate::domain::ports::{
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::{Edit, Link, PastChange};
+use crate::core::ports::{
     ChangedBy, Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position,
     Receipt, RequestDigest, StoreError,
 };

@@ -3,7 +3,7 @@
 use sqlx::{Postgres, QueryBuilder};
 
 use super::rows::{columns, is_storable};
-use crate::domain::ports::Listing;
+use crate::core::ports::Listing;
 use crate::store::shared::{Lead, push_state};
 
 /// Whether any link may be in a listing.

@@ -9,8 +9,8 @@ use super::links::find_by_id;
 use super::rows::{columns, read};
 use super::statements::Statements;
 use super::work::{Work, relaxed};
-use crate::domain::link::Link;
-use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
+use crate::core::link::Link;
+use crate::core::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
 use crate::store::shared::{failed, spans};
 
 /// The most rows of the outbox that are read at once; most hold a change of one link or many new

@@ -9,9 +9,9 @@ use sqlx::query::Query;
 use sqlx::{Postgres, query};
 
 use super::statements::Statements;
-use crate::domain::campaign::ParameterValues;
-use crate::domain::link::{Link, Second};
-use crate::domain::target::Target;
+use crate::core::campaign::ParameterValues;
+use crate::core::link::{Link, Second};
+use crate::core::target::Target;
 use crate::store::texts::of_tags;
 
 /// What is kept of a link besides its id, as a macro since statements are literals.

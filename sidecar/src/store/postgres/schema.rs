@@ -7,7 +7,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnection;
 
 use super::{OLDEST_VERSION, OpenError};
-use crate::domain::codes::numbering::CodeKey;
+use crate::core::codes::numbering::CodeKey;
 use crate::store::schema::{self, APPLIED, Applied, SchemaError, migrations};
 
 static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":

@@ -1,7 +1,7 @@
 //! Tags in PostgreSQL, where links are found by them.
 
 use super::statements::Statements;
-use crate::domain::link::Link;
+use crate::core::link::Link;
 
 /// Has links found by their tags.
 pub(super) async fn add<'a>(

@@ -12,8 +12,8 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
 use super::work::relaxed;
-use crate::domain::codes::numbering::CodeKey;
-use crate::domain::link::tests::{link, moment};
+use crate::core::codes::numbering::CodeKey;
+use crate::core::link::tests::{link, moment};
 use crate::store::tests::{Fixture, KEY, REVOKED_AT, code, codes, create, options};
 use crate::store::{Scheme, migrate, open};
 use crate::testing::changed_by;
@@ -260,7 +260,7 @@ async fn a_lock_is_waited_for_within_bounds() {
         .execute(&mut holder)
         .await
         .expect("a link");
-    let revoke = || Box::new(|link: crate::domain::link::Link| link.revoke(moment(REVOKED_AT)));
+    let revoke = || Box::new(|link: crate::core::link::Link| link.revoke(moment(REVOKED_AT)));
     let refused = impatient
         .edit_link(&code("abc"), &changed_by("key"), revoke())
         .await;

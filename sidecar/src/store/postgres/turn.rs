@@ -15,7 +15,7 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::sync::Mutex;
 
-use crate::domain::ports::Receipt;
+use crate::core::ports::Receipt;
 
 /// The advisory lock of whoever has the turn: "shortout".
 const LOCK: i64 = 0x7368_6f72_746f_7574;

@@ -11,9 +11,9 @@ use super::links::known_ids;
 use super::rows::{columns, read};
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
-use crate::domain::records::Records;
+use crate::core::codes::numbering::Numbering;
+use crate::core::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
+use crate::core::records::Records;
 use crate::store::lines::{line, push_lines};
 use crate::store::shared::{LONGEST_SPAN, invalid};
 

@@ -17,13 +17,13 @@ use super::PostgresStore;
 use super::audit::append_audit;
 use super::statements::Statements;
 use super::work::Work;
-use crate::domain::ports::{
+use crate::core::ports::{
     CountQuery, DayVisitors, Dimension, DomainCount, Hours, KeptVisit, KeptVisits, LinkTotal,
     MAX_POISON, OldCounts, Poison, StoreError, TimeCount, ValueCount, ValueTimeCount, VisitListing,
     VisitStore,
 };
-use crate::domain::visit::Visit;
-use crate::domain::visit::visitor::{DayKey, DayKeys};
+use crate::core::visit::Visit;
+use crate::core::visit::visitor::{DayKey, DayKeys};
 use crate::store::columns;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use counts::{

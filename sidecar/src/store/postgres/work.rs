@@ -10,7 +10,7 @@ use sqlx::{Connection, PgConnection, Postgres};
 use super::PostgresStore;
 use super::session::{is_sound, is_transient};
 use super::statements::{Comment, Statements};
-use crate::domain::ports::StoreError;
+use crate::core::ports::StoreError;
 use crate::store::shared::Operation;
 
 /// How often something is done that the server has undone.

@@ -7,7 +7,7 @@ mod visits;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use crate::domain::codes::numbering::{CodeKey, Numbering};
+use crate::core::codes::numbering::{CodeKey, Numbering};
 
 /// What may be left of earlier schemas.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::SqliteStore;
-use crate::domain::audit::{AuditEntry, StoredAuditEntry};
-use crate::domain::ports::{AuditListing, AuditStore, StoreError};
+use crate::core::audit::{AuditEntry, StoredAuditEntry};
+use crate::core::ports::{AuditListing, AuditStore, StoreError};
 use crate::store::columns;
 use crate::store::shared::Operation;
 

@@ -12,11 +12,9 @@ use vocabulary::CampaignId;
 use super::audit::append_audit;
 use super::writer::Write;
 use super::{SqliteStore, invalid};
-use crate::domain::audit::Action;
-use crate::domain::campaign::{Campaign, CampaignEdit};
-use crate::domain::ports::{
-    CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError,
-};
+use crate::core::audit::Action;
+use crate::core::campaign::{Campaign, CampaignEdit};
+use crate::core::ports::{CampaignEditor, CampaignStore, ChangedBy, PublishedCampaign, StoreError};
 use crate::store::shared::Operation;
 use crate::store::{columns, defaults};
 

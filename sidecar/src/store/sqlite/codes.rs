@@ -9,9 +9,9 @@ use vocabulary::Code;
 use super::links::id_of;
 use super::writer::Write;
 use super::{SqliteStore, invalid};
-use crate::domain::codes::numbering::{CodeKey, Numbering};
-use crate::domain::link::Link;
-use crate::domain::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
+use crate::core::codes::numbering::{CodeKey, Numbering};
+use crate::core::link::Link;
+use crate::core::ports::{CodeStore, CodeUsage, PoolCounts, StoreError};
 use crate::store::shared::{Operation, usage};
 
 #[async_trait]

@@ -12,11 +12,11 @@ use super::links::id_of;
 use super::outbox::enqueue;
 use super::tags;
 use super::writer::Write;
-use crate::domain::campaign::ParameterValues;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::{Destination, Link};
-use crate::domain::ports::{Created, Receipt};
-use crate::domain::target::Target;
+use crate::core::campaign::ParameterValues;
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::{Destination, Link};
+use crate::core::ports::{Created, Receipt};
+use crate::core::target::Target;
 use crate::store::shared::spans;
 use crate::store::texts::of_tags;
 

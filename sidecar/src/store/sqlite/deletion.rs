@@ -12,7 +12,7 @@ use vocabulary::Code;
 
 use super::links::find_id;
 use super::writer::Write;
-use crate::domain::codes::numbering::Numbering;
+use crate::core::codes::numbering::Numbering;
 use crate::store::shared::DAY_MS;
 
 pub(super) struct DeleteLinks {

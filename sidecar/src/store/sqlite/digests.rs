@@ -13,9 +13,9 @@ use sqlx::sqlite::SqliteConnection;
 use super::creation::create;
 use super::links::{columns, id_of, read};
 use super::writer::Write;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::Link;
-use crate::domain::ports::{FoundOrCreated, RequestDigest};
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::Link;
+use crate::core::ports::{FoundOrCreated, RequestDigest};
 
 pub(super) struct FindOrCreate {
     pub(super) links: Vec<(Link, RequestDigest)>,

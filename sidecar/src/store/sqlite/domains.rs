@@ -7,8 +7,8 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::SqliteStore;
 use super::writer::Write;
-use crate::domain::announcement::{Announcement, Heard};
-use crate::domain::ports::{DomainStore, StoreError};
+use crate::core::announcement::{Announcement, Heard};
+use crate::core::ports::{DomainStore, StoreError};
 use crate::store::columns;
 use crate::store::shared::Operation;
 

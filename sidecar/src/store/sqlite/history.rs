@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use sqlx::sqlite::{SqliteConnection, SqlitePool};
 
 use super::invalid;
-use crate::domain::link::{Link, PastChange};
+use crate::core::link::{Link, PastChange};
 use crate::store::past::Past;
 
 /// Keeps what a link was before a change, in the transaction that changes it.

@@ -10,8 +10,8 @@ use sqlx::sqlite::SqliteConnection;
 use super::creation::create;
 use super::writer::Write;
 use super::{SqliteStore, invalid};
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::ports::{
+use crate::core::codes::numbering::Numbering;
+use crate::core::ports::{
     Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome, StoreError,
 };
 use crate::store::shared::Operation;

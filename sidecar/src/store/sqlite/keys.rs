@@ -9,12 +9,12 @@ use sqlx::{Row, Sqlite};
 use super::audit::append_audit;
 use super::writer::Write;
 use super::{SqliteStore, invalid};
-use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit};
-use crate::domain::audit::AuditEntry;
-use crate::domain::ports::{
+use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit};
+use crate::core::audit::AuditEntry;
+use crate::core::ports::{
     KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyStore, KeyToEdit, StoreError,
 };
-use crate::domain::target::domains::{DomainRule, DomainRules};
+use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::store::shared::Operation;
 use crate::store::texts::{joined, words};
 

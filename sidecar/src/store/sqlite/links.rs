@@ -15,14 +15,14 @@ use super::digests::{FindOrCreate, find_by_digest};
 use super::outbox::enqueue;
 use super::writer::Write;
 use super::{SqliteStore, history, invalid, listing, tags};
-use crate::domain::campaign::ParameterValues;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::{Edit, Link, PastChange};
-use crate::domain::ports::{
+use crate::core::campaign::ParameterValues;
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::{Edit, Link, PastChange};
+use crate::core::ports::{
     ChangedBy, Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position,
     Receipt, RequestDigest, StoreError,
 };
-use crate::domain::target::Target;
+use crate::core::target::Target;
 use crate::store::columns as common;
 use crate::store::past::NOBODY;
 use crate::store::shared::Operation;

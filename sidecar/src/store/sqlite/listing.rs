@@ -7,8 +7,8 @@
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::links::columns;
-use crate::domain::link::State;
-use crate::domain::ports::Listing;
+use crate::core::link::State;
+use crate::core::ports::Listing;
 use crate::store::shared::{Lead, push_state};
 
 /// The statement for a listing, behind a creation time in milliseconds and an id, and up to others.

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 use super::SqliteStore;
 use super::links::{columns, read};
 use super::writer::Write;
-use crate::domain::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
+use crate::core::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
 use crate::store::shared::Operation;
 
 /// The most rows of the outbox that are read at once; most hold a change of one link or many new

@@ -12,8 +12,8 @@ use super::deletion::{DeleteLinks, FreeCodes};
 use super::links::{columns, read};
 use super::writer::Write;
 use super::{SqliteStore, invalid};
-use crate::domain::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
-use crate::domain::records::Records;
+use crate::core::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
+use crate::core::records::Records;
 use crate::store::lines::{line, push_lines};
 use crate::store::shared::{LONGEST_SPAN, Operation};
 

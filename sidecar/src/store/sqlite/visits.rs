@@ -20,14 +20,14 @@ use super::audit::append_audit;
 use super::links::find_id;
 use super::upkeep::json_list;
 use super::writer::Write;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::ports::{
+use crate::core::codes::numbering::Numbering;
+use crate::core::ports::{
     CountQuery, DayVisitors, Dimension, DomainCount, Hours, KeptVisit, KeptVisits, LinkTotal,
     MAX_POISON, OldCounts, Poison, StoreError, TimeCount, ValueCount, ValueTimeCount, VisitListing,
     VisitStore,
 };
-use crate::domain::visit::Visit;
-use crate::domain::visit::visitor::{DayKey, DayKeys};
+use crate::core::visit::Visit;
+use crate::core::visit::visitor::{DayKey, DayKeys};
 use crate::store::columns;
 use crate::store::shared::Operation;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};

@@ -16,7 +16,7 @@ use sqlx::{ConnectOptions, Connection};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::domain::ports::StoreError;
+use crate::core::ports::StoreError;
 use crate::store::shared::took;
 
 /// The most changes that share a transaction. Everybody in it waits for all of them.

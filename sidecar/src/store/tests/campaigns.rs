@@ -6,13 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use vocabulary::{CampaignId, RedirectStatus, Validity};
 
 use super::{Fixture, REVOKED_AT, codes, in_every_store};
-use crate::domain::audit::{Action, ChangedBy};
-use crate::domain::campaign::{
+use crate::core::audit::{Action, ChangedBy};
+use crate::core::campaign::{
     Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget, ParameterValues,
 };
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Change, Destination, Edit, Link, Second};
-use crate::domain::ports::{AuditListing, Listing, Place, PublishedCampaign, Store};
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Change, Destination, Edit, Link, Second};
+use crate::core::ports::{AuditListing, Listing, Place, PublishedCampaign, Store};
 use crate::testing::changed_by;
 
 in_every_store! {

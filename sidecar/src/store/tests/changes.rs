@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::{Fixture, REVOKED_AT, code, create, in_every_store, revoke};
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Change, Edit, Link};
-use crate::domain::ports::RequestDigest;
-use crate::domain::target::Target;
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Change, Edit, Link};
+use crate::core::ports::RequestDigest;
+use crate::core::target::Target;
 use crate::testing::changed_by;
 
 in_every_store! {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::{Fixture, REVOKED_AT, code, create, in_every_store};
-use crate::domain::link::tests::{link, moment};
-use crate::domain::ports::{Chunk, ChunkCreated, ChunkKey, Created, NewChunk, RowOutcome};
+use crate::core::link::tests::{link, moment};
+use crate::core::ports::{Chunk, ChunkCreated, ChunkKey, Created, NewChunk, RowOutcome};
 
 in_every_store! {
     a_chunk_is_kept_with_its_links_and_what_is_pending_is_settled_later,

@@ -3,8 +3,8 @@
 use jiff::SignedDuration;
 
 use super::{Fixture, in_every_store};
-use crate::domain::announcement::Announcement;
-use crate::domain::link::tests::moment;
+use crate::core::announcement::Announcement;
+use crate::core::link::tests::moment;
 
 in_every_store! {
     the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long,
@@ -23,7 +23,7 @@ async fn the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long(fixt
     let known = async || {
         let heard = store.list_domains().await.expect("a store");
         let minutes = |at: jiff::Timestamp| at.duration_since(begin).as_mins();
-        let text = |it: &crate::domain::announcement::Heard| {
+        let text = |it: &crate::core::announcement::Heard| {
             let said = &it.announcement;
             assert_eq!(said.names, "a.example,b.example");
             assert_eq!(said.bases, "https://a.example");

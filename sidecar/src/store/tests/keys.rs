@@ -6,11 +6,11 @@ use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
 use super::{Fixture, REVOKED_AT, in_every_store};
-use crate::domain::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
-use crate::domain::audit::{Action, AuditEntry, Subject};
-use crate::domain::codes::strategy::StrategyName;
-use crate::domain::link::tests::moment;
-use crate::domain::ports::{AuditListing, KeyEdit, KeyListing, KeyPosition, KeyRefusal};
+use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
+use crate::core::audit::{Action, AuditEntry, Subject};
+use crate::core::codes::strategy::StrategyName;
+use crate::core::link::tests::moment;
+use crate::core::ports::{AuditListing, KeyEdit, KeyListing, KeyPosition, KeyRefusal};
 
 in_every_store! {
     a_key_is_found_as_it_was_kept_and_as_it_was_changed,
@@ -81,7 +81,7 @@ async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
             allowed_domains: Some(
                 rules
                     .iter()
-                    .map(|rule| rule.parse::<crate::domain::target::domains::DomainRule>())
+                    .map(|rule| rule.parse::<crate::core::target::domains::DomainRule>())
                     .collect::<Result<_, _>>()
                     .expect("rules"),
             ),
@@ -191,7 +191,7 @@ async fn whoever_edits_a_key_is_told_of_other_administrators(fixture: Fixture) {
     ] {
         replace(&fixture, &change, None).await;
         let before = edited.clone();
-        let editor = Box::new(move |told: crate::domain::ports::KeyToEdit| {
+        let editor = Box::new(move |told: crate::core::ports::KeyToEdit| {
             assert_eq!(told.key, before);
             assert_eq!(told.has_other_admin, is_told, "{change:?}");
             KeyEdit::Refused(KeyRefusal::LastAdmin)
@@ -209,7 +209,7 @@ async fn what_is_refused_or_unchanged_leaves_no_trace_and_a_rotation_two(fixture
     let made = key(1, &[]);
     keep(&fixture, &made).await;
     let unchanged = made.clone();
-    let editors: [crate::domain::ports::KeyEditor; 2] = [
+    let editors: [crate::core::ports::KeyEditor; 2] = [
         Box::new(|_| KeyEdit::Refused(KeyRefusal::Revoked)),
         Box::new(|_| KeyEdit::Unchanged(Box::new(unchanged))),
     ];
@@ -327,7 +327,7 @@ async fn one_of_two_administrators_stays(fixture: Fixture) {
             .iter()
             .zip([&fixture.store, &other])
             .map(|(key, store)| {
-                let editor = Box::new(move |told: crate::domain::ports::KeyToEdit| {
+                let editor = Box::new(move |told: crate::core::ports::KeyToEdit| {
                     if !told.has_other_admin {
                         return KeyEdit::Refused(KeyRefusal::LastAdmin);
                     }

@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Fixture, REVOKED_AT, code, codes, create, in_every_store, revoke};
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Change, Link, Second, State};
-use crate::domain::ports::{Listing, Position, Store};
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Change, Link, Second, State};
+use crate::core::ports::{Listing, Position, Store};
 use crate::testing::changed_by;
 
 in_every_store! {

@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::reclassify::NewRules;
 use super::visits::{NOW, keep, of_class, query, visit};
 use super::{Fixture, code, create, in_every_store};
-use crate::domain::link::Link;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::ports::{CountQuery, Counted, LinkTotal, OldCounts, Store, TimeSpan};
-use crate::domain::visit::class::Class;
+use crate::core::link::Link;
+use crate::core::link::tests::{link, moment};
+use crate::core::ports::{CountQuery, Counted, LinkTotal, OldCounts, Store, TimeSpan};
+use crate::core::visit::class::Class;
 
 in_every_store! {
     old_counts_are_forgotten_a_few_at_a_time_and_links_keep_their_totals,

@@ -1,8 +1,8 @@
 //! What came as a visit and is none.
 
 use super::{Fixture, in_every_store};
-use crate::domain::link::tests::moment;
-use crate::domain::ports::{Poison, QueuedId};
+use crate::core::link::tests::moment;
+use crate::core::ports::{Poison, QueuedId};
 
 in_every_store! {
     what_is_in_quarantine_is_counted_once_however_often_it_comes,

@@ -12,19 +12,19 @@ use vocabulary::CampaignId;
 use super::visits::{NOW, keep, visit};
 use super::{Fixture, Scheme, code, create, in_every_store};
 use crate::clock::ManualClock;
-use crate::domain::campaign::ParameterValues;
-use crate::domain::campaign::tests::campaign;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Destination, Link};
-use crate::domain::ports::{
+use crate::core::campaign::ParameterValues;
+use crate::core::campaign::tests::campaign;
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Destination, Link};
+use crate::core::ports::{
     CountQuery, Counted, Dimension, KeptVisit, Store, TimeSpan, VisitListing,
 };
-use crate::domain::service::reclassify::{Outcome, Reclassify, Report};
-use crate::domain::visit::Visit;
-use crate::domain::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};
-use crate::domain::visit::class::{Class, Classification, Evidence, classify};
-use crate::domain::visit::sketch::Sketch;
-use crate::domain::visit::visitor::VisitorId;
+use crate::core::service::reclassify::{Outcome, Reclassify, Report};
+use crate::core::visit::Visit;
+use crate::core::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};
+use crate::core::visit::class::{Class, Classification, Evidence, classify};
+use crate::core::visit::sketch::Sketch;
+use crate::core::visit::visitor::VisitorId;
 
 in_every_store! {
     visits_classified_again_are_counted_as_if_they_always_had_been_so,
@@ -356,7 +356,7 @@ async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture:
     let day = moment("2026-06-01T00:00:00Z");
     assert_eq!(people().await, BTreeMap::from([(day, 3)]));
     let page = store.visits_after(i64::MIN, TimeSpan::default(), 10).await;
-    let verdict = |class: Class, visit: &crate::domain::visit::stored::StoredVisit| {
+    let verdict = |class: Class, visit: &crate::core::visit::stored::StoredVisit| {
         let mut verdict = visit.reclassified(&NewRules).expect("another agent");
         verdict.classification.class = class;
         (visit.clone(), verdict)

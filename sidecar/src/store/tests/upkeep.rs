@@ -7,11 +7,11 @@ use jiff::SignedDuration;
 use vocabulary::Code;
 
 use super::{Fixture, code, create, in_every_store, try_create};
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Change, Link, Second};
-use crate::domain::ports::{ExpiryPlace, Place, RequestDigest};
-use crate::domain::records::Records;
-use crate::domain::target::Target;
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Change, Link, Second};
+use crate::core::ports::{ExpiryPlace, Place, RequestDigest};
+use crate::core::records::Records;
+use crate::core::target::Target;
 use crate::testing::changed_by;
 
 in_every_store! {

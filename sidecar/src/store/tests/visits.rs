@@ -8,18 +8,18 @@ use jiff::{SignedDuration, Timestamp};
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use super::{Fixture, code, create, in_every_store};
-use crate::domain::campaign::ParameterValues;
-use crate::domain::campaign::tests::campaign;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Destination, Link};
-use crate::domain::ports::{
+use crate::core::campaign::ParameterValues;
+use crate::core::campaign::tests::campaign;
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Destination, Link};
+use crate::core::ports::{
     CountQuery, Counted, Dimension, KeptVisits, LinkTotal, Store, ValueCount, VisitListing,
 };
-use crate::domain::visit::Visit;
-use crate::domain::visit::agent::{Agent, Device, DeviceKind, Versioned};
-use crate::domain::visit::class::{Class, Classification};
-use crate::domain::visit::place::Place;
-use crate::domain::visit::visitor::{DayKey, VisitorId};
+use crate::core::visit::Visit;
+use crate::core::visit::agent::{Agent, Device, DeviceKind, Versioned};
+use crate::core::visit::class::{Class, Classification};
+use crate::core::visit::place::Place;
+use crate::core::visit::visitor::{DayKey, VisitorId};
 
 in_every_store! {
     a_visit_is_kept_once_however_often_it_comes,
@@ -178,7 +178,7 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
     keep(store, vec![later]).await;
     let of = |of: Counted| async move {
         let counts = store.count_visits(&query(of)).await.expect("a store");
-        let text = |count: &crate::domain::ports::TimeCount| {
+        let text = |count: &crate::core::ports::TimeCount| {
             format!("{} {} {}", count.hour, count.class.name(), count.visits)
         };
         counts.iter().map(text).collect::<Vec<_>>()

@@ -5,9 +5,9 @@ use jiff::SignedDuration;
 use super::reclassify::NewRules;
 use super::visits::{NOW, keep, query, visit};
 use super::{Fixture, code, create, in_every_store};
-use crate::domain::link::Link;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::ports::{Counted, Dimension, OldCounts, Store, TimeSpan, VisitListing};
+use crate::core::link::Link;
+use crate::core::link::tests::{link, moment};
+use crate::core::ports::{Counted, Dimension, OldCounts, Store, TimeSpan, VisitListing};
 
 in_every_store! {
     visits_of_far_codes_are_found_whether_their_links_are_there_or_come_later,

@@ -2,12 +2,12 @@
 
 use super::visits::{keep, of_class, query, visit};
 use super::{Fixture, code, create, in_every_store};
-use crate::domain::campaign::ParameterValues;
-use crate::domain::campaign::tests::campaign;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::link::{Destination, Link};
-use crate::domain::ports::{CountQuery, Counted, Dimension, Hours, ValueTimeCount};
-use crate::domain::visit::class::Class;
+use crate::core::campaign::ParameterValues;
+use crate::core::campaign::tests::campaign;
+use crate::core::link::tests::{link, moment};
+use crate::core::link::{Destination, Link};
+use crate::core::ports::{CountQuery, Counted, Dimension, Hours, ValueTimeCount};
+use crate::core::visit::class::Class;
 
 in_every_store! {
     values_are_counted_by_hour_and_by_day,

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::{ALL, Counts, EARLIER, HOUR_MS};
-use crate::domain::ports::Dimension;
-use crate::domain::visit::class::Class;
-use crate::domain::visit::stored::{StoredVisit, Verdict};
+use crate::core::ports::Dimension;
+use crate::core::visit::class::Class;
+use crate::core::visit::stored::{StoredVisit, Verdict};
 use crate::store::shared::DAY_MS;
 
 /// What is added to the counts, and taken away.

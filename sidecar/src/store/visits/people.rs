@@ -1,6 +1,6 @@
 //! Who has visited, by what is read of visits that are to be counted again.
 
-use crate::domain::ports::{PeoplePage, StaleDay};
+use crate::core::ports::{PeoplePage, StaleDay};
 use crate::store::shared::DAY_MS;
 use crate::store::visits::visitor_id;
 

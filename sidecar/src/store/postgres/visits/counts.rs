@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use sqlx::AssertSqlSafe;
 use vocabulary::Code;
 
-use crate::domain::ports::{
+use crate::core::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
     TimeCount, ValueCount, ValueTimeCount,
 };

@@ -9,9 +9,9 @@ use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 use sqlx::AssertSqlSafe;
 
-use crate::domain::ports::StoreError;
-use crate::domain::visit::Visit;
-use crate::domain::visit::visitor::day_of;
+use crate::core::ports::StoreError;
+use crate::core::visit::Visit;
+use crate::core::visit::visitor::day_of;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;

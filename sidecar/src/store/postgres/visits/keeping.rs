@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use vocabulary::Code;
 
 use super::copy::CopyRows;
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::ports::KeptVisits;
-use crate::domain::visit::Visit;
-use crate::domain::visit::agent::Agent;
-use crate::domain::visit::sketch::Sketch;
+use crate::core::codes::numbering::Numbering;
+use crate::core::ports::KeptVisits;
+use crate::core::visit::Visit;
+use crate::core::visit::agent::Agent;
+use crate::core::visit::sketch::Sketch;
 use crate::store::postgres::links::known_ids;
 use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;

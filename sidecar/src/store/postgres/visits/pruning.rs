@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::domain::ports::OldCounts;
+use crate::core::ports::OldCounts;
 use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
 use crate::store::shared::DAY_MS;

@@ -6,11 +6,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::keeping::{add, add_visitors, insert_agent_rows};
-use crate::domain::ports::{
-    PeoplePage, ReclassifyStore, StaleDay, StoreError, TimeSpan, VisitPage,
-};
-use crate::domain::visit::sketch::Sketch;
-use crate::domain::visit::stored::{StoredVisit, Verdict};
+use crate::core::ports::{PeoplePage, ReclassifyStore, StaleDay, StoreError, TimeSpan, VisitPage};
+use crate::core::visit::sketch::Sketch;
+use crate::core::visit::stored::{StoredVisit, Verdict};
 use crate::store::columns;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statements::Statements;

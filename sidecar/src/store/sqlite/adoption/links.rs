@@ -3,8 +3,8 @@
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::ports::MAX_TOGETHER;
+use crate::core::codes::numbering::Numbering;
+use crate::core::ports::MAX_TOGETHER;
 use crate::store::sqlite::creation::create;
 use crate::store::sqlite::links::read;
 

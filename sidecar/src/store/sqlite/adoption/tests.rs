@@ -6,9 +6,9 @@ use tempfile::TempDir;
 use vocabulary::Code;
 
 use super::{Left, adopt_some, code_key, is_finished, visits};
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::link::tests::{link, moment};
-use crate::domain::ports::{LinkStore, LinkTotal, OutboxStore, VisitListing, VisitStore};
+use crate::core::codes::numbering::Numbering;
+use crate::core::link::tests::{link, moment};
+use crate::core::ports::{LinkStore, LinkTotal, OutboxStore, VisitListing, VisitStore};
 use crate::store::sqlite::schema::MIGRATOR;
 use crate::store::sqlite::{SqliteStore, options};
 use crate::store::tests::visits::{NOW, keep, visit};

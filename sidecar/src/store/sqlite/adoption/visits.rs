@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnection;
 
-use crate::domain::codes::numbering::Numbering;
+use crate::core::codes::numbering::Numbering;
 use crate::store::sqlite::links::link_ids;
 
 /// How many rows are moved in one transaction.

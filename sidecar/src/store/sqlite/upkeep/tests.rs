@@ -1,7 +1,7 @@
 use secrecy::ExposeSecret;
 
 use super::*;
-use crate::domain::ports::MAX_TOGETHER;
+use crate::core::ports::MAX_TOGETHER;
 use crate::store::Scheme;
 use crate::store::tests::Fixture;
 

@@ -7,7 +7,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqlitePool;
 use vocabulary::Code;
 
-use crate::domain::ports::{
+use crate::core::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
     TimeCount, ValueCount, ValueTimeCount,
 };

@@ -10,10 +10,10 @@ use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use vocabulary::Code;
 
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::ports::KeptVisits;
-use crate::domain::visit::Visit;
-use crate::domain::visit::agent::Agent;
+use crate::core::codes::numbering::Numbering;
+use crate::core::ports::KeptVisits;
+use crate::core::visit::Visit;
+use crate::core::visit::agent::Agent;
 use crate::store::sqlite::links::link_ids;
 use crate::store::sqlite::upkeep::json_list;
 use crate::store::sqlite::writer::Write;

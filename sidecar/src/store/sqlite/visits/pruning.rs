@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
-use crate::domain::ports::OldCounts;
+use crate::core::ports::OldCounts;
 use crate::store::shared::DAY_MS;
 use crate::store::sqlite::writer::Write;
 use crate::store::visits::{EARLIER, HOUR_MS, MINUTE_MS};

@@ -7,12 +7,10 @@ use jiff::Timestamp;
 use sqlx::sqlite::SqliteConnection;
 
 use super::keeping::{add, add_visitors, insert_agent_rows};
-use crate::domain::codes::numbering::Numbering;
-use crate::domain::ports::{
-    PeoplePage, ReclassifyStore, StaleDay, StoreError, TimeSpan, VisitPage,
-};
-use crate::domain::visit::sketch::Sketch;
-use crate::domain::visit::stored::{StoredVisit, Verdict};
+use crate::core::codes::numbering::Numbering;
+use crate::core::ports::{PeoplePage, ReclassifyStore, StaleDay, StoreError, TimeSpan, VisitPage};
+use crate::core::visit::sketch::Sketch;
+use crate::core::visit::stored::{StoredVisit, Verdict};
 use crate::store::columns;
 use crate::store::shared::Operation;
 use crate::store::sqlite::links::link_ids;

@@ -2,7 +2,7 @@ use secrecy::ExposeSecret;
 use sqlx::QueryBuilder;
 
 use super::*;
-use crate::domain::link::tests::moment;
+use crate::core::link::tests::moment;
 use crate::store::Scheme;
 use crate::store::sqlite::SqliteStore;
 use crate::store::tests::Fixture;

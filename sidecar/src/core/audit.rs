@@ -1,0 +1,223 @@
+//! The audit log: who has changed what, and when.
+//!
+//! An entry is stored in the transaction of the change that it tells of, so that there is neither
+//! a change without its entry nor an entry without its change. Entries are never changed. They
+//! hold no secrets, and of targets and recipients no more than what the change was about.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use vocabulary::{CampaignId, Code};
+
+use crate::core::campaign::Campaign;
+use crate::core::link::Link;
+
+/// What was done. Its name says to what, and then what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An API key was made.
+    KeyCreate,
+    /// An API key's name, scopes, expiry, limit or policy were changed.
+    KeyChange,
+    /// An API key was given a successor.
+    KeyRotate,
+    /// An API key was revoked.
+    KeyRevoke,
+    /// A link was changed. That it was made, and with which key, is told by the link itself.
+    LinkChange,
+    /// A link was paused.
+    LinkPause,
+    /// A link's pause was ended.
+    LinkResume,
+    /// A link was revoked.
+    LinkRevoke,
+    /// A link was ended since it had been visited as often as it was to be.
+    LinkEnd,
+    /// A link has expired since nobody visited it.
+    LinkExpire,
+    /// The visits of a link were erased.
+    VisitsErase,
+    /// A campaign was made.
+    CampaignCreate,
+    /// A campaign was changed.
+    CampaignChange,
+    /// A campaign was paused.
+    CampaignPause,
+    /// A campaign's pause was ended.
+    CampaignResume,
+    /// A campaign was revoked.
+    CampaignRevoke,
+}
+
+impl Action {
+    /// The action's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KeyCreate => "key.create",
+            Self::KeyChange => "key.change",
+            Self::KeyRotate => "key.rotate",
+            Self::KeyRevoke => "key.revoke",
+            Self::LinkChange => "link.change",
+            Self::LinkPause => "link.pause",
+            Self::LinkResume => "link.resume",
+            Self::LinkRevoke => "link.revoke",
+            Self::LinkEnd => "link.end",
+            Self::LinkExpire => "link.expire",
+            Self::VisitsErase => "visits.erase",
+            Self::CampaignCreate => "campaign.create",
+            Self::CampaignChange => "campaign.change",
+            Self::CampaignPause => "campaign.pause",
+            Self::CampaignResume => "campaign.resume",
+            Self::CampaignRevoke => "campaign.revoke",
+        }
+    }
+}
+
+/// What it was done to. Written with its kind, since a key's id might be some link's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// An API key, by its id.
+    Key(String),
+    /// A link.
+    Link(Code),
+    /// A campaign.
+    Campaign(CampaignId),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(id) => write!(f, "key:{id}"),
+            Self::Link(code) => write!(f, "link:{code}"),
+            Self::Campaign(id) => write!(f, "campaign:{id}"),
+        }
+    }
+}
+
+/// An entry that is yet to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditEntry {
+    /// When it was done.
+    pub at: Timestamp,
+    /// The id of the API key that it was done with; `None` for the command line.
+    pub key_id: Option<String>,
+    /// What was done.
+    pub action: Action,
+    /// What it was done to.
+    pub subject: Subject,
+    /// What else there is to say: as a rule the members that were changed, each as it is now.
+    pub detail: Map<String, Value>,
+}
+
+/// With which key a link or campaign is changed, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedBy {
+    /// The id of the API key; `None` for what is done without one.
+    pub key_id: Option<String>,
+    /// What is done.
+    pub action: Action,
+}
+
+impl ChangedBy {
+    /// The entry for a link that was changed. What it was before is in its history, so that the
+    /// entry only names what is different.
+    pub fn of_link(&self, link: &Link, before: &Link) -> AuditEntry {
+        let changed = [
+            (
+                "longUrl",
+                link.destination.target() != before.destination.target(),
+            ),
+            (
+                "parameters",
+                link.destination.values() != before.destination.values(),
+            ),
+            (
+                "redirectStatus",
+                link.redirect_status != before.redirect_status,
+            ),
+            ("forwardQuery", link.forward_query != before.forward_query),
+            ("validSince", link.valid_since != before.valid_since),
+            ("validUntil", link.valid_until != before.valid_until),
+            ("maxVisits", link.max_visits != before.max_visits),
+            ("externalId", link.external_id != before.external_id),
+            ("note", link.note != before.note),
+            ("tags", link.tags != before.tags),
+        ];
+        let changed = changed.iter().filter(|(_, is_changed)| *is_changed);
+        let changed: Vec<&str> = changed.map(|(name, _)| *name).collect();
+        let mut detail = Map::new();
+        detail.insert("revision".to_owned(), json!(link.revision));
+        if !changed.is_empty() {
+            detail.insert("changed".to_owned(), json!(changed));
+        }
+        self.entry(link.updated_at, Subject::Link(link.code), detail)
+    }
+
+    /// The entry for a campaign that was made, or changed: what is different, as it is now.
+    pub fn of_campaign(&self, campaign: &Campaign, before: Option<&Campaign>) -> AuditEntry {
+        let present = members(campaign);
+        let before = before.map(members).unwrap_or_default();
+        let mut detail: Map<String, Value> = present
+            .into_iter()
+            .filter(|(name, value)| before.get(name) != Some(value))
+            .collect();
+        detail.insert("revision".to_owned(), json!(campaign.revision));
+        self.entry(campaign.updated_at, Subject::Campaign(campaign.id), detail)
+    }
+
+    fn entry(&self, at: Timestamp, subject: Subject, detail: Map<String, Value>) -> AuditEntry {
+        AuditEntry {
+            at,
+            key_id: self.key_id.clone(),
+            action: self.action,
+            subject,
+            detail,
+        }
+    }
+}
+
+/// What can be said of a campaign, by the API's names. Its pause and its end are actions.
+fn members(campaign: &Campaign) -> Map<String, Value> {
+    let defaults = &campaign.defaults;
+    let members = [
+        ("name", json!(campaign.name)),
+        ("longUrl", json!(campaign.target.with_names())),
+        ("redirectStatus", json!(campaign.redirect_status.code())),
+        ("forwardQuery", json!(campaign.forward_query)),
+        ("validSince", json!(campaign.validity.since())),
+        ("validUntil", json!(campaign.validity.until())),
+        ("note", json!(campaign.note)),
+        (
+            "defaults",
+            json!({
+                "strategy": defaults.strategy,
+                "codeLength": defaults.code_lengths,
+                "maxVisits": defaults.max_visits,
+                "tags": defaults.tags,
+            }),
+        ),
+    ];
+    let members = members.into_iter();
+    members
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// An entry as it is stored. Its texts are those that were written, perhaps by a later version
+/// of this program with actions that this one does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredAuditEntry {
+    /// Later entries have greater numbers.
+    pub id: i64,
+    /// When it was done.
+    pub at: Timestamp,
+    /// The id of the API key that it was done with; `None` for the command line.
+    pub key_id: Option<String>,
+    /// What was done: an [`Action`]'s name.
+    pub action: String,
+    /// What it was done to: a [`Subject`] as text.
+    pub subject: String,
+    /// What else there is to say.
+    pub detail: Map<String, Value>,
+}

@@ -1,0 +1,118 @@
+//! How long the codes of new links are.
+//!
+//! Codes are as short as they can be without being found by guessing: when too many codes of a
+//! length lead somewhere, the next length is used.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vocabulary::{BodyLengths, CodeRules};
+
+use crate::core::ports::{CodeUsage, Store, StoreError};
+use crate::core::service::codespace::capacity;
+
+/// How long what is known of the usage is believed.
+const BELIEVED_FOR: Duration = Duration::from_secs(2);
+
+/// Chooses lengths.
+pub struct Lengths {
+    store: Arc<dyn Store>,
+    rules: CodeRules,
+    /// Of how many codes of a length one may lead somewhere.
+    one_in: u64,
+    known: Mutex<Option<(Instant, Vec<CodeUsage>)>>,
+    /// What was said of lengths: each thing once.
+    said: Mutex<HashSet<(usize, Notice)>>,
+}
+
+/// What an operator should know of a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Notice {
+    /// It is nearly full.
+    NearlyFull,
+    /// It is used since the one before it is full.
+    InUse,
+}
+
+/// From which part of a length's links on it is nearly full, in percent.
+const NEARLY_FULL: u128 = 80;
+
+impl Lengths {
+    /// Chooses lengths such that at most one of `one_in` codes of a length leads somewhere.
+    pub fn new(store: Arc<dyn Store>, rules: CodeRules, one_in: u64) -> Self {
+        Self {
+            store,
+            rules,
+            one_in,
+            known: Mutex::new(None),
+            said: Mutex::default(),
+        }
+    }
+
+    /// The shortest length within bounds that is not full; `None` when all are. Without the check
+    /// character.
+    ///
+    /// # Errors
+    /// When the store does not say how many codes are used.
+    pub async fn choose(&self, bounds: BodyLengths) -> Result<Option<usize>, StoreError> {
+        let usage = self.usage().await?;
+        let mut lengths = usize::from(bounds.shortest())..=usize::from(bounds.longest());
+        let chosen = lengths.find(|&length| self.links(&usage, length) < self.most(length));
+        if let Some(length) = chosen {
+            let (links, most) = (self.links(&usage, length), self.most(length));
+            if length > usize::from(bounds.shortest()) && self.is_news(length, Notice::InUse) {
+                tracing::warn!(
+                    length,
+                    "codes of all shorter lengths are used up; codes of this length are used now"
+                );
+            }
+            if u128::from(links) * 100 >= u128::from(most) * NEARLY_FULL
+                && self.is_news(length, Notice::NearlyFull)
+            {
+                tracing::warn!(
+                    length,
+                    links,
+                    most,
+                    "codes of this length are nearly used up; the next length follows"
+                );
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn is_news(&self, length: usize, notice: Notice) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.insert((length, notice))
+    }
+
+    /// The most links that codes of a length are given, without the check character.
+    pub fn most(&self, length: usize) -> u64 {
+        let all = u128::from(self.rules.alphabet.size()).pow(length as u32);
+        capacity(all, self.one_in)
+    }
+
+    fn links(&self, usage: &[CodeUsage], length: usize) -> u64 {
+        let whole_length = length + self.rules.check.length();
+        let found = usage.iter().find(|it| it.length == whole_length);
+        found.map_or(0, |usage| usage.links)
+    }
+
+    async fn usage(&self) -> Result<Vec<CodeUsage>, StoreError> {
+        let known = self.known().clone();
+        if let Some((at, usage)) = known
+            && at.elapsed() < BELIEVED_FOR
+        {
+            return Ok(usage);
+        }
+        let usage = self.store.code_usage(0).await?;
+        *self.known() = Some((Instant::now(), usage.clone()));
+        Ok(usage)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Vec<CodeUsage>)>> {
+        // A value is put here as a whole.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

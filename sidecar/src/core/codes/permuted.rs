@@ -1,0 +1,101 @@
+//! Codes that are counted up and put through the keyed permutation that links are numbered by.
+//!
+//! The store leases blocks of the count to each process, so that processes never meet; what is
+//! left of a block when a process ends is left out. Codes that follow each other in the count
+//! follow each other in the database too, which makes keeping them cheap, however many there are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+use vocabulary::{Code, CodeRules};
+
+use super::numbering::Numbering;
+use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::core::ports::Store;
+
+/// The largest part of all codes of a length that is leased at once: 1 / this.
+const BLOCKS: u64 = 256;
+
+/// The smallest and the largest block that is leased, unless more is asked for at once.
+const SMALLEST_BLOCK: u64 = 1;
+const LARGEST_BLOCK: u64 = 20_000;
+
+/// Hands out codes by counting.
+pub struct PermutedCodes {
+    store: Arc<dyn Store>,
+    numbering: Arc<Numbering>,
+    rules: CodeRules,
+    /// By the codes' length with the check character: what is left of the block.
+    blocks: Mutex<HashMap<usize, Block>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Block {
+    next: u64,
+    end: u64,
+}
+
+impl PermutedCodes {
+    /// Counts in a store.
+    pub fn new(store: Arc<dyn Store>, rules: CodeRules) -> Self {
+        Self {
+            numbering: store.numbering(),
+            store,
+            rules,
+            blocks: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// What the count for codes of a length, check character included, is called in the store.
+    pub fn counter(whole_length: usize) -> String {
+        format!("permuted:{whole_length}")
+    }
+
+    /// How far the count can have moved while so many links were made, by processes that began anew
+    /// so often; of a length that has `capacity` codes.
+    pub fn most_used(capacity: u64, links: u64, starts: u64) -> u64 {
+        let left_out = block(capacity).saturating_mul(starts);
+        links.saturating_add(left_out).min(capacity)
+    }
+}
+
+/// How much of the count is leased at once.
+fn block(capacity: u64) -> u64 {
+    (capacity / BLOCKS).clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
+}
+
+#[async_trait]
+impl CodeStrategy for PermutedCodes {
+    async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
+        let (alphabet, check) = (self.rules.alphabet, &self.rules.check);
+        let whole_length = request.length + check.length();
+        let capacity = self.numbering.capacity(check, request.length);
+        let wanted = request.targets.len();
+        let mut codes = Vec::with_capacity(wanted);
+        // Held while leasing: others would lease a block of their own that nobody needs.
+        let mut blocks = self.blocks.lock().await;
+        let current = blocks.entry(whole_length).or_default();
+        while codes.len() < wanted {
+            if current.next == current.end {
+                let least = (wanted - codes.len()) as u64;
+                let size = block(capacity).max(least);
+                let counter = Self::counter(whole_length);
+                let next = self.store.lease(&counter, 0, size).await?;
+                let end = next.saturating_add(size).min(capacity);
+                if next >= end {
+                    break;
+                }
+                *current = Block { next, end };
+            }
+            let count = current.next;
+            current.next += 1;
+            codes.extend(
+                self.numbering
+                    .issued(alphabet, check, request.length, count),
+            );
+        }
+        Ok(codes)
+    }
+}

@@ -1,0 +1,149 @@
+//! Random codes that are made ahead.
+//!
+//! The pool lies in SQL. Each code has a status: unused, used once a process has taken it, void
+//! when it turned out that a link has it already. When fewer than the low watermark are unused the
+//! pool is filled up to the high one, in the background or, when there is nothing left, by
+//! whoever needs a code.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rand::CryptoRng;
+use tokio_util::sync::CancellationToken;
+use vocabulary::{Code, CodeRules};
+
+use super::random::random_characters;
+use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::core::ports::{PoolCounts, Store, StoreError};
+
+/// How many codes a process takes at once, at least.
+const LEAST_TAKEN: u32 = 256;
+
+/// How many codes are put into the pool with one write.
+const FILLED_TOGETHER: u64 = 1000;
+
+/// How often the pool is looked after.
+const TICK: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How many unused codes of each length there are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// With fewer the pool is filled.
+    pub low: u64,
+    /// Up to so many.
+    pub high: u64,
+}
+
+/// Hands out codes that were made ahead.
+pub struct PooledCodes<R> {
+    store: Arc<dyn Store>,
+    rules: CodeRules,
+    watermarks: Watermarks,
+    rng: Mutex<R>,
+    /// By length: codes that this process has taken.
+    taken: tokio::sync::Mutex<HashMap<usize, Vec<Code>>>,
+}
+
+impl<R: CryptoRng + Send> PooledCodes<R> {
+    /// Takes codes from the pool of a store.
+    pub fn new(store: Arc<dyn Store>, rules: CodeRules, watermarks: Watermarks, rng: R) -> Self {
+        Self {
+            store,
+            rules,
+            watermarks,
+            rng: Mutex::new(rng),
+            taken: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Looks after the lengths that codes were taken of until `shutdown`.
+    pub async fn keep_filled(self: Arc<Self>, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let lengths: Vec<usize> = self.taken.lock().await.keys().copied().collect();
+            for length in lengths {
+                if let Err(error) = self.fill_if_low(length).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        length,
+                        "the pool of codes can't be filled"
+                    );
+                }
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = tokio::time::sleep(TICK) => {}
+            }
+        }
+    }
+
+    async fn fill_if_low(&self, length: usize) -> Result<(), DrawError> {
+        let whole_length = length + self.rules.check.length();
+        let PoolCounts { unused, used, void } = self.store.count_pooled(whole_length).await?;
+        if unused < self.watermarks.low {
+            // Of a short length there may be fewer codes than the pool should hold. Once half of
+            // all were made, most of what is drawn would be there already.
+            let all = u64::from(self.rules.alphabet.size()).saturating_pow(length as u32);
+            let room = (all / 2).saturating_sub(unused + used + void);
+            let count = room.min(self.watermarks.high - unused);
+            self.fill(length, count).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes codes; answers how many were new. Fewer than was asked for when many are taken.
+    async fn fill(&self, length: usize, count: u64) -> Result<u64, DrawError> {
+        let mut new = 0;
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(FILLED_TOGETHER);
+            let codes = (0..some).map(|_| self.random_code(length));
+            let codes = codes.collect::<Result<_, _>>()?;
+            new += self.store.fill_pool(codes).await?;
+            left -= some;
+        }
+        Ok(new)
+    }
+
+    fn random_code(&self, length: usize) -> Result<Code, DrawError> {
+        let body = {
+            // A generator is in order whatever happened to its last user.
+            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            random_characters(self.rules.alphabet.characters(), length, &mut *rng)
+        };
+        self.rules
+            .complete(&body)
+            .map_err(|source| DrawError::Rules { length, source })
+    }
+
+    async fn take(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {
+        let whole_length = length + self.rules.check.length();
+        self.store.take_pooled(whole_length, count).await
+    }
+}
+
+#[async_trait]
+impl<R: CryptoRng + Send> CodeStrategy for PooledCodes<R> {
+    async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
+        let wanted = request.targets.len();
+        let mut taken = self.taken.lock().await;
+        let stock = taken.entry(request.length).or_default();
+        while stock.len() < wanted {
+            let missing = u32::try_from(wanted - stock.len()).unwrap_or(u32::MAX);
+            let count = missing.max(LEAST_TAKEN);
+            stock.extend(self.take(request.length, count).await?);
+            if stock.len() >= wanted {
+                break;
+            }
+            // Nobody has filled the pool in time, or others have taken what was put into it: that
+            // is no sign that the length is full, which is when there is nothing to be put into it.
+            let missing = (wanted - stock.len()) as u64;
+            let count = missing + u64::from(LEAST_TAKEN).min(self.watermarks.high);
+            if self.fill(request.length, count).await? == 0 {
+                break;
+            }
+        }
+        let first = stock.len().saturating_sub(wanted);
+        Ok(stock.split_off(first))
+    }
+}

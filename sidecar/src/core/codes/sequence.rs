@@ -1,0 +1,211 @@
+//! Codes around an increasing number, from which the number can be read again.
+//!
+//! ```text
+//! filler | length | number in base n | filler | check character
+//!   1        1       1 to length-3      rest
+//! ```
+//!
+//! The number grows by random steps. Counters live in Redis and in SQL, and each goes on above the
+//! other: when Redis has lost its counter SQL's is the higher one, and while Redis is away SQL
+//! counts alone. Who gets which numbers is decided in SQL.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rand::{CryptoRng, RngExt};
+use vocabulary::{Alphabet, Code, CodeRules};
+
+use super::random::random_characters;
+use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::core::ports::{Publisher, Store};
+
+/// The longest step from one number to the next.
+const LONGEST_STEP: u64 = 16;
+
+/// How many codes' worth of numbers are leased at once, at least.
+const LEAST_LEASE: u64 = 512;
+
+/// The filler before the length.
+const LEFT_FILLER: usize = 1;
+
+/// The length is written as itself plus a random multiple of this, so that the character that
+/// says it is not always the same.
+const LENGTHS: u8 = 12;
+
+/// Hands out codes around increasing numbers.
+pub struct SequenceCodes<R> {
+    store: Arc<dyn Store>,
+    publisher: Arc<dyn Publisher>,
+    rules: CodeRules,
+    rng: Mutex<R>,
+    blocks: tokio::sync::Mutex<HashMap<usize, Block>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Block {
+    next: u64,
+    end: u64,
+}
+
+impl<R: CryptoRng> SequenceCodes<R> {
+    /// Counts in Redis and in a store.
+    pub fn new(
+        store: Arc<dyn Store>,
+        publisher: Arc<dyn Publisher>,
+        rules: CodeRules,
+        rng: R,
+    ) -> Self {
+        Self {
+            store,
+            publisher,
+            rules,
+            rng: Mutex::new(rng),
+            blocks: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Takes numbers that nobody else gets.
+    async fn lease(&self, length: usize, codes: u64) -> Result<Block, DrawError> {
+        let name = counter(length);
+        let size = codes.max(LEAST_LEASE) * LONGEST_STEP;
+        let highest = self.store.lease(&name, 0, 0).await?;
+        let floor = match self.publisher.advance(&name, highest, size).await {
+            Ok(end) => end.saturating_sub(size),
+            Err(error) => {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "Redis does not count; SQL does alone"
+                );
+                0
+            }
+        };
+        // SQL has the last word, and it is durable before a link that has one of them is: while
+        // Redis was asked somebody for whom it is away may have taken what it gives.
+        let next = self.store.lease(&name, floor, size).await?;
+        Ok(Block {
+            next,
+            end: next + size,
+        })
+    }
+}
+
+#[async_trait]
+impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
+    async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
+        let (length, alphabet) = (request.length, self.rules.alphabet);
+        let wanted = request.targets.len();
+        let mut codes = Vec::with_capacity(wanted);
+        let mut blocks = self.blocks.lock().await;
+        let block = blocks.entry(length).or_default();
+        while codes.len() < wanted {
+            if block.next >= block.end {
+                *block = self.lease(length, (wanted - codes.len()) as u64).await?;
+            }
+            let body = {
+                let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+                let number = block.next + rng.random_range(0..LONGEST_STEP);
+                block.next = number + 1;
+                if number >= block.end {
+                    continue;
+                }
+                body_of(number, length, alphabet, &mut *rng)
+            };
+            let Some(body) = body else {
+                break;
+            };
+            let code = self.rules.complete(&body);
+            codes.push(code.map_err(|source| DrawError::Rules { length, source })?);
+        }
+        Ok(codes)
+    }
+}
+
+/// What the counter for codes of a length, without the check character, is called.
+pub fn counter(length: usize) -> String {
+    format!("sequence:{length}")
+}
+
+/// How far a counter can have moved while so many links were made, by processes that began anew so
+/// often.
+pub fn most_used(links: u64, starts: u64) -> u64 {
+    let numbers = links.saturating_add(starts.saturating_mul(LEAST_LEASE));
+    numbers.saturating_mul(LONGEST_STEP)
+}
+
+/// The characters before the check character for a number; `None` when the number is too large
+/// for the length.
+fn body_of(
+    number: u64,
+    length: usize,
+    alphabet: Alphabet,
+    rng: &mut impl CryptoRng,
+) -> Option<Vec<u8>> {
+    let size = u64::from(alphabet.size());
+    let mut digits = Vec::new();
+    let mut rest = number;
+    loop {
+        digits.push(alphabet.character((rest % size) as u8));
+        rest /= size;
+        if rest == 0 {
+            break;
+        }
+    }
+    digits.reverse();
+    let right_filler = length.checked_sub(LEFT_FILLER + 1 + digits.len())?;
+    let multiples = alphabet.size() / LENGTHS;
+    let said = digits.len() as u8 % LENGTHS + LENGTHS * rng.random_range(0..multiples);
+    let mut body = random_characters(alphabet.characters(), LEFT_FILLER, rng);
+    body.push(alphabet.character(said));
+    body.extend(digits);
+    body.extend(random_characters(alphabet.characters(), right_filler, rng));
+    Some(body)
+}
+
+/// The number that a code was made around; `None` when it was not made so.
+pub fn number_of(code: &Code, rules: &CodeRules) -> Option<u64> {
+    let alphabet = rules.alphabet;
+    let bytes = code.as_bytes();
+    let body = bytes.get(..bytes.len().checked_sub(rules.check.length())?)?;
+    let said = alphabet.digit(*body.get(LEFT_FILLER)?)?;
+    let length = usize::from(said % LENGTHS);
+    let digits = body.get(LEFT_FILLER + 1..LEFT_FILLER + 1 + length)?;
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, &character| {
+        let digit = alphabet.digit(character)?;
+        number
+            .checked_mul(alphabet.size().into())?
+            .checked_add(digit.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+
+    #[test]
+    fn a_code_tells_its_number() {
+        let mut rng = StdRng::seed_from_u64(3);
+        for alphabet in [Alphabet::Base62, Alphabet::Unambiguous] {
+            let rules = CodeRules {
+                alphabet,
+                ..CodeRules::default()
+            };
+            for length in 4..=12_usize {
+                let most = u64::from(alphabet.size()).pow(length as u32 - 2);
+                for number in [0, 1, 56, 57, 61, 62, most / 2, most - 1] {
+                    let body = body_of(number, length, alphabet, &mut rng).expect("room");
+                    assert_eq!(body.len(), length);
+                    let code = rules.complete(&body).expect("a code");
+                    assert_eq!(number_of(&code, &rules), Some(number), "{code}");
+                }
+                assert_eq!(body_of(most, length, alphabet, &mut rng), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Links, and how they change.
+
+mod destination;
+mod second;
+
+use std::num::NonZeroU64;
+
+use jiff::Timestamp;
+use vocabulary::parameters::Parameters;
+use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Record, RedirectStatus, Validity};
+
+use crate::core::campaign::ParameterValues;
+use crate::core::target::Target;
+pub use destination::Destination;
+pub use second::Second;
+
+/// What a link answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It redirects.
+    Live,
+    /// The time from which on it is valid has not come: 404.
+    Scheduled,
+    /// It was paused, until it is resumed: 410.
+    Paused,
+    /// The time until which it was valid has passed: 410.
+    Expired,
+    /// It was revoked, which can't be undone: 410.
+    Revoked,
+}
+
+/// A short link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its code, unique for ever: a revoked link's code is not given out again.
+    pub code: Code,
+    /// Where it leads.
+    pub destination: Destination,
+    /// How it redirects to a target of its own.
+    pub redirect_status: RedirectStatus,
+    /// Whether the visitor's query is appended to a target of its own.
+    pub forward_query: bool,
+    /// 1 for a new link, one more for each change.
+    pub revision: u64,
+    /// Before this second it answers 404.
+    pub valid_since: Option<Second>,
+    /// From this second on it answers 410.
+    pub valid_until: Option<Second>,
+    /// After about how many visits it is to end. Whoever stores visits ends it: redirects wait for
+    /// no counter, so that a few more get through.
+    pub max_visits: Option<NonZeroU64>,
+    /// When it was paused.
+    pub paused_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was changed last.
+    pub updated_at: Timestamp,
+    /// The id of the API key that asked for it.
+    pub created_by: String,
+    /// What the caller calls it. Several links may have the same.
+    pub external_id: Option<String>,
+    /// What people want to remember of it.
+    pub note: Option<String>,
+    /// What it is found by, in ascending order and each once.
+    pub tags: Vec<String>,
+}
+
+/// What to change of a link. What is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// A new target; for links that have one of their own.
+    pub target: Option<Target>,
+    /// Other values for the campaign's target; for links of campaigns.
+    pub values: Option<ParameterValues>,
+    /// Another redirect status; for links that have a target of their own.
+    pub redirect_status: Option<RedirectStatus>,
+    /// Whether the visitor's query is appended from now on; for links that have a target of their
+    /// own.
+    pub forward_query: Option<bool>,
+    /// Another beginning, or `Some(None)` for none.
+    pub valid_since: Option<Option<Second>>,
+    /// Another end, or `Some(None)` for none.
+    pub valid_until: Option<Option<Second>>,
+    /// Another number of visits, or `Some(None)` for any.
+    pub max_visits: Option<Option<NonZeroU64>>,
+    /// Another name of the caller's, or `Some(None)` for none.
+    pub external_id: Option<Option<String>>,
+    /// Another note, or `Some(None)` for none.
+    pub note: Option<Option<String>>,
+    /// All its tags from now on, in ascending order and each once.
+    pub tags: Option<Vec<String>>,
+}
+
+/// What became of an attempt to change a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The link as it is to be stored, with its next revision.
+    Changed(Link),
+    /// The link was as it should be already.
+    Unchanged(Link),
+    /// The link stays as it is.
+    Refused(Refusal),
+}
+
+/// Why a link is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is revoked, which is final.
+    Revoked,
+    /// It has another revision than was expected.
+    OtherRevision {
+        /// The revision that it has.
+        revision: u64,
+    },
+    /// It would end before it begins.
+    NeverValid,
+    /// It belongs to a campaign, which says where and how it redirects.
+    OfCampaign,
+    /// It belongs to no campaign that could have parameters.
+    OfNoCampaign,
+}
+
+/// Which revisions of a link may be edited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever there is.
+    #[default]
+    Any,
+    /// One of these.
+    OneOf(Vec<u64>),
+}
+
+/// A change that a link has been through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastChange {
+    /// When it was changed.
+    pub changed_at: Timestamp,
+    /// The id of the API key that asked for it.
+    pub changed_by: String,
+    /// What the link was before; the change made the revision after this one.
+    pub before: Link,
+}
+
+impl Link {
+    /// What the link answers at a moment.
+    pub fn state(&self, now: Timestamp) -> State {
+        if self.revoked_at.is_some() {
+            State::Revoked
+        } else if self.valid_until.is_some_and(|end| now >= end.moment()) {
+            State::Expired
+        } else if self.paused_at.is_some() {
+            State::Paused
+        } else if self.valid_since.is_some_and(|start| now < start.moment()) {
+            State::Scheduled
+        } else {
+            State::Live
+        }
+    }
+
+    /// Applies a change.
+    pub fn change(self, change: &Change, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        let Change {
+            target,
+            values,
+            redirect_status,
+            forward_query,
+            valid_since,
+            valid_until,
+            max_visits,
+            external_id,
+            note,
+            tags,
+        } = change.clone();
+        let before = self.clone();
+        let says_how = target.is_some() || redirect_status.is_some() || forward_query.is_some();
+        let destination = match (self.destination, target, values) {
+            (Destination::Target(_), _, Some(_)) => return Edit::Refused(Refusal::OfNoCampaign),
+            (Destination::Target(old), target, None) => Destination::Target(target.unwrap_or(old)),
+            (Destination::Campaign { .. }, ..) if says_how => {
+                return Edit::Refused(Refusal::OfCampaign);
+            }
+            (Destination::Campaign { id, values: old }, _, values) => Destination::Campaign {
+                id,
+                values: values.unwrap_or(old),
+            },
+        };
+        let changed = Self {
+            destination,
+            redirect_status: redirect_status.unwrap_or(self.redirect_status),
+            forward_query: forward_query.unwrap_or(self.forward_query),
+            valid_since: valid_since.unwrap_or(self.valid_since),
+            valid_until: valid_until.unwrap_or(self.valid_until),
+            max_visits: max_visits.unwrap_or(self.max_visits),
+            external_id: external_id.unwrap_or(self.external_id),
+            note: note.unwrap_or(self.note),
+            tags: tags.unwrap_or(self.tags),
+            ..self
+        };
+        if changed == before {
+            return Edit::Unchanged(before);
+        }
+        if is_never_valid(changed.valid_since, changed.valid_until) {
+            return Edit::Refused(Refusal::NeverValid);
+        }
+        Edit::Changed(changed.next_revision(now))
+    }
+
+    /// Pauses the link; a paused one stays as it is.
+    pub fn pause(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        if self.paused_at.is_some() {
+            return Edit::Unchanged(self);
+        }
+        let paused = Self {
+            paused_at: Some(now),
+            ..self
+        };
+        Edit::Changed(paused.next_revision(now))
+    }
+
+    /// Ends a pause; a link that is not paused stays as it is.
+    pub fn resume(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        if self.paused_at.is_none() {
+            return Edit::Unchanged(self);
+        }
+        let resumed = Self {
+            paused_at: None,
+            ..self
+        };
+        Edit::Changed(resumed.next_revision(now))
+    }
+
+    /// Revokes the link; a revoked one stays as it is.
+    pub fn revoke(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Unchanged(self);
+        }
+        let revoked = Self {
+            revoked_at: Some(now),
+            ..self
+        };
+        Edit::Changed(revoked.next_revision(now))
+    }
+
+    /// Whether the link can be given to somebody who asks for another one: it is as that one is
+    /// to be, whoever made it and whatever its code, and has not come to an end.
+    pub fn stands_for(&self, wanted: &Self, now: Timestamp) -> bool {
+        matches!(self.state(now), State::Live | State::Scheduled)
+            && self.destination == wanted.destination
+            && self.redirect_status == wanted.redirect_status
+            && self.forward_query == wanted.forward_query
+            && self.valid_since == wanted.valid_since
+            && self.valid_until == wanted.valid_until
+            && self.max_visits == wanted.max_visits
+            && self.external_id == wanted.external_id
+            && self.note == wanted.note
+            && self.tags == wanted.tags
+    }
+
+    /// The record that stands for the link in Redis.
+    pub fn record(&self) -> Record<'_> {
+        if self.revoked_at.is_some() || self.paused_at.is_some() {
+            // For the edge a pause is a revocation that a later revision takes back.
+            return Record::Revoked {
+                revision: self.revision,
+            };
+        }
+        match &self.destination {
+            Destination::Target(target) => Record::Link(LinkRecord {
+                status: self.redirect_status,
+                forwards_query: self.forward_query,
+                revision: self.revision,
+                validity: self.validity(),
+                target: target.as_str().as_bytes(),
+            }),
+            Destination::Campaign { id, values } => Record::CampaignLink(CampaignLinkRecord {
+                campaign: *id,
+                revision: self.revision,
+                validity: self.validity(),
+                parameters: Parameters::from_checked(values.as_str().as_bytes()),
+            }),
+        }
+    }
+
+    /// When it redirects.
+    fn validity(&self) -> Validity {
+        let bound = |second: Option<Second>| second.map(Second::non_zero);
+        // It was looked at when the link was made or changed that it is valid at some time.
+        Validity::new(bound(self.valid_since), bound(self.valid_until)).unwrap_or_default()
+    }
+
+    fn next_revision(self, now: Timestamp) -> Self {
+        Self {
+            revision: self.revision + 1,
+            // A clock that was set back must not make a link younger than its last change.
+            updated_at: now.max(self.updated_at),
+            ..self
+        }
+    }
+}
+
+/// Whether a link that begins and ends then would never redirect.
+pub fn is_never_valid(since: Option<Second>, until: Option<Second>) -> bool {
+    since
+        .zip(until)
+        .is_some_and(|(since, until)| since >= until)
+}
+
+impl Edit {
+    /// Leaves the link alone unless its revision, before the edit, was one of those expected.
+    /// What would be refused whatever the revision is refused for that.
+    #[must_use]
+    pub fn only_of(self, expected: &Expected, revision: u64) -> Self {
+        match (&self, expected) {
+            (Self::Refused(_), _) | (_, Expected::Any) => self,
+            (_, Expected::OneOf(revisions)) if revisions.contains(&revision) => self,
+            _ => Self::Refused(Refusal::OtherRevision { revision }),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

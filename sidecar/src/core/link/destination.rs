@@ -1,0 +1,56 @@
+//! Where links lead.
+
+use std::borrow::Cow;
+
+use vocabulary::CampaignId;
+
+use crate::core::campaign::ParameterValues;
+use crate::core::target::Target;
+
+/// Where a link leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To a target of its own.
+    Target(Target),
+    /// To where its campaign says, which also says how it redirects.
+    Campaign {
+        /// The campaign, which the link never leaves.
+        id: CampaignId,
+        /// What the campaign's target is filled with.
+        values: ParameterValues,
+    },
+}
+
+impl Destination {
+    /// The link's own target.
+    pub fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Target(target) => Some(target),
+            Self::Campaign { .. } => None,
+        }
+    }
+
+    /// The campaign that the link belongs to.
+    pub fn campaign(&self) -> Option<CampaignId> {
+        match self {
+            Self::Target(_) => None,
+            Self::Campaign { id, .. } => Some(*id),
+        }
+    }
+
+    /// What its campaign's target is filled with.
+    pub fn values(&self) -> Option<&ParameterValues> {
+        match self {
+            Self::Target(_) => None,
+            Self::Campaign { values, .. } => Some(values),
+        }
+    }
+
+    /// A text that tells destinations apart: no URL begins with a number sign.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Target(target) => Cow::Borrowed(target.as_str()),
+            Self::Campaign { id, values } => Cow::Owned(format!("#{id}&{}", values.as_str())),
+        }
+    }
+}

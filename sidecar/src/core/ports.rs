@@ -1,0 +1,166 @@
+//! What the core needs from the world, as traits: somewhere to keep things, and a way to tell
+//! Redis.
+//!
+//! Two stores are meant to fit behind [`Store`], so that it speaks of what is to happen and not
+//! of how: which statements, how many in a transaction and on which connection is each store's
+//! own affair. A thing that is not there is `Ok(None)`, never an error.
+
+mod audit;
+mod campaigns;
+mod codes;
+mod domains;
+mod idempotency;
+mod keys;
+mod links;
+mod live;
+mod outbox;
+mod reclassify;
+mod upkeep;
+mod visits;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use vocabulary::Code;
+
+pub use crate::core::audit::ChangedBy;
+use crate::core::campaign::Campaign;
+use crate::core::link::Link;
+use crate::core::visit::visitor::DayKeys;
+
+pub use audit::{AuditListing, AuditStore};
+pub use campaigns::{CampaignEditor, CampaignStore, PublishedCampaign};
+pub use codes::{CodeStore, CodeUsage, PoolCounts};
+pub use domains::DomainStore;
+pub use idempotency::{Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome};
+pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyStore, KeyToEdit};
+pub use links::{
+    Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, MAX_TOGETHER, Position,
+    RequestDigest,
+};
+pub use live::{EntryId, StreamBounds, TailBatch, VisitTail};
+pub use outbox::{OutboxSpan, OutboxStore, Receipt, Waiting};
+pub use reclassify::{MAX_VERDICTS, PeoplePage, ReclassifyStore, StaleDay, TimeSpan, VisitPage};
+pub use upkeep::{
+    ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
+};
+pub use visits::{
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, KeptVisit, KeptVisits,
+    LinkTotal, MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, OldCounts, Poison, QueueDepth,
+    QueuedBatch, QueuedId, TimeCount, ValueCount, ValueTimeCount, VisitListing, VisitQueue,
+    VisitStore,
+};
+
+/// Everything that is kept.
+#[async_trait]
+pub trait Store:
+    LinkStore
+    + CampaignStore
+    + OutboxStore
+    + IdempotencyStore
+    + CodeStore
+    + KeyStore
+    + AuditStore
+    + UpkeepStore
+    + VisitStore
+    + DomainStore
+    + ReclassifyStore
+    + DayKeys
+{
+    /// Ends every connection, after what has been begun.
+    async fn close(&self);
+}
+
+/// How many errors of stores there were in this process.
+static STORE_ERRORS: AtomicU64 = AtomicU64::new(0);
+
+/// The store could not do what it was asked, or nobody can know whether it did.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the database could not {operation}")]
+pub struct StoreError {
+    /// What it was asked.
+    pub operation: &'static str,
+    /// Why not.
+    #[source]
+    pub source: Arc<dyn Error + Send + Sync>,
+}
+
+impl StoreError {
+    /// Says what went wrong during an operation, and counts it.
+    pub fn new(operation: &'static str, source: Arc<dyn Error + Send + Sync>) -> Self {
+        STORE_ERRORS.fetch_add(1, Ordering::Relaxed);
+        Self { operation, source }
+    }
+
+    /// How many there were in this process.
+    pub fn count() -> u64 {
+        STORE_ERRORS.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes link records to where the edge reads them. Every method returns within a bounded time,
+/// whatever state Redis is in.
+#[async_trait]
+pub trait Publisher: Send + Sync {
+    /// Puts the records of links in place, each unless a newer one stands there already. After
+    /// an error any of them may be in place; publishing again is harmless.
+    async fn publish(&self, links: &[Link]) -> Result<(), PublishError>;
+
+    /// As [`Publisher::publish`] for links that were just made, of which nothing is expected to
+    /// stand there: that is cheaper.
+    async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError>;
+
+    /// As [`Publisher::publish`] for campaigns.
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError>;
+
+    /// Notes for a short while that a code is unknown, unless something stands there.
+    async fn note_unknown(&self, code: &Code) -> Result<(), PublishError>;
+
+    /// Moves a counter that all processes share forward by `by`, to `floor` first if it is behind;
+    /// answers where it then is.
+    async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError>;
+
+    /// A name that is another one after every start of the server: what has changed it may have
+    /// lost its last writes.
+    async fn incarnation(&self) -> Result<String, PublishError>;
+}
+
+/// Redis could not be told something.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// It did not answer in time.
+    #[error("Redis did not {operation} within {limit_ms} ms")]
+    Timeout {
+        /// What was asked of it.
+        operation: &'static str,
+        /// How long it was given, in milliseconds.
+        limit_ms: u64,
+    },
+    /// It failed moments ago, so that it was not asked.
+    #[error("Redis is not asked to {operation}: it failed moments ago")]
+    Away {
+        /// What would have been asked of it.
+        operation: &'static str,
+    },
+    /// It can't be reached or has answered with an error.
+    #[error("Redis did not {operation}")]
+    Refused {
+        /// What was asked of it.
+        operation: &'static str,
+        /// Why not.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// Tells Redis of links that were just stored, or sees to it that this is done later.
+#[async_trait]
+pub trait Delivery: Send + Sync {
+    /// Whether Redis has confirmed all of them by now.
+    async fn deliver(&self, links: &[Link], receipt: Receipt) -> bool;
+
+    /// As [`Delivery::deliver`] for a campaign.
+    async fn deliver_campaign(&self, campaign: &Campaign) -> bool;
+}

@@ -1,0 +1,29 @@
+//! Keeping the audit log.
+
+use async_trait::async_trait;
+
+use super::StoreError;
+use crate::core::audit::StoredAuditEntry;
+
+/// Which entries of the audit log to list. What is `None` is not asked for.
+#[derive(Clone, Debug, Default)]
+pub struct AuditListing {
+    /// Only entries about this subject.
+    pub subject: Option<String>,
+    /// Only entries of what was done with this key.
+    pub key_id: Option<String>,
+    /// Only entries of this action.
+    pub action: Option<String>,
+    /// Only entries with a lesser number.
+    pub before: Option<i64>,
+    /// The most entries to answer with.
+    pub limit: u32,
+}
+
+/// Reads the audit log. It is written by what makes the changes that it tells of.
+#[async_trait]
+pub trait AuditStore: Send + Sync {
+    /// Lists entries, the latest first.
+    async fn list_audit(&self, listing: &AuditListing)
+    -> Result<Vec<StoredAuditEntry>, StoreError>;
+}

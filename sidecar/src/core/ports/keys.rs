@@ -1,0 +1,100 @@
+//! Keeping API keys.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::StoreError;
+use crate::core::api_key::{ApiKey, Scope};
+use crate::core::audit::AuditEntry;
+
+/// A place in the listing of keys: just behind the key that was made then and has this id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPosition {
+    /// When the key was made.
+    pub created_at: Timestamp,
+    /// The key's id.
+    pub id: String,
+}
+
+/// Which keys to list.
+#[derive(Clone, Debug)]
+pub struct KeyListing {
+    /// Only keys behind this position.
+    pub after: Option<KeyPosition>,
+    /// The most keys to answer with.
+    pub limit: u32,
+}
+
+/// A key that is about to be changed.
+#[derive(Clone, Debug)]
+pub struct KeyToEdit {
+    /// The key as it is.
+    pub key: ApiKey,
+    /// Whether another key with the scope `admin` lives at the moment of the change. Keys that
+    /// have a successor don't count: they are on their way out.
+    pub has_other_admin: bool,
+}
+
+/// What is to become of a key.
+#[derive(Clone, Debug)]
+pub enum KeyEdit {
+    /// The key is changed.
+    Changed {
+        /// The key as it is to be stored.
+        key: Box<ApiKey>,
+        /// A new key to be stored with it.
+        successor: Option<Box<ApiKey>>,
+        /// What the audit log is told.
+        audit: Vec<AuditEntry>,
+    },
+    /// The key was as it should be already.
+    Unchanged(Box<ApiKey>),
+    /// The change is refused.
+    Refused(KeyRefusal),
+}
+
+/// Why a key is not made or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRefusal {
+    /// Whoever asks lacks a scope that the key has or would get.
+    #[error("the scope {0} is needed")]
+    Scope(Scope),
+    /// The key is revoked, which is final.
+    #[error("the API key is revoked")]
+    Revoked,
+    /// The key has expired.
+    #[error("the API key has expired")]
+    Expired,
+    /// The key has a successor already.
+    #[error("the API key has been rotated already")]
+    Rotated,
+    /// Nobody would be left who may do everything.
+    #[error("this is the last live API key with the scope admin")]
+    LastAdmin,
+}
+
+/// Decides, inside a store's transaction, what becomes of the key that is there.
+pub type KeyEditor = Box<dyn FnOnce(KeyToEdit) -> KeyEdit + Send>;
+
+/// Keeps API keys. Every method that changes something also writes to the audit log, in the same
+/// transaction, and has made both durable when it returns.
+#[async_trait]
+pub trait KeyStore: Send + Sync {
+    /// Keeps a new key.
+    async fn create_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError>;
+
+    /// Finds a key by its id, whatever its state.
+    async fn find_key(&self, id: &str) -> Result<Option<ApiKey>, StoreError>;
+
+    /// Lists keys, the latest first, those of one millisecond by id downwards.
+    async fn list_keys(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Has `editor` decide what becomes of a key and keeps that. Nobody else changes any key
+    /// meanwhile, or two who each remove one of the last two administrators would both be let.
+    async fn edit_key(
+        &self,
+        id: &str,
+        now: Timestamp,
+        editor: KeyEditor,
+    ) -> Result<Option<KeyEdit>, StoreError>;
+}

@@ -1,0 +1,158 @@
+//! Keeping links.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use vocabulary::{CampaignId, Code};
+
+use super::{ChangedBy, Receipt, StoreError};
+use crate::core::link::{Edit, Link, PastChange, State};
+
+/// Decides, inside a store's transaction, what becomes of the link that is there.
+pub type Editor = Box<dyn FnOnce(Link) -> Edit + Send>;
+
+/// A place in the listing of links: just behind the link that was made then and has this code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// When the link was made.
+    pub created_at: Timestamp,
+    /// The link's code.
+    pub code: Code,
+}
+
+/// Which links to list: those that fulfil everything that is said.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Only links in this state at the moment given.
+    pub state: Option<(State, Timestamp)>,
+    /// Only links that have this tag.
+    pub tag: Option<String>,
+    /// Only links that the caller calls so.
+    pub external_id: Option<String>,
+    /// Only links of this campaign.
+    pub campaign: Option<CampaignId>,
+    /// Only links that this API key has asked for.
+    pub created_by: Option<String>,
+    /// Only links behind this position.
+    pub after: Option<Position>,
+    /// Only links before this position, and the link that it names.
+    pub until: Option<Position>,
+    /// The most links to answer with.
+    pub limit: u32,
+}
+
+impl Listing {
+    /// Whether links are looked at that may not be in it: no index knows just those that are.
+    pub fn is_searched(&self) -> bool {
+        let named = [
+            self.tag.is_some(),
+            self.external_id.is_some(),
+            self.campaign.is_some(),
+            self.created_by.is_some(),
+            self.state.is_some(),
+        ];
+        let named = named.into_iter().filter(|&is_named| is_named).count();
+        let is_revoked = matches!(self.state, Some((State::Revoked, _)));
+        named > 1 || (self.state.is_some() && !is_revoked)
+    }
+}
+
+/// What became of new links.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Created {
+    /// The places of those that were not kept, in ascending order: their codes are taken.
+    pub taken: Vec<usize>,
+    /// The others' rows in the outbox.
+    pub receipt: Receipt,
+}
+
+/// What somebody asked for who wants the same link for the same request, as SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestDigest(pub [u8; 32]);
+
+/// What became of new links that are made only where there are none like them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundOrCreated {
+    /// The places of those whose codes are taken, in ascending order.
+    pub taken: Vec<usize>,
+    /// The places of those that were not kept since there is one like them, in ascending order,
+    /// and that one.
+    pub found: Vec<(usize, Link)>,
+    /// The others' rows in the outbox.
+    pub receipt: Receipt,
+}
+
+/// Keeps links. Every method that changes links also puts them into the outbox, in the same
+/// transaction, and has made both durable when it returns.
+#[async_trait]
+pub trait LinkStore: Send + Sync {
+    /// Keeps new links, at most [`MAX_TOGETHER`], all that can be kept or, after an error, none.
+    async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError>;
+
+    /// As [`LinkStore::create_links`], but a link is kept only if none that stands for it
+    /// ([`Link::stands_for`], when the new link is made) was kept for the same digest. However many
+    /// do this at the same time, one link is kept.
+    async fn find_or_create_links(
+        &self,
+        links: Vec<(Link, RequestDigest)>,
+    ) -> Result<FoundOrCreated, StoreError>;
+
+    /// Finds the link that was kept last for a digest, whatever has become of it.
+    async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError>;
+
+    /// Finds a link, whatever its state.
+    async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError>;
+
+    /// Finds the links of codes, whatever their state, in no order; codes that have none are left
+    /// out. At most [`MAX_TOGETHER`] codes.
+    async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError>;
+
+    /// Has `editor` decide what becomes of a link and keeps that; nobody else changes the link
+    /// meanwhile. A link left unchanged goes into the outbox too, so that whoever asks again for
+    /// what has been done already gets it told to Redis again. What a changed link was before is
+    /// kept too, and the audit log told.
+    async fn edit_link(
+        &self,
+        code: &Code,
+        by: &ChangedBy,
+        editor: Editor,
+    ) -> Result<Option<Edited>, StoreError>;
+
+    /// The changes that a link has been through, the latest first, at most `limit`: all, or those
+    /// before the change that left this revision behind.
+    async fn link_history(
+        &self,
+        code: &Code,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Option<Vec<PastChange>>, StoreError>;
+
+    /// Lists links, the latest first, those of one millisecond in an order that stays the same.
+    async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError>;
+
+    /// Where a listing comes to when it looks at `most` links to find those that it wants; `None`
+    /// when it ends before.
+    async fn listing_reach(
+        &self,
+        listing: &Listing,
+        most: u32,
+    ) -> Result<Option<Position>, StoreError>;
+
+    /// Reads links in the order in which the store keeps them, which does not change: those behind
+    /// the link that has the code `after`, or from the first on; at most `limit`. Whoever goes on
+    /// until nothing comes has seen each link once that was there from the first call on, and of
+    /// those that were made meanwhile some. Nothing is held between two calls, so that a scan of
+    /// all links keeps nobody from writing.
+    async fn scan_links(&self, after: Option<&Code>, limit: u32) -> Result<Vec<Link>, StoreError>;
+}
+
+/// The most links that are created or published together.
+pub const MAX_TOGETHER: usize = 1000;
+
+/// What became of a link that was edited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// What was decided.
+    pub edit: Edit,
+    /// The link's row in the outbox; empty when the edit was refused.
+    pub receipt: Receipt,
+}

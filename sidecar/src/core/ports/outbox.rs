@@ -1,0 +1,54 @@
+//! Remembering what Redis has yet to be told.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::StoreError;
+use crate::core::link::Link;
+
+/// Rows of the outbox, as the store names them: whoever has published what they stand for has
+/// them settled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipt(pub Vec<OutboxSpan>);
+
+/// A row of the outbox: links whose numbers follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutboxSpan {
+    /// The first link's number.
+    pub first: i64,
+    /// The last link's number.
+    pub last: i64,
+    /// The revision that was published.
+    pub revision: u64,
+}
+
+/// Links that wait to be published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Their present state.
+    pub links: Vec<Link>,
+    /// Their rows in the outbox, at the revisions that the links have.
+    pub receipt: Receipt,
+}
+
+/// Keeps what Redis has yet to be told.
+#[async_trait]
+pub trait OutboxStore: Send + Sync {
+    /// Links that wait since a moment or longer, some [`MAX_TOGETHER`](super::MAX_TOGETHER), changes
+    /// before new links.
+    async fn waiting(&self, since: Timestamp) -> Result<Waiting, StoreError>;
+
+    /// How many rows wait since a moment or longer, counted no further than `most`.
+    async fn count_waiting(&self, since: Timestamp, most: u32) -> Result<u32, StoreError>;
+
+    /// Notes what Redis has confirmed at `now`. New links leave the outbox; changes stay, as
+    /// applied, until [`OutboxStore::forget_applied`]. A link that has changed again meanwhile
+    /// goes on waiting.
+    async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError>;
+
+    /// Has everything that was applied, campaigns included, wait again; answers how many that are.
+    async fn reopen_applied(&self) -> Result<u64, StoreError>;
+
+    /// Deletes what was applied before a moment.
+    async fn forget_applied(&self, before: Timestamp) -> Result<(), StoreError>;
+}

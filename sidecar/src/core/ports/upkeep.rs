@@ -1,0 +1,219 @@
+//! What keeping Redis true needs of the store and of Redis: links by the thousand.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use vocabulary::Code;
+
+use super::{PublishError, StoreError};
+use crate::core::campaign::Campaign;
+use crate::core::records::{Drift, Records};
+
+/// Walks through links, removes dead ones, and remembers how far whoever does so has come.
+///
+/// Every method is bounded by what it is given and reads through indices alone, so that it can be
+/// called while links are made and changed. Nothing here depends on SQLite: a place is a number
+/// by which the store orders all of its links, and a claim needs no more than a row that is
+/// changed in a transaction.
+#[async_trait]
+pub trait UpkeepStore: Send + Sync {
+    /// Reads the records of the first `limit` links behind a place, in the order of the store's
+    /// own numbers ([`Place::START`] is before all). Links that are made meanwhile may be left
+    /// out.
+    async fn records_after(
+        &self,
+        after: Place,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Page, StoreError>;
+
+    /// Reads the records of links by their codes, as one moment has them. Codes without a link
+    /// are left out; the others stand in whatever order.
+    async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError>;
+
+    /// The places of those codes that no link has, nor a deleted one whose code is not free yet;
+    /// in ascending order.
+    async fn codes_without_link(&self, codes: &[Code]) -> Result<Vec<usize>, StoreError>;
+
+    /// Reads the records of the first `limit` links whose expiry lies behind `after` and not
+    /// behind `now`, in the order of their expiries.
+    async fn records_expired(
+        &self,
+        after: ExpiryPlace,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<ExpiredPage, StoreError>;
+
+    /// Reads the records of some links, at most `limit`, that were revoked, or have expired,
+    /// before a moment, were not changed since, and do not wait in the outbox.
+    async fn records_dead_since(
+        &self,
+        before: Timestamp,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Records, StoreError>;
+
+    /// Deletes links that still have the revision given, with all that belongs to them, and counts
+    /// them no more ([`super::CodeStore::code_usage`]). Their codes stay taken until
+    /// [`UpkeepStore::free_codes`]. Answers how many were deleted.
+    async fn delete_links(
+        &self,
+        links: Vec<(Code, u64)>,
+        now: Timestamp,
+    ) -> Result<u64, StoreError>;
+
+    /// Codes of links that were deleted before a moment and are still taken, with the revision
+    /// that each had; at most `limit`.
+    async fn deleted_links(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(Code, u64)>, StoreError>;
+
+    /// Makes codes of deleted links free.
+    async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError>;
+
+    /// Reads what was noted under a name.
+    async fn note(&self, name: &str) -> Result<Option<String>, StoreError>;
+
+    /// Notes something under a name, in place of what was noted before; `None` for nothing.
+    async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError>;
+
+    /// Claims a task for a holder until a moment, so that of many processes one does it; whoever
+    /// holds it claims it again in time. `false` when another holder's claim is still good.
+    async fn claim(
+        &self,
+        task: &str,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Ends a claim before its time, if it is still the holder's.
+    async fn release(&self, task: &str, holder: &str) -> Result<(), StoreError>;
+}
+
+/// A place in the order in which a store walks through its links: behind the link of this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(pub i64);
+
+impl Place {
+    /// Before all links.
+    pub const START: Self = Self(i64::MIN);
+}
+
+/// Links that follow each other.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Their records.
+    pub records: Records,
+    /// Where the next page begins; `None` when there are no more.
+    pub next: Option<Place>,
+}
+
+/// A place among links with an expiry: behind the link of this expiry and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiryPlace {
+    /// The expiry, in seconds since 1970.
+    pub second: i64,
+    /// The number.
+    pub place: Place,
+}
+
+/// Links that have expired one after the other.
+#[derive(Clone, Debug)]
+pub struct ExpiredPage {
+    /// Their records.
+    pub records: Records,
+    /// Where the next page begins; `None` when there were no links.
+    pub next: Option<ExpiryPlace>,
+}
+
+/// Links that were looked up.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Their records.
+    pub records: Records,
+    /// For each of them, whether it waits in the outbox: Redis need not have it yet.
+    pub waiting: Vec<bool>,
+}
+
+/// Looks after the records of many links in Redis. Every method returns within a bounded time,
+/// whatever state Redis is in, and keeps nobody else from publishing.
+#[async_trait]
+pub trait RecordIndex: Send + Sync {
+    /// Puts records in place, each unless a newer one stands there. After an error any of them
+    /// may be in place; doing it again is harmless.
+    async fn fill(&self, records: &Records) -> Result<Filled, PublishError>;
+
+    /// Finds out which of the records do not stand as they should: their places, in ascending
+    /// order.
+    async fn compare(&self, records: &Records) -> Result<Vec<(usize, Drift)>, PublishError>;
+
+    /// As [`RecordIndex::fill`] for the records of campaigns; answers the places of those that
+    /// were left out since a newer one stands there.
+    async fn fill_campaigns(&self, campaigns: &[Campaign]) -> Result<Vec<usize>, PublishError>;
+
+    /// As [`RecordIndex::compare`] for the records of campaigns.
+    async fn compare_campaigns(
+        &self,
+        campaigns: &[Campaign],
+    ) -> Result<Vec<(usize, Drift)>, PublishError>;
+
+    /// Sends on the names of all keys of link records, some at a time, until all were seen or
+    /// nobody receives any more. A name is what stands behind the prefix: a code, unless somebody
+    /// else writes there. One may come twice.
+    async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError>;
+
+    /// Reads what stands under names.
+    async fn read(&self, names: &[Vec<u8>]) -> Result<Vec<Stood>, PublishError>;
+
+    /// Deletes the keys under which still stands what was read; answers how many those were.
+    async fn remove(&self, read: &[(Vec<u8>, Stood)]) -> Result<u64, PublishError>;
+
+    /// How many keys there are, of whatever kind.
+    async fn count(&self) -> Result<u64, PublishError>;
+
+    /// As [`super::Publisher::incarnation`].
+    async fn incarnation(&self) -> Result<String, PublishError>;
+}
+
+/// What stood under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stood {
+    /// Nothing.
+    Nothing,
+    /// A text.
+    Text(Vec<u8>),
+    /// Something that is no text.
+    OtherType,
+}
+
+/// What became of records that were put in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// Nothing stood there.
+    pub added: u64,
+    /// Something else stood there.
+    pub replaced: u64,
+    /// They stood there already.
+    pub same: u64,
+    /// A newer one stands there.
+    pub newer: u64,
+}
+
+impl std::ops::AddAssign for Filled {
+    fn add_assign(&mut self, other: Self) {
+        self.added += other.added;
+        self.replaced += other.replaced;
+        self.same += other.same;
+        self.newer += other.newer;
+    }
+}
+
+impl Filled {
+    /// How many records that is.
+    pub fn total(&self) -> u64 {
+        self.added + self.replaced + self.same + self.newer
+    }
+}

@@ -1,0 +1,432 @@
+//! What visits need of the store.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use vocabulary::{CampaignId, Code};
+
+use super::{PublishError, StoreError};
+use crate::core::visit::Visit;
+use crate::core::visit::class::Class;
+
+/// Keeps visits and counts them.
+///
+/// Counts are kept by hour: for each link by class, and for each campaign, and all links together,
+/// by class and [`Dimension`]. They outlive the visits that they were counted from.
+#[async_trait]
+pub trait VisitStore: Send + Sync {
+    /// Keeps visits and counts them, all or, after an error, none; those that were kept before,
+    /// by their ids, are left out. At most [`MAX_VISITS_TOGETHER`].
+    async fn keep_visits(
+        &self,
+        visits: Vec<Visit>,
+        now: Timestamp,
+    ) -> Result<KeptVisits, StoreError>;
+
+    /// Lists visits, those that were kept last first.
+    async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError>;
+
+    /// Counts visits by time and class.
+    async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError>;
+
+    /// Counts visits by a dimension and class, the largest first. Those of one link are counted
+    /// from its latest visits, at most [`MAX_COUNTED`].
+    async fn count_by(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+    ) -> Result<Vec<ValueCount>, StoreError>;
+
+    /// Counts visits by a dimension, time and class, as [`VisitStore::count_by`] does: those with
+    /// one of `values`, by times of so many hours (days are those of UTC), in the order of time.
+    async fn count_over_time(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+        values: &[String],
+        hours: Hours,
+    ) -> Result<Vec<ValueTimeCount>, StoreError>;
+
+    /// How many different people there were on each day. For a link they are counted among the
+    /// visits that are still kept; otherwise it is an estimate ([`crate::core::visit::sketch`]).
+    async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError>;
+
+    /// How often links were visited, and when last: those that were, in no order.
+    async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError>;
+
+    /// Counts visits by domain and minute, since a moment.
+    async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError>;
+
+    /// When the first of the latest `days` days (UTC) before a moment began on which visits were
+    /// counted; `None` when there were not so many.
+    async fn recorded_days(
+        &self,
+        before: Timestamp,
+        days: u32,
+    ) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Deletes some visits that were kept before a moment, at most `limit`; answers how many.
+    async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
+
+    /// Forgets some of what was counted of times that are long past, at most `limit` rows of each
+    /// kind; answers how many. How often each link was visited by which class, and when last, stays.
+    async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError>;
+
+    /// Deletes the visits of links, whose counts stay; answers how many. The audit log is told of
+    /// each link.
+    async fn erase_visits(
+        &self,
+        codes: &[Code],
+        key_id: &str,
+        now: Timestamp,
+    ) -> Result<u64, StoreError>;
+
+    /// Keeps what was in the queue and is no visit, for somebody to look at: each once, and of all
+    /// no more than the latest [`MAX_POISON`].
+    async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError>;
+
+    /// How much is in quarantine.
+    async fn count_quarantine(&self) -> Result<u64, StoreError>;
+}
+
+/// Which counts are forgotten; `None` for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OldCounts {
+    /// Those by the minute of minutes before this moment.
+    pub minutes_before: Option<Timestamp>,
+    /// Those by the hour of hours before this moment, and how many people there were on days
+    /// before it.
+    pub hours_before: Option<Timestamp>,
+}
+
+/// The most visits that are kept together.
+pub const MAX_VISITS_TOGETHER: usize = 5000;
+
+/// The most that is kept of what was in the queue and is no visit.
+pub const MAX_POISON: u32 = 10_000;
+
+/// The most visits of a link that are looked at to count them by a dimension.
+pub const MAX_COUNTED: u32 = 100_000;
+
+/// What became of visits that were to be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptVisits {
+    /// The places of those that were new, in ascending order.
+    pub new: Vec<usize>,
+    /// Links that have been visited as often as they were to be, by people or what may be people.
+    pub ended: Vec<Code>,
+}
+
+/// Which visits to list: those that fulfil everything that is said.
+#[derive(Clone, Debug, Default)]
+pub struct VisitListing {
+    /// Only visits of this link.
+    pub code: Option<Code>,
+    /// Only visits of this class.
+    pub class: Option<Class>,
+    /// Only visits from this moment on.
+    pub since: Option<Timestamp>,
+    /// Only visits before this moment.
+    pub until: Option<Timestamp>,
+    /// Only visits that were kept before the one of this number.
+    pub before: Option<i64>,
+    /// The most visits to answer with.
+    pub limit: u32,
+}
+
+/// A visit as it is kept: texts are those that were written, perhaps by another version of this
+/// program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptVisit {
+    /// Visits that were kept later have greater numbers.
+    pub number: i64,
+    /// When the answer was made.
+    pub at: Timestamp,
+    /// The link's code, as it was asked for.
+    pub code: String,
+    /// The short domain that was asked.
+    pub host: String,
+    /// The client's address, as much of it as is kept.
+    pub client: Option<String>,
+    /// The visitor, in hexadecimal digits.
+    pub visitor: Option<String>,
+    /// The header `User-Agent`.
+    pub user_agent: String,
+    /// The header `Referer`; empty without one.
+    pub referrer: String,
+    /// The referrer's host.
+    pub referrer_host: Option<String>,
+    /// The language that the client likes best.
+    pub language: Option<String>,
+    /// The request's method.
+    pub method: String,
+    /// The HTTP status of the answer.
+    pub status: u16,
+    /// The header `Sec-Purpose` or `Purpose`; empty without one.
+    pub purpose: String,
+    /// The country's code.
+    pub country: Option<String>,
+    /// The province, state or region.
+    pub province: Option<String>,
+    /// The city.
+    pub city: Option<String>,
+    /// Who connects the client to the Internet.
+    pub isp: Option<String>,
+    /// The browser and its version.
+    pub browser: Option<String>,
+    /// The operating system and its version.
+    pub os: Option<String>,
+    /// The kind of device.
+    pub device: String,
+    /// The app whose built-in browser it is.
+    pub app: Option<String>,
+    /// Who or what it was.
+    pub class: String,
+    /// Why.
+    pub reason: String,
+    /// The version of the rules that say so.
+    pub ruleset: u16,
+}
+
+/// Whose visits are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those of all links.
+    All,
+    /// Those of a campaign's links.
+    Campaign(CampaignId),
+    /// Those of a link.
+    Link(Code),
+}
+
+/// Which visits to count. Bounds are cut to whole hours.
+#[derive(Clone, Copy, Debug)]
+pub struct CountQuery {
+    /// Whose.
+    pub of: Counted,
+    /// From when on.
+    pub since: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+/// By what visits are counted besides their class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dimension {
+    /// Nothing else.
+    Total,
+    /// The short domain.
+    Domain,
+    /// The country.
+    Country,
+    /// The kind of device.
+    Device,
+    /// The browser.
+    Browser,
+    /// The operating system.
+    Os,
+    /// The referrer's host.
+    Referrer,
+}
+
+impl Dimension {
+    /// Every dimension but [`Dimension::Total`].
+    pub const ALL: [Self; 6] = [
+        Self::Domain,
+        Self::Country,
+        Self::Device,
+        Self::Browser,
+        Self::Os,
+        Self::Referrer,
+    ];
+
+    /// The names, for messages that list what is allowed.
+    pub const NAMES: &'static str = "domain, country, device, browser, os, referrer";
+
+    /// The dimension's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Domain => "domain",
+            Self::Country => "country",
+            Self::Device => "device",
+            Self::Browser => "browser",
+            Self::Os => "os",
+            Self::Referrer => "referrer",
+        }
+    }
+
+    /// The dimension with a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// What a visit has in this dimension; empty when that is not known.
+    pub fn value(self, visit: &Visit) -> &str {
+        match self {
+            Self::Total => "",
+            Self::Domain => &visit.host,
+            Self::Country => visit.place.country.as_deref().unwrap_or_default(),
+            Self::Device => visit.agent.device.kind.name(),
+            Self::Browser => visit.agent.browser.as_ref().map_or("", |it| &it.name),
+            Self::Os => visit.agent.os.as_ref().map_or("", |it| &it.name),
+            Self::Referrer => visit.referrer_host.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+/// How many visits there were in an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeCount {
+    /// When the hour begins.
+    pub hour: Timestamp,
+    /// Of which class.
+    pub class: Class,
+    /// How many.
+    pub visits: u64,
+}
+
+/// How many different people there were on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayVisitors {
+    /// When the day begins, by UTC.
+    pub day: Timestamp,
+    /// How many.
+    pub visitors: u64,
+}
+
+/// How many visits have something in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueCount {
+    /// What; empty when it is not known.
+    pub value: String,
+    /// Of which class.
+    pub class: Class,
+    /// How many.
+    pub visits: u64,
+}
+
+/// How long the times are by which visits are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hours {
+    /// An hour.
+    One,
+    /// A day of UTC.
+    Day,
+}
+
+impl Hours {
+    /// How many they are.
+    pub fn count(self) -> i64 {
+        match self {
+            Self::One => 1,
+            Self::Day => 24,
+        }
+    }
+}
+
+/// How many visits of a time have something in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueTimeCount {
+    /// When the time begins.
+    pub begin: Timestamp,
+    /// What they have in common; empty when it is not known.
+    pub value: String,
+    /// Of which class.
+    pub class: Class,
+    /// How many.
+    pub visits: u64,
+}
+
+/// How often a link was visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTotal {
+    /// The link's code.
+    pub code: Code,
+    /// How often.
+    pub visits: u64,
+    /// How often by people.
+    pub human: u64,
+    /// When last.
+    pub last_at: Timestamp,
+}
+
+/// How often a domain was visited in a minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainCount {
+    /// The short domain.
+    pub host: String,
+    /// When the minute begins.
+    pub minute: Timestamp,
+    /// How often, whoever it was.
+    pub visits: u64,
+}
+
+/// Where the edge leaves what it tells of visits, in batches. Of several readers each batch is
+/// given to one, who settles it once it is stored; one that is not settled in time is given to
+/// another.
+#[async_trait]
+pub trait VisitQueue: Send + Sync {
+    /// Takes batches that nobody has taken, at most `most`.
+    async fn take(&self, most: usize) -> Result<Vec<QueuedBatch>, PublishError>;
+
+    /// Takes batches that somebody else has taken and not settled for so long, at most `most`.
+    async fn take_over(
+        &self,
+        idle: Duration,
+        most: usize,
+    ) -> Result<Vec<QueuedBatch>, PublishError>;
+
+    /// Notes that batches are stored, so that nobody takes them again.
+    async fn settle(&self, batches: &[QueuedId]) -> Result<(), PublishError>;
+
+    /// Removes what is stored; what is not, for whoever reads it, stays.
+    async fn trim(&self) -> Result<(), PublishError>;
+
+    /// Forgets readers that have neither asked for anything for so long nor hold anything.
+    async fn forget_readers(&self, idle: Duration) -> Result<(), PublishError>;
+
+    /// How much is left to be stored.
+    async fn depth(&self) -> Result<QueueDepth, PublishError>;
+}
+
+/// Names a batch in the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct QueuedId {
+    /// Which part of the queue it is in.
+    pub shard: u16,
+    /// Its name there.
+    pub entry: String,
+}
+
+/// A batch that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedBatch {
+    /// Which one.
+    pub id: QueuedId,
+    /// The frames of the events, one behind the other ([`vocabulary::visit`]).
+    pub frames: Vec<u8>,
+}
+
+/// How much is in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Batches that are not settled.
+    pub batches: u64,
+    /// When the oldest of them was left there.
+    pub oldest: Option<Timestamp>,
+}
+
+/// Something in the queue that is no visit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poison {
+    /// Where it was.
+    pub id: QueuedId,
+    /// Which frame of the batch, from 0.
+    pub place: usize,
+    /// What is wrong with it.
+    pub reason: String,
+    /// The bytes that could not be read, at most some thousand.
+    pub bytes: Vec<u8>,
+}

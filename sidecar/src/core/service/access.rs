@@ -1,0 +1,205 @@
+//! Who asks, and how often they may.
+//!
+//! Finding a key in the database for each request would cost more than most requests do. So keys
+//! that were found are kept for a second. What this process changes of a key counts at once; what
+//! another one changes (the command line, a second sidecar) counts within that second. Expiry
+//! needs no telling: the key says when, and every request looks at the clock.
+//!
+//! The rate limit of a key is counted in this process alone: two sidecars allow a key twice as
+//! much, and a restart forgets what was counted.
+
+mod attempts;
+mod limiter;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::core::api_key::{ApiKey, PresentedKey};
+use crate::core::ports::{Store, StoreError};
+pub use attempts::Attempts;
+pub use limiter::ChargeError;
+use limiter::Limiter;
+
+/// How long a key that was found is not looked for again.
+const LIFE: Duration = Duration::from_secs(1);
+
+/// The most keys that are kept. A key that has to give way is found again when it is next used,
+/// and its rate limit begins anew.
+const MOST_KEYS: usize = 10_000;
+
+/// Recognises keys.
+pub struct Access {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    cache: Mutex<Cache>,
+}
+
+/// A key that was recognised, for the time of a request or of what the request has begun.
+#[derive(Clone)]
+pub struct Caller(Arc<Recognised>);
+
+struct Recognised {
+    key: ApiKey,
+    limiter: Option<Arc<Limiter>>,
+}
+
+impl Caller {
+    /// The key.
+    pub fn key(&self) -> &ApiKey {
+        &self.0.key
+    }
+
+    /// Takes units from the key's rate limit: all or none of them. A request has paid one when it
+    /// was authorised; whoever handles a batch takes one for every row after the first.
+    ///
+    /// # Errors
+    /// When there are not enough left, or the limit never holds as many.
+    pub fn charge(&self, units: u32) -> Result<(), ChargeError> {
+        match &self.0.limiter {
+            Some(limiter) => limiter.take(units),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Access {
+    /// Recognises the keys of a store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// Recognises a key; `None` when there is none like it or it opens nothing any more.
+    ///
+    /// # Errors
+    /// When the key has to be looked for and the store fails.
+    pub async fn recognise(&self, presented: &PresentedKey) -> Result<Option<Caller>, StoreError> {
+        let caller = self.find(&presented.id).await?;
+        let now = self.clock.now();
+        Ok(caller.filter(|caller| caller.key().admits(presented, now)))
+    }
+
+    /// Has a key looked for again when it is next used: it has changed.
+    pub fn forget(&self, id: &str) {
+        let mut cache = self.cache();
+        // Whoever is looking for a key just now may have found it as it was.
+        cache.generation += 1;
+        if let Some(entry) = cache.entries.get_mut(id) {
+            entry.found_at = None;
+        }
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<Caller>, StoreError> {
+        let question = match self.known(id) {
+            Ok(caller) => return Ok(Some(caller)),
+            Err(question) => question,
+        };
+        let found = self.store.find_key(id).await?;
+        Ok(self.answered(id, &question, found))
+    }
+
+    /// The key, if it need not be looked for.
+    fn known(&self, id: &str) -> Result<Caller, Question> {
+        let asked_at = self.clock.elapsed();
+        let cache = self.cache();
+        match cache.entries.get(id) {
+            Some(entry) if entry.is_fresh(asked_at) => Ok(entry.caller.clone()),
+            _ => Err(Question {
+                asked_at,
+                generation: cache.generation,
+            }),
+        }
+    }
+
+    /// Keeps what was found.
+    fn answered(&self, id: &str, question: &Question, found: Option<ApiKey>) -> Option<Caller> {
+        let mut cache = self.cache();
+        let Some(key) = found else {
+            // Not kept: there are more texts of the shape of a key than there is room.
+            cache.entries.remove(id);
+            return None;
+        };
+        // As old as the question: the answer may be of any moment since.
+        let is_current = question.generation == cache.generation;
+        let found_at = is_current.then_some(question.asked_at);
+        Some(cache.keep(key, found_at, question.asked_at, &self.clock))
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        // What the map holds is in order between any two steps.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A look into the database that is under way.
+struct Question {
+    asked_at: Duration,
+    /// The cache's generation then: when it has grown meanwhile, the answer may be out of date.
+    generation: u64,
+}
+
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<String, Entry>,
+    /// Grows when a key is forgotten.
+    generation: u64,
+}
+
+struct Entry {
+    caller: Caller,
+    /// When it was looked for; `None` when it must be again. What is old stays for its limiter.
+    found_at: Option<Duration>,
+}
+
+impl Entry {
+    fn is_fresh(&self, now: Duration) -> bool {
+        self.found_at
+            .is_some_and(|found_at| now.saturating_sub(found_at) < LIFE)
+    }
+}
+
+impl Cache {
+    fn keep(
+        &mut self,
+        key: ApiKey,
+        found_at: Option<Duration>,
+        now: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Caller {
+        let known = self.entries.get(&key.id);
+        let counted = known.and_then(|entry| entry.caller.0.limiter.clone());
+        let limiter = key.rate_limit.map(|limit| match counted {
+            Some(limiter) if limiter.limit() == limit => limiter,
+            _ => Arc::new(Limiter::new(limit, Arc::clone(clock))),
+        });
+        if known.is_none() && self.entries.len() >= MOST_KEYS {
+            self.make_room(now);
+        }
+        let id = key.id.clone();
+        let caller = Caller(Arc::new(Recognised { key, limiter }));
+        let entry = Entry {
+            caller: caller.clone(),
+            found_at,
+        };
+        self.entries.insert(id, entry);
+        caller
+    }
+
+    /// Lets go of what has not been used for a second, or of any key when all have.
+    fn make_room(&mut self, now: Duration) {
+        self.entries.retain(|_id, entry| entry.is_fresh(now));
+        if self.entries.len() >= MOST_KEYS
+            && let Some(id) = self.entries.keys().next().cloned()
+        {
+            self.entries.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

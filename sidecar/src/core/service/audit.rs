@@ -1,0 +1,278 @@
+//! Comparing SQL with Redis, both ways: whether the record of every link stands as it should, and
+//! whether every record has a link.
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::mpsc;
+use vocabulary::Code;
+
+use super::drift::{CampaignDrift, InspectError, Inspector};
+use crate::core::ports::{Place, PublishError, Stood};
+use crate::core::records::{Drift, first_fields};
+
+/// How many links a page has.
+const PAGE: u32 = 2048;
+
+/// How many pages are compared at once.
+const LANES: usize = 3;
+
+/// How many pages of keys wait to be looked at.
+const MAX_PAGES: usize = 4;
+
+/// Compares SQL with Redis.
+pub struct Audit {
+    /// Looks closely.
+    pub inspector: Inspector,
+    /// How many examples of drift are kept.
+    pub examples: usize,
+    /// Whether what is found is put right.
+    pub repair: bool,
+}
+
+/// What stands wrong in Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A link has no record.
+    Missing,
+    /// The record says that there is no link.
+    Negative,
+    /// The record has an earlier revision.
+    Older,
+    /// The record has a revision that SQL does not know.
+    Newer,
+    /// The record has the right revision and is another one, or is no record.
+    Different,
+    /// Under the link's key is something that is no text.
+    WrongType,
+    /// A record has no link.
+    Orphan,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Missing,
+        Self::Negative,
+        Self::Older,
+        Self::Newer,
+        Self::Different,
+        Self::WrongType,
+        Self::Orphan,
+    ];
+
+    /// The kind's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Negative => "negative",
+            Self::Older => "older",
+            Self::Newer => "newer",
+            Self::Different => "different",
+            Self::WrongType => "wrongType",
+            Self::Orphan => "orphan",
+        }
+    }
+
+    /// The kind of what was found; `None` for what answers the same.
+    fn of(drift: Drift) -> Option<Self> {
+        Some(match drift {
+            Drift::Missing => Self::Missing,
+            Drift::Negative => Self::Negative,
+            Drift::Older => Self::Older,
+            Drift::Newer(_) => Self::Newer,
+            Drift::Different => Self::Different,
+            Drift::OtherType => Self::WrongType,
+            Drift::Long => return None,
+        })
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Links that were compared.
+    pub links: u64,
+    /// Keys that were looked at.
+    pub keys: u64,
+    /// How much there is of each of [`Kind::ALL`].
+    pub found: [u64; Kind::ALL.len()],
+    /// Links and campaigns that were just being changed.
+    pub changing: u64,
+    /// How much of what was found was put right.
+    pub repaired: u64,
+    /// The first that were found: the code, whatever stands behind the prefix, or the word
+    /// `campaign` and an id.
+    pub examples: Vec<(Kind, String)>,
+}
+
+impl Report {
+    /// How much was found.
+    pub fn drift(&self) -> u64 {
+        self.found.iter().sum()
+    }
+
+    fn add(&mut self, kind: Kind, name: &[u8], most: usize) {
+        self.found[kind as usize] += 1;
+        if self.examples.len() < most {
+            let name = name.escape_ascii().to_string();
+            self.examples.push((kind, name));
+        }
+    }
+}
+
+impl Audit {
+    /// Compares everything; tells `progress` now and then how many links and keys were looked at.
+    ///
+    /// # Errors
+    /// When SQL or Redis fails.
+    pub async fn run(&self, progress: &(dyn Fn(&Report) + Sync)) -> Result<Report, InspectError> {
+        let mut report = Report::default();
+        self.compare_campaigns(&mut report).await?;
+        self.compare_links(&mut report, progress).await?;
+        self.look_for_orphans(&mut report, progress).await?;
+        Ok(report)
+    }
+
+    async fn compare_campaigns(&self, report: &mut Report) -> Result<(), InspectError> {
+        let mut compared = self.inspector.compare_campaigns().await?;
+        report.changing += compared.changing;
+        compared
+            .drifts
+            .retain(|found| Kind::of(found.drift).is_some());
+        for CampaignDrift { campaign, drift } in &compared.drifts {
+            if let Some(kind) = Kind::of(*drift) {
+                let name = format!("campaign {}", campaign.id);
+                report.add(kind, name.as_bytes(), self.examples);
+            }
+        }
+        if self.repair {
+            report.repaired += self.inspector.repair_campaigns(compared.drifts).await?;
+        }
+        Ok(())
+    }
+
+    async fn compare_links(
+        &self,
+        report: &mut Report,
+        progress: &(dyn Fn(&Report) + Sync),
+    ) -> Result<(), InspectError> {
+        let Inspector {
+            store,
+            index,
+            clock,
+        } = &self.inspector;
+        let pages = stream::try_unfold(Some(Place::START), async |after| {
+            let Some(after) = after else {
+                return Ok::<_, InspectError>(None);
+            };
+            let page = store.records_after(after, PAGE, clock.now()).await?;
+            Ok(Some((page.records, page.next)))
+        });
+        let compared = pages
+            .map_ok(async |records| {
+                let drifts = index.compare(&records).await?;
+                let drifts = drifts.into_iter();
+                let drifts = drifts.filter(|(_, drift)| Kind::of(*drift).is_some());
+                let suspects: Vec<Code> =
+                    drifts.map(|(place, _)| records.get(place).code).collect();
+                Ok((records.len() as u64, suspects))
+            })
+            .try_buffered(LANES);
+        let mut compared = std::pin::pin!(compared);
+        while let Some(page) = compared.next().await {
+            let (links, suspects) = page?;
+            report.links += links;
+            if !suspects.is_empty() {
+                let confirmed = self.inspector.confirm(suspects).await?;
+                report.changing += confirmed.changing;
+                for (place, drift) in confirmed.drifts.iter().enumerate() {
+                    if let Some(kind) = Kind::of(*drift) {
+                        let code = confirmed.records.get(place).code;
+                        report.add(kind, code.as_bytes(), self.examples);
+                    }
+                }
+                if self.repair {
+                    report.repaired += self.inspector.repair(&confirmed).await?;
+                }
+            }
+            progress(report);
+        }
+        Ok(())
+    }
+
+    async fn look_for_orphans(
+        &self,
+        report: &mut Report,
+        progress: &(dyn Fn(&Report) + Sync),
+    ) -> Result<(), InspectError> {
+        let (sender, mut pages) = mpsc::channel::<Vec<Vec<u8>>>(MAX_PAGES);
+        let scan = self.inspector.index.scan(sender);
+        let look = async {
+            while let Some(page) = pages.recv().await {
+                report.keys += page.len() as u64;
+                let orphans = self.orphans_among(page).await?;
+                for (name, _) in &orphans {
+                    report.add(Kind::Orphan, name, self.examples);
+                }
+                if self.repair && !orphans.is_empty() {
+                    report.repaired += self.remove(orphans).await?;
+                }
+                progress(report);
+            }
+            Ok::<_, InspectError>(())
+        };
+        let scan = async { scan.await.map_err(InspectError::from) };
+        tokio::try_join!(scan, look)?;
+        Ok(())
+    }
+
+    /// The names under which a record stands that has no link.
+    async fn orphans_among(
+        &self,
+        names: Vec<Vec<u8>>,
+    ) -> Result<Vec<(Vec<u8>, Stood)>, InspectError> {
+        let names = self.without_link(names).await?;
+        let stood = self.inspector.index.read(&names).await?;
+        let stood = names.into_iter().zip(stood);
+        // A negative record says just that there is no link.
+        Ok(stood.filter(|(_, stood)| is_orphan(stood)).collect())
+    }
+
+    /// Removes orphans that have got no link meanwhile; answers how many are gone.
+    async fn remove(&self, orphans: Vec<(Vec<u8>, Stood)>) -> Result<u64, InspectError> {
+        let names = orphans.iter().map(|(name, _)| name.clone()).collect();
+        let names = self.without_link(names).await?;
+        let (have_none, have_one): (Vec<_>, Vec<_>) = orphans
+            .into_iter()
+            .partition(|(name, _)| names.contains(name));
+        let removed: Result<u64, PublishError> = self.inspector.index.remove(&have_none).await;
+        Ok(removed? + have_one.len() as u64)
+    }
+
+    /// Those names that are no link's code.
+    async fn without_link(&self, names: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, InspectError> {
+        let (mut codes, mut with_code, mut without) = (Vec::new(), Vec::new(), Vec::new());
+        for name in names {
+            match Code::parse(&name) {
+                Ok(code) => {
+                    codes.push(code);
+                    with_code.push(name);
+                }
+                Err(_) => without.push(name),
+            }
+        }
+        let places = self.inspector.store.codes_without_link(&codes).await?;
+        without.extend(places.into_iter().map(|place| with_code[place].clone()));
+        Ok(without)
+    }
+}
+
+fn is_orphan(stood: &Stood) -> bool {
+    match stood {
+        Stood::Nothing => false,
+        Stood::Text(text) => !matches!(first_fields(text), Some((b"404", _))),
+        Stood::OtherType => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! How full the space of codes is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use vocabulary::{Check, CodeRules};
+
+use super::issue::CodePolicy;
+use crate::clock::Clock;
+use crate::core::codes::pool::Watermarks;
+use crate::core::ports::{PoolCounts, Store, StoreError};
+
+/// How many days back the links are counted that say how fast the space fills.
+const DAYS: i64 = 7;
+
+/// How many seconds a day has.
+const DAY_S: i64 = 24 * 60 * 60;
+
+/// Looks at the space of codes.
+pub struct Codespace {
+    /// What knows how many codes are used.
+    pub store: Arc<dyn Store>,
+    /// What codes look like.
+    pub rules: CodeRules,
+    /// How codes are come up with.
+    pub policy: CodePolicy,
+    /// Of how many codes of a length at most one leads somewhere.
+    pub one_in: u64,
+    /// How many codes the pool holds.
+    pub pool: Watermarks,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Codes of one length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LengthUsage {
+    /// How many characters they have, the check character included.
+    pub length: usize,
+    /// Whether codes of this length are issued, and so end with a check character if there is one.
+    pub is_issued: bool,
+    /// How many codes there are.
+    pub codes: u128,
+    /// How many links have one.
+    pub links: u64,
+    /// How many of them were made today and on the six days before.
+    pub lately: u64,
+    /// How many links are given codes of this length before the next is used; for lengths that
+    /// are issued.
+    pub capacity: Option<u64>,
+    /// The chance that a code finds a link which somebody makes up, check character and all.
+    pub chance: f64,
+    /// The chance of somebody who does not know the right check character: what is guessed wrong is
+    /// refused without being looked up.
+    pub blind_chance: f64,
+    /// When the length is full if links are made as they were lately; `None` when it never is or
+    /// nobody can say.
+    pub full_at: Option<Timestamp>,
+    /// What the pool holds.
+    pub pool: PoolCounts,
+}
+
+impl Codespace {
+    /// Every length that is used or allowed, the shortest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn usage(&self) -> Result<Vec<LengthUsage>, StoreError> {
+        let now = self.clock.now();
+        let today = now.as_second().div_euclid(DAY_S);
+        let usage = self.store.code_usage(today - (DAYS - 1)).await?;
+        let check = self.rules.check.length();
+        let (shortest, longest) = self.policy.lengths;
+        let issued = (shortest..=longest).map(|length| usize::from(length) + check);
+        let issued: BTreeSet<usize> = issued.collect();
+        let mut lengths = issued.clone();
+        lengths.extend(usage.iter().filter(|it| it.links > 0).map(|it| it.length));
+        let mut all = Vec::with_capacity(lengths.len());
+        for length in lengths {
+            let counts = usage.iter().find(|it| it.length == length);
+            let (links, lately) = counts.map_or((0, 0), |it| (it.links, it.lately));
+            let mut one = self.length_usage(length, issued.contains(&length), links, lately, now);
+            one.pool = self.store.count_pooled(length).await?;
+            all.push(one);
+        }
+        Ok(all)
+    }
+
+    fn length_usage(
+        &self,
+        length: usize,
+        is_issued: bool,
+        links: u64,
+        lately: u64,
+        now: Timestamp,
+    ) -> LengthUsage {
+        let check = if is_issued {
+            self.rules.check.length()
+        } else {
+            0
+        };
+        let size = u128::from(self.rules.alphabet.size());
+        let codes = size.pow((length - check) as u32);
+        let capacity = is_issued.then(|| capacity(codes, self.one_in));
+        let chance = (links as f64 / codes as f64).min(1.0);
+        let blind = if is_issued && !matches!(self.rules.check, Check::None) {
+            size as f64
+        } else {
+            1.0
+        };
+        LengthUsage {
+            length,
+            is_issued,
+            codes,
+            links,
+            lately,
+            capacity,
+            chance,
+            blind_chance: chance / blind,
+            full_at: capacity.and_then(|capacity| full_at(capacity, links, lately, now)),
+            pool: PoolCounts::default(),
+        }
+    }
+}
+
+/// How many of so many codes are given to links.
+pub fn capacity(codes: u128, one_in: u64) -> u64 {
+    u64::try_from((codes / u128::from(one_in)).max(1)).unwrap_or(u64::MAX)
+}
+
+/// When so many links are reached if they are made as they were lately.
+fn full_at(capacity: u64, links: u64, lately: u64, now: Timestamp) -> Option<Timestamp> {
+    let left = capacity.saturating_sub(links);
+    if left == 0 {
+        return Some(now);
+    }
+    if lately == 0 {
+        return None;
+    }
+    let seconds = u128::from(left) * (DAYS * DAY_S) as u128 / u128::from(lately);
+    let second = now.as_second().checked_add(i64::try_from(seconds).ok()?)?;
+    // Beyond the year 9999 nobody can say.
+    Timestamp::from_second(second).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::link::tests::moment;
+
+    #[test]
+    fn the_day_when_a_length_is_full_follows_from_the_last_days() {
+        let now = moment("2026-06-01T00:00:00Z");
+        let full = |capacity, links, lately| full_at(capacity, links, lately, now);
+        assert_eq!(full(1000, 1000, 5), Some(now));
+        assert_eq!(full(1000, 1200, 0), Some(now));
+        assert_eq!(full(1000, 300, 0), None);
+        assert_eq!(full(1000, 300, 70), Some(moment("2026-08-10T00:00:00Z")));
+        assert_eq!(full(u64::MAX, 1, 1), None);
+    }
+
+    #[test]
+    fn one_of_so_many_codes_leads_somewhere_and_at_least_one_code_is_given() {
+        assert_eq!(capacity(62u128.pow(7), 1000), 3_521_614_606);
+        assert_eq!(capacity(62, 1000), 1);
+        assert_eq!(capacity(62u128.pow(12), 1), u64::MAX);
+    }
+}

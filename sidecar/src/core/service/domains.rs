@@ -1,0 +1,241 @@
+//! The short domains as every nginx has them, how often each is visited, and which has fallen.
+
+pub mod fall;
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio_util::task::TaskTracker;
+use vocabulary::domains::DomainState;
+
+use crate::clock::Clock;
+use crate::core::announcement::{AnnouncedDomain, Announcement, Heard};
+use crate::core::ports::{Store, StoreError, VisitQueue};
+
+/// How many whole minutes are looked at.
+pub const MINUTES: usize = 60;
+
+/// How long what a node says is not noted again while it is the same.
+const NOTE_EVERY: SignedDuration = SignedDuration::from_mins(1);
+
+/// After how much silence a node is forgotten.
+const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(24);
+
+/// The most nodes that are told apart in memory.
+const MAX_NODES: usize = 256;
+
+/// The rank of domains that are retired everywhere.
+const RETIRED: u8 = 2;
+
+/// How long visits may wait to be stored without being missed.
+const LATE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Hears what nginx says of domains, and tells of them.
+pub struct Domains {
+    store: Arc<dyn Store>,
+    queue: Option<Arc<dyn VisitQueue>>,
+    clock: Arc<dyn Clock>,
+    tasks: TaskTracker,
+    hasher: RandomState,
+    /// What was noted last of each node: a digest, and when.
+    noted: Arc<Mutex<HashMap<String, (u64, Timestamp)>>>,
+}
+
+/// All domains.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// Who has said what.
+    pub nodes: Vec<Heard>,
+    /// Fallen ones first, then by state and name.
+    pub domains: Vec<DomainView>,
+    /// When the first of the minutes begins. The last one is not over.
+    pub since: Timestamp,
+    /// Whether visits wait to be stored, or nobody knows: then no fall is told.
+    pub is_late: bool,
+}
+
+/// A domain.
+#[derive(Clone, Debug)]
+pub struct DomainView {
+    /// Its name.
+    pub name: String,
+    /// What nodes say of it, with their names; none of a domain that is visited and no more listed.
+    pub announced: Vec<(String, AnnouncedDomain)>,
+    /// How often it was visited in each minute.
+    pub minutes: Vec<u64>,
+    /// Since when it is hardly visited any more.
+    pub fall: Option<FallAt>,
+}
+
+/// When and how far a domain's visits fell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FallAt {
+    /// When the first minute with few visits began.
+    pub at: Timestamp,
+    /// How many visits a minute there were before.
+    pub before: f64,
+    /// How many there are since.
+    pub since: f64,
+}
+
+impl Domains {
+    /// Notes in the background what it hears, with `tasks`. `queue` tells whether visits are late.
+    pub fn new(
+        store: Arc<dyn Store>,
+        queue: Option<Arc<dyn VisitQueue>>,
+        clock: Arc<dyn Clock>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            store,
+            queue,
+            clock,
+            tasks,
+            hasher: RandomState::new(),
+            noted: Arc::default(),
+        }
+    }
+
+    /// Hears what a node says with a request. That costs next to nothing while it is what it has said
+    /// before, and nobody waits for the store.
+    pub fn hear(&self, node: &str, bases: &str, names: &str, states: &str) {
+        let digest = self.hasher.hash_one((bases, names, states));
+        let now = self.clock.now();
+        {
+            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            match noted.get_mut(node) {
+                Some((of, at)) if *of == digest && now.duration_since(*at) < NOTE_EVERY => return,
+                Some(known) => *known = (digest, now),
+                None => {
+                    if noted.len() >= MAX_NODES {
+                        noted.clear();
+                    }
+                    noted.insert(node.to_owned(), (digest, now));
+                }
+            }
+        }
+        let announcement = Announcement::new(node, bases, names, states);
+        let (store, noted) = (Arc::clone(&self.store), Arc::clone(&self.noted));
+        self.tasks.spawn(async move {
+            let forget_before = now.checked_sub(FORGET_AFTER).unwrap_or(Timestamp::MIN);
+            if let Err(error) = store.note_domains(&announcement, now, forget_before).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "what nginx says of domains was not kept"
+                );
+                // The next request tries again.
+                let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.remove(&announcement.node);
+            }
+        });
+    }
+
+    /// All domains that are listed or visited.
+    ///
+    /// # Errors
+    /// When the store can't say.
+    pub async fn overview(&self) -> Result<Overview, StoreError> {
+        let now = self.clock.now();
+        let minute = now.as_second().div_euclid(60) - MINUTES as i64;
+        let since = Timestamp::from_second(minute * 60).unwrap_or(now);
+        let nodes = self.store.list_domains().await?;
+        let mut domains: BTreeMap<String, DomainView> = BTreeMap::new();
+        for heard in &nodes {
+            for domain in heard.announcement.domains() {
+                let view = domains
+                    .entry(domain.name.clone())
+                    .or_insert_with(|| DomainView::new(&domain.name));
+                view.announced
+                    .push((heard.announcement.node.clone(), domain));
+            }
+        }
+        for count in self.store.count_domains(since).await? {
+            let place = count.minute.duration_since(since).as_mins();
+            let name = match listed(&domains, &count.host) {
+                Some(name) => name.to_owned(),
+                None => count.host,
+            };
+            let view = domains
+                .entry(name)
+                .or_insert_with_key(|name| DomainView::new(name));
+            let place = usize::try_from(place).ok();
+            // A clock elsewhere may be ahead.
+            if let Some(minute) = place.and_then(|place| view.minutes.get_mut(place)) {
+                *minute += count.visits;
+            }
+        }
+        let is_late = self.is_late(now).await;
+        let mut domains: Vec<DomainView> = domains.into_values().collect();
+        for domain in &mut domains {
+            // The visits of a retired domain are not counted.
+            if !is_late && domain.rank() != RETIRED {
+                domain.fall = fall_of(&domain.minutes, since);
+            }
+        }
+        domains.sort_by_key(|domain| (domain.fall.is_none(), domain.rank()));
+        Ok(Overview {
+            nodes,
+            domains,
+            since,
+            is_late,
+        })
+    }
+
+    /// Whether visits wait to be stored for so long that domains would seem to have none.
+    async fn is_late(&self, now: Timestamp) -> bool {
+        let Some(queue) = &self.queue else {
+            return false;
+        };
+        match queue.depth().await {
+            Ok(depth) => depth
+                .oldest
+                .is_some_and(|oldest| now.duration_since(oldest) > LATE),
+            Err(_) => true,
+        }
+    }
+}
+
+impl DomainView {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            announced: Vec::new(),
+            minutes: vec![0; MINUTES + 1],
+            fall: None,
+        }
+    }
+
+    /// The place of its state in the order of states.
+    fn rank(&self) -> u8 {
+        let states = self.announced.iter().map(|(_, domain)| match domain.state {
+            Some(DomainState::Active) => 0,
+            Some(DomainState::Serving) => 1,
+            Some(DomainState::Retired) => RETIRED,
+            None => 3,
+        });
+        states.min().unwrap_or(4)
+    }
+}
+
+/// The listed domain that a host is, or the longest wildcard that it is below.
+fn listed<'d>(domains: &'d BTreeMap<String, DomainView>, host: &str) -> Option<&'d str> {
+    let dots = host.match_indices('.').map(|(place, _)| place);
+    let below = dots.filter(|place| *place > 0);
+    let wildcards = below.map(|place| format!("*{}", &host[place..]));
+    std::iter::once(host.to_owned())
+        .chain(wildcards)
+        .find_map(|name| domains.get_key_value(&name))
+        .map(|(name, _)| &**name)
+}
+
+/// The fall in whole minutes.
+fn fall_of(minutes: &[u64], since: Timestamp) -> Option<FallAt> {
+    let fall = fall::find(&minutes[..MINUTES])?;
+    Some(FallAt {
+        at: since + SignedDuration::from_mins(fall.at as i64),
+        before: fall.before,
+        since: fall.since,
+    })
+}

@@ -1,0 +1,116 @@
+//! The same for campaigns: there are few, so all are compared at once.
+
+use std::collections::HashSet;
+
+use vocabulary::CampaignId;
+use vocabulary::record::MAX_REVISION;
+
+use super::{InspectError, Inspector};
+use crate::core::audit::{Action, ChangedBy};
+use crate::core::campaign::{Campaign, CampaignEdit};
+use crate::core::records::Drift;
+
+/// How many campaigns are compared together.
+const TOGETHER: u32 = 1000;
+
+/// A campaign whose record does not stand as it should.
+#[derive(Clone, Debug)]
+pub struct CampaignDrift {
+    /// The campaign.
+    pub campaign: Campaign,
+    /// How its record differs.
+    pub drift: Drift,
+}
+
+/// What was found of campaigns.
+#[derive(Clone, Debug, Default)]
+pub struct ComparedCampaigns {
+    /// Those whose records do not stand as they should.
+    pub drifts: Vec<CampaignDrift>,
+    /// How many others are just being changed.
+    pub changing: u64,
+}
+
+impl Inspector {
+    /// Compares the records of all campaigns.
+    ///
+    /// # Errors
+    /// When SQL or Redis fails.
+    pub async fn compare_campaigns(&self) -> Result<ComparedCampaigns, InspectError> {
+        let mut compared = ComparedCampaigns::default();
+        let mut after = None;
+        loop {
+            // In this order: what does not wait now has been told to Redis before.
+            let waiting = self.store.waiting_campaigns(self.clock.now()).await?;
+            let waiting: HashSet<CampaignId> = waiting.iter().map(|it| it.id).collect();
+            let campaigns = self.store.list_campaigns(after, TOGETHER).await?;
+            let Some(last) = campaigns.last() else {
+                return Ok(compared);
+            };
+            after = Some(last.id);
+            for (place, drift) in self.index.compare_campaigns(&campaigns).await? {
+                let campaign = &campaigns[place];
+                let present = self.store.find_campaign(campaign.id).await?;
+                let is_same = present.is_some_and(|it| it.revision == campaign.revision);
+                if waiting.contains(&campaign.id) || !is_same {
+                    compared.changing += 1;
+                } else {
+                    compared.drifts.push(CampaignDrift {
+                        campaign: campaign.clone(),
+                        drift,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Puts right what was found; answers how many campaigns that has helped. One whose record is
+    /// newer is given a revision beyond that, as a link is.
+    ///
+    /// # Errors
+    /// When SQL or Redis fails.
+    pub async fn repair_campaigns(&self, drifts: Vec<CampaignDrift>) -> Result<u64, InspectError> {
+        let mut campaigns = Vec::with_capacity(drifts.len());
+        for CampaignDrift { campaign, drift } in drifts {
+            match drift {
+                Drift::Newer(revision) => {
+                    campaigns.extend(self.overtake_campaign(campaign.id, revision).await?);
+                }
+                _ => campaigns.push(campaign),
+            }
+        }
+        let newer = self.index.fill_campaigns(&campaigns).await?;
+        Ok((campaigns.len() - newer.len()) as u64)
+    }
+
+    async fn overtake_campaign(
+        &self,
+        id: CampaignId,
+        revision: u64,
+    ) -> Result<Option<Campaign>, InspectError> {
+        if revision >= MAX_REVISION {
+            return Ok(None);
+        }
+        let now = self.clock.now();
+        let editor = Box::new(move |campaign: Campaign| {
+            if campaign.revision > revision {
+                return CampaignEdit::Unchanged(campaign);
+            }
+            CampaignEdit::Changed(Campaign {
+                revision: revision + 1,
+                updated_at: now.max(campaign.updated_at),
+                ..campaign
+            })
+        });
+        let by = ChangedBy {
+            key_id: None,
+            action: Action::CampaignChange,
+        };
+        Ok(match self.store.edit_campaign(id, &by, editor).await? {
+            Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
+                Some(campaign)
+            }
+            Some(CampaignEdit::Refused) | None => None,
+        })
+    }
+}

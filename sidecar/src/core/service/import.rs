@@ -1,0 +1,399 @@
+//! Bringing links with codes of their own, millions at a time.
+//!
+//! Codes that were not issued by counting lie at random places of the store (see
+//! [`numbering`](crate::core::codes::numbering)): a thousand links in the order of a file would
+//! touch a thousand places. So many more are taken together, sorted by the place where they will
+//! lie, and stored a thousand at a time: each transaction is short and touches one stretch.
+//!
+//! What is stored is published as after any other change, by this process; a receipt is settled
+//! together with the next links. What can't be published, or was not when the process was killed,
+//! waits in the outbox for a running sidecar. A link that is there is never changed, so that
+//! importing again is harmless.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use jiff::Timestamp;
+use tokio::time::Instant;
+use vocabulary::Code;
+
+use super::patience;
+use super::unvisited::import_note;
+use crate::clock::Clock;
+use crate::core::link::Link;
+use crate::core::ports::{Created, MAX_TOGETHER, Publisher, Receipt, Store, StoreError};
+
+/// How long a store that has failed is given before it is tried again, each time.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+];
+
+/// How many thousand links share a transaction when nobody else waits for the database.
+const AT_FULL_SPEED: usize = 16;
+
+/// The longest rest between two transactions.
+const LONGEST_REST: Duration = Duration::from_millis(250);
+
+/// What became of a link that was to be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was made, or would be.
+    Created,
+    /// There is a link with this code and target.
+    Same,
+    /// The code belongs to a link with another target.
+    Conflict,
+}
+
+/// How links are imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Whether nothing is written.
+    pub dry_run: bool,
+    /// Whether to stop when a code belongs to another link.
+    pub stop_at_conflict: bool,
+    /// Whether nobody else is to be left time to write.
+    pub full_speed: bool,
+}
+
+/// Imports links.
+pub struct Importer {
+    /// Where links are kept.
+    pub store: Arc<dyn Store>,
+    /// How Redis is told.
+    pub publisher: Arc<dyn Publisher>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// When the import began. Links that say that they were changed last at this very moment, since
+    /// their file does not say it, are given the moment at which they are stored: what waits in the
+    /// outbox for longer than a moment is published by a running sidecar too.
+    pub began: Timestamp,
+    /// How it is done.
+    pub options: ImportOptions,
+}
+
+/// Why an import has stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A code belongs to another link, and that was to be the end.
+    #[error("the code is taken by a link to another target")]
+    Conflict {
+        /// Which of the links.
+        place: usize,
+    },
+    /// The store fails and goes on failing.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What became of links, and of how many Redis has yet to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// In the order of the links.
+    pub outcomes: Vec<Outcome>,
+    /// How many were stored and wait in the outbox.
+    pub waiting: u64,
+}
+
+/// Links that are stored and not yet published or settled.
+#[derive(Default)]
+struct Behind {
+    unpublished: Option<(Vec<Link>, Receipt)>,
+    unsettled: Vec<Receipt>,
+    waiting: u64,
+}
+
+impl Importer {
+    /// Imports links, any number of them; of two with one code the first gets it. `advance` is told
+    /// of every few that are done.
+    ///
+    /// # Errors
+    /// When it has to stop; what was stored until then stays.
+    pub async fn import(
+        &self,
+        links: &[Link],
+        advance: &(dyn Fn(usize) + Sync),
+    ) -> Result<Imported, ImportError> {
+        let (firsts, repeats) = self.order(links);
+        let mut outcomes = vec![Outcome::Created; links.len()];
+        let mut behind = Behind::default();
+        let mut done = Ok(());
+        self.note_times(links).await?;
+        let together = match self.options.full_speed {
+            true => AT_FULL_SPEED * MAX_TOGETHER,
+            false => MAX_TOGETHER,
+        };
+        for places in firsts.chunks(together) {
+            let places: Vec<_> = places.iter().map(|&place| (place, place)).collect();
+            done = self
+                .import_some(links, &places, &mut outcomes, &mut behind)
+                .await;
+            if done.is_err() {
+                break;
+            }
+            advance(places.len());
+        }
+        if done.is_ok() {
+            for places in repeats.chunks(together) {
+                done = self
+                    .import_some(links, places, &mut outcomes, &mut behind)
+                    .await;
+                if done.is_err() {
+                    break;
+                }
+                advance(places.len());
+            }
+        }
+        self.publish(&mut behind).await;
+        if let Err(error) = self.settle(&mut behind).await {
+            // They are published once more.
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "links that were published are not noted as such"
+            );
+        }
+        done?;
+        Ok(Imported {
+            outcomes,
+            waiting: behind.waiting,
+        })
+    }
+
+    /// The places of links, sorted by where they will lie: those of the first of each code, and
+    /// those of the others, each with the first of its code.
+    fn order(&self, links: &[Link]) -> (Vec<usize>, Vec<(usize, usize)>) {
+        let numbering = self.store.numbering();
+        let mut keys: Vec<_> = links
+            .iter()
+            .enumerate()
+            .map(|(place, link)| (numbering.number(&link.code), link.code, place))
+            .collect();
+        keys.sort_unstable();
+        let mut firsts = Vec::with_capacity(keys.len());
+        let mut repeats = Vec::new();
+        let mut last: Option<(Code, usize)> = None;
+        for (_, code, place) in keys {
+            match last {
+                Some((of, first)) if of == code => repeats.push((place, first)),
+                _ => {
+                    last = Some((code, place));
+                    firsts.push(place);
+                }
+            }
+        }
+        (firsts, repeats)
+    }
+
+    /// Imports the links at some places of different codes, or whose codes are there already. With
+    /// each place goes that of the first link with the code.
+    async fn import_some(
+        &self,
+        links: &[Link],
+        places: &[(usize, usize)],
+        outcomes: &mut [Outcome],
+        behind: &mut Behind,
+    ) -> Result<(), ImportError> {
+        let mut fresh = Vec::new();
+        let found = self.find(links, places.iter().map(|(place, _)| *place));
+        let found = found.await?;
+        for &(place, first) in places {
+            let link = &links[place];
+            let standing = match found.get(&link.code) {
+                Some(standing) => standing,
+                // What would have been made before it, were this not a rehearsal.
+                None if first != place => &links[first],
+                None => {
+                    fresh.push(place);
+                    continue;
+                }
+            };
+            self.compare(link, standing, place, outcomes)?;
+        }
+        if self.options.dry_run || fresh.is_empty() {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let new: Vec<Link> = fresh
+            .iter()
+            .map(|&place| self.stamped(&links[place]))
+            .collect();
+        // Those before are published while these are stored, and settled with them.
+        let mut published = Behind {
+            unpublished: behind.unpublished.take(),
+            ..Behind::default()
+        };
+        let (created, settled, ()) = tokio::join!(
+            self.create(&new),
+            self.settle(behind),
+            self.publish(&mut published)
+        );
+        let created = created?;
+        settled?;
+        behind.unsettled.append(&mut published.unsettled);
+        behind.waiting += published.waiting;
+        if !self.options.full_speed {
+            // Whoever waits for the database looks again and again whether it is free.
+            let rest = started.elapsed().min(LONGEST_REST);
+            tokio::time::sleep(rest).await;
+        }
+        // Somebody else has taken these codes a moment ago, or an attempt that seemed to fail did
+        // not.
+        let taken = || created.taken.iter().copied();
+        let found = self.find(&new, taken()).await?;
+        for index in taken() {
+            let (link, place) = (&new[index], fresh[index]);
+            match found.get(&link.code) {
+                Some(standing) if standing == link => {}
+                Some(standing) => self.compare(link, standing, place, outcomes)?,
+                None => outcomes[place] = Outcome::Conflict,
+            }
+        }
+        let mut taken = created.taken.iter().peekable();
+        let kept = new.into_iter().enumerate();
+        let kept = kept.filter(|(index, _)| taken.next_if(|&&it| it == *index).is_none());
+        let kept: Vec<Link> = kept.map(|(_, link)| link).collect();
+        if !kept.is_empty() {
+            behind.unpublished = Some((kept, created.receipt));
+        }
+        Ok(())
+    }
+
+    /// A link as it is stored.
+    fn stamped(&self, link: &Link) -> Link {
+        let mut link = link.clone();
+        if link.updated_at == self.began {
+            link.updated_at = self.clock.now();
+        }
+        link
+    }
+
+    /// Says what it means that there is a link already.
+    fn compare(
+        &self,
+        link: &Link,
+        standing: &Link,
+        place: usize,
+        outcomes: &mut [Outcome],
+    ) -> Result<(), ImportError> {
+        if standing.destination == link.destination {
+            outcomes[place] = Outcome::Same;
+            return Ok(());
+        }
+        outcomes[place] = Outcome::Conflict;
+        if self.options.stop_at_conflict {
+            return Err(ImportError::Conflict { place });
+        }
+        Ok(())
+    }
+
+    async fn find(
+        &self,
+        links: &[Link],
+        places: impl Iterator<Item = usize>,
+    ) -> Result<HashMap<Code, Link>, StoreError> {
+        let codes: Vec<Code> = places.map(|place| links[place].code).collect();
+        let mut found = HashMap::with_capacity(codes.len());
+        if codes.is_empty() {
+            return Ok(found);
+        }
+        for codes in codes.chunks(MAX_TOGETHER) {
+            let standing = again("look for links", || self.store.find_links(codes)).await?;
+            found.extend(standing.into_iter().map(|link| (link.code, link)));
+        }
+        Ok(found)
+    }
+
+    /// Stores links; what is asked for at the same time may share a transaction.
+    async fn create(&self, links: &[Link]) -> Result<Created, StoreError> {
+        let each = links
+            .chunks(MAX_TOGETHER)
+            .map(|links| again("store links", || self.store.create_links(links.to_vec())));
+        let mut all = Created::default();
+        for (chunk, created) in try_join_all(each).await?.into_iter().enumerate() {
+            let before = chunk * MAX_TOGETHER;
+            let taken = created.taken.into_iter().map(|place| before + place);
+            all.taken.extend(taken);
+            all.receipt.0.extend(created.receipt.0);
+        }
+        Ok(all)
+    }
+
+    /// Publishes what was stored last.
+    async fn publish(&self, behind: &mut Behind) {
+        let Some((links, receipt)) = behind.unpublished.take() else {
+            return;
+        };
+        let all = links.len();
+        for links in links.chunks(MAX_TOGETHER) {
+            let are_new = links.iter().all(|link| link.revision == 1);
+            let published = if are_new {
+                self.publisher.publish_new(links).await
+            } else {
+                self.publisher.publish(links).await
+            };
+            if let Err(error) = published {
+                // Some of them may have been; the receipt is for all.
+                behind.waiting += all as u64;
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    links = links.len(),
+                    "imported links were not published and wait in the outbox"
+                );
+                return;
+            }
+        }
+        behind.unsettled.push(receipt);
+    }
+
+    /// Notes what was published.
+    async fn settle(&self, behind: &mut Behind) -> Result<(), StoreError> {
+        let receipts = std::mem::take(&mut behind.unsettled);
+        if receipts.is_empty() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        again("settle the outbox", || {
+            self.store.settle(receipts.clone(), now)
+        })
+        .await
+    }
+
+    /// Notes for whom links come with a past of their own: that nobody has visited them here says
+    /// nothing of them yet.
+    async fn note_times(&self, links: &[Link]) -> Result<(), StoreError> {
+        let old = links.iter().filter(|link| link.updated_at < self.began);
+        let makers: BTreeSet<&str> = old.map(|link| link.created_by.as_str()).collect();
+        for maker in makers.into_iter().filter(|_| !self.options.dry_run) {
+            let (name, now) = (import_note(maker), self.clock.now());
+            again("note when it was", || {
+                self.store.take_note(&name, Some(now.to_string()))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Does something, several times if it fails: an import of hours does not end because a database
+/// was restarted.
+async fn again<T, F>(what: &str, attempt: impl Fn() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    patience::again(&PAUSES, attempt, |error, pause| {
+        tracing::warn!(
+            error = error as &dyn std::error::Error,
+            pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+            "the import could not {what}; trying again"
+        );
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! Which visits somebody wants to be told of.
+
+use vocabulary::Code;
+use vocabulary::visit::VisitEvent;
+
+use crate::core::visit::class::Class;
+
+/// Those that fulfil everything that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveFilter {
+    /// Only visits of this link.
+    pub code: Option<Code>,
+    /// Only visits of this short domain.
+    pub host: Option<String>,
+    /// Only visits of this class.
+    pub class: Option<Class>,
+}
+
+impl LiveFilter {
+    /// Whether an event may be what is wanted, as far as can be told before it is made a visit:
+    /// all but its class.
+    pub(super) fn may_want(&self, event: &VisitEvent<'_>) -> bool {
+        let is_code = self.code.is_none_or(|code| code.as_bytes() == event.code);
+        let is_host = self
+            .host
+            .as_ref()
+            .is_none_or(|host| host.as_bytes().eq_ignore_ascii_case(event.host));
+        is_code && is_host
+    }
+}

@@ -1,0 +1,143 @@
+//! From what stands in the streams to what each listener is told.
+//!
+//! Reading an event costs next to nothing; making a visit of it does not. So it is made only when
+//! somebody is to be told of it, and once for all of them. Somebody who asks for a class wants to
+//! have visits made that they are not told of: of these there is a limit for all together.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use tokio::time::Instant;
+use vocabulary::visit::{VisitEvent, VisitFrames, VisitId};
+
+use super::bucket::Bucket;
+use super::listener::Queue;
+use super::{LiveFilter, LiveId, LiveVisit};
+use crate::core::ports::TailBatch;
+use crate::core::visit::Enrichment;
+use crate::core::visit::visitor::LiveKeys;
+
+/// How many visits are made in a second, for all listeners, to look at their class.
+const JUDGED_PER_S: u32 = 10_000;
+
+/// How many visits are remembered: the edge sends a batch again when its confirmation was lost.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).expect("more than none");
+
+/// What visits are made with.
+pub(super) struct Making {
+    pub(super) enrichment: Arc<Enrichment>,
+    pub(super) keys: LiveKeys,
+}
+
+impl Making {
+    /// Makes a visit; `None` for an event that can't be one.
+    fn visit(&self, id: LiveId, event: &VisitEvent<'_>) -> Option<Arc<LiveVisit>> {
+        let visit = self.enrichment.visit(event, &self.keys).ok()?;
+        Some(Arc::new(LiveVisit { id, visit }))
+    }
+}
+
+/// Tells listeners of visits.
+pub(super) struct Sieve {
+    seen: LruCache<VisitId, ()>,
+    judged: Bucket,
+}
+
+impl Sieve {
+    pub(super) fn new() -> Self {
+        Self {
+            seen: LruCache::new(REMEMBERED),
+            judged: Bucket::new(JUDGED_PER_S, Instant::now()),
+        }
+    }
+
+    /// Tells all of these listeners of what they want of new batches.
+    pub(super) fn pass(&mut self, batches: &[TailBatch], queues: &[Arc<Queue>], making: &Making) {
+        let now = Instant::now();
+        for (id, event) in batches.iter().flat_map(events) {
+            if self.seen.put(event.id, ()).is_none() {
+                self.pass_one(id, &event, queues, making, now);
+            }
+        }
+    }
+
+    fn pass_one(
+        &mut self,
+        id: LiveId,
+        event: &VisitEvent<'_>,
+        queues: &[Arc<Queue>],
+        making: &Making,
+        now: Instant,
+    ) {
+        let mut made = None;
+        for queue in queues.iter().filter(|queue| queue.filter.may_want(event)) {
+            if let Some(class) = queue.filter.class {
+                if made.is_none() && !self.judged.take(now) {
+                    queue.leave_out();
+                    continue;
+                }
+                let visit = made.get_or_insert_with(|| making.visit(id, event));
+                let Some(visit) = visit else { return };
+                if visit.visit.classification.class != class {
+                    continue;
+                }
+            }
+            if !queue.admits(now) {
+                continue;
+            }
+            match made.get_or_insert_with(|| making.visit(id, event)) {
+                Some(visit) => queue.put(Arc::clone(visit)),
+                None => return,
+            }
+        }
+    }
+}
+
+/// What a listener wants of batches that others were told of before: what stands behind `after`, at
+/// most so many visits. Also answers whether that is all.
+pub(super) fn missed(
+    batches: &[TailBatch],
+    after: LiveId,
+    most: usize,
+    filter: &LiveFilter,
+    making: &Making,
+) -> (Vec<Arc<LiveVisit>>, bool) {
+    let mut visits = Vec::new();
+    for (id, event) in batches.iter().flat_map(events) {
+        let is_same_entry = (id.stream, id.entry) == (after.stream, after.entry);
+        if (is_same_entry && id.place <= after.place) || !filter.may_want(&event) {
+            continue;
+        }
+        let Some(visit) = making.visit(id, &event) else {
+            continue;
+        };
+        let class = visit.visit.classification.class;
+        if filter.class.is_some_and(|wanted| wanted != class) {
+            continue;
+        }
+        if visits.len() == most {
+            return (visits, false);
+        }
+        visits.push(visit);
+    }
+    (visits, true)
+}
+
+/// The events of a batch that can be read, with what their visits are called.
+fn events(batch: &TailBatch) -> impl Iterator<Item = (LiveId, VisitEvent<'_>)> {
+    let frames: Vec<_> = VisitFrames::new(&batch.frames).collect();
+    let count = frames.len();
+    let named = frames.into_iter().enumerate().map(move |(place, event)| {
+        // A batch has as many bytes as Redis takes, and each frame more than one of them.
+        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        let id = LiveId {
+            stream: batch.stream,
+            entry: batch.entry,
+            place: number(place),
+            rest: number(count - 1 - place),
+        };
+        (id, event)
+    });
+    named.filter_map(|(id, event)| Some((id, event.ok()?)))
+}

@@ -1,0 +1,128 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::core::link::Link;
+use crate::core::link::tests::link;
+use crate::core::ports::{MAX_TOGETHER, Publisher};
+use crate::testing::{MemoryPublisher, TemporaryStore};
+
+/// More than some pages.
+const LINKS: usize = 5000;
+
+struct Scene {
+    kept: TemporaryStore,
+    redis: Arc<MemoryPublisher>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let kept = TemporaryStore::new().await;
+        let places: Vec<usize> = (0..LINKS).collect();
+        for some in places.chunks(MAX_TOGETHER) {
+            let links = some.iter().map(|place| link(&format!("a{place}")));
+            let created = kept.store.create_links(links.collect()).await;
+            created.expect("room");
+        }
+        Self {
+            kept,
+            redis: Arc::new(MemoryPublisher::default()),
+        }
+    }
+
+    fn rebuild(&self, holder: &str) -> Rebuild {
+        Rebuild {
+            store: Arc::clone(&self.kept.store),
+            index: Arc::clone(&self.redis) as _,
+            clock: Arc::new(ManualClock::at("2026-06-01T00:00:00Z")),
+            holder: holder.to_owned(),
+            lanes: 2,
+        }
+    }
+
+    async fn keys(&self) -> u64 {
+        self.redis.count().await.expect("a Redis")
+    }
+}
+
+#[tokio::test]
+async fn all_links_are_written_and_none_that_is_newer_is_replaced() {
+    let scene = Scene::new().await;
+    let newer = Link {
+        revision: 7,
+        ..link("a17")
+    };
+    scene.redis.publish(&[newer]).await.expect("a Redis");
+    scene.redis.set_record("a18", "1 404 0");
+    let token = CancellationToken::new();
+    let done = scene.rebuild("one").run(false, &token, &|_| {}).await;
+    let (outcome, progress) = done.expect("all servers work");
+    assert_eq!(outcome, Outcome::Done);
+    let filled = Filled {
+        added: LINKS as u64 - 2,
+        replaced: 1,
+        same: 0,
+        newer: 1,
+    };
+    assert_eq!(progress.filled, filled);
+    assert_eq!(
+        (progress.done, progress.total),
+        (LINKS as u64, LINKS as u64)
+    );
+    assert!(
+        scene
+            .redis
+            .record("a17")
+            .expect("a record")
+            .starts_with("1 302 7 ")
+    );
+    assert_eq!(scene.keys().await, LINKS as u64);
+}
+
+#[tokio::test]
+async fn a_run_goes_on_where_the_one_before_was_stopped_unless_redis_was_emptied() {
+    let scene = Scene::new().await;
+    let stop_after_first = async || {
+        let token = CancellationToken::new();
+        let calls = AtomicU32::new(0);
+        let report = |_| {
+            // The first call tells where it begins.
+            if calls.fetch_add(1, Ordering::SeqCst) == 1 {
+                token.cancel();
+            }
+        };
+        let done = scene.rebuild("one").run(false, &token, &report).await;
+        done.expect("all servers work")
+    };
+    let (outcome, progress) = stop_after_first().await;
+    assert_eq!(outcome, Outcome::Stopped);
+    let before = progress.done;
+    assert!(before > 0 && before < LINKS as u64);
+    let token = CancellationToken::new();
+    let (outcome, progress) = scene
+        .rebuild("two")
+        .run(false, &token, &|_| {})
+        .await
+        .expect("all servers work");
+    assert_eq!((outcome, progress.resumed), (Outcome::Done, before));
+    assert_eq!(scene.keys().await, LINKS as u64);
+
+    scene.redis.restart();
+    let (outcome, _) = stop_after_first().await;
+    assert_eq!(outcome, Outcome::Stopped);
+    scene.redis.restart();
+    let done = scene.rebuild("two").run(false, &token, &|_| {}).await;
+    assert_eq!(done.expect("all servers work").1.resumed, 0);
+    assert_eq!(scene.keys().await, LINKS as u64);
+}
+
+#[tokio::test]
+async fn one_process_does_it() {
+    let scene = Scene::new().await;
+    let rebuild = scene.rebuild("one");
+    assert!(rebuild.claim().await.expect("a store"));
+    let token = CancellationToken::new();
+    let refused = scene.rebuild("two").run(false, &token, &|_| {}).await;
+    assert!(matches!(refused, Err(RebuildError::Claimed)), "{refused:?}");
+    assert_eq!(scene.keys().await, 0);
+}

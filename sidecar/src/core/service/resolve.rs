@@ -1,0 +1,205 @@
+//! Following links for the edge when Redis could not say.
+//!
+//! Whoever comes here waits with a phone in hand. So nothing is asked that can be known without
+//! asking, SQL gets a bounded time, and what SQL has said is written to Redis only after the
+//! answer and never waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+use vocabulary::{CampaignId, Code, CodeRules, ExpandError, RedirectStatus, Verdict};
+
+use crate::clock::Clock;
+use crate::core::campaign::{Campaign, CampaignState};
+use crate::core::link::{Destination, Link, State};
+use crate::core::ports::{PublishError, Publisher, Store, StoreError};
+use crate::core::target::Target;
+
+/// How long SQL may take to find a link before the visitor is asked to come back.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
+
+/// The most writes to Redis under way at once. With more to do, writes are left out: the next
+/// visitor's will do.
+const MAX_BACKFILLS: usize = 64;
+
+/// What a visitor is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// To go on.
+    Redirect(Redirect),
+    /// That there was a link and is none any more.
+    Gone,
+    /// That there is no link, or none yet.
+    Unknown,
+}
+
+/// Where a visitor goes on to, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// The link's target, or what its campaign makes of its values.
+    pub target: Target,
+    /// How it is answered.
+    pub status: RedirectStatus,
+    /// Whether the visitor's query is appended.
+    pub forward_query: bool,
+}
+
+/// Why nobody can know what to tell a visitor.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// SQL failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// SQL took too long.
+    #[error("the database did not find the link within {limit_ms} ms")]
+    Slow {
+        /// How long it was given, in milliseconds.
+        limit_ms: u128,
+    },
+    /// SQL has a link of a campaign that it has not.
+    #[error("the link belongs to the campaign {0}, which there is not")]
+    NoCampaign(CampaignId),
+    /// The campaign's target and the link's values make no target.
+    #[error("the link's values do not fit the target of its campaign: {0}")]
+    Expand(ExpandError),
+}
+
+/// Follows links.
+pub struct Resolver {
+    store: Arc<dyn Store>,
+    publisher: Arc<dyn Publisher>,
+    rules: CodeRules,
+    clock: Arc<dyn Clock>,
+    tasks: TaskTracker,
+    permits: Arc<Semaphore>,
+}
+
+impl Resolver {
+    /// Follows links of `store` and writes what it finds through `publisher`, in `tasks`.
+    pub fn new(
+        store: Arc<dyn Store>,
+        publisher: Arc<dyn Publisher>,
+        rules: CodeRules,
+        clock: Arc<dyn Clock>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            store,
+            publisher,
+            rules,
+            clock,
+            tasks,
+            permits: Arc::new(Semaphore::new(MAX_BACKFILLS)),
+        }
+    }
+
+    /// Says where a code leads.
+    ///
+    /// # Errors
+    /// When SQL fails or is slow. That is never the answer that there is no link.
+    pub async fn resolve(&self, code: &[u8]) -> Result<Resolution, ResolveError> {
+        let Ok(code) = Code::parse(code) else {
+            return Ok(Resolution::Unknown);
+        };
+        if self.rules.judge(&code) == Verdict::WrongCheck {
+            return Ok(Resolution::Unknown);
+        }
+        let found = tokio::time::timeout(LOOKUP_LIMIT, self.find(&code))
+            .await
+            .map_err(|_elapsed| ResolveError::Slow {
+                limit_ms: LOOKUP_LIMIT.as_millis(),
+            })??;
+        let Some((link, campaign)) = found else {
+            let store = Arc::clone(&self.store);
+            self.backfill(move |publisher| async move {
+                publisher.note_unknown(&code).await?;
+                // A link that was made and published since SQL was asked, and lost by Redis before
+                // the note was written, would be answered 404: whoever has noted looks again.
+                match store.find_link(&code).await {
+                    Ok(Some(link)) => publisher.publish(&[link]).await,
+                    Ok(None) | Err(_) => Ok(()),
+                }
+            });
+            return Ok(Resolution::Unknown);
+        };
+        let (record, of_campaign) = (link.clone(), campaign.clone());
+        self.backfill(move |publisher| async move {
+            if let Some(campaign) = of_campaign {
+                publisher.publish_campaigns(&[campaign]).await?;
+            }
+            publisher.publish(&[record]).await
+        });
+        let now = self.clock.now();
+        match link.state(now) {
+            State::Live => {}
+            State::Scheduled => return Ok(Resolution::Unknown),
+            State::Paused | State::Expired | State::Revoked => return Ok(Resolution::Gone),
+        }
+        // A link that redirects is as good as its campaign.
+        match campaign.as_ref().map(|campaign| campaign.state(now)) {
+            None | Some(CampaignState::Live) => {}
+            Some(CampaignState::Scheduled) => return Ok(Resolution::Unknown),
+            Some(CampaignState::Paused | CampaignState::Expired | CampaignState::Revoked) => {
+                return Ok(Resolution::Gone);
+            }
+        }
+        redirect(link, campaign.as_ref()).map(Resolution::Redirect)
+    }
+
+    /// Finds a link, and its campaign if it belongs to one.
+    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, ResolveError> {
+        let Some(link) = self.store.find_link(code).await? else {
+            return Ok(None);
+        };
+        let Some(id) = link.destination.campaign() else {
+            return Ok(Some((link, None)));
+        };
+        match self.store.find_campaign(id).await? {
+            Some(campaign) => Ok(Some((link, Some(campaign)))),
+            None => Err(ResolveError::NoCampaign(id)),
+        }
+    }
+
+    /// Has something written to Redis in the background, or not at all when enough is under way.
+    fn backfill<F, W>(&self, write: F)
+    where
+        F: FnOnce(Arc<dyn Publisher>) -> W,
+        W: Future<Output = Result<(), PublishError>> + Send + 'static,
+    {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            return;
+        };
+        let write = write(Arc::clone(&self.publisher));
+        self.tasks.spawn(async move {
+            if let Err(error) = write.await {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "Redis was not told of a link that was looked up"
+                );
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Where a live link of a live campaign, or of none, leads.
+fn redirect(link: Link, campaign: Option<&Campaign>) -> Result<Redirect, ResolveError> {
+    match (link.destination, campaign) {
+        (Destination::Target(target), _) => Ok(Redirect {
+            target,
+            status: link.redirect_status,
+            forward_query: link.forward_query,
+        }),
+        (Destination::Campaign { values, .. }, Some(campaign)) => Ok(Redirect {
+            target: campaign
+                .target
+                .expand(&link.code, &values)
+                .map_err(ResolveError::Expand)?,
+            status: campaign.redirect_status,
+            forward_query: campaign.forward_query,
+        }),
+        (Destination::Campaign { id, .. }, None) => Err(ResolveError::NoCampaign(id)),
+    }
+}

@@ -1,0 +1,161 @@
+//! Sessions of people at the console: an API key for half a day, kept by the browser alone.
+//!
+//! A session is a token that holds the key's text, encrypted and authenticated (AES-256-GCM) under
+//! a key that all sidecars of a database derive from its code key. So nothing is stored, any
+//! sidecar knows the session, and what opens is the API key itself: once it is revoked or has
+//! expired the session opens nothing. Who can read the database can make no session, since it has
+//! no key's text; who has a token alone can't read the text out of it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use rand::Rng;
+use rand::rngs::StdRng;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::clock::Clock;
+use crate::core::api_key::PresentedKey;
+use crate::core::codes::numbering::CodeKey;
+
+/// How long a session lasts.
+pub const LIFE: SignedDuration = SignedDuration::from_hours(12);
+
+/// Authenticated with each token: what it is, and the version of its form.
+const KIND: &[u8] = b"console session 1";
+
+/// Makes sessions and knows them again.
+pub struct Sessions {
+    key: Option<LessSafeKey>,
+    clock: Arc<dyn Clock>,
+    rng: Mutex<StdRng>,
+}
+
+/// A session that has not ended.
+pub struct Session {
+    /// The API key that it was begun with, which may count no more.
+    pub presented: PresentedKey,
+    /// When it ends.
+    pub until: Timestamp,
+}
+
+impl Sessions {
+    /// Sessions of a database; `rng` makes what no two tokens may share.
+    pub fn new(code_key: &CodeKey, clock: Arc<dyn Clock>, rng: StdRng) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, &code_key.derive("console session"));
+        Self {
+            // A derived key always has the length that is asked for.
+            key: key.ok().map(LessSafeKey::new),
+            clock,
+            rng: Mutex::new(rng),
+        }
+    }
+
+    /// Begins a session with an API key; answers with its token and end. Does not look whether the
+    /// key counts. `None` when no token can be made.
+    pub fn begin(&self, text: &str) -> Option<(String, Timestamp)> {
+        let until = self.clock.now().checked_add(LIFE).ok()?;
+        let until = Timestamp::from_second(until.as_second()).ok()?;
+        let mut nonce = [0; NONCE_LEN];
+        // A generator is in order whatever happened to its last user.
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        rng.fill_bytes(&mut nonce);
+        drop(rng);
+        let mut sealed = [&until.as_second().to_be_bytes()[..], text.as_bytes()].concat();
+        self.key
+            .as_ref()?
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(KIND),
+                &mut sealed,
+            )
+            .ok()?;
+        let token = URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat());
+        Some((token, until))
+    }
+
+    /// Reads a token; `None` when [`Sessions::begin`] has not made it or its session has ended.
+    pub fn read(&self, token: &str) -> Option<Session> {
+        let mut bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let opened = self
+            .key
+            .as_ref()?
+            .open_in_place(nonce, Aad::from(KIND), sealed)
+            .ok()?;
+        let (until, text) = opened.split_first_chunk()?;
+        let until = Timestamp::from_second(i64::from_be_bytes(*until)).ok()?;
+        let presented = PresentedKey::parse(std::str::from_utf8(text).ok()?)?;
+        (self.clock.now() < until).then_some(Session { presented, until })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::core::api_key::ApiKey;
+
+    fn sessions(key: u8, seed: u64) -> (Sessions, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+        let rng = StdRng::seed_from_u64(seed);
+        let sessions = Sessions::new(&CodeKey::new([key; 32]), Arc::clone(&clock) as _, rng);
+        (sessions, clock)
+    }
+
+    fn key() -> (ApiKey, String) {
+        let mut rng = StdRng::seed_from_u64(1);
+        ApiKey::generate("test".to_owned(), vec![], Timestamp::UNIX_EPOCH, &mut rng)
+    }
+
+    #[test]
+    fn a_session_stands_for_its_key_at_every_sidecar_of_the_database_until_it_ends() {
+        let (sessions, clock) = sessions(1, 1);
+        let (other, _) = self::sessions(1, 2);
+        let (foreign, _) = self::sessions(2, 1);
+        let (key, text) = key();
+        let (token, until) = sessions.begin(&text).expect("a token");
+        for sidecar in [&sessions, &other] {
+            let session = sidecar.read(&token).expect("a session");
+            assert!(key.admits(&session.presented, clock.now()));
+            assert_eq!(session.until, until);
+        }
+        assert!(foreign.read(&token).is_none());
+        clock.advance(LIFE - SignedDuration::from_millis(1));
+        assert!(sessions.read(&token).is_some());
+        clock.advance(SignedDuration::from_millis(1));
+        assert!(sessions.read(&token).is_none());
+    }
+
+    #[test]
+    fn a_token_shows_nothing_of_the_key_and_none_is_like_another() {
+        let (sessions, _) = sessions(1, 1);
+        let (_, text) = key();
+        let (first, _) = sessions.begin(&text).expect("a token");
+        let (second, _) = sessions.begin(&text).expect("a token");
+        assert_ne!(first, second);
+        let bytes = URL_SAFE_NO_PAD.decode(&first).expect("base64");
+        let secret = &text.as_bytes()[text.len() - 8..];
+        assert!(!bytes.windows(secret.len()).any(|part| part == secret));
+    }
+
+    #[test]
+    fn what_was_changed_or_cut_is_no_token() {
+        let (sessions, _) = sessions(1, 1);
+        let (token, _) = sessions.begin(&key().1).expect("a token");
+        let bytes = URL_SAFE_NO_PAD.decode(&token).expect("base64");
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= 1;
+            let changed = URL_SAFE_NO_PAD.encode(changed);
+            assert!(sessions.read(&changed).is_none(), "byte {place}");
+            let cut = URL_SAFE_NO_PAD.encode(&bytes[..place]);
+            assert!(sessions.read(&cut).is_none(), "{place} bytes");
+        }
+        assert!(sessions.read("a token?").is_none());
+    }
+}

@@ -1,0 +1,169 @@
+//! After a database was restored from a backup: no code is given again that may have been given
+//! since the backup was made.
+//!
+//! A restored database has forgotten the links that were made after it, and with them how far its
+//! counters were and which codes of the pool were used. People still have those links in their
+//! messages: with codes given again they would lead where somebody else's lead. Codes are many and
+//! numbers cost nothing, so what may have been used is left out.
+
+use std::sync::Arc;
+
+use vocabulary::CodeRules;
+
+use crate::core::codes::permuted::PermutedCodes;
+use crate::core::codes::sequence;
+use crate::core::ports::{Store, StoreError};
+
+/// How many characters a code may have before the check character.
+const LENGTHS: std::ops::RangeInclusive<usize> = 1..=12;
+
+/// How many times a process may have begun anew since the backup: what was left of its numbers was
+/// left out.
+const STARTS: u64 = 64;
+
+/// How many codes are taken out of the pool at once.
+const TAKEN_TOGETHER: u32 = 1000;
+
+/// Leaves codes out.
+pub struct Skip {
+    /// Where counters and the pool are.
+    pub store: Arc<dyn Store>,
+    /// What codes look like.
+    pub rules: CodeRules,
+}
+
+/// What was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Counters that were moved forward.
+    pub counters: u64,
+    /// Codes that were made ahead and will not be given.
+    pub pooled: u64,
+}
+
+impl Skip {
+    /// Leaves out what may have been given if at most so many links were made since the backup, of
+    /// every length. Doing it again leaves out as much once more.
+    ///
+    /// # Errors
+    /// When the store fails; what was left out until then stays so.
+    pub async fn run(&self, links: u64) -> Result<Skipped, StoreError> {
+        let mut skipped = Skipped::default();
+        let numbering = self.store.numbering();
+        for length in LENGTHS {
+            let capacity = numbering.capacity(&self.rules.check, length);
+            let permuted = PermutedCodes::most_used(capacity, links, STARTS);
+            let counter = PermutedCodes::counter(length + self.rules.check.length());
+            self.store.lease(&counter, 0, permuted).await?;
+            let used = sequence::most_used(links, STARTS);
+            self.store
+                .lease(&sequence::counter(length), 0, used)
+                .await?;
+            skipped.counters += 2;
+            skipped.pooled += self.empty_pool(length + self.rules.check.length()).await?;
+        }
+        Ok(skipped)
+    }
+
+    /// Voids the codes of a length that nobody has taken, as the database remembers it.
+    async fn empty_pool(&self, length: usize) -> Result<u64, StoreError> {
+        let mut count = 0;
+        loop {
+            let codes = self.store.take_pooled(length, TAKEN_TOGETHER).await?;
+            if codes.is_empty() {
+                return Ok(count);
+            }
+            count += codes.len() as u64;
+            self.store.void_pooled(codes).await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use tempfile::TempDir;
+    use vocabulary::Code;
+
+    use super::*;
+    use crate::core::codes::numbering::CodeKey;
+    use crate::core::codes::pool::{PooledCodes, Watermarks};
+    use crate::core::codes::sequence::SequenceCodes;
+    use crate::core::codes::strategy::{CodeStrategy, DrawRequest};
+    use crate::store::sqlite::SqliteStore;
+    use crate::testing::MemoryPublisher;
+
+    const LENGTH: usize = 7;
+
+    /// A database as it was when the backup was made: the same each time.
+    async fn backup(directory: &TempDir, name: &str, pool: &[Code]) -> Arc<dyn Store> {
+        let url = format!("sqlite:{}/{name}.db", directory.path().display());
+        let key = CodeKey::new([9; 32]);
+        SqliteStore::migrate(&url, &key).await.expect("a place");
+        let store = SqliteStore::open(&url, 1).await.expect("a good database");
+        let store: Arc<dyn Store> = Arc::new(store);
+        store.fill_pool(pool.to_vec()).await.expect("a store");
+        store
+    }
+
+    /// What a process draws, of every strategy that counts or makes codes ahead.
+    async fn draw(store: &Arc<dyn Store>, seed: u64, count: usize) -> Vec<Code> {
+        let rules = CodeRules::default();
+        let watermarks = Watermarks { low: 0, high: 50 };
+        let rng = || StdRng::seed_from_u64(seed);
+        let redis = Arc::new(MemoryPublisher::default());
+        let pool = PooledCodes::new(Arc::clone(store), rules.clone(), watermarks, rng());
+        let permuted = PermutedCodes::new(Arc::clone(store), rules.clone());
+        let sequence = SequenceCodes::new(Arc::clone(store), redis, rules.clone(), rng());
+        let strategies: [&dyn CodeStrategy; 3] = [&pool, &permuted, &sequence];
+        let targets = vec!["https://example.com/"; count];
+        let request = DrawRequest {
+            length: LENGTH,
+            targets: &targets,
+            attempt: 0,
+        };
+        let mut codes = Vec::new();
+        for strategy in strategies {
+            let drawn = strategy.draw(&request).await.expect("codes");
+            assert_eq!(drawn.len(), count);
+            codes.extend(drawn);
+        }
+        codes
+    }
+
+    #[tokio::test]
+    async fn what_was_given_after_the_backup_is_not_given_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let rules = CodeRules::default();
+        let ahead: Vec<Code> = (0..50)
+            .map(|number| {
+                let body = format!("ahead{number:02}");
+                rules.complete(body.as_bytes()).expect("a code")
+            })
+            .collect();
+        let lost = backup(&directory, "lost", &ahead).await;
+        let mut given = HashSet::new();
+        for seed in 0..3 {
+            given.extend(draw(&lost, seed, 40).await);
+        }
+        let restored = backup(&directory, "restored", &ahead).await;
+        let again = draw(&restored, 3, 40).await;
+        // So the test would find out.
+        assert!(again.iter().filter(|code| given.contains(*code)).count() >= 80);
+        let restored = backup(&directory, "restored-well", &ahead).await;
+        let skip = Skip {
+            store: Arc::clone(&restored),
+            rules,
+        };
+        let skipped = skip.run(3 * 40).await.expect("a store");
+        assert_eq!(skipped.pooled, 50);
+        for seed in 4..7 {
+            for code in draw(&restored, seed, 40).await {
+                assert!(given.insert(code), "a code was given again");
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What becomes of links that nobody visits: they expire.
+//!
+//! A link expires when so many *recorded days* have passed without a sign of life of it. Recorded
+//! is a day (UTC) on which at least one visit of any link was counted: days on which nothing was
+//! recorded, before recording was switched on or while it was off, say nothing about any link. Signs
+//! of life are a visit by whoever it was, a change of the link or of its campaign, the beginning of
+//! their validity, and an import by the link's maker. Only links that redirect can expire this way.
+//!
+//! Nothing is swept unless the queue of visits is known to be nearly empty: what is in it may be the
+//! visit that keeps a link alive.
+//!
+//! Most links that are old enough are visited, and no index says which are not: so all that are old
+//! enough are walked through once a day, from the latest to the oldest, some hundred at a time. How
+//! far the walk has come is noted, and of several sidecars one does it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::civil::time;
+use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use vocabulary::{CampaignId, Code};
+
+use super::keeper::pause;
+use crate::clock::Clock;
+use crate::core::audit::{Action, ChangedBy};
+use crate::core::campaign::{Campaign, CampaignState};
+use crate::core::link::{Change, Destination, Edit, Link, Second, State};
+use crate::core::ports::{
+    Delivery, Listing, Position, PublishError, QueueDepth, Store, StoreError, VisitQueue,
+};
+use crate::core::visit::visitor::day_of;
+
+/// How many links are looked at together.
+const BATCH: u32 = 500;
+
+/// How long a visit may have been in the queue for the links to be swept.
+const LONGEST_DELAY: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long after a walk has begun the next one does.
+const WALK_EVERY: SignedDuration = SignedDuration::from_hours(24);
+
+/// How long a claim is good that is not renewed.
+const CLAIM: SignedDuration = SignedDuration::from_secs(60);
+
+/// The longest rest between two batches.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// The name of the task and of what is noted of it.
+const TASK: &str = "unvisited";
+
+/// Under which name is noted when links with times of their own were imported for somebody.
+pub(super) fn import_note(maker: &str) -> String {
+    format!("imported for {maker}")
+}
+
+/// Lets links expire that nobody visits.
+pub struct Unvisited {
+    /// Where links and counts are.
+    pub store: Arc<dyn Store>,
+    /// Where visits are that are yet to be counted.
+    pub queue: Arc<dyn VisitQueue>,
+    /// How Redis is told.
+    pub delivery: Arc<dyn Delivery>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What nobody else is called.
+    pub holder: String,
+    /// After how many recorded days.
+    pub days: u32,
+    /// How long is waited before there is another look.
+    pub every: Duration,
+}
+
+/// How far a walk has come. Moments are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Walk {
+    /// When it began.
+    began: i64,
+    /// Links without a sign of life since this moment expire.
+    before: i64,
+    /// When the link was made that was looked at last, and its code.
+    after: Option<(i64, String)>,
+    /// Whether all were looked at.
+    is_over: bool,
+}
+
+/// What a look has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Links that were looked at.
+    pub links: u64,
+    /// Links that have expired.
+    pub expired: u64,
+}
+
+/// Why links are not swept.
+#[derive(Debug, thiserror::Error)]
+pub enum UnvisitedError {
+    /// SQL failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis does not say which visits are yet to be counted.
+    #[error(transparent)]
+    Queue(#[from] PublishError),
+    /// Visits are yet to be counted.
+    #[error("visits wait to be stored, the oldest since {0}")]
+    Late(Timestamp),
+    /// Visits are yet to be counted, and nobody knows since when.
+    #[error("visits wait to be stored since nobody knows when")]
+    Unknown,
+}
+
+impl Unvisited {
+    /// Looks now and then until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let mut is_failing = false;
+        while !shutdown.is_cancelled() {
+            match self.sweep(&shutdown).await {
+                Ok(done) => {
+                    is_failing = false;
+                    if done.expired > 0 {
+                        tracing::info!(
+                            links = done.links,
+                            expired = done.expired,
+                            "links that nobody visits have expired"
+                        );
+                    }
+                }
+                Err(error) => {
+                    if !is_failing {
+                        tracing::warn!(
+                            error = &error as &dyn Error,
+                            "links that nobody visits can't be looked for; trying again until \
+                             they can"
+                        );
+                    }
+                    is_failing = true;
+                }
+            }
+            pause(self.every, &shutdown).await;
+        }
+    }
+
+    /// Goes on with a walk, or begins one when it is time, unless another process does.
+    ///
+    /// # Errors
+    /// When SQL or Redis fails, or visits are yet to be counted. What was done stays done.
+    pub async fn sweep(&self, shutdown: &CancellationToken) -> Result<Expired, UnvisitedError> {
+        let mut done = Expired::default();
+        if !self.claim().await? {
+            return Ok(done);
+        }
+        let walked = match self.walk().await {
+            Ok(Some(walk)) => self.go_on(walk, &mut done, shutdown).await,
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.store.release(TASK, &self.holder).await?;
+        walked.map(|()| done)
+    }
+
+    async fn claim(&self) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        self.store.claim(TASK, &self.holder, now, now + CLAIM).await
+    }
+
+    /// The walk that is under way, or a new one; `None` while there is nothing to be done.
+    async fn walk(&self) -> Result<Option<Walk>, UnvisitedError> {
+        let now = self.clock.now();
+        let note = self.store.note(TASK).await?;
+        let walk = note.and_then(|text| serde_json::from_str::<Walk>(&text).ok());
+        if let Some(walk) = walk {
+            let age = now.as_millisecond() - walk.began;
+            if !walk.is_over {
+                return Ok(Some(walk));
+            }
+            if age < i64::try_from(WALK_EVERY.as_millis()).unwrap_or(i64::MAX) {
+                return Ok(None);
+            }
+        }
+        // The day that has not ended counts for nothing.
+        let midnight = day_of(now).to_datetime(time(0, 0, 0, 0));
+        let today = Offset::UTC.to_timestamp(midnight).unwrap_or(now);
+        let before = self.store.recorded_days(today, self.days).await?;
+        let Some(before) = before else {
+            tracing::debug!(days = self.days, "visits were not recorded on so many days");
+            return Ok(None);
+        };
+        Ok(Some(Walk {
+            began: now.as_millisecond(),
+            before: before.as_millisecond(),
+            after: None,
+            is_over: false,
+        }))
+    }
+
+    async fn go_on(
+        &self,
+        mut walk: Walk,
+        done: &mut Expired,
+        shutdown: &CancellationToken,
+    ) -> Result<(), UnvisitedError> {
+        let Ok(before) = Timestamp::from_millisecond(walk.before) else {
+            return Ok(self.store.take_note(TASK, None).await?);
+        };
+        let mut campaigns = HashMap::new();
+        let mut imports = HashMap::new();
+        while !walk.is_over && !shutdown.is_cancelled() && self.claim().await? {
+            let begun = Instant::now();
+            self.check_queue().await?;
+            let links = self.next(&walk, before).await?;
+            done.links += links.len() as u64;
+            match links.last() {
+                Some(last) => {
+                    let made = last.created_at.as_millisecond();
+                    walk.after = Some((made, last.code.to_string()));
+                }
+                None => walk.is_over = true,
+            }
+            let mut quiet = Vec::with_capacity(links.len());
+            for link in links {
+                let last_sign = self.last_sign(&link, &mut campaigns, &mut imports).await?;
+                if last_sign.is_some_and(|sign| sign < before) {
+                    quiet.push(link);
+                }
+            }
+            let codes: Vec<Code> = quiet.iter().map(|link| link.code).collect();
+            let visited = self.store.visit_totals(&codes).await?;
+            let visited: HashMap<Code, Timestamp> = visited
+                .into_iter()
+                .map(|total| (total.code, total.last_at))
+                .collect();
+            quiet.retain(|link| visited.get(&link.code).is_none_or(|last| *last < before));
+            for link in quiet {
+                done.expired += u64::from(self.expire(link).await?);
+            }
+            let text = serde_json::to_string(&walk).unwrap_or_default();
+            self.store.take_note(TASK, Some(text)).await?;
+            pause(begun.elapsed().min(LONGEST_REST), shutdown).await;
+        }
+        Ok(())
+    }
+
+    /// Refuses while visits are yet to be counted that may be links' signs of life.
+    async fn check_queue(&self) -> Result<(), UnvisitedError> {
+        let QueueDepth { batches, oldest } = self.queue.depth().await?;
+        match oldest {
+            Some(oldest) if self.clock.now().duration_since(oldest) > LONGEST_DELAY => {
+                Err(UnvisitedError::Late(oldest))
+            }
+            None if batches > 0 => Err(UnvisitedError::Unknown),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next links that redirect and are old enough, the latest first.
+    async fn next(&self, walk: &Walk, before: Timestamp) -> Result<Vec<Link>, StoreError> {
+        let after = walk.after.as_ref().and_then(|(made, code)| {
+            Some(Position {
+                created_at: Timestamp::from_millisecond(*made).ok()?,
+                code: code.parse().ok()?,
+            })
+        });
+        // No link was made at the beginning of time, so that any code will do.
+        let first = "0".parse().ok().map(|code| Position {
+            created_at: before,
+            code,
+        });
+        let listing = Listing {
+            state: Some((State::Live, self.clock.now())),
+            after: after.or(first),
+            limit: BATCH,
+            ..Listing::default()
+        };
+        self.store.list_links(&listing).await
+    }
+
+    /// When there was the last sign of a link's life besides its visits; `None` if it can't expire.
+    async fn last_sign(
+        &self,
+        link: &Link,
+        campaigns: &mut HashMap<CampaignId, Option<Campaign>>,
+        imports: &mut HashMap<String, Option<Timestamp>>,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut signs = vec![link.created_at, link.updated_at];
+        signs.extend(link.valid_since.map(Second::moment));
+        if let Destination::Campaign { id, .. } = link.destination {
+            let campaign = match campaigns.entry(id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => place.insert(self.store.find_campaign(id).await?),
+            };
+            let now = self.clock.now();
+            match campaign.as_ref() {
+                Some(campaign) if campaign.state(now) == CampaignState::Live => {
+                    signs.push(campaign.updated_at);
+                    let since = campaign.validity.since();
+                    let since = since.and_then(|it| i64::try_from(it.get()).ok());
+                    signs.extend(since.and_then(|it| Timestamp::from_second(it).ok()));
+                }
+                _ => return Ok(None),
+            }
+        }
+        let imported = match imports.entry(link.created_by.clone()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => {
+                let note = self.store.note(&import_note(&link.created_by)).await?;
+                *place.insert(note.and_then(|text| text.parse().ok()))
+            }
+        };
+        signs.extend(imported);
+        Ok(signs.into_iter().max())
+    }
+
+    /// Has a link expire that still is as it was read; answers whether it has.
+    async fn expire(&self, seen: Link) -> Result<bool, StoreError> {
+        let (now, code) = (self.clock.now(), seen.code);
+        let editor = Box::new(move |link: Link| {
+            if link.revision != seen.revision || link.state(now) != State::Live {
+                return Edit::Unchanged(link);
+            }
+            let change = Change {
+                valid_until: Some(Second::at(now)),
+                ..Change::default()
+            };
+            link.change(&change, now)
+        });
+        let by = ChangedBy {
+            key_id: None,
+            action: Action::LinkExpire,
+        };
+        let Some(edited) = self.store.edit_link(&code, &by, editor).await? else {
+            return Ok(false);
+        };
+        if let Edit::Changed(link) = edited.edit {
+            self.delivery.deliver(&[link], edited.receipt).await;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

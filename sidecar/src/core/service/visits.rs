@@ -1,0 +1,339 @@
+//! Storing what the edge tells of visits.
+//!
+//! Batches are taken from a queue, read, enriched, stored together, and settled once they are. A
+//! crash between the last two has them taken again, by whoever finds them: nothing is stored twice,
+//! since each event has an id. What can't be read goes to quarantine and keeps nothing else back.
+
+mod counters;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rand::rngs::StdRng;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use vocabulary::Code;
+use vocabulary::visit::{VisitError, VisitFrames};
+
+use crate::clock::Clock;
+use crate::core::audit::{Action, ChangedBy};
+use crate::core::link::{Change, Edit, Link, Second};
+use crate::core::ports::{
+    Delivery, KeptVisits, MAX_VISITS_TOGETHER, OldCounts, Poison, PublishError, QueuedBatch,
+    QueuedId, Store, StoreError, VisitQueue,
+};
+use crate::core::visit::visitor::{DayKeys, KeyRing, LiveKeys};
+use crate::core::visit::{Enrichment, Visit};
+pub use counters::VisitCounters;
+
+/// How many batches are taken at a time. The edge puts some hundred events into one.
+const TOGETHER: usize = 32;
+
+/// How long is waited before an empty queue is looked at again.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// How long is waited after a failure, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long batches may be with somebody before others take them over. Storing takes some
+/// milliseconds; whoever takes longer is dead, or their database is.
+const ABANDONED: Duration = Duration::from_secs(30);
+
+/// After how long a process that has not asked for batches is forgotten as a reader.
+const ABSENT: Duration = Duration::from_secs(86_400);
+
+/// How often there is a look at what was abandoned, and what is stored is trimmed.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
+/// How often old visits and keys are looked for.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+
+/// How many visits are forgotten at a time.
+const FORGET_TOGETHER: u32 = 2000;
+
+/// How often in a row: visits that come must not wait for long.
+const MAX_FORGETS: u32 = 200;
+
+/// The most bytes that are kept of what can't be read.
+const MAX_POISON_BYTES: usize = 4096;
+
+/// Stores visits.
+pub struct VisitWriter {
+    /// Where they come from.
+    pub queue: Arc<dyn VisitQueue>,
+    /// Where they go.
+    pub store: Arc<dyn Store>,
+    /// How Redis is told of links that have ended.
+    pub delivery: Arc<dyn Delivery>,
+    /// What makes visits of events.
+    pub enrichment: Arc<Enrichment>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What has been done.
+    pub counters: Arc<VisitCounters>,
+    /// How long visits are kept; `None` for ever.
+    pub retention: Option<SignedDuration>,
+    /// How long what is counted by the minute is kept; `None` for ever.
+    pub minutes_retention: Option<SignedDuration>,
+    /// How long what is counted by the hour and day is kept; `None` for ever.
+    pub hours_retention: Option<SignedDuration>,
+}
+
+/// What was read of batches.
+#[derive(Debug, Default)]
+struct Read {
+    visits: Vec<Visit>,
+    poison: Vec<Poison>,
+    ids: Vec<QueuedId>,
+    /// Whether there may be more that others have left.
+    has_left_some: bool,
+}
+
+impl VisitWriter {
+    /// Works until `shutdown`. While batches are stored the next are read.
+    pub async fn run(self, mut rng: StdRng, shutdown: CancellationToken) {
+        let keys = KeyRing::new(Arc::clone(&self.store) as Arc<dyn DayKeys>);
+        let (mut tidy_at, mut forget_at) = (Instant::now(), Instant::now());
+        let mut pause = None;
+        let mut read = Read::default();
+        while !shutdown.is_cancelled() {
+            let now = Instant::now();
+            let (is_tidy, is_forgetful) = (now >= tidy_at, now >= forget_at);
+            if is_tidy {
+                tidy_at = now + TIDY_EVERY;
+            }
+            let stored = async {
+                self.store(std::mem::take(&mut read)).await?;
+                // Not before the database works.
+                if is_forgetful {
+                    forget_at = now + FORGET_EVERY;
+                    self.forget(&keys).await?;
+                }
+                Ok(())
+            };
+            let (stored, next) = tokio::join!(stored, self.next(&keys, &mut rng, is_tidy));
+            // What could not be stored is taken over later, by this process or another.
+            let next = next.map(|next| read = next);
+            if read.has_left_some {
+                tidy_at = now;
+            }
+            let wait = match stored.and(next) {
+                Ok(()) => {
+                    if pause.take().is_some() {
+                        tracing::info!("visits can be stored again");
+                    }
+                    if read.ids.is_empty() {
+                        IDLE
+                    } else {
+                        Duration::ZERO
+                    }
+                }
+                Err(error) => {
+                    if pause.is_none() {
+                        tracing::warn!(
+                            error = &error as &dyn Error,
+                            "visits can't be stored; they wait in Redis until they can"
+                        );
+                    }
+                    let wait = pause.map_or(FIRST_PAUSE, |pause: Duration| pause * 2);
+                    *pause.insert(wait.min(LONGEST_PAUSE))
+                }
+            };
+            if !wait.is_zero() {
+                tokio::select! {
+                    () = shutdown.cancelled() => {}
+                    () = tokio::time::sleep(wait) => {}
+                }
+            }
+        }
+        // Or somebody else would have to find out first that nobody does it.
+        if let Err(error) = self.store(read).await {
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "the last visits were not stored; they wait in Redis"
+            );
+        }
+    }
+
+    /// Reads what is in the queue now.
+    async fn next(
+        &self,
+        keys: &KeyRing,
+        rng: &mut StdRng,
+        is_tidy: bool,
+    ) -> Result<Read, WriteError> {
+        let mut taken = Vec::new();
+        if is_tidy {
+            self.queue.trim().await?;
+            taken = self.queue.take_over(ABANDONED, TOGETHER).await?;
+        }
+        let has_left_some = taken.len() >= TOGETHER;
+        taken.extend(self.queue.take(TOGETHER).await?);
+        if taken.is_empty() {
+            return Ok(Read::default());
+        }
+        let live = keys.live(self.clock.now(), rng).await?;
+        let enrichment = Arc::clone(&self.enrichment);
+        // Some hundred microseconds of work for each batch: others want to go on meanwhile.
+        let read = tokio::task::spawn_blocking(move || read(&taken, &enrichment, &live));
+        let read = read.await.map_err(|_panic| WriteError::Panicked)?;
+        Ok(Read {
+            has_left_some,
+            ..read
+        })
+    }
+
+    async fn store(&self, read: Read) -> Result<(), WriteError> {
+        if read.ids.is_empty() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        if !read.poison.is_empty() {
+            let count = read.poison.len() as u64;
+            self.store.quarantine(read.poison, now).await?;
+            self.counters
+                .quarantined
+                .fetch_add(count, Ordering::Relaxed);
+            tracing::warn!(
+                count,
+                "what the queue of visits held is no visit: see visit_quarantine"
+            );
+        }
+        let mut visits = read.visits;
+        while !visits.is_empty() {
+            let rest = visits.split_off(visits.len().min(MAX_VISITS_TOGETHER));
+            let count = visits.len() as u64;
+            let hosts = counters::hosts(&visits);
+            let KeptVisits { new, ended } = self.store.keep_visits(visits, now).await?;
+            let kept = new.iter().filter_map(|&place| hosts.get(place));
+            self.counters.count_domains(kept.map(String::as_str));
+            let new = new.len() as u64;
+            self.counters.stored.fetch_add(new, Ordering::Relaxed);
+            self.counters
+                .repeated
+                .fetch_add(count - new, Ordering::Relaxed);
+            for code in ended {
+                self.end(&code, now).await?;
+            }
+            visits = rest;
+        }
+        Ok(self.queue.settle(&read.ids).await?)
+    }
+
+    /// Ends a link that has been visited as often as it was to be. Redirects do not wait for this,
+    /// so that a few more may have got through.
+    async fn end(&self, code: &Code, now: Timestamp) -> Result<(), WriteError> {
+        let editor = Box::new(move |link: Link| {
+            let end = Second::at(now);
+            let is_over = link.valid_until.is_some_and(|until| Some(until) <= end);
+            if is_over || link.max_visits.is_none() {
+                return Edit::Unchanged(link);
+            }
+            let change = Change {
+                valid_until: Some(end),
+                // It may not have begun by its own clock; then it never does.
+                valid_since: Some(None),
+                ..Change::default()
+            };
+            link.change(&change, now)
+        });
+        let by = ChangedBy {
+            key_id: None,
+            action: Action::LinkEnd,
+        };
+        let Some(edited) = self.store.edit_link(code, &by, editor).await? else {
+            return Ok(());
+        };
+        if let Edit::Changed(link) = edited.edit {
+            self.delivery.deliver(&[link], edited.receipt).await;
+            self.counters.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn forget(&self, keys: &KeyRing) -> Result<(), WriteError> {
+        let now = self.clock.now();
+        keys.destroy_old(now).await?;
+        self.queue.forget_readers(ABSENT).await?;
+        let before = |kept: SignedDuration| now.checked_sub(kept).unwrap_or(Timestamp::MIN);
+        if let Some(before) = self.retention.map(before) {
+            for _ in 0..MAX_FORGETS {
+                let forgotten = self.store.forget_visits(before, FORGET_TOGETHER).await?;
+                self.counters
+                    .forgotten
+                    .fetch_add(forgotten, Ordering::Relaxed);
+                if forgotten < u64::from(FORGET_TOGETHER) {
+                    break;
+                }
+            }
+        }
+        let old = OldCounts {
+            minutes_before: self.minutes_retention.map(before),
+            hours_before: self.hours_retention.map(before),
+        };
+        for _ in 0..MAX_FORGETS {
+            if self.store.forget_counts(old, FORGET_TOGETHER).await? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes visits of batches.
+fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys) -> Read {
+    let mut read = Read::default();
+    for QueuedBatch { id, frames } in batches {
+        let poison = |place: usize, reason: String, bytes: &[u8]| Poison {
+            id: id.clone(),
+            place,
+            reason,
+            bytes: bytes[..bytes.len().min(MAX_POISON_BYTES)].to_vec(),
+        };
+        if frames.is_empty() {
+            let reason = "the entry has no visits".to_owned();
+            read.poison.push(poison(0, reason, &[]));
+        }
+        for (place, event) in VisitFrames::new(frames).enumerate() {
+            match event {
+                Ok(event) => match enrichment.visit(&event, keys) {
+                    Ok(visit) => read.visits.push(visit),
+                    Err(fault) => {
+                        let mut bytes = Vec::new();
+                        event.write(&mut bytes);
+                        read.poison.push(poison(place, fault.to_string(), &bytes));
+                    }
+                },
+                Err(error) => {
+                    let (VisitError::Cut(bytes)
+                    | VisitError::Version(bytes)
+                    | VisitError::Malformed(bytes)) = error;
+                    read.poison.push(poison(place, error.to_string(), bytes));
+                }
+            }
+        }
+        read.ids.push(id.clone());
+    }
+    read
+}
+
+/// Why visits were not stored.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    /// SQL failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis failed.
+    #[error(transparent)]
+    Queue(#[from] PublishError),
+    /// Something must not happen and has.
+    #[error("reading visits has panicked")]
+    Panicked,
+}
+
+#[cfg(test)]
+mod tests;

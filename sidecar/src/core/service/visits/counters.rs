@@ -1,0 +1,82 @@
+//! What this process has done with visits.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use crate::core::visit::Visit;
+
+/// How many domains are counted on their own. nginx knows some tens; only one that answers to any
+/// name could bring more, as many as somebody makes up.
+const MAX_DOMAINS: usize = 100;
+
+/// What those beyond are counted as.
+const OTHERS: &str = "others";
+
+/// What has been done since the process began.
+#[derive(Debug, Default)]
+pub struct VisitCounters {
+    /// Visits that were stored.
+    pub stored: AtomicU64,
+    /// Visits that came again and were stored before.
+    pub repeated: AtomicU64,
+    /// What could not be read and went to quarantine.
+    pub quarantined: AtomicU64,
+    /// Links that were ended since they had been visited often enough.
+    pub ended: AtomicU64,
+    /// Visits that were deleted since they were old.
+    pub forgotten: AtomicU64,
+    /// Those that were stored, by domain.
+    domains: Mutex<BTreeMap<String, u64>>,
+}
+
+impl VisitCounters {
+    /// Counts visits that were stored for their domains.
+    pub(super) fn count_domains<'v>(&self, visits: impl Iterator<Item = &'v str>) {
+        // Numbers are in order whatever happened to who counted last.
+        let mut domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
+        for host in visits {
+            if let Some(count) = domains.get_mut(host) {
+                *count += 1;
+                continue;
+            }
+            let name = if domains.len() < MAX_DOMAINS {
+                host
+            } else {
+                OTHERS
+            };
+            *domains.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// How many visits were stored of each domain.
+    pub fn domains(&self) -> Vec<(String, u64)> {
+        let domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
+        let pairs = domains.iter();
+        pairs.map(|(name, count)| (name.clone(), *count)).collect()
+    }
+}
+
+/// The hosts of visits, in their order.
+pub(super) fn hosts(visits: &[Visit]) -> Vec<String> {
+    visits.iter().map(|visit| visit.host.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_that_are_made_up_are_counted_together() {
+        let counters = VisitCounters::default();
+        counters.count_domains(["s.example.com", "a.example", "s.example.com"].into_iter());
+        let made_up: Vec<String> = (0..1000).map(|i| format!("{i}.example")).collect();
+        counters.count_domains(made_up.iter().map(String::as_str));
+        counters.count_domains(["s.example.com"].into_iter());
+        let domains = counters.domains();
+        assert_eq!(domains.len(), MAX_DOMAINS + 1);
+        let of = |name: &str| domains.iter().find(|(found, _)| found == name).cloned();
+        assert_eq!(of("s.example.com"), Some(("s.example.com".to_owned(), 3)));
+        assert_eq!(of(OTHERS), Some((OTHERS.to_owned(), 1000 - 98)));
+    }
+}

@@ -1,0 +1,130 @@
+//! Short URLs: which of the active domains a link is on.
+//!
+//! The sidecar knows no domains; nginx says with each request which are active. A link is on the
+//! same one whenever it is asked for, as long as the same are active, and only links of a domain
+//! that goes, or that a new one takes, change theirs (rendezvous hashing, Thaler and Ravishankar
+//! 1998; with weights after Schindelhauer and Schomaker 2005).
+
+use sha2::{Digest, Sha256};
+use vocabulary::domains::{Base, BoundTo};
+
+use crate::core::link::Link;
+
+/// What short URLs begin with, on each active domain.
+#[derive(Clone, Debug, Default)]
+pub struct Bases(Vec<Base>);
+
+impl Bases {
+    /// The domains that are active.
+    pub fn new(bases: Vec<Base>) -> Self {
+        Self(bases)
+    }
+
+    /// What the short URL of a link begins with, without a slash at the end: one of the domains that
+    /// are for its campaign alone, or else for the API key that it was made with, or else for all.
+    /// `None` when no domain is for it.
+    pub fn of(&self, link: &Link) -> Option<&str> {
+        if let [
+            Base {
+                url, bound: None, ..
+            },
+        ] = &self.0[..]
+        {
+            return Some(url);
+        }
+        let campaign = link.destination.campaign().map(BoundTo::Campaign);
+        let key = BoundTo::Key(link.created_by.clone());
+        [campaign.as_ref(), Some(&key)]
+            .into_iter()
+            .flatten()
+            .find_map(|to| self.choose(link, Some(to)))
+            .or_else(|| self.choose(link, None))
+    }
+
+    fn choose(&self, link: &Link, bound: Option<&BoundTo>) -> Option<&str> {
+        let mut for_it = self.0.iter().filter(|base| base.bound.as_ref() == bound);
+        let first = for_it.next()?;
+        let costs = for_it.map(|base| (base, cost(base, link)));
+        let (chosen, _) = costs.fold((first, None), |(chosen, least), (base, cost_of_it)| {
+            let least = least.unwrap_or_else(|| cost(chosen, link));
+            if cost_of_it < least {
+                (base, Some(cost_of_it))
+            } else {
+                (chosen, Some(least))
+            }
+        });
+        Some(&chosen.url)
+    }
+}
+
+/// What it costs to put a link on a domain: an exponentially distributed number, the smaller the
+/// heavier the domain is.
+fn cost(base: &Base, link: &Link) -> f64 {
+    let mut digest = Sha256::new_with_prefix(base.url.as_bytes());
+    digest.update([b' ']);
+    digest.update(link.code.as_bytes());
+    let mut bits = [0; 8];
+    bits.copy_from_slice(&digest.finalize()[..8]);
+    // More than 0 and less than 1.
+    let share = ((u64::from_be_bytes(bits) >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
+    -share.ln() / f64::from(base.weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::core::link::tests::link;
+
+    fn bases(text: &str) -> Bases {
+        Bases::new(Base::parse_all(text).collect())
+    }
+
+    fn code(number: usize) -> String {
+        format!("{number:07}")
+    }
+
+    #[test]
+    fn links_are_spread_by_weight_and_stay_where_they_are() {
+        let three = bases("https://a.example weight=2,https://b.example,https://c.example");
+        let two = bases("https://c.example,https://a.example weight=2");
+        let mut counts = HashMap::new();
+        for number in 0..4000 {
+            let link = link(&code(number));
+            let before = three.of(&link).expect("a domain");
+            *counts.entry(before.to_owned()).or_insert(0) += 1;
+            let after = two.of(&link).expect("a domain");
+            assert!(before == after || before == "https://b.example");
+        }
+        for (domain, share) in [("a", 2000), ("b", 1000), ("c", 1000)] {
+            let count = counts[&format!("https://{domain}.example")];
+            // Five standard deviations.
+            assert!((share - 158..share + 158).contains(&count), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_bound_domain_is_for_its_links_alone() {
+        let mut link = link("abcdefg");
+        link.created_by = "crm".to_owned();
+        for (active, url) in [
+            (
+                "https://a.example,https://b.example key=crm",
+                "https://b.example",
+            ),
+            (
+                "https://b.example key=other,https://a.example",
+                "https://a.example",
+            ),
+            (
+                "https://b.example campaign=1,https://a.example",
+                "https://a.example",
+            ),
+        ] {
+            assert_eq!(bases(active).of(&link), Some(url), "{active}");
+        }
+        assert_eq!(bases("https://b.example key=other").of(&link), None);
+        assert_eq!(bases("").of(&link), None);
+    }
+}
