@@ -20,10 +20,10 @@ use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, 
 use crate::core::codes::pool::Watermarks;
 use crate::core::codes::reserved::ReservedWords;
 use crate::core::codes::strategy::StrategyName;
-use crate::core::service::issue::CodePolicy;
 use crate::core::target::TargetPolicy;
 use crate::core::target::domains::{DomainRule, DomainRules, TargetDomains};
 use crate::publisher::Topology;
+use crate::service::issue::CodePolicy;
 use crate::store::{Scheme, StoreOptions};
 use crate::trace::Sampling;
 

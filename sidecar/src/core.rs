@@ -1,8 +1,7 @@
-//! What the service is about: links, their codes and targets, who may touch them and has, and who
-//! follows them.
+//! The nouns of the service and the rules that hold for them: links, their codes and targets,
+//! campaigns, API keys and visits.
 //!
-//! Nothing here knows HTTP, SQL or Redis. Storage and delivery are reached through the traits of
-//! [`ports`]; the time and random numbers are handed in.
+//! Nothing here knows HTTP, SQL or Redis; the time and random numbers are handed in.
 
 pub mod annotation;
 pub mod announcement;
@@ -14,7 +13,6 @@ pub mod link;
 pub mod ports;
 pub mod query;
 pub mod records;
-pub mod service;
 pub mod short_url;
 pub mod target;
 pub mod visit;

@@ -3,7 +3,8 @@
 //!
 //! SQL is the truth; Redis is what nginx reads and can be made again from SQL. The parts:
 //!
-//! - [`core`]: links, codes, targets and API keys, and what can be done with them.
+//! - [`core`]: links, codes, targets, API keys and visits, and the rules that hold for them.
+//! - [`service`]: what can be done with them, on request and in the background.
 //! - [`enrich`]: what visits are enriched with that comes from files.
 //! - [`store`]: keeps them in SQL. Nothing else knows SQL.
 //! - [`publisher`]: writes them to Redis. Nothing else does.
@@ -25,6 +26,7 @@ pub mod http;
 pub mod lifecycle;
 pub mod outbox;
 pub mod publisher;
+pub mod service;
 pub mod store;
 pub mod telemetry;
 #[cfg(test)]

@@ -27,12 +27,12 @@ use crate::core::codes::strategy::{Strategies, StrategyName};
 use crate::core::link::Link;
 use crate::core::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood, Store};
 use crate::core::records::{Drift, Records, Standing, drift_of};
-use crate::core::service::issue::{CodePolicy, Issuer, Parts};
-use crate::core::service::keys::{Actor, Keys, NewKey};
 use crate::core::visit::Enrichment;
 use crate::core::visit::address::AddressPolicy;
 use crate::core::visit::agent::{Agent, Agents};
 use crate::core::visit::place::{Place, Places};
+use crate::service::issue::{CodePolicy, Issuer, Parts};
+use crate::service::keys::{Actor, Keys, NewKey};
 use crate::store::sqlite::SqliteStore;
 
 /// Generated files are written instead of compared when this variable of the environment is set.

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::print;
 use super::workbench::{Workbench, thousands};
 use crate::config::Config;
-use crate::core::service::audit::{Audit, Kind, Report};
-use crate::core::service::drift::Inspector;
+use crate::service::audit::{Audit, Kind, Report};
+use crate::service::drift::Inspector;
 
 /// The exit code for drift that was found and is still there.
 const DRIFT: u8 = 2;

@@ -13,9 +13,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
 use crate::core::codes::strategy::StrategyName;
 use crate::core::ports::{KeyListing, KeyPosition, Store};
-use crate::core::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
 use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::lifecycle;
+use crate::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
 
 /// How many keys are read at once.
 const PAGE_LENGTH: u32 = 1000;

@@ -10,7 +10,7 @@ use super::display::Display;
 use super::print;
 use super::workbench::{Workbench, thousands};
 use crate::config::Config;
-use crate::core::service::rebuild::{Outcome, Progress, Rebuild, RebuildError};
+use crate::service::rebuild::{Outcome, Progress, Rebuild, RebuildError};
 
 /// How many pages are on their way to Redis at once.
 const LANES: usize = 3;

@@ -14,9 +14,9 @@ use super::print;
 use super::workbench::{Workbench, thousands};
 use crate::config::Config;
 use crate::core::ports::TimeSpan;
-use crate::core::service::reclassify::{Outcome, Reclassify, Report};
 use crate::core::visit::class::RULESET;
 use crate::enrich::agents::AgentReader;
+use crate::service::reclassify::{Outcome, Reclassify, Report};
 use crate::transfer::moment::{self, Moment};
 
 /// The exit code for a rehearsal that has found something to be changed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::workbench::thousands;
 use crate::config::Config;
 use crate::core::ports::Store;
-use crate::core::service::skip::Skip;
+use crate::service::skip::Skip;
 
 /// The most links that may have been made since a backup.
 pub(super) const MOST: u64 = 1_000_000_000_000;

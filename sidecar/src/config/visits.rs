@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::{ConfigError, Settings};
-use crate::core::service::live::LiveLimits;
 use crate::core::visit::address::AddressPolicy;
 use crate::enrich::geo::GeoFiles;
+use crate::service::live::LiveLimits;
 
 /// There are two versions of IP, and a database for each.
 const MAX_IP2REGION_FILES: usize = 2;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::problem::Problem;
 use super::{App, SharedApp, console};
 use crate::core::api_key::{PresentedKey, Scope};
-use crate::core::service::access::Caller;
+use crate::service::access::Caller;
 
 /// Makes an extractor that lets in whoever has a scope; with `(Caller)` it also says who that is.
 macro_rules! permission {

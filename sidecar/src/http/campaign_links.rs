@@ -12,8 +12,8 @@ use super::fields::{Fields, Member};
 use super::problem::Problem;
 use crate::core::campaign::{Campaign, ParameterValues};
 use crate::core::link::{Destination, Link};
-use crate::core::service::access::Caller;
 use crate::core::target::Target;
+use crate::service::access::Caller;
 
 /// A code that makes a campaign's target as long as any.
 static LONGEST_CODE: LazyLock<Option<Code>> =

@@ -20,9 +20,9 @@ use super::problem::Problem;
 use super::{SharedApp, query};
 use crate::core::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
 use crate::core::link::Second;
-use crate::core::service::access::Caller;
-use crate::core::service::campaigns::{NewCampaign, StoredCampaign};
 use crate::core::target::{OwnHosts, Target};
+use crate::service::access::Caller;
+use crate::service::campaigns::{NewCampaign, StoredCampaign};
 
 /// The most characters of texts.
 pub(super) const LONGEST_NAME: usize = 200;

@@ -12,7 +12,7 @@ use super::SharedApp;
 use super::auth::MayRead;
 use super::openapi::words;
 use super::problem::Problem;
-use crate::core::service::codespace::LengthUsage;
+use crate::service::codespace::LengthUsage;
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::problem::Problem;
 use super::{App, SharedApp};
-use crate::core::service::sessions::Session;
+use crate::service::sessions::Session;
 
 /// The cookie that holds a session.
 const COOKIE_NAME: &str = "shortlink_session";

@@ -15,7 +15,7 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::{App, SharedApp};
 use crate::core::announcement::{AnnouncedDomain, Heard};
-use crate::core::service::domains::{DomainView, Overview};
+use crate::service::domains::{DomainView, Overview};
 
 /// Hears what nginx says of domains with each request of the API.
 pub(super) async fn hear(State(app): State<SharedApp>, request: Request, next: Next) -> Response {

@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::wire::state_name;
 use crate::core::ports::Stood;
 use crate::core::records::Drift;
-use crate::core::service::explain::{Explanation, Source};
+use crate::service::explain::{Explanation, Source};
 
 /// Why a code answers what it answers.
 #[derive(Serialize, JsonSchema)]

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::App;
 use super::problem::Problem;
 use crate::core::ports::ChunkKey;
-use crate::core::service::links::{LinkError, NewLink, Stored};
-use crate::core::service::repeat::{RepeatError, RowResult, RowsDigest};
+use crate::service::links::{LinkError, NewLink, Stored};
+use crate::service::repeat::{RepeatError, RowResult, RowsDigest};
 
 /// The longest `Idempotency-Key`.
 pub(super) const LONGEST_KEY: usize = 255;

@@ -16,7 +16,7 @@ use super::fields::{Fields, Member};
 use super::problem::Problem;
 use super::{SharedApp, cursor, query};
 use crate::core::ports::{KeyListing, KeyPosition};
-use crate::core::service::keys::{Actor, KeyChange, MAX_OVERLAP, NewKey};
+use crate::service::keys::{Actor, KeyChange, MAX_OVERLAP, NewKey};
 use body::{KeyBody, PageBody, SecretBody};
 
 /// The id in the path.

@@ -10,8 +10,8 @@ use crate::core::annotation::{
 };
 use crate::core::link::{Change, Second, is_never_valid};
 use crate::core::query::Utm;
-use crate::core::service::access::Caller;
 use crate::core::target::{OwnHosts, Target};
+use crate::service::access::Caller;
 
 /// What `null` means for members that a link always has.
 #[derive(Clone, Copy, PartialEq, Eq)]

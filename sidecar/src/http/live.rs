@@ -18,7 +18,7 @@ use super::auth::{Admission, MayListen};
 use super::problem::Problem;
 use super::query;
 use super::visits::VisitBody;
-use crate::core::service::live::{Listener, LiveFilter, LiveId, Told};
+use crate::service::live::{Listener, LiveFilter, LiveId, Told};
 
 /// After how much silence a comment is sent: whoever stands between closes connections on which
 /// nothing happens.

@@ -12,9 +12,9 @@ use super::link_members::{Null, read_members};
 use super::problem::{FieldError, Problem};
 use crate::core::api_key::KeyPolicy;
 use crate::core::link::Destination;
-use crate::core::service::access::Caller;
-use crate::core::service::issue::{CodePolicy, NoCode};
-use crate::core::service::links::{LinkError, NewLink};
+use crate::service::access::Caller;
+use crate::service::issue::{CodePolicy, NoCode};
+use crate::service::links::{LinkError, NewLink};
 
 /// Reads what a new link is to be; `campaigns` are those that the members name.
 ///

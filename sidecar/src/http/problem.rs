@@ -18,9 +18,9 @@ use super::openapi::words;
 use crate::core::codes::strategy::DrawError;
 use crate::core::link::Refusal;
 use crate::core::ports::StoreError;
-use crate::core::service::campaigns::CampaignError;
-use crate::core::service::issue::NoCode;
-use crate::core::service::links::LinkError;
+use crate::service::campaigns::CampaignError;
+use crate::service::issue::NoCode;
+use crate::service::links::LinkError;
 
 /// What the identifiers of problems begin with.
 pub(super) const TYPE_PREFIX: &str = "urn:shortlink:problem:";

@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use super::SharedApp;
 use super::problem::log_panic;
 use crate::core::query::with_forwarded;
-use crate::core::service::resolve::{Redirect, Resolution};
+use crate::service::resolve::{Redirect, Resolution};
 
 /// Where nginx puts the visitor's query, as it came. Not behind the path: a visitor may send bytes
 /// there that no reader of URLs takes, and must be redirected all the same.

@@ -34,9 +34,9 @@ use crate::core::api_key::Scope;
 use crate::core::codes::pool::Watermarks;
 use crate::core::codes::reserved::ReservedWords;
 use crate::core::ports::Delivery;
-use crate::core::service::keys::NewKey;
 use crate::core::target::domains::DomainRules;
 use crate::outbox::outbox;
+use crate::service::keys::NewKey;
 use crate::testing::{MemoryPublisher, POLICY, TemporaryStore, issuer, keep_key, new_key};
 
 const BODY_LIMIT: usize = 1024;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::windows::{Origin, Window};
-use crate::core::service::import::Outcome;
+use crate::service::import::Outcome;
 
 /// How many rows are shown when nobody has asked for a report.
 const SHOWN: usize = 10;

@@ -149,6 +149,7 @@ fn commands_that_ask_a_service_know_it_by_its_api_alone() {
         let code = code_of(&file);
         for room in [
             "core",
+            "service",
             "store",
             "publisher",
             "outbox",
@@ -164,8 +165,11 @@ fn commands_that_ask_a_service_know_it_by_its_api_alone() {
 }
 
 #[test]
-fn the_core_reads_no_files() {
-    for file in files_below(&workspace().join("sidecar/src/core"), ".rs") {
+fn the_business_layer_reads_no_files() {
+    let source = workspace().join("sidecar/src");
+    let mut files = files_below(&source.join("core"), ".rs");
+    files.extend(files_below(&source.join("service"), ".rs"));
+    for file in files {
         let code = code_of(&file);
         for word in ["std::fs", "std::io", "std::env", "tokio::fs", "tokio::net"] {
             assert!(

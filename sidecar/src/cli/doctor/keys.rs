@@ -9,8 +9,8 @@ use super::Finding;
 use crate::clock::{Clock, SystemClock};
 use crate::core::api_key::{ApiKey, KeyState, Scope};
 use crate::core::ports::Store;
-use crate::core::service::keys::Keys;
 use crate::lifecycle;
+use crate::service::keys::Keys;
 
 /// Looks at all keys; warns of those that expire within so many days.
 pub(super) async fn examine(store: &Arc<dyn Store>, days: u16) -> anyhow::Result<Vec<Finding>> {

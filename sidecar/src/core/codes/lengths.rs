@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use vocabulary::{BodyLengths, CodeRules};
 
 use crate::core::ports::{CodeUsage, Store, StoreError};
-use crate::core::service::codespace::capacity;
+use crate::service::codespace::capacity;
 
 /// How long what is known of the usage is believed.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);

@@ -10,13 +10,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::core::service::links::LinkError;
-use crate::core::service::repeat::RowResult;
 use crate::core::short_url::Bases;
 use crate::http::campaign_links::Campaigns;
 use crate::http::idempotency::status_of;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::wire::LinkBody;
+use crate::service::links::LinkError;
+use crate::service::repeat::RowResult;
 
 /// The results of a chunk, as JSON values.
 pub(super) struct Answer(pub(super) Vec<String>);

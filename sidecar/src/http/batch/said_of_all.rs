@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use vocabulary::CampaignId;
 
 use super::rows::{Csv, Format};
-use crate::core::service::repeat::RowsDigest;
 use crate::http::App;
 use crate::http::campaigns::no_such_campaign;
 use crate::http::problem::Problem;
+use crate::service::repeat::RowsDigest;
 
 /// The names that a delimiter has in a query.
 pub(in crate::http) const DELIMITERS: [(&str, u8); 3] =

@@ -15,8 +15,8 @@ use super::super::fields::{Fields, Member};
 use super::super::problem::Problem;
 use super::{COOKIE_NAME, require_console};
 use crate::core::api_key::{PresentedKey, Scope};
-use crate::core::service::access::Caller;
-use crate::core::service::sessions::LIFE;
+use crate::service::access::Caller;
+use crate::service::sessions::LIFE;
 
 /// Who has signed in.
 #[derive(Serialize)]

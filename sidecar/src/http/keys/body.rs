@@ -9,10 +9,10 @@ use vocabulary::BodyLengths;
 
 use crate::core::api_key::{ApiKey, InvalidPolicy, KeyPolicy, RateLimit, Scope};
 use crate::core::codes::strategy::StrategyName;
-use crate::core::service::keys::parse_name;
 use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::http::fields::{Fields, Member};
 use crate::http::openapi::{schemas, words};
+use crate::service::keys::parse_name;
 
 /// A key as clients see it. Nothing of its secret is in it.
 #[derive(Serialize, JsonSchema)]

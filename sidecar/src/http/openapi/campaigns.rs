@@ -5,9 +5,9 @@ use serde_json::json;
 use super::operation::Operation;
 use super::schemas::{CampaignPatch, NewCampaign};
 use crate::core::api_key::Scope;
-use crate::core::service::campaigns::CampaignError;
 use crate::http::campaign_size::{SizeBody, refused};
 use crate::http::campaigns::{CampaignBody, PageBody, no_such_campaign};
+use crate::service::campaigns::CampaignError;
 
 /// What can be asked of a campaign that was made.
 const OF_CAMPAIGN: [&str; 7] = [

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::parts;
 use crate::core::api_key::Scope;
-use crate::core::service::access::ChargeError;
 use crate::http::problem::{Problem, ProblemBody};
+use crate::service::access::ChargeError;
 
 /// Finds or makes the schema of a type.
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;

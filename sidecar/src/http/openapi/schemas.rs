@@ -14,9 +14,9 @@ use crate::core::annotation::{
     MAX_EXTERNAL_ID_BYTES, MAX_NOTE_CHARACTERS, MAX_TAG_CHARACTERS, MAX_TAGS,
 };
 use crate::core::api_key;
-use crate::core::service::keys::{MAX_NAME_LENGTH, MAX_OVERLAP};
 use crate::http::campaigns::{LONGEST_EXTERNAL_ID, LONGEST_NAME, LONGEST_NOTE};
 use crate::http::fields::MAX_COUNT;
+use crate::service::keys::{MAX_NAME_LENGTH, MAX_OVERLAP};
 
 /// Makes a type that stands for the schema of an object: the members that it must have, and all.
 macro_rules! object {

@@ -8,8 +8,8 @@ use axum::http::{HeaderValue, StatusCode};
 use super::{FieldError, Problem};
 use crate::core::api_key::PolicyError;
 use crate::core::ports::KeyRefusal;
-use crate::core::service::access::ChargeError;
-use crate::core::service::keys::KeyError;
+use crate::service::access::ChargeError;
+use crate::service::keys::KeyError;
 
 impl Problem {
     /// 409: what is there stands against it.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Answer, NewKey, Service, new_key};
 use crate::core::api_key::Scope;
-use crate::core::service::keys::Actor;
+use crate::service::keys::Actor;
 
 /// What the console sends with everything.
 const MARK: (&str, &str) = ("x-shortlink-console", "1");
@@ -140,7 +140,7 @@ async fn a_session_opens_what_its_key_opens_until_the_key_counts_no_more() {
     assert_eq!(answer.status, 200);
 
     let keys = &service.kept.store;
-    let keys = crate::core::service::keys::Keys::new(
+    let keys = crate::service::keys::Keys::new(
         std::sync::Arc::clone(keys),
         std::sync::Arc::clone(&service.clock) as _,
         rand::SeedableRng::seed_from_u64(7),

@@ -6,8 +6,8 @@ use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::core::service::live::LiveLimits;
-use crate::core::service::live::tests::{MemoryTail, start, tap};
+use crate::service::live::LiveLimits;
+use crate::service::live::tests::{MemoryTail, start, tap};
 use crate::testing::eventually;
 
 const LIMITS: LiveLimits = LiveLimits {

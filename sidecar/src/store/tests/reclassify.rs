@@ -19,12 +19,12 @@ use crate::core::link::{Destination, Link};
 use crate::core::ports::{
     CountQuery, Counted, Dimension, KeptVisit, Store, TimeSpan, VisitListing,
 };
-use crate::core::service::reclassify::{Outcome, Reclassify, Report};
 use crate::core::visit::Visit;
 use crate::core::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};
 use crate::core::visit::class::{Class, Classification, Evidence, classify};
 use crate::core::visit::sketch::Sketch;
 use crate::core::visit::visitor::VisitorId;
+use crate::service::reclassify::{Outcome, Reclassify, Report};
 
 in_every_store! {
     visits_classified_again_are_counted_as_if_they_always_had_been_so,

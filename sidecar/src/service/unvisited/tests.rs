@@ -11,12 +11,12 @@ use crate::core::campaign::tests::campaign;
 use crate::core::campaign::{CampaignEdit, ParameterValues};
 use crate::core::link::tests::{link, moment};
 use crate::core::ports::{AuditListing, Publisher, QueuedBatch, QueuedId};
-use crate::core::service::import::{ImportOptions, Importer};
 use crate::core::visit::Visit;
 use crate::core::visit::agent::Agent;
 use crate::core::visit::class::{Class, Classification};
 use crate::core::visit::place::Place;
 use crate::outbox::outbox;
+use crate::service::import::{ImportOptions, Importer};
 use crate::testing::{MemoryPublisher, TemporaryStore};
 
 /// A queue of which no more is known than how much is in it.

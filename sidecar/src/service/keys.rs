@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use crate::clock::Clock;
 use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
 use crate::core::ports::{KeyEdit, KeyEditor, KeyListing, KeyRefusal, Store, StoreError};
-use crate::core::service::access::{Access, Caller};
+use crate::service::access::{Access, Caller};
 
 /// The most characters of a key's name.
 pub const MAX_NAME_LENGTH: usize = 100;

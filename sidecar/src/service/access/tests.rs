@@ -3,7 +3,7 @@ use jiff::SignedDuration;
 use super::*;
 use crate::clock::ManualClock;
 use crate::core::api_key::{RateLimit, Scope};
-use crate::core::service::keys::{Actor, KeyChange, Keys, NewKey};
+use crate::service::keys::{Actor, KeyChange, Keys, NewKey};
 use crate::testing::{TemporaryStore, keep_key, new_key};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
