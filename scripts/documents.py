@@ -9,10 +9,20 @@ FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2[^\n]*$", re.DOTALL | re.MULTILINE)
 INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 
 
-def documents():
-    """The Markdown files that git tracks, or would."""
+def tracked(*patterns):
+    """The files that git tracks, or would."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"],
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
     ).stdout
     return [ROOT / name for name in sorted(set(listed.split("\0"))) if name and (ROOT / name).exists()]
+
+
+def documents():
+    """The Markdown files."""
+    return tracked("*.md")
+
+
+def code():
+    """The files whose comments and messages are English."""
+    return tracked("*.rs", "*.js", ":!fuzz/corpus")
