@@ -1,6 +1,6 @@
-//! What callers write down with links: names of their own, notes and tags.
+//! Annotations of links by callers: external ids, notes and tags.
 
-/// The most bytes of a name of the caller's.
+/// The most bytes of an external id.
 pub const MAX_EXTERNAL_ID_BYTES: usize = 128;
 
 /// The most characters of a note.
@@ -12,10 +12,10 @@ pub const MAX_TAG_CHARACTERS: usize = 64;
 /// The most tags of a link.
 pub const MAX_TAGS: usize = 20;
 
-/// Checks what a caller calls a link.
+/// Checks an external id: the caller's own name of a link.
 ///
 /// # Errors
-/// When it is empty, too long or not visible.
+/// Fails if it is empty, too long or has invisible characters.
 pub fn check_external_id(text: &str) -> Result<(), AnnotationError> {
     if text.len() > MAX_EXTERNAL_ID_BYTES {
         return Err(AnnotationError::TooManyBytes {
@@ -28,7 +28,7 @@ pub fn check_external_id(text: &str) -> Result<(), AnnotationError> {
 /// Checks a tag.
 ///
 /// # Errors
-/// When it is empty, too long or not visible.
+/// Fails if it is empty, too long or has invisible characters.
 pub fn check_tag(text: &str) -> Result<(), AnnotationError> {
     check_length(text, MAX_TAG_CHARACTERS)?;
     check_visible(text)
@@ -37,7 +37,7 @@ pub fn check_tag(text: &str) -> Result<(), AnnotationError> {
 /// Checks a note, which may have several lines.
 ///
 /// # Errors
-/// When it is too long or has control characters.
+/// Fails if it is too long or has control characters.
 pub fn check_note(text: &str) -> Result<(), AnnotationError> {
     check_length(text, MAX_NOTE_CHARACTERS)?;
     let is_refused = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
@@ -86,7 +86,7 @@ fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Why a text is refused, in words for whoever sent it.
+/// Reason for the refusal of a text, worded for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     /// There is nothing.

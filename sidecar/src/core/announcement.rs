@@ -1,27 +1,27 @@
-//! What nginx says of the short domains, for people to look at. The sidecar itself knows none.
+//! Announcements of short domains by nginx nodes, for display. The sidecar configures none itself.
 
 use jiff::Timestamp;
 use url::Url;
 use vocabulary::domains::{Base, DomainState};
 
-/// The most domains that are kept of what a node says; how many more it has is kept as a number.
+/// The most domains stored of a node's announcement; further ones are only counted.
 pub const MAX_DOMAINS: usize = 1000;
 
 /// The most characters of a node's name.
 const MAX_NODE: usize = 253;
 
-/// What one nginx says.
+/// The announcement of one nginx node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// The name of its machine.
     pub node: String,
-    /// What short URLs begin with, as [`Base::parse_all`] reads it.
+    /// Prefixes of short URLs, as [`Base::parse_all`] reads them.
     pub bases: String,
-    /// The names of domains, parted by commas.
+    /// The names of domains, separated by commas.
     pub names: String,
     /// A letter for the state of each of them ([`DomainState::letter`]).
     pub states: String,
-    /// How many domains it has besides.
+    /// The number of domains beyond those named.
     pub more: u64,
 }
 
@@ -30,25 +30,25 @@ pub struct Announcement {
 pub struct AnnouncedDomain {
     /// Its name; a wildcard begins with `*.`.
     pub name: String,
-    /// What it is for; `None` for what a later version says.
+    /// Its state; `None` if a later version announced one that is unknown here.
     pub state: Option<DomainState>,
-    /// What short URLs on it begin with, while it is active.
+    /// Prefix of short URLs on it while it is active.
     pub base: Option<Base>,
 }
 
-/// What one nginx has said, and when.
+/// The latest announcement of a node, with its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// What.
+    /// The announcement.
     pub announcement: Announcement,
-    /// When it began to say that.
+    /// Time of its first report with this content.
     pub changed_at: Timestamp,
-    /// When it was last heard, but for a minute or so.
+    /// Time of its last report, accurate to about a minute.
     pub heard_at: Timestamp,
 }
 
 impl Announcement {
-    /// What the headers say, cut where they name more than [`MAX_DOMAINS`].
+    /// Builds an announcement from the headers, truncated to [`MAX_DOMAINS`] names.
     pub fn new(node: &str, bases: &str, names: &str, states: &str) -> Self {
         let count = names.split(',').count();
         let first = |text: &str| -> String {

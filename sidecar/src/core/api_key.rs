@@ -1,11 +1,11 @@
-//! API keys: who may ask the service for something.
+//! API keys: authentication and authorisation of the service's callers.
 //!
 //! A key's text is `slk_<id>_<secret>`. The id finds the key and may be shown; the secret is a
-//! random text of more than 256 bits, of which only the SHA-256 is kept. A slow hash as for
-//! passwords would add nothing: nobody guesses such a secret.
+//! random text of more than 256 bits, of which only the SHA-256 is stored. A slow hash, as for
+//! passwords, would add nothing: such a secret cannot be guessed.
 //!
-//! A key is rotated to a successor of the same name and rights; both open the same for as long as
-//! whoever uses it needs to change over.
+//! A key is rotated to a successor of the same name and rights; both are valid while its user
+//! changes over.
 
 mod policy;
 mod scope;
@@ -22,17 +22,17 @@ use crate::core::codes::random::random_characters;
 pub use policy::{InvalidPolicy, KeyPolicy, PolicyError, RateLimit};
 pub use scope::{Scope, UnknownScope};
 
-/// What every key's text begins with, so that a leaked one is recognised.
+/// Prefix of every key's text, so that secret scanners recognise a leaked one.
 const PREFIX: &str = "slk";
-/// How many characters an id has.
+/// The number of characters of an id.
 const ID_LENGTH: usize = 10;
-/// How many base62 characters a secret has: 62^43 > 2^256.
+/// The number of base62 characters of a secret: 62^43 > 2^256.
 const SECRET_LENGTH: usize = 43;
 
-/// What a key opens.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// What its scopes name.
+    /// Grants its scopes.
     Live,
     /// Nothing any more: its expiry has passed.
     Expired,
@@ -51,26 +51,26 @@ impl KeyState {
     }
 }
 
-/// A key as it is kept.
+/// A stored API key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// What the key is found by.
+    /// Public part of the key, by which it is found.
     pub id: String,
-    /// What its owner calls it.
+    /// Name that its owner gave it.
     pub name: String,
     /// The SHA-256 of its secret.
     pub secret_sha256: [u8; 32],
-    /// What it allows.
+    /// Scopes that it grants.
     pub scopes: Vec<Scope>,
-    /// How many requests may be made with it; `None` for as many as come.
+    /// Rate limit of its requests; `None` for no limit.
     pub rate_limit: Option<RateLimit>,
-    /// What may be made with it.
+    /// Restrictions on the links created with it.
     pub policy: KeyPolicy,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
     /// From when on it opens nothing.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time of its revocation.
     pub revoked_at: Option<Timestamp>,
     /// The id of the key that it was rotated to.
     pub successor_id: Option<String>,
@@ -102,7 +102,7 @@ impl ApiKey {
         (key, text)
     }
 
-    /// What the key opens at a moment.
+    /// Returns the key's state at a moment.
     pub fn state(&self, now: Timestamp) -> KeyState {
         if self.revoked_at.is_some() {
             KeyState::Revoked
@@ -113,14 +113,14 @@ impl ApiKey {
         }
     }
 
-    /// Whether whoever presents this may use the key now. Takes the same time for every wrong
-    /// secret.
+    /// Reports whether the presented secret is right and the key live. Takes the same time for
+    /// every wrong secret.
     pub fn admits(&self, presented: &PresentedKey, now: Timestamp) -> bool {
         let same: bool = self.secret_sha256.ct_eq(&presented.secret_sha256).into();
         same && self.state(now) == KeyState::Live
     }
 
-    /// Whether the key allows something.
+    /// Reports whether the key grants a scope.
     pub fn allows(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
     }
@@ -143,9 +143,9 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// A key as somebody presents it.
+/// A key as a caller presents it.
 pub struct PresentedKey {
-    /// What the key claims to be.
+    /// Id that the caller claims.
     pub id: String,
     secret_sha256: [u8; 32],
 }

@@ -1,8 +1,8 @@
 //! The audit log: who has changed what, and when.
 //!
-//! An entry is stored in the transaction of the change that it tells of, so that there is neither
-//! a change without its entry nor an entry without its change. Entries are never changed. They
-//! hold no secrets, and of targets and recipients no more than what the change was about.
+//! An entry is stored in the transaction of the change that it records, so neither exists without
+//! the other. Entries are never changed. They hold no secrets, and of targets and recipients no
+//! more than the change concerned.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use vocabulary::{CampaignId, Code};
 use crate::core::campaign::Campaign;
 use crate::core::link::Link;
 
-/// What was done. Its name says to what, and then what.
+/// An audited action. Its name is the kind of its subject, then the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// An API key was made.
@@ -24,7 +24,7 @@ pub enum Action {
     KeyRotate,
     /// An API key was revoked.
     KeyRevoke,
-    /// A link was changed. That it was made, and with which key, is told by the link itself.
+    /// A link was changed. Its creation is recorded by the link itself.
     LinkChange,
     /// A link was paused.
     LinkPause,
@@ -34,7 +34,7 @@ pub enum Action {
     LinkRevoke,
     /// A link was ended since it had been visited as often as it was to be.
     LinkEnd,
-    /// A link has expired since nobody visited it.
+    /// A link expired for want of visits.
     LinkExpire,
     /// The visits of a link were erased.
     VisitsErase,
@@ -74,7 +74,7 @@ impl Action {
     }
 }
 
-/// What it was done to. Written with its kind, since a key's id might be some link's code.
+/// Subject of an action. Written with its kind, since a key's id might be some link's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// An API key, by its id.
@@ -98,15 +98,15 @@ impl fmt::Display for Subject {
 /// An entry that is yet to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditEntry {
-    /// When it was done.
+    /// Time of the action.
     pub at: Timestamp,
     /// The id of the API key that it was done with; `None` for the command line.
     pub key_id: Option<String>,
-    /// What was done.
+    /// Action that was performed.
     pub action: Action,
-    /// What it was done to.
+    /// Subject of the action.
     pub subject: Subject,
-    /// What else there is to say: as a rule the members that were changed, each as it is now.
+    /// Further details: as a rule the changed members with their new values.
     pub detail: Map<String, Value>,
 }
 
@@ -115,13 +115,13 @@ pub struct AuditEntry {
 pub struct ChangedBy {
     /// The id of the API key; `None` for what is done without one.
     pub key_id: Option<String>,
-    /// What is done.
+    /// Action that is performed.
     pub action: Action,
 }
 
 impl ChangedBy {
-    /// The entry for a link that was changed. What it was before is in its history, so that the
-    /// entry only names what is different.
+    /// Returns the entry for a changed link. It only names the changed members: the link's history
+    /// has their former values.
     pub fn of_link(&self, link: &Link, before: &Link) -> AuditEntry {
         let changed = [
             (
@@ -177,7 +177,7 @@ impl ChangedBy {
     }
 }
 
-/// What can be said of a campaign, by the API's names. Its pause and its end are actions.
+/// Members of a campaign by the API's names. Its pause and its end are actions.
 fn members(campaign: &Campaign) -> Map<String, Value> {
     let defaults = &campaign.defaults;
     let members = [
@@ -210,14 +210,14 @@ fn members(campaign: &Campaign) -> Map<String, Value> {
 pub struct StoredAuditEntry {
     /// Later entries have greater numbers.
     pub id: i64,
-    /// When it was done.
+    /// Time of the action.
     pub at: Timestamp,
     /// The id of the API key that it was done with; `None` for the command line.
     pub key_id: Option<String>,
-    /// What was done: an [`Action`]'s name.
+    /// Name of the [`Action`].
     pub action: String,
-    /// What it was done to: a [`Subject`] as text.
+    /// Text of the [`Subject`].
     pub subject: String,
-    /// What else there is to say.
+    /// Further details.
     pub detail: Map<String, Value>,
 }

@@ -1,14 +1,14 @@
-//! What is appended to targets: a campaign's marks when a link is made, and the visitor's query
-//! when it is followed.
+//! Appends parameters to targets: a campaign's UTM parameters when a link is created, and the
+//! visitor's query when it is followed.
 //!
-//! What stands in the target already stays byte for byte as it is: somebody may have signed it.
+//! The target's own bytes never change: they may be signed.
 
 use std::borrow::Cow;
 
 use url::form_urlencoded;
 use vocabulary::target::{encoded_query, with_query};
 
-/// Where a visitor comes from, in the words of web analytics: the parameters `utm_…` of a target.
+/// The `utm_…` parameters of a target: the source of a visit, for web analytics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Utm {
     /// `utm_source`
@@ -75,9 +75,9 @@ impl Utm {
     }
 }
 
-/// Appends a visitor's query, as it came, to the query of a serialised URL, as the edge does. What
-/// can't stand in a `Location` header is encoded. `None` when there is nothing to append, or no
-/// room for it: a visitor without their query is better off than one without their page.
+/// Appends a visitor's query to the query of a serialised URL, byte for byte as the edge does.
+/// Bytes that a `Location` header can't hold are encoded. Returns `None` if there is nothing to
+/// append, or if the result would be too long: losing the query is better than losing the page.
 pub fn with_forwarded(url: &str, forwarded: &[u8]) -> Option<String> {
     if forwarded.is_empty() {
         return None;
@@ -88,7 +88,7 @@ pub fn with_forwarded(url: &str, forwarded: &[u8]) -> Option<String> {
     String::from_utf8(pieces.concat()).ok()
 }
 
-/// What is before the query, the query, and the fragment with its `#`.
+/// Splits a URL into the part before the query, the query, and the fragment with its `#`.
 fn split(url: &str) -> (&str, Option<&str>, &str) {
     let (rest, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
     match rest.split_once('?') {
@@ -159,7 +159,7 @@ mod tests {
                 "sms",
                 "https://e.com/?a=1&&b&utm_source=sms",
             ),
-            // What is there is not written anew.
+            // Existing parameters are not rewritten.
             (
                 "https://e.com/?a=+%2b%20;%zz&b==",
                 "x",
@@ -200,7 +200,7 @@ mod tests {
         ] {
             let appended = utm(source, None).appended(url);
             assert_eq!(appended, expected, "{url} {source}");
-            // What is appended is read as it was meant, and appending once more changes nothing.
+            // A parser reads the appended text back, and appending it again changes nothing.
             let read = url::Url::parse(&appended).expect("a URL");
             assert_eq!(String::from(read.clone()), appended);
             let found = read.query_pairs().find(|(name, _)| name == "utm_source");

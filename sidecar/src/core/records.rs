@@ -1,7 +1,7 @@
-//! Records of many links, packed: as they are to stand in Redis, and what stands there instead.
+//! Packed records of many links: the wanted ones, and a comparison with those found in Redis.
 //!
-//! Whoever walks through millions of links makes no value of each: the store writes what Redis is
-//! to hold into one piece of memory, and what Redis holds is compared in place.
+//! A walk through millions of links allocates no value for each: the store writes the wanted
+//! records into one piece of memory, and the records in Redis are compared in place.
 
 use jiff::Timestamp;
 use vocabulary::record::MAX_REVISION;
@@ -19,7 +19,7 @@ pub struct Records {
 struct Entry {
     code: Code,
     revision: u64,
-    /// Where its record ends; the one before ends where it begins.
+    /// End of its record, which begins at the end of the one before.
     end: usize,
 }
 
@@ -44,14 +44,14 @@ impl Records {
         }
     }
 
-    /// Makes room for so many records and bytes.
+    /// Reserves capacity for so many records and bytes.
     pub fn reserve(&mut self, records: usize, bytes: usize) {
         self.entries.reserve(records);
         self.text.reserve(bytes);
     }
 
-    /// Adds a link's record. That of a link which has expired is written short: it answers the
-    /// same, and the target would only take room.
+    /// Adds a link's record. An expired link gets the short form: the answer is the same, and the
+    /// target would only waste memory.
     pub fn push(&mut self, code: Code, record: &Record<'_>) {
         let revision = match record {
             Record::Link(link) => link.revision,
@@ -75,12 +75,12 @@ impl Records {
         });
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -133,14 +133,14 @@ impl Records {
         });
     }
 
-    /// How what stands under the key of the record at a place differs from it.
+    /// Compares the record at a place with the value found under its key.
     pub fn drift(&self, place: usize, standing: Standing<'_>) -> Option<Drift> {
         let wanted = self.get(place);
         drift_of(wanted.text, wanted.revision, self.now_s, standing)
     }
 }
 
-/// What stands under a key.
+/// The value found under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing<'a> {
     /// Nothing.
@@ -151,7 +151,7 @@ pub enum Standing<'a> {
     OtherType,
 }
 
-/// How what stands under a link's key differs from the link's record.
+/// The way in which the value under a link's key differs from the link's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
     /// Nothing stands there.
@@ -170,7 +170,7 @@ pub enum Drift {
     Long,
 }
 
-/// How what stands under a key differs from the record that is to stand there at a second.
+/// Compares the value under a key with the record wanted there at a second.
 pub fn drift_of(wanted: &[u8], revision: u64, now_s: u64, standing: Standing<'_>) -> Option<Drift> {
     let text = match standing {
         Standing::Text(text) if text == wanted => return None,
@@ -180,7 +180,7 @@ pub fn drift_of(wanted: &[u8], revision: u64, now_s: u64, standing: Standing<'_>
     };
     Some(match first_fields(text) {
         Some((b"404", _)) => Drift::Negative,
-        // What the script that publishes can't compare it does not believe either.
+        // The publishing script trusts no value that it can't compare, either.
         None => Drift::Different,
         Some((_, standing)) if standing > MAX_REVISION => Drift::Different,
         Some((_, standing)) if standing > revision => Drift::Newer(standing),

@@ -1,16 +1,16 @@
 //! Short URLs: which of the active domains a link is on.
 //!
-//! The sidecar knows no domains; nginx says with each request which are active. A link is on the
-//! same one whenever it is asked for, as long as the same are active, and only links of a domain
-//! that goes, or that a new one takes, change theirs (rendezvous hashing, Thaler and Ravishankar
-//! 1998; with weights after Schindelhauer and Schomaker 2005).
+//! The sidecar has no list of domains; nginx sends the active ones with every request. A link stays
+//! on the same domain as long as the active ones stay the same. When one is added or removed, only
+//! its own links move (rendezvous hashing, Thaler and Ravishankar 1998; with weights after
+//! Schindelhauer and Schomaker 2005).
 
 use sha2::{Digest, Sha256};
 use vocabulary::domains::{Base, BoundTo};
 
 use crate::core::link::Link;
 
-/// What short URLs begin with, on each active domain.
+/// Prefixes of short URLs, one for each active domain.
 #[derive(Clone, Debug, Default)]
 pub struct Bases(Vec<Base>);
 
@@ -20,9 +20,9 @@ impl Bases {
         Self(bases)
     }
 
-    /// What the short URL of a link begins with, without a slash at the end: one of the domains that
-    /// are for its campaign alone, or else for the API key that it was made with, or else for all.
-    /// `None` when no domain is for it.
+    /// Returns the prefix of a link's short URL, without a trailing slash: one of the domains bound
+    /// to its campaign, else to the API key that created it, else to neither. Returns `None` if no
+    /// domain serves it.
     pub fn of(&self, link: &Link) -> Option<&str> {
         if let [
             Base {
@@ -57,8 +57,8 @@ impl Bases {
     }
 }
 
-/// What it costs to put a link on a domain: an exponentially distributed number, the smaller the
-/// heavier the domain is.
+/// Cost of placing a link on a domain: an exponentially distributed number that is smaller for
+/// domains of greater weight.
 fn cost(base: &Base, link: &Link) -> f64 {
     let mut digest = Sha256::new_with_prefix(base.url.as_bytes());
     digest.update([b' ']);

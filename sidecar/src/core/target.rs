@@ -1,9 +1,9 @@
-//! Which targets links may lead to.
+//! Validation of the targets of links.
 //!
-//! A short link lends its sender's name to where it leads, and is opened by phones and by the
-//! previewers of messengers. So a new target is read as a browser reads it (the WHATWG URL
-//! standard), must be one that a stranger can follow, and is kept in its serialised form: what
-//! was checked is what is served.
+//! A short link lends its sender's name to its target, and is opened by phones and by the
+//! previewers of messengers. So a new target is parsed as a browser parses it (the WHATWG URL
+//! standard), must be reachable for the public, and is stored in its serialised form: the checked
+//! URL is the served one.
 
 pub mod domains;
 
@@ -13,11 +13,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 use vocabulary::target::{MAX_TARGET_LENGTH, is_servable};
 
-/// What new targets must fulfil.
+/// Requirements for new targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPolicy {
-    /// Whether a target may be an address or name that means something else, or nothing, to
-    /// whoever follows the link: for trying things out on one machine.
+    /// Allows addresses and names that mean something else, or nothing, to the link's visitors: for
+    /// tests on one machine.
     pub allow_private: bool,
     /// The most bytes that a target has, as given and as serialised; at most
     /// [`MAX_TARGET_LENGTH`].
@@ -37,14 +37,14 @@ impl Default for TargetPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnHosts {
     hosts: Vec<String>,
-    /// What all hosts below a name end with, the dot first.
+    /// Suffixes of all hosts below a name, each with its leading dot.
     below: Vec<String>,
 }
 
 impl OwnHosts {
-    /// Adds a host as somebody wrote it: a name in any case, in Unicode or punycode, with or
-    /// without a trailing dot, or an address; with `*.` before a name all that are below it. What
-    /// is not a host is left out, since no target can have it.
+    /// Adds a host as configured: an address, or a name in any case, in Unicode or punycode, with
+    /// or without a trailing dot; a leading `*.` adds all names below it. Anything else is ignored,
+    /// since no target can have it.
     pub fn add(&mut self, host: &str) {
         if let Some(name) = host.strip_prefix("*.") {
             if let Ok(name) = Host::parse(name) {
@@ -62,7 +62,7 @@ impl OwnHosts {
     }
 }
 
-/// A target that was found good when its link was made or changed.
+/// A target that was valid when its link was created or changed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(String);
 
@@ -70,7 +70,7 @@ impl Target {
     /// Reads a new target.
     ///
     /// # Errors
-    /// When it is not an absolute `http` or `https` URL or the policy refuses it.
+    /// Fails if it is not an absolute `http` or `https` URL or the policy refuses it.
     pub fn parse(text: &str, policy: TargetPolicy, own: &OwnHosts) -> Result<Self, TargetError> {
         let most = policy.max_bytes.min(MAX_TARGET_LENGTH);
         if text.is_empty() {
@@ -79,8 +79,8 @@ impl Target {
         if text.len() > most {
             return Err(TargetError::TooLong { most });
         }
-        // A URL parser would quietly drop some of these and turn `\` into `/`; whoever sends them
-        // did not mean what a browser would make of it.
+        // A URL parser would silently drop some of these and turn `\` into `/`, so a browser would
+        // open another URL than the caller sent.
         if let Some(character) = text.chars().find(|&c| is_refused(c)) {
             return Err(TargetError::Character { character });
         }
@@ -137,7 +137,7 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Why a target is refused, in words for whoever sent it.
+/// Reason for the refusal of a target, worded for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// There is nothing.
@@ -161,7 +161,7 @@ pub enum TargetError {
     /// It is not a URL.
     #[error("is not a valid URL: {source}")]
     Malformed {
-        /// What the parser said.
+        /// Error of the parser.
         source: url::ParseError,
     },
     /// It has no host.
@@ -197,7 +197,7 @@ fn is_refused(character: char) -> bool {
     character.is_control() || character.is_whitespace() || character == '\\'
 }
 
-/// What follows `http://` or `https://`, in any case of letters.
+/// Returns the part after `http://` or `https://`, in any case of letters.
 fn after_scheme(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_once("://")?;
     (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")).then_some(rest)
@@ -214,7 +214,7 @@ fn is_private(host: &Host<&str>) -> bool {
     }
 }
 
-/// Whether the address is in a block of IANA's special-purpose registry or a multicast one.
+/// Reports whether the address is multicast or in IANA's special-purpose registry.
 fn is_private_v4(address: Ipv4Addr) -> bool {
     match address.octets() {
         // This network, private use, loopback.
@@ -237,7 +237,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
     }
 }
 
-/// Whether the address is anything but an ordinary global unicast one. Only 2000::/3 is given out
+/// Reports whether the address is anything but ordinary global unicast. Only 2000::/3 is allocated
 /// as such. Outside of it are loopback, unique local, link-local, multicast, and the forms that
 /// wrap an IPv4 address (mapped, NAT64), which could hide a private one.
 fn is_private_v6(address: Ipv6Addr) -> bool {

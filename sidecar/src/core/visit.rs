@@ -1,9 +1,9 @@
-//! Visits: followed links, and what can be said of each from what the edge tells of it.
+//! Visits: followed links, and the attributes derived from the edge's events.
 //!
-//! [`Enrichment`] makes a [`Visit`] of an event. What it needs from the world comes in through two
-//! traits, [`place::Places`] and [`agent::Agents`], and the keys of the day. The texts that the
-//! client sent are kept as they came, so that visits can be classified again when the rules have
-//! become better ([`stored::StoredVisit::reclassified`]).
+//! [`Enrichment`] makes a [`Visit`] of an event. Its inputs from outside are two traits,
+//! [`place::Places`] and [`agent::Agents`], and the keys of the day. The texts that the client
+//! sent are stored verbatim, so that visits can be reclassified when the rules have improved
+//! ([`stored::StoredVisit::reclassified`]).
 
 pub mod address;
 pub mod agent;
@@ -29,18 +29,18 @@ use place::{Place, Places};
 use text::kept;
 use visitor::{LiveKeys, VisitorId};
 
-/// One followed link with all that is kept of it. No text is longer than [`TEXT_LIMITS`] has it.
+/// One followed link with all its stored attributes. Texts are cut to [`TEXT_LIMITS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Names the visit uniquely.
     pub id: VisitId,
-    /// When the answer was made.
+    /// Time of the answer.
     pub at: Timestamp,
     /// The link's code, as it was asked for.
     pub code: String,
     /// The short domain that was asked, in lower case.
     pub host: String,
-    /// The client's address, as much of it as is kept.
+    /// The client's address, as far as the policy stores it.
     pub client: Option<IpAddr>,
     /// The same for all visits of the same client with the same agent on one day. `None` if the
     /// client has no address, or if the day's key is not there (any more).
@@ -59,11 +59,11 @@ pub struct Visit {
     pub status: u16,
     /// The header `Sec-Purpose` or `Purpose`; empty without one.
     pub purpose: String,
-    /// Where the client is.
+    /// Location of the client.
     pub place: Place,
-    /// What the client is.
+    /// Browser, system and device of the client.
     pub agent: Arc<Agent>,
-    /// Who or what followed the link.
+    /// Kind of visitor: a person or a program.
     pub classification: Classification,
 }
 
@@ -78,7 +78,7 @@ impl Visit {
     }
 }
 
-/// Why an event can't be a visit. It goes to quarantine.
+/// Reason for which an event is not a visit. Such an event goes to quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VisitFault {
     /// Its time is beyond the year 9999.
@@ -103,12 +103,12 @@ impl Enrichment {
         }
     }
 
-    /// Makes a visit of an event. The place and the visitor come from the whole address, whatever
-    /// is kept of it.
+    /// Makes a visit of an event. The place and the visitor come from the whole address, however
+    /// little of it is stored.
     ///
     /// # Errors
-    /// When the event's time is none. Whatever else is strange about an event is kept as it is,
-    /// or left out.
+    /// Fails if the event's time is invalid. Other oddities of an event are stored unchanged or
+    /// left out.
     pub fn visit(&self, event: &VisitEvent<'_>, keys: &LiveKeys) -> Result<Visit, VisitFault> {
         let at = i64::try_from(event.time_ms)
             .ok()

@@ -1,5 +1,4 @@
-//! What a key's requests are held to, beyond its scopes: how many there may be, and what may be
-//! made with them.
+//! Limits of a key beyond its scopes: the rate of its requests, and the links that it may create.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +8,7 @@ use vocabulary::BodyLengths;
 use crate::core::codes::strategy::{CodePolicy, StrategyName};
 use crate::core::target::domains::DomainRules;
 
-/// How many requests a key may make.
+/// The rate limit of a key's requests.
 ///
 /// A bucket that holds `burst` units and is filled with `per_second` of them each second. A
 /// request takes one unit; a batch takes one for each of its rows.
@@ -34,18 +33,18 @@ impl RateLimit {
         })
     }
 
-    /// How many units come back each second.
+    /// Returns the units refilled each second.
     pub fn per_second(self) -> NonZeroU32 {
         self.per_second
     }
 
-    /// How many units may be taken at once.
+    /// Returns the most units available at once.
     pub fn burst(self) -> NonZeroU32 {
         self.burst
     }
 }
 
-/// What may be made with a key. What is `None` is not restricted by the key.
+/// Restrictions on the links created with a key. `None` means unrestricted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyPolicy {
@@ -60,16 +59,16 @@ pub struct KeyPolicy {
 }
 
 impl KeyPolicy {
-    /// Whether nothing is restricted.
+    /// Reports whether the policy restricts nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the policy can be kept: its lists and its range hold something, and its lengths
-    /// are ones that a body can have.
+    /// Checks that the policy can be stored: its lists and its range are not empty, and its lengths
+    /// are valid for a body.
     ///
     /// # Errors
-    /// When it can't be.
+    /// Fails if one of these does not hold.
     pub fn validate(&self) -> Result<(), InvalidPolicy> {
         if self.strategies.as_ref().is_some_and(Vec::is_empty) {
             return Err(InvalidPolicy::NoStrategy);
@@ -93,8 +92,8 @@ impl KeyPolicy {
         }
     }
 
-    /// How codes are come up with when the request does not say: as by default where the policy
-    /// allows that, else as the policy comes nearest.
+    /// Returns the policy of codes for a request that specifies none: the default where this policy
+    /// allows it, else the nearest that it allows.
     pub fn narrow(&self, default: CodePolicy) -> CodePolicy {
         let strategy = match &self.strategies {
             Some(allowed) if !allowed.contains(&default.strategy) => {
@@ -113,10 +112,10 @@ impl KeyPolicy {
         }
     }
 
-    /// Whether codes may be issued with a strategy.
+    /// Checks that the policy allows a strategy.
     ///
     /// # Errors
-    /// When the policy does not name it.
+    /// Fails if the policy does not list it.
     pub fn check_strategy(&self, strategy: StrategyName) -> Result<(), PolicyError> {
         match &self.strategies {
             Some(allowed) if !allowed.contains(&strategy) => Err(PolicyError::Strategy {
@@ -127,11 +126,11 @@ impl KeyPolicy {
         }
     }
 
-    /// Whether codes may be issued whose body, without the check character, has a length. Codes
-    /// that somebody has chosen are not issued, so that no length is asked of them.
+    /// Checks that the policy allows a length of the body, without the check character. Custom
+    /// codes are not issued, so their length is not restricted.
     ///
     /// # Errors
-    /// When the length is out of the policy's bounds.
+    /// Fails if the length is out of the policy's bounds.
     pub fn check_body_length(&self, length: u8) -> Result<(), PolicyError> {
         let min = self.min_body_length.unwrap_or(1);
         let max = self.max_body_length.unwrap_or(BodyLengths::LONGEST);
@@ -143,7 +142,7 @@ impl KeyPolicy {
     }
 }
 
-/// Why something may not be made with a key, in words for whoever asked for it.
+/// Reason for the refusal of a request by a key's policy, worded for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// Its codes come about in other ways.
@@ -152,15 +151,15 @@ pub enum PolicyError {
         names(allowed)
     )]
     Strategy {
-        /// What was asked for.
+        /// Requested strategy.
         strategy: StrategyName,
-        /// What the policy names.
+        /// Strategies that the policy allows.
         allowed: Vec<StrategyName>,
     },
     /// Its codes have other lengths.
     #[error("this API key allows bodies of {min} to {max} characters, not of {length}")]
     BodyLength {
-        /// What was asked for.
+        /// Requested length.
         length: u8,
         /// The fewest characters.
         min: u8,
@@ -169,7 +168,7 @@ pub enum PolicyError {
     },
 }
 
-/// Why a policy can't be kept.
+/// Reason for the rejection of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPolicy {
     /// No strategy would be allowed.

@@ -1,11 +1,11 @@
-//! What keys allow.
+//! Scopes of API keys.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// What a key allows.
+/// Permission that a key grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// To look at links.
@@ -90,7 +90,7 @@ impl FromStr for Scope {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope {name:?}; allowed are {}", Scope::NAMES)]
 pub struct UnknownScope {
-    /// What was asked for.
+    /// Requested name.
     pub name: String,
 }
 

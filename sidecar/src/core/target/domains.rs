@@ -1,9 +1,8 @@
-//! Which domains targets may lead to.
+//! Rules for the domains of targets.
 //!
 //! Hosts are compared as the URL standard serialises them: names in lower case and as A-labels
-//! (punycode), addresses as numbers. Whatever spelling somebody chooses for a host (Unicode,
-//! percent-encoding, full-width letters, an octal address), it is the same host here if a browser
-//! makes the same one of it.
+//! (punycode), addresses as numbers. All spellings of a host (Unicode, percent-encoding,
+//! full-width letters, an octal address) are equal here if they are to a browser.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,7 +40,7 @@ impl FromStr for DomainRule {
         let refused = || DomainRuleError {
             text: text.to_owned(),
         };
-        // A URL's host may be percent-encoded; whoever writes a rule so has something else in mind.
+        // A URL's host may be percent-encoded; in a rule this is a mistake.
         if name.contains('%') {
             return Err(refused());
         }
@@ -98,7 +97,7 @@ pub struct DomainRules {
 }
 
 impl DomainRules {
-    /// Whether there are no rules.
+    /// Reports whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.below.is_empty() && self.exact.is_empty() && self.addresses.is_empty()
     }
@@ -111,7 +110,7 @@ impl DomainRules {
         below.chain(exact).chain(addresses)
     }
 
-    /// Whether a rule is about a host.
+    /// Reports whether a rule matches a host.
     fn match_host(&self, host: &TargetHost<'_>) -> bool {
         let name = match host {
             TargetHost::Address(address) => return self.addresses.contains(address),
@@ -155,18 +154,17 @@ impl FromIterator<DomainRule> for DomainRules {
 /// The domains that links of the whole service may and may not lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetDomains {
-    /// What targets may lead to; empty for everything.
+    /// Allowed domains; empty for all.
     pub allowed: DomainRules,
-    /// What targets may not lead to, whatever else allows it.
+    /// Denied domains, even if another rule allows them.
     pub denied: DomainRules,
 }
 
 impl TargetDomains {
-    /// Whether a new link of a key with this policy may lead to a target: the service and the key
-    /// must both allow it.
+    /// Checks that both the service and the key's policy allow a target for a new link.
     ///
     /// # Errors
-    /// When one of them does not.
+    /// Fails if one of them does not.
     pub fn check(&self, target: &Target, policy: &KeyPolicy) -> Result<(), DomainError> {
         let of_key = policy.allowed_domains.as_ref();
         if self.allowed.is_empty() && self.denied.is_empty() && of_key.is_none() {
@@ -190,7 +188,7 @@ impl TargetDomains {
     }
 }
 
-/// Why a target's domain is refused, in words for whoever sent it.
+/// Reason for the refusal of a target's domain, worded for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {
     /// It is on the list of what is denied.

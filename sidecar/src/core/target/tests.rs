@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a target becomes, or which refusal it meets (by the variant's name).
+/// Returns the serialised target, or the name of the variant that refuses it.
 fn verdict(text: &str, policy: TargetPolicy) -> Result<String, String> {
     let mut own = OwnHosts::default();
     for host in [

@@ -1,8 +1,8 @@
-//! Clients' addresses and what is kept of them.
+//! Clients' addresses, and the part of them that is stored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How much of a client's address is kept.
+/// The part of a client's address that is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressPolicy {
     /// The network that the client is in: 24 bits of an IPv4 address, 48 of an IPv6 address.
@@ -28,7 +28,7 @@ impl AddressPolicy {
         }
     }
 
-    /// What is kept of an address.
+    /// Returns the part of an address to store.
     pub fn kept(self, whole: IpAddr) -> Option<IpAddr> {
         match self {
             Self::Truncated => Some(truncated(whole)),

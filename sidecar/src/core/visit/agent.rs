@@ -1,4 +1,4 @@
-//! What clients are: browsers, systems, devices, and the apps they are part of.
+//! Clients: browsers, systems, devices, and the apps they are part of.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The most bytes kept of each text of an agent.
 pub const MAX_AGENT_TEXT: usize = 64;
 
-/// What a user agent says of its client. Names are those of the project uap-core.
+/// Client according to its user agent. Names are those of the project uap-core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agent {
     /// The browser.
@@ -24,7 +24,7 @@ pub struct Agent {
 pub struct Versioned {
     /// Its name.
     pub name: String,
-    /// Its version, numbers with dots between them, as far as it is told.
+    /// Its version, numbers separated by dots, as far as the user agent has it.
     pub version: Option<String>,
 }
 
@@ -41,15 +41,15 @@ impl fmt::Display for Versioned {
 /// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// What it is.
+    /// Kind of device.
     pub kind: DeviceKind,
-    /// Who makes it.
+    /// Manufacturer.
     pub brand: Option<String>,
-    /// What its maker calls it.
+    /// Manufacturer's name of it.
     pub model: Option<String>,
 }
 
-/// What a device is.
+/// Kind of device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     /// A telephone.
@@ -60,7 +60,7 @@ pub enum DeviceKind {
     Desktop,
     /// A television or a box beneath one.
     Tv,
-    /// Anything else, or not told.
+    /// Anything else, or unknown.
     #[default]
     Other,
 }
@@ -113,7 +113,7 @@ impl DeviceKind {
         } else if has("iPhone") || has("iPod") || has("Windows Phone") {
             Self::Phone
         } else if has("Android") || has("HarmonyOS") {
-            // Google asks makers of browsers to say `Mobile` on phones alone.
+            // Google asks makers of browsers to send `Mobile` on phones only.
             if has("Mobile") {
                 Self::Phone
             } else if has("AppleWebKit/") || has("Gecko/") {
@@ -136,12 +136,12 @@ impl DeviceKind {
 
 /// Knows what user agents speak of.
 pub trait Agents: Send + Sync {
-    /// What a user agent speaks of. Never waits for anything.
+    /// Parses a user agent. Never blocks.
     fn agent(&self, user_agent: &str) -> Arc<Agent>;
 }
 
-/// What built-in browsers have in their user agents, in lower case, and the app's name. The first
-/// that fits counts: an app of the same house often has the words of another.
+/// Substrings of built-in browsers' user agents, in lower case, and the app's name. The first
+/// match wins: an app of the same vendor often contains another's.
 const APPS: &[(&str, &str)] = &[
     ("wxwork/", "WeCom"),
     ("micromessenger/", "WeChat"),

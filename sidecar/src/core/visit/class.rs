@@ -1,7 +1,7 @@
-//! Who or what followed a link: a person, or something that looked where it leads.
+//! Classification of visitors: a person, or a program that inspects the target.
 //!
-//! Only what the client says of itself is judged, and who connects it. Something that pretends to
-//! be a browser counts as one.
+//! Only the client's own headers are judged, and its network. A program that pretends to be a
+//! browser counts as one.
 
 mod rules;
 
@@ -15,7 +15,7 @@ use rules::{NETWORKS, RULES, Rule};
 /// The version of the rules. It is stored with what they say; a change of the rules is a new one.
 pub const RULESET: u16 = 1;
 
-/// Who or what followed a link.
+/// Kind of visitor that followed a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// A person.
@@ -27,7 +27,7 @@ pub enum Class {
     Scanner,
     /// Any other program.
     Bot,
-    /// Nobody knows.
+    /// Not recognised.
     Unknown,
 }
 
@@ -61,19 +61,19 @@ impl Class {
     }
 }
 
-/// What the rules say of a visit.
+/// Result of the rules for a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classification {
-    /// Who or what it was.
+    /// Kind of visitor.
     pub class: Class,
-    /// Why: what was recognised (`whatsapp`), or by what (`head`). Lower case, digits and
-    /// hyphens; what one stands for does not change from ruleset to ruleset.
+    /// Reason: the recognised program (`whatsapp`), or the criterion (`head`). Lower case, digits
+    /// and hyphens; the meaning of a reason is the same in all rulesets.
     pub reason: &'static str,
     /// The version of the rules that say so.
     pub ruleset: u16,
 }
 
-/// What a visit is judged by.
+/// Evidence for the classification of a visit.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// The request's method.
@@ -82,7 +82,7 @@ pub struct Evidence<'a> {
     pub purpose: &'a str,
     /// The header `User-Agent`; empty without one.
     pub user_agent: &'a str,
-    /// Who connects the client to the Internet, if that is known.
+    /// Provider of the client's Internet access, if known.
     pub network: Option<&'a str>,
 }
 
@@ -97,7 +97,7 @@ pub fn classify(evidence: &Evidence<'_>) -> Classification {
 }
 
 fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
-    // What fetches in advance says so in the words of the browser that it is.
+    // Prefetchers say so in a header, while their user agent is the browser's.
     let purpose = evidence.purpose.to_ascii_lowercase();
     if purpose.contains("prefetch") || purpose.contains("prerender") {
         return (Class::Preview, "prefetch");
@@ -106,7 +106,7 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
         return (Class::Preview, "purpose-preview");
     }
     let agent = evidence.user_agent.trim().to_ascii_lowercase();
-    // What has a name keeps it, whatever else it does.
+    // A program with a name is classified by it, whatever else it does.
     if let Some(rule) = rule(&agent) {
         return (rule.class, rule.reason);
     }
@@ -165,7 +165,7 @@ fn network(name: &str) -> Option<&'static str> {
     found.map(|(_, reason)| *reason)
 }
 
-/// Judges programs that nobody has made a rule for by what they say of themselves.
+/// Judges programs without a rule by the words of their user agent.
 fn says_so(agent: &str) -> Option<(Class, &'static str)> {
     let has = |word: &str| agent.contains(word);
     if [
@@ -216,8 +216,8 @@ fn is_called_bot(agent: &str) -> bool {
     })
 }
 
-/// Whether a user agent, in lower case, is a browser's: one of the few that speak for themselves,
-/// or one that names an engine.
+/// Reports whether a user agent, in lower case, is a browser's: one with a known beginning, or one
+/// that names an engine.
 fn is_browser(agent: &str) -> bool {
     const BEGINNINGS: [&str; 7] = [
         "opera/",

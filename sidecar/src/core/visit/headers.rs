@@ -1,8 +1,8 @@
-//! What is read from headers that clients sent.
+//! Values parsed from headers that clients sent.
 
 use url::Url;
 
-/// Longer ones are no tags of languages that anybody speaks (RFC 5646, section 4.4.1).
+/// Longer ones are no tags of spoken languages (RFC 5646, section 4.4.1).
 const MAX_LANGUAGE_LENGTH: usize = 35;
 
 /// Longer ones are no hosts.

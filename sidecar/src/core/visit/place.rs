@@ -1,11 +1,11 @@
-//! Where clients are.
+//! Locations of clients.
 
 use std::net::IpAddr;
 
 /// The most bytes kept of each text of a place.
 pub const MAX_PLACE_TEXT: usize = 128;
 
-/// Where a client is, as far as it is known. Names are as the source has them, in its language.
+/// A client's location, as far as known. Names are as the source has them, in its language.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The country's code, two letters of ISO 3166 in upper case.
@@ -16,15 +16,15 @@ pub struct Place {
     pub province: Option<String>,
     /// The city.
     pub city: Option<String>,
-    /// Who connects the client to the Internet.
+    /// Provider of the client's Internet access.
     pub isp: Option<String>,
     /// The number of the autonomous system that the address belongs to.
     pub asn: Option<u32>,
-    /// Where the country, province and city come from.
+    /// Source of the country, province and city.
     pub source: PlaceSource,
 }
 
-/// Where a place comes from.
+/// Source of a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaceSource {
     /// Nowhere: no source is configured, or none knows the address.
@@ -54,7 +54,7 @@ impl PlaceSource {
 }
 
 impl Place {
-    /// How much is known: more for a city than for a province, more for it than for a country.
+    /// Returns the precision: a city ranks above a province, which ranks above a country.
     pub fn depth(&self) -> u8 {
         if self.city.is_some() {
             3
@@ -68,6 +68,6 @@ impl Place {
 
 /// Knows where addresses are.
 pub trait Places: Send + Sync {
-    /// Where an address is: [`Place::default`] when that is not known. Never waits for anything.
+    /// Looks up an address: [`Place::default`] if its place is unknown. Never blocks.
     fn place(&self, address: IpAddr) -> Place;
 }

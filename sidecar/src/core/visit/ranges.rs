@@ -1,4 +1,4 @@
-//! Which events of an origin are stored already.
+//! The events of an origin that are already stored.
 //!
 //! An origin counts its events from 0 and reports nearly all of them, so what is stored are few
 //! ranges however many events there are: that is all it takes to store none twice.

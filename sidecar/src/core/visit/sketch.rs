@@ -1,4 +1,4 @@
-//! How many visitors there were, without remembering which.
+//! Estimates the number of distinct visitors without storing their ids.
 //!
 //! HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007), with linear counting where few registers
 //! are used. A visitor's id is a keyed hash already, so its bits are used as they are. The standard
@@ -6,16 +6,16 @@
 
 use super::visitor::VisitorId;
 
-/// How many registers there are, and how many bits choose one.
+/// The number of registers, and the number of bits that select one.
 const REGISTERS: usize = 1 << BITS;
 const BITS: u32 = 12;
 
-/// What is remembered of a set of visitors: a byte for each register.
+/// A set of visitors: a byte for each register.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sketch(Box<[u8]>);
 
 impl Default for Sketch {
-    /// Of nobody.
+    /// Returns the sketch of the empty set.
     fn default() -> Self {
         Self(vec![0; REGISTERS].into_boxed_slice())
     }
@@ -32,7 +32,7 @@ impl Sketch {
         self.0[register] = self.0[register].max(rank);
     }
 
-    /// Adds everybody who was added to another sketch.
+    /// Adds all visitors of another sketch.
     pub fn merge(&mut self, other: &Self) {
         for (rank, other) in self.0.iter_mut().zip(&other.0) {
             *rank = (*rank).max(*other);

@@ -1,7 +1,7 @@
-//! Visits that are stored, as far as they are judged again.
+//! Stored visits, with the attributes that a new classification needs.
 //!
-//! The texts that clients have sent are kept, and who connects them is; so the rules of this
-//! version can be asked again. What depends on the whole address can't be found out any more.
+//! The client's texts and its provider are stored, so the rules of this version can be applied to
+//! them. Attributes that depend on the whole address can't be derived again.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::agent::{Agent, Agents, Versioned};
 use super::class::{Class, Classification, Evidence, RULESET, classify};
 use super::visitor::VisitorId;
 
-/// A stored visit, with what was said of it when it was counted.
+/// A stored visit, with its classification at the time it was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredVisit {
-    /// Visits that were kept later have greater numbers.
+    /// Sequence number: visits that were stored later have greater ones.
     pub number: i64,
-    /// When the answer was made.
+    /// Time of the answer.
     pub at: Timestamp,
     /// The link's code, as it was asked for.
     pub code: String,
@@ -25,7 +25,7 @@ pub struct StoredVisit {
     pub campaign: i64,
     /// The short domain that was asked.
     pub host: String,
-    /// Who it was, as far as visitors are told apart.
+    /// Id of the visitor, unless the visit has none.
     pub visitor: Option<VisitorId>,
     /// The request's method.
     pub method: VisitMethod,
@@ -33,23 +33,23 @@ pub struct StoredVisit {
     pub purpose: String,
     /// The header `User-Agent`.
     pub user_agent: String,
-    /// Who connects the client to the Internet.
+    /// Provider of the client's Internet access.
     pub isp: Option<String>,
     /// The country's code.
     pub country: Option<String>,
     /// The referrer's host.
     pub referrer_host: Option<String>,
-    /// Who or what it was.
+    /// Kind of visitor.
     pub class: Class,
-    /// Why.
+    /// Reason of the rules.
     pub reason: String,
     /// The version of the rules that say so.
     pub ruleset: u16,
-    /// What its client was found to be.
+    /// Parsed user agent.
     pub agent: StoredAgent,
 }
 
-/// What a user agent was found to be, as it is stored.
+/// A parsed user agent, as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredAgent {
     /// Its number in the store.
@@ -65,7 +65,7 @@ pub struct StoredAgent {
 }
 
 impl StoredAgent {
-    /// Whether this is what is stored of an agent.
+    /// Reports whether this is the stored form of an agent.
     pub fn is(&self, agent: &Agent) -> bool {
         self.browser == agent.browser
             && self.os == agent.os
@@ -74,18 +74,18 @@ impl StoredAgent {
     }
 }
 
-/// What the rules of this version say of a stored visit.
+/// Result of this version's rules for a stored visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Who or what it was.
+    /// Kind of visitor, with its reason.
     pub classification: Classification,
-    /// What its client is.
+    /// Browser, system and device of the client.
     pub agent: Arc<Agent>,
 }
 
 impl StoredVisit {
-    /// What the rules of this version say of the visit; `None` if that is what is stored, or if a
-    /// later version has judged it.
+    /// Applies the rules of this version to the visit; `None` if the result is already stored, or
+    /// if a later version has judged it.
     pub fn reclassified(&self, agents: &dyn Agents) -> Option<Verdict> {
         if self.ruleset > RULESET {
             return None;

@@ -41,7 +41,7 @@ pub(crate) fn golden() -> Vec<Golden> {
     lines.collect()
 }
 
-/// Everybody is in Mimecast's network, or in a city if the address is of 203.0.113.0/24.
+/// All clients are in Mimecast's network, or in a city if the address is of 203.0.113.0/24.
 struct TestPlaces;
 
 impl Places for TestPlaces {
@@ -49,7 +49,7 @@ impl Places for TestPlaces {
         match address {
             IpAddr::V4(address) if address.octets()[..3] == [203, 0, 113] => Place {
                 country: Some("NZ".to_owned()),
-                // The whole address is looked up, whatever is kept of it.
+                // The whole address is looked up, however little of it is stored.
                 city: Some(format!("City {}", address.octets()[3])),
                 source: PlaceSource::MaxMind,
                 ..Place::default()

@@ -1,7 +1,7 @@
-//! Texts that clients sent, as they are kept.
+//! Texts that clients sent, in the form that is stored.
 
-/// The text that is kept of bytes: at most `limit` bytes of UTF-8. What is no UTF-8 is replaced by
-/// U+FFFD, and so is NUL, which not every database can store in a text.
+/// Returns the text to store for bytes: at most `limit` bytes of UTF-8. Invalid UTF-8 is replaced
+/// by U+FFFD, and so is NUL, which not every database can store in a text.
 pub fn kept(bytes: &[u8], limit: usize) -> String {
     // Replacing makes texts longer, never shorter: what is behind the limit is of no use.
     let bytes = &bytes[..bytes.len().min(limit)];

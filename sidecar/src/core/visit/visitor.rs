@@ -1,9 +1,8 @@
-//! Visitors: who can be told apart within a day, and by nobody afterwards.
+//! Visitors: distinguishable within a day, and anonymous afterwards.
 //!
 //! A visitor's id is a keyed hash of the client's address and user agent. The key is made for one
-//! day (UTC) and destroyed [`GRACE`] after it has passed: from then on nobody can find out which
-//! address an id stands for, not even by trying them all, nor whether visitors of two days are the
-//! same.
+//! day (UTC) and destroyed [`GRACE`] after it has passed. From then on an id cannot be traced to
+//! an address, not even by trying them all, nor can visitors of two days be matched.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,11 +21,11 @@ use sha2::Sha256;
 
 use crate::core::ports::StoreError;
 
-/// How long after a day's end its key is kept, for events that come late: the sidecar may have
-/// been away, and Redis keeps what the edge tells. Visits that come later have no visitor.
+/// Time after a day's end until its key is destroyed. It serves late events: the sidecar may have
+/// been down while Redis held the edge's events. Later visits have no visitor.
 pub const GRACE: SignedDuration = SignedDuration::from_hours(6);
 
-/// How far the edge's clock may be ahead of ours for its visits to have visitors.
+/// The most that the edge's clock may be ahead of ours for its visits to have visitors.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// The day that a moment is in.
@@ -110,7 +109,7 @@ impl fmt::Debug for VisitorId {
 pub struct LiveKeys(BTreeMap<Date, Arc<DayKey>>);
 
 impl LiveKeys {
-    /// The id of the visitor who came at this moment. `None` when the day's key is not there.
+    /// Returns the id of the visitor at this moment, or `None` without the day's key.
     pub fn visitor(&self, at: Timestamp, client: IpAddr, user_agent: &[u8]) -> Option<VisitorId> {
         let day = day_of(at);
         let key = self.0.get(&day)?;
@@ -129,7 +128,7 @@ impl LiveKeys {
         Some(VisitorId(id))
     }
 
-    /// Whether the key of a day is there.
+    /// Reports whether the key of a day is present.
     pub fn has(&self, day: Date) -> bool {
         self.0.contains_key(&day)
     }
@@ -157,11 +156,11 @@ impl KeyRing {
         }
     }
 
-    /// The keys that are live now; to be asked for with every batch. Forgets those that are not
-    /// any more.
+    /// Returns the keys that are live now, creating missing ones; to be called for every batch.
+    /// Drops expired keys from memory.
     ///
     /// # Errors
-    /// When a key that is not held yet can't be had from the store.
+    /// Fails if the store can't provide a missing key.
     pub async fn live(
         &self,
         now: Timestamp,
@@ -186,11 +185,11 @@ impl KeyRing {
         Ok(keys)
     }
 
-    /// Those of the keys that are live now that somebody has made. Forgets those that are not live
-    /// any more, also when it fails.
+    /// Returns those live keys that already exist, and creates none. Drops expired keys from
+    /// memory, even if it fails.
     ///
     /// # Errors
-    /// When the store has to be asked and does not answer.
+    /// Fails if a key is not in memory and the store does not answer.
     pub async fn known(&self, now: Timestamp) -> Result<LiveKeys, StoreError> {
         let mut keys = self.held(now);
         let mut day = Some(first_live_day(now));
@@ -213,11 +212,11 @@ impl KeyRing {
         kept.clone()
     }
 
-    /// Destroys the keys that are not live any more, here and in the store, and says how many
-    /// there were in the store. To be called every few minutes.
+    /// Destroys expired keys in memory and in the store. Returns their number in the store. To be
+    /// called every few minutes.
     ///
     /// # Errors
-    /// When the store can't do it.
+    /// Fails if the store can't do it.
     pub async fn destroy_old(&self, now: Timestamp) -> Result<u64, StoreError> {
         let first = first_live_day(now);
         self.forget_before(first);

@@ -1,15 +1,15 @@
-//! What programs call themselves. Of several rules that fit the first counts.
+//! Rules by the names of programs. The first matching rule wins.
 
 use super::Class;
 
-/// A rule: whoever has all of the words in the user agent is of the class.
+/// A rule: a user agent with all of the words is of the class.
 #[derive(Debug)]
 pub(super) struct Rule {
     /// Words in lower case. A `^` says that the word has to stand first.
     pub(super) words: &'static [&'static str],
     /// The class.
     pub(super) class: Class,
-    /// Why.
+    /// Reason that it gives.
     pub(super) reason: &'static str,
 }
 
@@ -145,7 +145,7 @@ pub(super) const RULES: &[Rule] = &[
     scanner(&["acunetix"], "acunetix"),
     scanner(&["detectify"], "detectify"),
     scanner(&["^httpx - "], "httpx"),
-    // Browsers that nobody sits before.
+    // Browsers without a user.
     bot(&["headlesschrome"], "headless"),
     bot(&["phantomjs"], "headless"),
     bot(&["puppeteer"], "headless"),
@@ -244,7 +244,7 @@ pub(super) const RULES: &[Rule] = &[
     bot(&["fasthttp"], "go"),
     bot(&["go-resty"], "go"),
     bot(&["^colly"], "go"),
-    // Apps fetch with it and its like, without anybody seeing a page.
+    // Apps fetch with these libraries; no person sees the page.
     bot(&["okhttp"], "okhttp"),
     bot(&["dalvik/"], "android"),
     bot(&["cfnetwork/"], "apple-network"),

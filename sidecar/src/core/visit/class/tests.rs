@@ -1,4 +1,4 @@
-//! What the rules say of user agents stands in `golden/agents.tsv`.
+//! The expected classes of user agents are in `golden/agents.tsv`.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -65,8 +65,8 @@ fn every_rule_has_words_and_a_stable_reason() {
     }
 }
 
-/// What is stored says by which rules it was said, so rules that are another must have another
-/// number: count [`RULESET`] up, and put here what this test finds.
+/// Stored classifications name their ruleset, so changed rules must have another number: increment
+/// [`RULESET`], and put here the hash that this test finds.
 #[test]
 fn other_rules_are_another_ruleset() {
     let text = format!("{RULESET} {RULES:?} {NETWORKS:?}");

@@ -109,7 +109,7 @@ async fn a_destroyed_key_is_forgotten_here_too() {
 fn visitors_differ_by_client_agent_day_and_key() {
     let days = [
         (day_of(moment("2026-06-01T00:00:00Z")), DayKey::new([1; 32])),
-        // The same key would not be used again; the day tells visitors apart all the same.
+        // Keys are never reused; even so, the day distinguishes visitors.
         (day_of(moment("2026-06-02T00:00:00Z")), DayKey::new([1; 32])),
     ];
     let keys: LiveKeys = days.into_iter().collect();
@@ -165,7 +165,7 @@ async fn who_only_looks_makes_no_keys_and_keeps_none_that_is_not_live_any_more()
     let visitor = |keys: &LiveKeys| keys.visitor(noon, client("192.0.2.1"), b"agent");
     assert!(visitor(&made).is_some());
     assert_eq!(visitor(&known), visitor(&made));
-    // What is held is not asked for again.
+    // A key in memory is not fetched from the store again.
     let asked = *store.asked.lock().expect("no holder panics");
     looker.known(noon).await.expect("a store");
     assert_eq!(*store.asked.lock().expect("no holder panics"), asked);
