@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use shortlink_sidecar::clock::{Clock, SystemClock};
+use shortlink_sidecar::core::codes::numbering::CodeKey;
 use shortlink_sidecar::core::codes::permuted::PermutedCodes;
 use shortlink_sidecar::core::codes::strategy::{CodeStrategy, DrawRequest};
 use shortlink_sidecar::core::link::{Destination, Link};
 use shortlink_sidecar::core::ports::{MAX_TOGETHER, Store};
 use shortlink_sidecar::core::target::Target;
-use shortlink_sidecar::lifecycle;
+use shortlink_sidecar::random;
 use shortlink_sidecar::store::{self, StoreOptions};
 use tokio::time::Instant;
 use vocabulary::{CodeRules, RedirectStatus};
@@ -32,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
         statement_timeout: Duration::from_secs(30),
         lock_timeout: Duration::from_secs(30),
     };
-    store::migrate(&options, &lifecycle::code_key()?).await?;
+    store::migrate(&options, &CodeKey::new(random::bytes()?)).await?;
     let store = store::open(&options).await?;
     let codes = Arc::new(PermutedCodes::new(Arc::clone(&store), CodeRules::default()));
     let kept = Arc::new(AtomicU64::new(0));

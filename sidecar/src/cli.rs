@@ -26,10 +26,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use secrecy::ExposeSecret;
 
 use crate::config::Config;
+use crate::core::codes::numbering::CodeKey;
 use crate::core::ports::{Publisher, Store};
 use crate::publisher::RedisPublisher;
 use crate::store::{self, StoreOptions};
-use crate::{lifecycle, telemetry};
+use crate::{lifecycle, random, telemetry};
 use domains::DomainsCommand;
 use keys::KeysCommand;
 use remote::RemoteCommand;
@@ -198,7 +199,8 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Migrate => {
-                let applied = store::migrate(&config.database, &lifecycle::code_key()?).await?;
+                let applied =
+                    store::migrate(&config.database, &CodeKey::new(random::bytes()?)).await?;
                 eprintln!("shortlink: the schema is up to date (migrations applied: {applied})");
                 Ok(ExitCode::SUCCESS)
             }

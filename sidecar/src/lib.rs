@@ -12,6 +12,7 @@
 //! - [`transfer`]: reads and writes files of links.
 //! - [`http`]: the API, the fallback resolver and the health checks. Nothing else knows axum.
 //! - [`config`], [`cli`], [`telemetry`], [`lifecycle`], [`clock`]: the process around them.
+//! - [`random`]: secret random numbers.
 //! - [`trace`], [`durations`]: for which request something is done, and how long it took.
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ pub mod http;
 pub mod lifecycle;
 pub mod outbox;
 pub mod publisher;
+pub mod random;
 pub mod service;
 pub mod store;
 pub mod telemetry;

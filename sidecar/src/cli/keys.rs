@@ -14,7 +14,7 @@ use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
 use crate::core::codes::strategy::StrategyName;
 use crate::core::ports::{KeyListing, KeyPosition, Store};
 use crate::core::target::domains::{DomainRule, DomainRules};
-use crate::lifecycle;
+use crate::random;
 use crate::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
 
 /// How many keys are read at once.
@@ -95,7 +95,7 @@ impl KeysCommand {
     pub(super) async fn run(self, store: &Arc<dyn Store>) -> anyhow::Result<()> {
         let clock = SystemClock;
         let now = clock.now();
-        let rng = lifecycle::random()?;
+        let rng = random::generator()?;
         let keys = Keys::new(Arc::clone(store), Arc::new(clock), rng, None);
         let actor = Actor::Operator;
         match self {

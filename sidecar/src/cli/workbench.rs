@@ -7,8 +7,8 @@ use secrecy::ExposeSecret;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::core::ports::{RecordIndex, Store};
-use crate::lifecycle;
 use crate::publisher::RedisIndex;
+use crate::random;
 use crate::store;
 
 /// The store and Redis.
@@ -33,7 +33,7 @@ impl Workbench {
             store,
             index: Arc::new(index),
             clock: Arc::new(SystemClock),
-            holder: lifecycle::holder()?,
+            holder: random::holder()?,
         })
     }
 

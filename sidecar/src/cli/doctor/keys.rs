@@ -9,7 +9,7 @@ use super::Finding;
 use crate::clock::{Clock, SystemClock};
 use crate::core::api_key::{ApiKey, KeyState, Scope};
 use crate::core::ports::Store;
-use crate::lifecycle;
+use crate::random;
 use crate::service::keys::Keys;
 
 /// Looks at all keys; warns of those that expire within so many days.
@@ -17,7 +17,7 @@ pub(super) async fn examine(store: &Arc<dyn Store>, days: u16) -> anyhow::Result
     let keys = Keys::new(
         Arc::clone(store),
         Arc::new(SystemClock),
-        lifecycle::random()?,
+        random::generator()?,
         None,
     );
     Ok(match all(&keys).await {

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::Context;
 use flate2::read::MultiGzDecoder;
 use hyper::body::Bytes;
-use rand::Rng;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
@@ -78,9 +77,7 @@ impl Source {
     pub(super) fn name(&mut self, format: RowFormat) -> Result<String, Failure> {
         let is_seekable = self.length().is_some();
         let Some(file) = self.file.as_mut().filter(|_| is_seekable) else {
-            let mut rng = crate::lifecycle::random().context("no name can be drawn")?;
-            let mut bytes = [0; 16];
-            rng.fill_bytes(&mut bytes);
+            let bytes: [u8; 16] = crate::random::bytes().context("no name can be drawn")?;
             return Ok(format!("import-{}", hexadecimal(&bytes)));
         };
         let mut digest = Sha256::new();

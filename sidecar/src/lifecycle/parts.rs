@@ -1,0 +1,258 @@
+//! Builds the parts of the service from its configuration.
+
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use secrecy::ExposeSecret;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::ServeError;
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::core::codes::hash::HashedCodes;
+use crate::core::codes::lengths::Lengths;
+use crate::core::codes::permuted::PermutedCodes;
+use crate::core::codes::pool::PooledCodes;
+use crate::core::codes::sequence::SequenceCodes;
+use crate::core::codes::strategy::Strategies;
+use crate::core::ports::{Delivery, Publisher, RecordIndex, Store};
+use crate::core::visit::Enrichment;
+use crate::core::visit::agent::Agents;
+use crate::enrich::agents::{AgentReader, LateAgentReader};
+use crate::enrich::geo::Geo;
+use crate::http::{AnswerCounters, App, Requests};
+use crate::outbox::{self, outbox};
+use crate::publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits};
+use crate::random;
+use crate::service::access::{Access, Attempts};
+use crate::service::campaigns::Campaigns;
+use crate::service::codespace::Codespace;
+use crate::service::domains::Domains;
+use crate::service::explain::Explainer;
+use crate::service::issue::{self, Issuer};
+use crate::service::keys::Keys;
+use crate::service::links::Links;
+use crate::service::live::{LiveParts, LiveVisits};
+use crate::service::resolve::Resolver;
+use crate::service::sessions::Sessions;
+use crate::service::visits::VisitCounters;
+use crate::store;
+
+/// The parts that requests and background jobs share.
+pub(super) struct Parts {
+    pub(super) config: Config,
+    /// The name of this process among all that claim jobs and read visits.
+    pub(super) holder: String,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) publisher: Arc<dyn Publisher>,
+    pub(super) index: Arc<dyn RecordIndex>,
+    pub(super) delivery: Arc<dyn Delivery>,
+    pub(super) pool: Arc<PooledCodes<StdRng>>,
+    /// The queue of visits, if this process stores them.
+    pub(super) visits: Option<Arc<RedisVisits>>,
+    pub(super) visit_counters: Arc<VisitCounters>,
+    pub(super) geo: Arc<Geo>,
+    pub(super) enrichment: Option<Arc<Enrichment>>,
+    pub(super) live: Option<Arc<LiveVisits>>,
+    /// All that runs in the background besides the worker of the outbox.
+    pub(super) tasks: TaskTracker,
+}
+
+impl Parts {
+    /// Opens the database, the files and Redis. Feeds of visits end with `shutdown`.
+    pub(super) async fn build(
+        config: Config,
+        shutdown: CancellationToken,
+    ) -> Result<(Self, outbox::Worker), ServeError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let holder = random::holder()?;
+        let store = store::open(&config.database).await?;
+        let (redis, visits) = (&config.redis, &config.visits);
+        let url = redis.url.expose_secret();
+        let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
+            url,
+            &redis.topology,
+            redis.prefix.clone(),
+            redis.timeout,
+            config.links.negative_ttl_s,
+        )?);
+        let queue = if visits.stores {
+            Some(Arc::new(RedisVisits::new(
+                url,
+                &redis.topology,
+                &redis.prefix,
+                redis.timeout,
+                visits.streams,
+                holder.clone(),
+            )?))
+        } else {
+            None
+        };
+        let geo = Arc::new(Geo::open(visits.geo.clone())?);
+        let has_live = visits.live.listeners > 0;
+        let agents: Option<Arc<dyn Agents>> = if visits.stores {
+            Some(Arc::new(AgentReader::new(visits.remembered_agents)?))
+        } else if has_live {
+            // The feed may never have a listener.
+            Some(Arc::new(LateAgentReader::new(visits.remembered_agents)))
+        } else {
+            None
+        };
+        let enrichment = agents.map(|agents| {
+            Arc::new(Enrichment::new(
+                Arc::clone(&geo) as _,
+                agents,
+                visits.address,
+            ))
+        });
+        let live = match &enrichment {
+            Some(enrichment) if has_live => Some(Arc::new(LiveVisits::new(LiveParts {
+                tail: Arc::new(RedisTail::new(
+                    url,
+                    &redis.topology,
+                    &redis.prefix,
+                    redis.timeout,
+                    visits.streams,
+                )?),
+                keys: Arc::clone(&store) as _,
+                enrichment: Arc::clone(enrichment),
+                clock: Arc::clone(&clock),
+                limits: visits.live,
+                // Shutdown waits for requests in progress, but feeds have no end of their own.
+                stop: shutdown,
+            }))),
+            _ => None,
+        };
+        let index = Arc::new(RedisIndex::new(
+            url,
+            &redis.topology,
+            redis.prefix.clone(),
+            redis.timeout,
+        )?);
+        let pool = Arc::new(PooledCodes::new(
+            Arc::clone(&store),
+            config.codes.rules.clone(),
+            config.codes.pool,
+            random::generator()?,
+        ));
+        let (outbox, worker) = outbox(
+            Arc::clone(&store),
+            Arc::clone(&publisher),
+            Arc::clone(&clock),
+        );
+        let parts = Self {
+            holder,
+            clock,
+            store,
+            publisher,
+            index,
+            delivery: Arc::new(outbox),
+            pool,
+            visits: queue,
+            visit_counters: Arc::default(),
+            geo,
+            enrichment,
+            live,
+            tasks: TaskTracker::new(),
+            config,
+        };
+        Ok((parts, worker))
+    }
+
+    /// Builds the services that requests use.
+    pub(super) fn app(&self) -> Result<App, ServeError> {
+        let Config { codes, links, .. } = &self.config;
+        let (store, clock) = (|| Arc::clone(&self.store), || Arc::clone(&self.clock));
+        let access = Arc::new(Access::new(store(), clock()));
+        Ok(App {
+            links: Links {
+                store: store(),
+                delivery: Arc::clone(&self.delivery),
+                issuer: self.issuer()?,
+                rules: codes.rules.clone(),
+                reserved: codes.reserved.clone(),
+                clock: clock(),
+            },
+            campaigns: Campaigns {
+                store: store(),
+                delivery: Arc::clone(&self.delivery),
+                clock: clock(),
+            },
+            codespace: Codespace {
+                store: store(),
+                rules: codes.rules.clone(),
+                policy: codes.policy,
+                one_in: codes.one_in,
+                pool: codes.pool,
+                clock: clock(),
+            },
+            explainer: Explainer {
+                store: store(),
+                index: Arc::clone(&self.index),
+                rules: codes.rules.clone(),
+                clock: clock(),
+            },
+            resolver: Resolver::new(
+                store(),
+                Arc::clone(&self.publisher),
+                codes.rules.clone(),
+                clock(),
+                self.tasks.clone(),
+            ),
+            keys: Keys::new(
+                store(),
+                clock(),
+                random::generator()?,
+                Some(Arc::clone(&access)),
+            ),
+            access,
+            sessions: Sessions::new(&self.store.code_key(), clock(), random::generator()?),
+            sign_ins: Attempts::new(clock()),
+            store: store(),
+            domains: Domains::new(
+                store(),
+                self.visits.clone().map(|queue| queue as _),
+                clock(),
+                self.tasks.clone(),
+            ),
+            answers: AnswerCounters::default(),
+            requests: Requests::default(),
+            sampling: self.config.log.sampling,
+            visit_counters: Arc::clone(&self.visit_counters),
+            visit_queue: self.visits.clone().map(|queue| queue as _),
+            live: self.live.clone(),
+            publisher: Arc::clone(&self.publisher),
+            clock: clock(),
+            policy: links.policy,
+            target_domains: links.domains.clone(),
+            default_redirect_status: links.redirect_status,
+            default_policy: codes.policy,
+            body_limit_bytes: self.config.http.body_limit_bytes,
+        })
+    }
+
+    fn issuer(&self) -> Result<Issuer, ServeError> {
+        let codes = &self.config.codes;
+        let (store, rules) = (|| Arc::clone(&self.store), || codes.rules.clone());
+        Ok(Issuer::start(issue::Parts {
+            store: store(),
+            delivery: Arc::clone(&self.delivery),
+            strategies: Strategies {
+                permuted: Arc::new(PermutedCodes::new(store(), rules())),
+                pool: Arc::clone(&self.pool) as _,
+                sequence: Arc::new(SequenceCodes::new(
+                    store(),
+                    Arc::clone(&self.publisher),
+                    rules(),
+                    random::generator()?,
+                )),
+                hash: Arc::new(HashedCodes::new(&self.store.code_key(), rules())),
+            },
+            lengths: Lengths::new(store(), rules(), codes.one_in),
+            reserved: codes.reserved.clone(),
+            clock: Arc::clone(&self.clock),
+        }))
+    }
+}
