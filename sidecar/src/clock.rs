@@ -1,17 +1,17 @@
-//! What time it is: a parameter, so that tests can choose it.
+//! The clock: a parameter, so that tests can set the time.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-/// Tells the time of day.
+/// Provides the time.
 pub trait Clock: Send + Sync {
     /// The present moment, in whole milliseconds, which is as exact as moments are stored.
     fn now(&self) -> Timestamp;
 
-    /// How long ago something began that stays the same while the process lives. It never goes
-    /// back, whatever happens to the time of day: what is kept for a while is measured with it.
+    /// Returns the time since an origin that is fixed while the process lives. It is monotonic
+    /// whatever happens to the time of day, so it measures lifetimes of cached values.
     fn elapsed(&self) -> Duration;
 }
 
@@ -22,7 +22,7 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the clock that everybody else is handed"
+        reason = "this is the clock that all other code is given"
     )]
     fn now(&self) -> Timestamp {
         whole_milliseconds(Timestamp::now())

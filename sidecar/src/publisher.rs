@@ -1,13 +1,13 @@
 //! Writes link records into Redis. Nothing else in the sidecar does.
 //!
-//! What is kept there, under the names of [`vocabulary::keys`]:
+//! The keys, named by [`vocabulary::keys`]:
 //!
 //! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by [`PUBLISH`], which
 //!   never puts an older revision in place of a newer one.
 //! - `<prefix>c:<id>`: a campaign's record, written in the same way.
 //! - `<prefix>n:<name>`: a counter that all sidecars share.
-//! - the same key with the negative record `1 404 0` and a short expiry, for a code that nobody
-//!   knows; written only where nothing stands.
+//! - the same key with the negative record `1 404 0` and a short expiry, for an unknown code;
+//! written only where the key is empty.
 
 mod condition;
 mod connection;
@@ -86,7 +86,7 @@ impl RedisPublisher {
     /// through it, giving each operation `timeout`. Does not connect yet.
     ///
     /// # Errors
-    /// When the URL is not one of a Redis server.
+    /// Fails if the URL does not name a Redis server.
     pub fn new(
         url: &str,
         topology: &Topology,
@@ -115,7 +115,7 @@ impl RedisPublisher {
                 if !done.as_ref().is_err_and(is_noscript) {
                     return done;
                 }
-                // Somebody has flushed a server's scripts, or a server has come.
+                // A server has lost its scripts by a flush, or is new.
                 load_publish(&mut connection.redis).await?;
                 publish_all(records, &sha, &mut connection.redis).await
             })
@@ -207,7 +207,7 @@ impl Publisher for RedisPublisher {
         if left_out.is_empty() {
             return Ok(());
         }
-        // Somebody has asked for the code before there was a link, or has changed the link since.
+        // A negative record was written before the link existed, or the link has changed since.
         let left_out: Vec<Link> = left_out.into_iter().cloned().collect();
         self.publish(&left_out).await
     }
@@ -267,7 +267,7 @@ impl Publisher for RedisPublisher {
     }
 }
 
-/// Why an operation was not done, for whoever has asked for it.
+/// Maps a failure to the error that the caller of the operation gets.
 fn failure_error(
     operation: &'static str,
     failure: Failure,
@@ -329,7 +329,7 @@ fn collect_run_ids(info: &Value, run_ids: &mut Vec<String>) {
 #[derive(Debug, thiserror::Error)]
 #[error("redis.url must be like redis://127.0.0.1:6379/0 or redis+unix:///run/redis.sock")]
 pub struct UrlError {
-    /// What is wrong with it.
+    /// Fault of the URL.
     #[source]
     pub source: RedisError,
 }

@@ -1,4 +1,4 @@
-//! Which request something is done for: from nginx' `$request_id` through the log to the comments of
+//! Traces: link work to its request, from nginx' `$request_id` through the log to the comments of
 //! statements in the database.
 //!
 //! Traces are named as W3C Trace Context does (<https://www.w3.org/TR/trace-context/>). nginx'
@@ -10,7 +10,7 @@ use rand::RngExt;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-/// The only version of `traceparent` that there is. What later ones begin with is the same.
+/// The only version of `traceparent`. Later ones begin with the same fields.
 const VERSION: &str = "00";
 
 /// The length of a `traceparent` of that version.
@@ -23,13 +23,13 @@ const SAMPLED: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     id: u128,
-    /// The caller's span. Spans of this process are told to nobody, so it has none of its own.
+    /// The caller's span. This process exports no spans, so it has none of its own.
     span: u64,
-    /// Whether what is done for it is to be found in the database.
+    /// Sampling decision: statements in the database carry the id of a sampled trace.
     is_sampled: bool,
 }
 
-/// How many of those requests are sampled whose callers say nothing of it.
+/// Sampling of requests whose callers do not decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// One in so many; 0 for none.
@@ -37,7 +37,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Whether a trace is among them: by its id alone, so that all who ask the same agree.
+    /// Decides by the id only, so that all services agree on a trace.
     fn has(self, id: u128) -> bool {
         // The second half is random in whatever makes ids.
         (id as u64).checked_rem(self.one_in) == Some(0)
@@ -82,7 +82,7 @@ impl Trace {
     fn new(id: u128, sampling: Sampling) -> Self {
         Self {
             id,
-            // nginx has no ids of spans. What the id of the trace begins with is as good.
+            // nginx has no ids of spans. The first half of the trace's id serves as well.
             span: ((id >> 64) as u64).max(1),
             is_sampled: sampling.has(id),
         }
@@ -94,7 +94,7 @@ impl Trace {
         fmt::from_fn(move |f| write!(f, "{id:032x}"))
     }
 
-    /// Whether what is done for it is to be found in the database.
+    /// Reports whether the trace is sampled.
     pub fn is_sampled(&self) -> bool {
         self.is_sampled
     }
@@ -154,7 +154,7 @@ impl Origin {
         }
     }
 
-    /// Whether what is done for it is to be found in the database.
+    /// Reports whether the current trace is sampled.
     pub fn is_sampled(&self) -> bool {
         self.trace.is_some_and(|trace| trace.is_sampled)
     }
@@ -169,7 +169,7 @@ impl Origin {
     }
 }
 
-/// Starts a task that goes on with what is done for the current request.
+/// Spawns a task that belongs to the current request's trace.
 pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(Origin::current().run(work))
 }

@@ -1,7 +1,7 @@
 //! Campaigns: many links with one target, but for what differs from recipient to recipient.
 //!
-//! A link of a campaign keeps its parameters alone. Where it leads, how it redirects, and whether
-//! it does at all is said by the campaign, so that one write changes millions of links.
+//! A link of a campaign stores only its parameters. The campaign has the target, the redirect
+//! status and the state, so that one write changes millions of links.
 
 mod defaults;
 mod target;
@@ -13,14 +13,14 @@ use vocabulary::{CampaignId, LinkRecord, Phase, Record, RedirectStatus, Validity
 pub use defaults::CampaignDefaults;
 pub use target::{CampaignTarget, CampaignTargetError};
 pub use values::ParameterValues;
-/// What a campaign's links answer.
+/// State of a campaign, which decides the answer of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CampaignState {
     /// They redirect.
     Live,
     /// They will: 404 until then.
     Scheduled,
-    /// They are held back: 410 until it is resumed.
+    /// Paused: 410 until it is resumed.
     Paused,
     /// Its time has passed: 410.
     Expired,
@@ -55,37 +55,37 @@ impl CampaignState {
 pub struct Campaign {
     /// Its id; the store gives it.
     pub id: CampaignId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Where its links lead.
+    /// Target of its links.
     pub target: CampaignTarget,
-    /// How they redirect.
+    /// Status of their redirects.
     pub redirect_status: RedirectStatus,
-    /// Whether the visitor's query is passed on.
+    /// Appends the visitor's query to the target.
     pub forward_query: bool,
     /// 1 for a new campaign, one more for each change.
     pub revision: u64,
-    /// When its links redirect.
+    /// Period in which its links redirect.
     pub validity: Validity,
-    /// Since when it is held back.
+    /// Time of its pause, while it is paused.
     pub paused_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time of its revocation.
     pub revoked_at: Option<Timestamp>,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Time of its last change.
     pub updated_at: Timestamp,
     /// The id of the API key that asked for it.
     pub created_by: String,
-    /// What the caller calls it.
+    /// Caller's name of it.
     pub external_id: Option<String>,
-    /// What people want to remember of it.
+    /// Caller's note.
     pub note: Option<String>,
-    /// What its new links are like.
+    /// Defaults of its new links.
     pub defaults: CampaignDefaults,
 }
 
-/// What to change of a campaign. What is `None` stays as it is.
+/// Changes to a campaign. `None` leaves a member unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CampaignChange {
     /// Another name.
@@ -94,11 +94,11 @@ pub struct CampaignChange {
     pub target: Option<CampaignTarget>,
     /// Another redirect status.
     pub redirect_status: Option<RedirectStatus>,
-    /// Whether the query is passed on.
+    /// Another choice of passing the query on.
     pub forward_query: Option<bool>,
     /// Another time.
     pub validity: Option<Validity>,
-    /// To be held back, or no more.
+    /// Pauses or resumes it.
     pub paused: Option<bool>,
     /// Another note, or `Some(None)` for none.
     pub note: Option<Option<String>>,
@@ -106,7 +106,7 @@ pub struct CampaignChange {
     pub defaults: Option<CampaignDefaults>,
 }
 
-/// What became of an attempt to change a campaign.
+/// Result of an attempt to change a campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CampaignEdit {
     /// The campaign as it is to be stored, with its next revision.
@@ -118,7 +118,7 @@ pub enum CampaignEdit {
 }
 
 impl Campaign {
-    /// What its links answer at a moment.
+    /// Returns the campaign's state at a moment.
     pub fn state(&self, now: Timestamp) -> CampaignState {
         let second = u64::try_from(now.as_second()).unwrap_or_default();
         if self.revoked_at.is_some() {

@@ -14,7 +14,7 @@ use crate::core::target::Target;
 pub use destination::Destination;
 pub use second::Second;
 
-/// What a link answers.
+/// State of a link, which decides its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It redirects.
@@ -34,11 +34,11 @@ pub enum State {
 pub struct Link {
     /// Its code, unique for ever: a revoked link's code is not given out again.
     pub code: Code,
-    /// Where it leads.
+    /// Target, its own or its campaign's.
     pub destination: Destination,
-    /// How it redirects to a target of its own.
+    /// Redirect status, for a target of its own.
     pub redirect_status: RedirectStatus,
-    /// Whether the visitor's query is appended to a target of its own.
+    /// Appends the visitor's query, for a target of its own.
     pub forward_query: bool,
     /// 1 for a new link, one more for each change.
     pub revision: u64,
@@ -46,28 +46,28 @@ pub struct Link {
     pub valid_since: Option<Second>,
     /// From this second on it answers 410.
     pub valid_until: Option<Second>,
-    /// After about how many visits it is to end. Whoever stores visits ends it: redirects wait for
-    /// no counter, so that a few more get through.
+    /// Approximate number of visits after which it ends. The storage of visits enforces it:
+    /// redirects wait for no counter, so a few more get through.
     pub max_visits: Option<NonZeroU64>,
-    /// When it was paused.
+    /// Time of its pause, while it is paused.
     pub paused_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time of its revocation.
     pub revoked_at: Option<Timestamp>,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Time of its last change.
     pub updated_at: Timestamp,
     /// The id of the API key that asked for it.
     pub created_by: String,
-    /// What the caller calls it. Several links may have the same.
+    /// External id: the caller's name of it. Several links may share one.
     pub external_id: Option<String>,
-    /// What people want to remember of it.
+    /// Caller's note.
     pub note: Option<String>,
-    /// What it is found by, in ascending order and each once.
+    /// Tags, in ascending order without duplicates.
     pub tags: Vec<String>,
 }
 
-/// What to change of a link. What is `None` stays as it is.
+/// Changes to a link. `None` leaves a member unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// A new target; for links that have one of their own.
@@ -76,8 +76,7 @@ pub struct Change {
     pub values: Option<ParameterValues>,
     /// Another redirect status; for links that have a target of their own.
     pub redirect_status: Option<RedirectStatus>,
-    /// Whether the visitor's query is appended from now on; for links that have a target of their
-    /// own.
+    /// Another choice of appending the visitor's query; for links that have a target of their own.
     pub forward_query: Option<bool>,
     /// Another beginning, or `Some(None)` for none.
     pub valid_since: Option<Option<Second>>,
@@ -93,7 +92,7 @@ pub struct Change {
     pub tags: Option<Vec<String>>,
 }
 
-/// What became of an attempt to change a link.
+/// Result of an attempt to change a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// The link as it is to be stored, with its next revision.
@@ -104,7 +103,7 @@ pub enum Edit {
     Refused(Refusal),
 }
 
-/// Why a link is not changed.
+/// Reason for which a link is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is revoked, which is final.
@@ -122,7 +121,7 @@ pub enum Refusal {
     OfNoCampaign,
 }
 
-/// Which revisions of a link may be edited.
+/// Revisions of a link that may be edited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
     /// Whatever there is.
@@ -135,16 +134,16 @@ pub enum Expected {
 /// A change that a link has been through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastChange {
-    /// When it was changed.
+    /// Time of the change.
     pub changed_at: Timestamp,
     /// The id of the API key that asked for it.
     pub changed_by: String,
-    /// What the link was before; the change made the revision after this one.
+    /// The link before the change, which made the next revision.
     pub before: Link,
 }
 
 impl Link {
-    /// What the link answers at a moment.
+    /// Returns the link's state at a moment.
     pub fn state(&self, now: Timestamp) -> State {
         if self.revoked_at.is_some() {
             State::Revoked
@@ -252,8 +251,8 @@ impl Link {
         Edit::Changed(revoked.next_revision(now))
     }
 
-    /// Whether the link can be given to somebody who asks for another one: it is as that one is
-    /// to be, whoever made it and whatever its code, and has not come to an end.
+    /// Reports whether the link can be returned in place of a new one: it equals the wanted one but
+    /// for its creator and code, and has not ended.
     pub fn stands_for(&self, wanted: &Self, now: Timestamp) -> bool {
         matches!(self.state(now), State::Live | State::Scheduled)
             && self.destination == wanted.destination
@@ -292,24 +291,24 @@ impl Link {
         }
     }
 
-    /// When it redirects.
+    /// Returns the period in which it redirects.
     fn validity(&self) -> Validity {
         let bound = |second: Option<Second>| second.map(Second::non_zero);
-        // It was looked at when the link was made or changed that it is valid at some time.
+        // The period was checked when the link was created or changed.
         Validity::new(bound(self.valid_since), bound(self.valid_until)).unwrap_or_default()
     }
 
     fn next_revision(self, now: Timestamp) -> Self {
         Self {
             revision: self.revision + 1,
-            // A clock that was set back must not make a link younger than its last change.
+            // A clock that was set back must not date a change before the last one.
             updated_at: now.max(self.updated_at),
             ..self
         }
     }
 }
 
-/// Whether a link that begins and ends then would never redirect.
+/// Reports whether a link with these bounds would never redirect.
 pub fn is_never_valid(since: Option<Second>, until: Option<Second>) -> bool {
     since
         .zip(until)
@@ -317,8 +316,8 @@ pub fn is_never_valid(since: Option<Second>, until: Option<Second>) -> bool {
 }
 
 impl Edit {
-    /// Leaves the link alone unless its revision, before the edit, was one of those expected.
-    /// What would be refused whatever the revision is refused for that.
+    /// Refuses the edit unless the revision before it was one of those expected. A refusal for
+    /// another reason takes precedence.
     #[must_use]
     pub fn only_of(self, expected: &Expected, revision: u64) -> Self {
         match (&self, expected) {

@@ -51,7 +51,7 @@ impl AgentReader {
         })
     }
 
-    /// How many user agents are remembered.
+    /// Returns the number of cached user agents.
     pub fn remembered(&self) -> usize {
         self.read
             .lock()

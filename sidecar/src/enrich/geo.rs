@@ -14,7 +14,7 @@ use super::watched::Watched;
 use super::xdb::Xdb;
 use crate::core::visit::place::{Place, Places};
 
-/// Which databases there are. Without any nothing is known of places.
+/// The configured databases. Without any, all places are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GeoFiles {
     /// Places in MaxMind's format.
@@ -35,7 +35,7 @@ pub struct GeoError {
     pub setting: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// Why not.
+    /// Cause of the error.
     #[source]
     pub source: FileFault,
 }
@@ -53,7 +53,7 @@ impl Geo {
     /// long.
     ///
     /// # Errors
-    /// When one can't be used: who names a file wants it to be read.
+    /// Fails if one can't be used: a configured file is required.
     pub fn open(files: GeoFiles) -> Result<Self, GeoError> {
         let max_mind = |setting, path: Option<PathBuf>| {
             let opened = path.map(|path| opened(setting, &path, MaxMind::open));
@@ -69,13 +69,13 @@ impl Geo {
         })
     }
 
-    /// Whether there is any database.
+    /// Reports whether any database is configured.
     pub fn is_configured(&self) -> bool {
         self.places.is_some() || self.networks.is_some() || !self.regions.is_empty()
     }
 
-    /// Looks whether files have been replaced, and reads those. What can't be used is logged once,
-    /// and what it should have replaced stays in use. Says how many were read.
+    /// Reloads replaced files. A fault is logged once, and the former data stays in use. Returns
+    /// the number of files that were read.
     pub fn look(&self) -> usize {
         let max_mind = [&self.places, &self.networks].into_iter().flatten();
         let max_mind = max_mind.map(|file| (file.path(), file.look()));
@@ -107,9 +107,9 @@ impl Geo {
 }
 
 impl Places for Geo {
-    /// The database that knows more of the place is believed; ip2region's if both know as much,
-    /// since it is the one that somebody has added for what it knows better. The provider is that
-    /// of the same database, or else the database of networks knows it.
+    /// Takes the more precise place, and ip2region's if both are equally precise, since an operator
+    /// adds that database for its better data. The provider comes from the same database, or else
+    /// from the database of networks.
     fn place(&self, address: IpAddr) -> Place {
         let mut place = Place::default();
         for region in &self.regions {

@@ -34,7 +34,7 @@ impl MaxMind {
         found.has_data().then_some(Entry(found))
     }
 
-    /// Where an address is, with names in `language` where the database has them.
+    /// Looks up the place of an address, with names in `language` where the database has them.
     pub(super) fn place(&self, address: IpAddr, language: &str) -> Place {
         use PathElement::{Index, Key};
         let Some(entry) = self.entry(address) else {
@@ -64,7 +64,7 @@ impl MaxMind {
         place
     }
 
-    /// Who connects an address to the Internet, and the number of the autonomous system.
+    /// Looks up the provider of an address, and the number of its autonomous system.
     pub(super) fn network(&self, address: IpAddr) -> (Option<String>, Option<u32>) {
         let entry = self.entry(address);
         entry.map_or((None, None), |entry| entry.network())

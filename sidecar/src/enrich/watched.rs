@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Reads a file. The error says why it can't be used.
 type Read<T> = Box<dyn Fn(&Path) -> Result<T, FileFault> + Send + Sync>;
 
-/// Why a file can't be used.
+/// Reason for which a file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileFault {
     /// It can't be read.
@@ -32,7 +32,7 @@ pub(super) struct Watched<T> {
     tried: Mutex<Option<Stamp>>,
 }
 
-/// Tells a file from the one that replaces it.
+/// Identity of a file, which its replacement does not share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -74,7 +74,7 @@ impl<T> Watched<T> {
         &self.path
     }
 
-    /// What the file held when it was read last.
+    /// Returns the content as of the last successful read.
     pub(super) fn held(&self) -> Arc<T> {
         Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Numbers are little endian, and so are IPv4 addresses; IPv6 addresses are big endian. Version 2
-//! knows IPv4 alone; version 3 has a file for each version of IP.
+//! knows only IPv4; version 3 has a file for each version of IP.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -23,7 +23,7 @@ const INDEX: usize = 256 * 256 * 8;
 /// A database.
 pub(super) struct Xdb {
     bytes: Vec<u8>,
-    /// How many bytes addresses have.
+    /// The length of addresses in bytes.
     width: usize,
 }
 
@@ -107,7 +107,7 @@ impl Xdb {
         None
     }
 
-    /// Where an address is.
+    /// Looks up the place of an address.
     pub(super) fn place(&self, address: IpAddr) -> Place {
         self.region(address).map(parsed).unwrap_or_default()
     }
@@ -138,7 +138,7 @@ fn parsed(region: &[u8]) -> Place {
 
 fn named(part: &[u8]) -> Option<String> {
     let text = kept(part.trim_ascii(), MAX_PLACE_TEXT);
-    // Addresses that are nobody's, or of networks at home.
+    // Placeholders for unassigned addresses and private networks.
     let is_none = matches!(
         &*text,
         "" | "0" | "Reserved" | "\u{5185}\u{7f51}IP" | "\u{4fdd}\u{7559}"

@@ -1,4 +1,4 @@
-//! In what condition the servers are, for whoever looks after them. Nothing is changed there.
+//! Diagnosis of the Redis servers for operators. It changes nothing there.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -12,20 +12,20 @@ use super::UrlError;
 use super::connection::Failure;
 use super::servers::{Address, Servers, Topology};
 
-/// What a server that is written to says of itself.
+/// The state of a server that takes writes, as it reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCondition {
-    /// Where it is.
+    /// Address of the server.
     pub address: String,
-    /// Its version; empty when it may not be told.
+    /// Its version; empty if permission to read it is missing.
     pub version: String,
     /// `master` or `slave`.
     pub role: String,
-    /// What it does when its memory is full, such as `noeviction`.
+    /// Its policy for full memory, such as `noeviction`.
     pub maxmemory_policy: String,
-    /// Whether changes are written to a file.
+    /// Persistence of changes in an append-only file.
     pub has_append_only_file: bool,
-    /// Whether the last attempt to write there has failed.
+    /// Failure of the last write to that file.
     pub write_failed: bool,
     /// The time of its clock, if it may be asked.
     pub now: Option<Timestamp>,
@@ -33,7 +33,7 @@ pub struct ServerCondition {
     pub forbidden: Vec<String>,
 }
 
-/// Why a server can't be examined.
+/// Reason for which a server can't be examined.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
     /// The URL is none of a Redis server.
@@ -47,7 +47,7 @@ pub enum ConditionError {
 /// Asks every server that is written to.
 ///
 /// # Errors
-/// When the servers can't be found, or one of them can't be reached.
+/// Fails if the servers can't be found, or one of them can't be reached.
 pub async fn examine(
     url: &str,
     topology: &Topology,
@@ -83,7 +83,7 @@ pub async fn examine(
 fn text_of(failure: &Failure) -> String {
     match failure {
         Failure::Timeout => "no answer in time".to_owned(),
-        Failure::Away => "nobody answers".to_owned(),
+        Failure::Away => "no server answers".to_owned(),
         Failure::Refused(error) => describe(&**error),
     }
 }
@@ -146,7 +146,8 @@ async fn examine_one(
     })
 }
 
-/// Each command that the sidecar uses, about a key that there is not, and so that none comes to be.
+/// Lists every command that the sidecar uses, with a key that does not exist, so that none is
+/// created.
 fn needed(prefix: &KeyPrefix) -> Vec<Cmd> {
     let key = format!("{}doctor", prefix.as_str());
     let key = key.as_str();
@@ -205,7 +206,7 @@ fn needed(prefix: &KeyPrefix) -> Vec<Cmd> {
         .collect()
 }
 
-/// What a command is called in an ACL: of those with subcommands, with them.
+/// Returns a command's name in an ACL, including its subcommand.
 fn name_of(command: &Cmd) -> String {
     let mut words = command.args_iter().filter_map(|word| match word {
         redis::Arg::Simple(word) => Some(String::from_utf8_lossy(word).to_lowercase()),

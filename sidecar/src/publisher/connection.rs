@@ -1,8 +1,8 @@
-//! One connection to Redis that everybody shares, opened again when it fails.
+//! One shared connection to Redis, reopened when it fails.
 //!
 //! Every operation has a time limit that includes waiting for a connection. A server that is
 //! stopped, or lies behind a network that swallows packets, closes nothing: so a connection that
-//! has missed a limit is given up like a broken one. After a failure nobody is made to wait until
+//! has missed a limit is given up like a broken one. After a failure operations fail at once until
 //! a pause is over; then one caller tries to connect while others wait for that attempt.
 
 use std::error::Error;
@@ -15,20 +15,20 @@ use tokio::time::Instant;
 use super::load_publish;
 use super::servers::{Handle, Servers};
 
-/// How long Redis is left alone after a failure.
+/// Pause after a failure, without attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A connection that is ready for use.
 #[derive(Clone)]
 pub(super) struct Open {
     pub(super) redis: Handle,
-    /// What this server calls the script for publishing.
+    /// SHA-1 by which this server names the publishing script.
     pub(super) publish_sha: String,
-    /// Which of all connections so far this is.
+    /// Number of this connection, counted from the first.
     number: u64,
 }
 
-/// Why an operation was not done.
+/// Reason for which an operation failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     Timeout,
@@ -46,9 +46,9 @@ pub(super) struct Connection {
 
 struct State {
     open: Option<Open>,
-    /// Until when nobody tries to connect.
+    /// Time of the next attempt to connect.
     paused_until: Option<Instant>,
-    /// How many connections were opened.
+    /// The number of connections opened so far.
     opened: u64,
 }
 
@@ -87,7 +87,7 @@ impl Connection {
             Ok(Err(Attempt::Paused)) => Err(Failure::Away),
             Ok(Err(Attempt::Redis(error))) => {
                 // An answer such as OOM or READONLY comes over a connection that is in order.
-                // READONLY, though, tells of a server that is not the master any more.
+                // READONLY, though, means that the server is not the master any more.
                 if error.is_unrecoverable_error() || error.is_io_error() || is_demoted(&error) {
                     self.give_up(used);
                 }
@@ -110,7 +110,7 @@ impl Connection {
             return Ok(open);
         }
         let _turn = self.connecting.lock().await;
-        // Whoever had the turn before may have connected, or failed.
+        // The previous holder of the lock may have connected, or failed.
         if let Some(open) = self.present()? {
             return Ok(open);
         }
@@ -128,7 +128,7 @@ impl Connection {
         Ok(open)
     }
 
-    /// The open connection, or that Redis is to be left alone.
+    /// Returns the open connection, or an error during the pause after a failure.
     fn present(&self) -> Result<Option<Open>, Attempt> {
         let state = self.state();
         if state.open.is_some() {

@@ -24,13 +24,13 @@ use crate::core::campaign::Campaign;
 use crate::core::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
 use crate::core::records::{Drift, Records, Standing, drift_of};
 
-/// How long one exchange of thousands of commands may take, at least.
+/// Least time limit of one exchange of thousands of commands.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The most connections that are kept for the next exchange.
+/// The most idle connections that are held for the next exchange.
 const MAX_IDLE: usize = 8;
 
-/// How many keys a server is asked to look at for a page of [`RecordIndex::scan`].
+/// The number of keys that a server examines for a page of [`RecordIndex::scan`].
 const SCANNED_TOGETHER: &[u8] = b"2000";
 
 /// Deletes a key under which still stands what is given: a text, or with no text something that is
@@ -60,7 +60,7 @@ impl RedisIndex {
     /// Looks after the server at `url`, or those that are found through it. Does not connect yet.
     ///
     /// # Errors
-    /// When the URL is not one of a Redis server.
+    /// Fails if the URL does not name a Redis server.
     pub fn new(
         url: &str,
         topology: &Topology,

@@ -1,5 +1,5 @@
-//! How the servers that link records are written to are found: one server, the master that
-//! sentinels name, or a cluster.
+//! Discovery of the servers that link records are written to: one server, the master that sentinels
+//! name, or a cluster.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, Redis
 use super::connection::Failure;
 use super::index::masters_of;
 
-/// How servers are found, as the configuration says it.
+/// The configured way to find the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// The URL names the server.
@@ -32,12 +32,12 @@ pub(super) enum Servers {
     Sentinel(tokio::sync::Mutex<SentinelClient>),
     Cluster {
         client: ClusterClient,
-        /// How the node is reached that the URL names, and who is there.
+        /// Connection settings of the node that the URL names.
         info: Box<ConnectionInfo>,
     },
 }
 
-/// What there is to be connected to.
+/// Destination of a connection.
 pub(super) enum Master {
     /// One server.
     One(Client),
@@ -45,7 +45,7 @@ pub(super) enum Master {
     Cluster,
 }
 
-/// Where a server is, and who is there.
+/// Address of a server, with the user's credentials.
 pub(super) type Address = (ConnectionAddr, RedisConnectionInfo);
 
 /// An open connection.
@@ -90,7 +90,7 @@ impl Servers {
     }
 
     pub(super) async fn connect(&self) -> Result<Handle, RedisError> {
-        // Who calls has a time limit of their own.
+        // The caller has a time limit of its own.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
@@ -160,7 +160,7 @@ impl Servers {
 }
 
 impl Handle {
-    /// Whether commands about several keys can go together.
+    /// Reports whether commands for several keys can share a pipeline.
     pub(super) fn takes_pipelines(&self) -> bool {
         matches!(self, Self::One(_))
     }

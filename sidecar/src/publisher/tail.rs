@@ -1,8 +1,8 @@
 //! Looks at the streams of visits without taking anything.
 //!
-//! The streams are asked again and again instead of once with `BLOCK`: in a cluster those of a node
-//! share a connection, where one that waits would hold back the others, and a server that hangs is
-//! found out within one time limit.
+//! The streams are polled instead of read with `BLOCK`: in a cluster those of a node share a
+//! connection, where a blocked read would delay the others, and polling detects a server that hangs
+//! within one time limit.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::visits::is_no_key;
 use super::{UrlError, failure_error};
 use crate::core::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
 
-/// The streams of visits, as somebody sees them who only looks.
+/// Read-only view of the streams of visits.
 pub struct RedisTail {
     connection: Connection,
     /// The key of each stream.
@@ -31,7 +31,7 @@ impl RedisTail {
     /// not connect yet.
     ///
     /// # Errors
-    /// When the URL is not one of a Redis server.
+    /// Fails if the URL does not name a Redis server.
     pub fn new(
         url: &str,
         topology: &Topology,

@@ -123,7 +123,7 @@ async fn a_record_is_replaced_unless_it_is_newer() {
         ("1 C4f 8 0 ", false),
         ("1 C4f 8 5-9 a&b", false),
         ("c4f a&b", true),
-        // What looks like a revision is a parameter.
+        // A number at the end is a parameter here, no revision.
         ("c4f 8", true),
         ("1 410 6", true),
         ("1 410 8", false),
@@ -269,7 +269,7 @@ async fn a_stopped_redis_costs_no_more_than_the_limit_and_is_found_again() {
         assert!(publisher.publish(&[revision(2)]).await.is_err());
         waits.push(begun.elapsed());
     }
-    // With room for a machine that is busy with other tests, and that stalls once.
+    // The margin allows for a machine that is busy with other tests, and one stall.
     waits.sort_unstable();
     assert!(waits[18] < LIMIT * 10, "{waits:?}");
     server.signal("-CONT");

@@ -1,7 +1,7 @@
 //! The queue of visits: streams that the edge appends to.
 //!
-//! All sidecars read as one group, so that each entry is given to one of them. What is settled is
-//! removed once nothing before it is left, for whatever other groups there are too.
+//! All sidecars read as one group, so that each entry goes to one of them. Settled entries are
+//! removed once all earlier ones are settled, in every group.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ const GROUP: &str = "shortlink";
 const FORGET_READERS: &str = "
 if redis.call('EXISTS', KEYS[1]) == 0 then return end
 for _, reader in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
-    local told = {}
-    for place = 1, #reader, 2 do told[reader[place]] = reader[place + 1] end
-    if told.pending == 0 and told.idle > tonumber(ARGV[2]) then
-        redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], told.name)
+    local fields = {}
+    for place = 1, #reader, 2 do fields[reader[place]] = reader[place + 1] end
+    if fields.pending == 0 and fields.idle > tonumber(ARGV[2]) then
+        redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], fields.name)
     end
 end";
 
-/// Where what is taken begins, and what Redis answers when it has looked at all of it.
+/// Id before all entries: the scan of pending entries begins here, and Redis returns it at the end.
 const BEGINNING: &str = "0-0";
 
 /// The streams of visits.
@@ -42,7 +42,7 @@ pub struct RedisVisits {
     connection: Connection,
     /// The key of each shard's stream.
     keys: Vec<String>,
-    /// What this reader is called among those of its group.
+    /// Name of this reader within its group.
     consumer: String,
 }
 
@@ -51,7 +51,7 @@ impl RedisVisits {
     /// `consumer`. Does not connect yet.
     ///
     /// # Errors
-    /// When the URL is not one of a Redis server.
+    /// Fails if the URL does not name a Redis server.
     pub fn new(
         url: &str,
         topology: &Topology,
@@ -89,7 +89,7 @@ impl RedisVisits {
         command.arg("CREATE").arg(key).arg(GROUP).arg("0");
         command.arg("MKSTREAM");
         match command.query_async::<()>(&mut open.redis).await {
-            // Somebody else was faster.
+            // Another sidecar was faster.
             Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
             done => done,
         }
@@ -120,7 +120,7 @@ impl RedisVisits {
                     shard: shard as u16,
                     entry: entry.id.clone(),
                 },
-                // An entry without the field is told by having no frame at all.
+                // An entry without the field is passed on without frames.
                 frames: match entry.map.get(BATCH_FIELD) {
                     Some(Value::BulkString(frames)) => frames.clone(),
                     _ => Vec::new(),
@@ -151,7 +151,7 @@ impl RedisVisits {
             first = match (first, next) {
                 (Some(first), Some(next)) => Some(first.min(next)),
                 (None, next) => next,
-                // What can't be read is not trimmed by.
+                // An unreadable id must not decide what is trimmed.
                 (Some(_), None) => return Ok(None),
             };
         }
@@ -272,7 +272,7 @@ impl VisitQueue for RedisVisits {
                     let Some(oldest) = range.ids.first() else {
                         return Ok((0, None));
                     };
-                    // What is settled is trimmed soon, so that this is about what is left.
+                    // Settled entries are trimmed soon, so the length is about that of the backlog.
                     let mut length = redis::cmd("XLEN");
                     let length: u64 = length.arg(key).query_async(&mut open.redis).await?;
                     Ok((length, parts(&oldest.id)))

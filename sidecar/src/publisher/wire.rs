@@ -2,7 +2,7 @@
 //!
 //! Commands are written into one buffer and leave together; replies are read in place. A library
 //! makes several allocations of each command and each reply, which is most of the time that a
-//! rebuild would take. What is spoken here is RESP2.
+//! rebuild would take. The protocol is RESP2.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use vocabulary::number::push_decimal;
 
-/// How many bytes are read at once.
+/// The number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
 /// The longest reply that is taken: no record and no page of keys is nearly as long.
@@ -73,7 +73,7 @@ impl Commands {
 pub(super) struct Wire {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What was read and not yet understood.
+    /// Bytes that are read but not yet parsed.
     input: Vec<u8>,
 }
 
@@ -193,7 +193,7 @@ pub(super) fn unexpected(reply: &Reply<'_>) -> io::Error {
     }
 }
 
-/// How many arrays may lie in each other: `SCAN` has two.
+/// The deepest nesting of arrays: `SCAN` has two levels.
 const DEEPEST: usize = 4;
 
 /// Reads the reply that begins a text, and how many bytes it has; `None` when it has not ended.

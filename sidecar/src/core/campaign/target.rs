@@ -27,7 +27,7 @@ impl CampaignTarget {
     /// they occur or not.
     ///
     /// # Errors
-    /// When a name is none, stands where it must not, or the rest is no good target.
+    /// Fails if a name is invalid or misplaced, or the rest is an invalid target.
     pub fn parse(
         text: &str,
         declared: &[String],
@@ -104,10 +104,10 @@ impl CampaignTarget {
         text
     }
 
-    /// Where a link leads.
+    /// Fills in a link's parameters.
     ///
     /// # Errors
-    /// When the link has not all parameters, or its target would not be served.
+    /// Fails if the link lacks a parameter, or its target would not be served.
     pub fn expand(&self, code: &Code, values: &ParameterValues) -> Result<Target, ExpandError> {
         let mut target = Vec::new();
         let values = Parameters::from_checked(values.as_str().as_bytes());
@@ -159,7 +159,7 @@ fn unused_word(text: &str) -> String {
     word
 }
 
-/// Why a target with places is refused, in words for whoever sent it.
+/// Reason for the refusal of a target with places, worded for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CampaignTargetError {
     /// A brace belongs to no place.

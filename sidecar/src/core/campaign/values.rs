@@ -1,4 +1,4 @@
-//! What links bring of their own.
+//! The parameters of a campaign's links.
 
 use url::form_urlencoded;
 use vocabulary::parameters::encode_parameters;
@@ -11,8 +11,8 @@ impl ParameterValues {
     /// Encodes values.
     ///
     /// # Errors
-    /// When one can't be put into a URL, or they are too long; the place of the value is told
-    /// where there is one.
+    /// Fails if one can't be put into a URL, or they are too long; the error names the place of the
+    /// value where there is one.
     pub fn encode(values: &[&str]) -> Result<Self, vocabulary::parameters::ParametersError> {
         let mut text = Vec::new();
         encode_parameters(values, &mut text)?;
@@ -35,7 +35,7 @@ impl ParameterValues {
         if self.0.is_empty() {
             return Vec::new();
         }
-        // What a form means by `+`, `=` and `&` is encoded in a value.
+        // `+`, `=` and `&`, which are special in a form, are encoded in a value.
         let values = self.0.split('&');
         values
             .map(|value| {

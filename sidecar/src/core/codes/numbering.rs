@@ -1,18 +1,18 @@
-//! The numbers that links are kept under.
+//! The numbers by which links are stored.
 //!
-//! Links are kept in the order of a number that follows from the code alone, so that a code needs
-//! no index: the database finds a link by the number's place, and new links are appended.
+//! Links are stored in the order of a number that follows from the code by itself, so that codes
+//! need no index: the database finds a link by its number, and new links are appended.
 //!
 //! ```text
 //! code = body + last          body: all characters but the last
 //! number = length | place of the body in the keyed permutation of its length | last
 //! ```
 //!
-//! Codes are issued by counting places up, so that neighbours in the database are links that
-//! were made one after the other, while their codes look random. The map is one to one over all
-//! codes that there can be and does not depend on configuration: what was issued with another
-//! alphabet, with or without a check character, chosen by somebody or imported, has its number
-//! too, if somewhere else. So one primary key makes every code unique, whoever comes up with it.
+//! Codes are issued by counting places up, so links that were created in succession are neighbours
+//! in the database, while their codes look random. The map is one to one over all possible codes
+//! and does not depend on configuration: codes of another alphabet, with or without a check
+//! character, custom or imported, have numbers too, in other ranges. So one primary key makes all
+//! codes unique, whatever their origin.
 //!
 //! A body of nine characters or more can have a place beyond [`MAX_PLACE`]; such a code has no
 //! number ([`Numbering::number`]). None is issued by counting. The store keeps a list of them.
@@ -26,7 +26,7 @@ use super::permutation::Permutation;
 /// The first place that numbers do not reach.
 pub const MAX_PLACE: u64 = 1 << 52;
 
-/// How many bits a number has for the place and the last character.
+/// The number of bits for the place and the last character.
 const PLACE_BITS: u32 = 58;
 
 /// The size of the alphabet that every code is of.
@@ -48,7 +48,7 @@ impl CodeKey {
         &self.0
     }
 
-    /// A key for another purpose that tells nothing of this one.
+    /// Derives an independent key for another purpose.
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(purpose.as_bytes());
@@ -65,7 +65,7 @@ impl std::fmt::Debug for CodeKey {
     }
 }
 
-/// The number that a link is kept under, never negative.
+/// The number by which a link is stored, never negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkNumber(i64);
 
@@ -117,8 +117,8 @@ impl Numbering {
         (LinkNumber(first as i64), LinkNumber(last as i64))
     }
 
-    /// How many codes can be issued by counting: whose characters before the check character are
-    /// `length`. Not all of them need be valid in an alphabet.
+    /// Returns the number of codes that can be issued by counting with `length` characters before
+    /// the check character. Some may be invalid in an alphabet.
     pub fn capacity(&self, check: &Check, length: usize) -> u64 {
         let bodies = |body: usize| {
             self.permutations

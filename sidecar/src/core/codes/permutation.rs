@@ -1,5 +1,4 @@
-//! A keyed permutation of all texts of a length: number them, and it puts them in an order that
-//! nobody without the key can tell from a random one.
+//! A keyed permutation of all texts of a length. Without the key its order looks random.
 //!
 //! This is FF1 of NIST SP 800-38G with AES-256 and an empty tweak, computed on the number that a
 //! text of digits stands for, most significant digit first, instead of on the text. Where there
@@ -14,7 +13,7 @@ use vocabulary::siphash::siphash24;
 /// The fewest texts that FF1 is used for.
 const LEAST_FOR_FF1: u128 = 1_000_000;
 
-/// How many rounds FF1 has.
+/// The number of rounds of FF1.
 const ROUNDS: u8 = 10;
 
 /// The longest half of a text such that its number and the function's remainder fit 64 bits.
@@ -41,8 +40,8 @@ struct Tables {
 }
 
 impl Permutation {
-    /// Chooses a permutation of the texts of `length` digits, each below `radix`. Different
-    /// lengths of one key have nothing to do with each other.
+    /// Chooses a permutation of the texts of `length` digits, each below `radix`. Permutations of
+    /// different lengths are independent.
     ///
     /// `radix` is at least 2 and `length` at most 16.
     pub fn new(key: &[u8; 32], radix: u32, length: u32) -> Self {
@@ -61,7 +60,7 @@ impl Permutation {
         Self { size, method }
     }
 
-    /// How many numbers there are.
+    /// Returns the number of texts.
     pub fn size(&self) -> u128 {
         self.size
     }
@@ -112,12 +111,12 @@ struct Ff1 {
     cipher: Aes256,
     /// The first block of every round's input, which is the same each time, already encrypted.
     first: u128,
-    /// How many numbers the left and the right half of a text can be.
+    /// The numbers of values of the left and the right half of a text.
     left: u64,
     right: u64,
-    /// How many bytes the longer half's number has (`b`).
+    /// The length in bytes of the longer half's number (`b`).
     number_bytes: u32,
-    /// How many bytes of the round function's value count (`d`).
+    /// The number of bytes used of the round function's value (`d`).
     value_bytes: u32,
 }
 

@@ -19,7 +19,7 @@ impl ReservedWords {
         )
     }
 
-    /// Whether a code is one of the words.
+    /// Reports whether a code is one of the words.
     pub fn contain(&self, code: &Code) -> bool {
         self.0.contains(&code.as_str().to_ascii_lowercase())
     }

@@ -1,4 +1,4 @@
-//! Where links lead.
+//! Destinations of links.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use vocabulary::CampaignId;
 use crate::core::campaign::ParameterValues;
 use crate::core::target::Target;
 
-/// Where a link leads.
+/// Destination of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// To a target of its own.
@@ -16,7 +16,7 @@ pub enum Destination {
     Campaign {
         /// The campaign, which the link never leaves.
         id: CampaignId,
-        /// What the campaign's target is filled with.
+        /// Parameters of the campaign's target.
         values: ParameterValues,
     },
 }
@@ -38,7 +38,7 @@ impl Destination {
         }
     }
 
-    /// What its campaign's target is filled with.
+    /// Returns the parameters of its campaign's target.
     pub fn values(&self) -> Option<&ParameterValues> {
         match self {
             Self::Target(_) => None,
@@ -46,7 +46,7 @@ impl Destination {
         }
     }
 
-    /// A text that tells destinations apart: no URL begins with a number sign.
+    /// Returns a text that is unique to the destination: no URL begins with a number sign.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Target(target) => Cow::Borrowed(target.as_str()),

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// A whole second after the first of 1970: from when on, or until when, a link is valid. What
-/// stands in Redis knows no fractions.
+/// A whole second after the first of 1970: a bound of a link's validity. Records in Redis have no
+/// fractions of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Second(NonZeroU64);
 

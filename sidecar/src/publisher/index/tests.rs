@@ -174,8 +174,11 @@ async fn a_redis_that_refuses_to_write_is_an_error_and_no_success() {
     let mut redis = server.redis().await;
     let index = index(&server.url(), b"sl:");
     ask::<()>(&mut redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
-    index.fill(&records(&["abc"])).await.expect_err("no room");
+    index
+        .fill(&records(&["abc"]))
+        .await
+        .expect_err("out of memory");
     ask::<()>(&mut redis, &["CONFIG", "SET", "maxmemory", "0"]).await;
-    let filled = index.fill(&records(&["abc"])).await.expect("room");
+    let filled = index.fill(&records(&["abc"])).await.expect("memory");
     assert_eq!(filled.added, 1);
 }

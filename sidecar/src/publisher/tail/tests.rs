@@ -29,7 +29,7 @@ async fn send(redis: &mut redis::aio::MultiplexedConnection, words: &str) {
 async fn streams_are_looked_at_and_nothing_is_changed() {
     let server = Server::start();
     let mut redis = server.redis().await;
-    // What the sidecar's user needs for this, besides what publishing takes.
+    // The rights that the sidecar's user needs for this, besides those for publishing.
     let rights =
         "ACL SETUSER default resetkeys ~sl:* -@all +xread +xrange +xinfo +script +client +hello";
     let tail = tail(&server.url());
