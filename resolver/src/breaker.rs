@@ -7,7 +7,7 @@
 /// So many failures in a row open the breaker.
 const THRESHOLD: u32 = 32;
 
-/// How long it stays open at first, in milliseconds; twice as long after each try that fails.
+/// First duration for which it stays open, in milliseconds; doubled by each failed try.
 const FIRST_WAIT: u64 = 250;
 
 /// The longest that it stays open, in milliseconds.
@@ -27,9 +27,9 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Breaker {
     state: State,
-    /// How long a try may take before another is made, in milliseconds.
+    /// Time after which an unanswered try is repeated, in milliseconds.
     patience: u64,
-    /// Until when what can wait is held back, because something has failed.
+    /// End of the delay for deferrable requests after a failure.
     holds_until: u64,
 }
 
@@ -43,7 +43,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a request may be sent. When it may and the breaker is open, the request is the try.
+    /// Reports whether a request may be sent. If it may while the breaker is open, it is the try.
     #[inline]
     pub(crate) fn admits(&mut self, now: u64) -> bool {
         match self.state {
@@ -52,7 +52,7 @@ impl Breaker {
                 self.state = State::Trying { since: now, wait };
                 true
             }
-            // Whoever tried may have gone away without being told.
+            // The request that was the try may have gone away without a report.
             State::Trying { since, wait } if now >= since + self.patience => {
                 self.state = State::Trying { since: now, wait };
                 true
@@ -61,9 +61,9 @@ impl Breaker {
         }
     }
 
-    /// Whether what can wait is to be held back: while the breaker is open, and for a moment after
-    /// each failure, so that it does not make a slow Redis slower. Unlike [`Breaker::admits`] this
-    /// makes nothing the try.
+    /// Reports whether deferrable requests must wait: while the breaker is open, and for a moment
+    /// after each failure, so that they do not make a slow Redis slower. Unlike [`Breaker::admits`]
+    /// this starts no try.
     pub(crate) fn holds(&self, now: u64) -> bool {
         match self.state {
             State::Closed { .. } => now < self.holds_until,
@@ -72,7 +72,7 @@ impl Breaker {
         }
     }
 
-    /// Whether it keeps requests away now.
+    /// Reports whether it rejects requests now.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed { .. })
     }

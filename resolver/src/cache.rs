@@ -1,14 +1,14 @@
-//! What a worker keeps of what Redis has answered, bounded in bytes.
+//! A worker's cache of Redis' answers, bounded in bytes.
 //!
-//! - An answer is kept when its code is asked for a second time ([`Cache::was_asked_before`]); a
-//!   campaign at once, since what is asked for a second time are its links.
-//! - Of a campaign's link its campaign and its parameters are kept, and of the campaign its template:
-//!   a link has its target when it is answered.
-//! - When there is no room, the oldest goes; one that was read since it came is moved to the front
-//!   once more instead. This keeps what is read often, costs nothing when something is read but a
-//!   mark, and needs no lists. (Known as second chance, CLOCK, or FIFO with reinsertion.)
-//! - While Redis tells of changes, entries are fresh. When it stops, an epoch ends and they are
-//!   stale: they may be served for a while where Redis can't be asked, and that is all.
+//! - An answer is cached at the second request for its code ([`Cache::was_asked_before`]); a
+//!   campaign at the first, since the second requests are for its links.
+//! - For a campaign's link the cache has the campaign and the parameters, and for the campaign its
+//!   template: every answer builds the target anew.
+//! - A full cache evicts the oldest entry, unless it was read since it was inserted: then it moves
+//!   to the front once more. Frequently read entries stay, a hit only sets a mark, and no lists are
+//!   needed. (Known as second chance, CLOCK, or FIFO with reinsertion.)
+//! - While Redis reports changes, entries are fresh. When it stops, an epoch ends and they are
+//!   stale: they may only be served for a while, when Redis can't be asked.
 
 mod doorkeeper;
 mod index;
@@ -27,23 +27,23 @@ use doorkeeper::Doorkeeper;
 use index::Index;
 use ring::{Facts, Oldest, Ring};
 
-/// How much is kept and for how long.
+/// Limits of the cache in size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
     /// The bound, in bytes, at least [`Cache::LEAST_BYTES`]; everything that is needed to find
     /// entries counts.
     pub bytes: usize,
-    /// How long an entry may be served after Redis has stopped to tell of changes, in
+    /// Time for which an entry may be served after Redis has stopped reporting changes, in
     /// milliseconds.
     pub stale_for: u64,
-    /// How long an entry may be served at all, in milliseconds.
+    /// Greatest age of an entry that may be served, in milliseconds.
     pub longest_age: u64,
 }
 
-/// Whether an entry may be relied on.
+/// Freshness of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// Redis would have told if it had changed.
+    /// Redis would have reported a change.
     Fresh,
     /// It may have changed; it may be served if Redis can't be asked.
     Stale,
@@ -58,35 +58,35 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it is that of a link which leads where its campaign says: [`Cache::answer`] does not
-    /// tell where, and [`Cache::campaign_link`] does.
+    /// Reports whether it is a campaign's link. [`Cache::answer`] can't give its target;
+    /// [`Cache::campaign_link`] has the parts.
     #[inline]
     pub fn is_campaign_link(self) -> bool {
         self.kind == CAMPAIGN_LINK
     }
 }
 
-/// What is kept of a link that leads where its campaign says.
+/// A cached link of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CampaignLink<'a> {
     /// The campaign.
     pub campaign: CampaignId,
     /// The second since 1970 from which the link answers 410; 0 for never.
     pub until: u64,
-    /// What the campaign's template is filled with.
+    /// Parameters of the campaign's template.
     pub parameters: Parameters<'a>,
 }
 
-/// What happened, counted since the cache was made.
+/// Counts of events since the cache was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Answers that were kept.
     pub insertions: u64,
-    /// Entries that had to go to make room.
+    /// Entries evicted for want of memory.
     pub evictions: u64,
-    /// Entries that were dropped because Redis told of a change.
+    /// Entries that were dropped because Redis reported a change.
     pub invalidations: u64,
-    /// How often everything was dropped because Redis told so.
+    /// Times that everything was dropped at Redis' request.
     pub clears: u64,
 }
 
@@ -99,9 +99,9 @@ pub struct Cache {
     ring: Ring,
     doorkeeper: Doorkeeper,
     epoch: u32,
-    /// Whether anything was kept in this epoch.
+    /// Set when an entry was cached in this epoch.
     is_epoch_used: bool,
-    /// When the epochs before this one ended, in milliseconds; the place of each is its number's
+    /// Ends of the epochs before this one, in milliseconds; the place of each is its number's
     /// remainder.
     ends: [u64; REMEMBERED_EPOCHS as usize],
     counts: CacheCounts,
@@ -115,7 +115,7 @@ const REMEMBERED_EPOCHS: u32 = 8;
 /// The most entries that are moved to the front for the sake of a new one: some 20 microseconds.
 const MOST_MOVES: u32 = 256;
 
-/// What is kept, as numbers: a redirect's is its place among those below, and four more when the
+/// Numbers of the kinds of entries: a redirect's is its place among those below, plus four when the
 /// visitor's query is passed on.
 const FORWARDS_QUERY: u8 = 4;
 const GONE: u8 = 8;
@@ -166,20 +166,20 @@ impl Cache {
         self.hashing.hash(code)
     }
 
-    /// Whether a code was asked for lately; it was from now on.
+    /// Reports whether a code was requested lately, and records this request.
     #[inline]
     pub fn was_asked_before(&mut self, hash: u64) -> bool {
         self.doorkeeper.knows(hash)
     }
 
-    /// Finds a link's entry that may be served, and whether it may be relied on.
+    /// Finds a link's entry that may be served, with its freshness.
     #[inline]
     pub fn find(&mut self, code: &Code, hash: u64, now: Now) -> Option<(Entry, Freshness)> {
         let number = self.index.find(high(hash), |n| self.ring.is_of(n, code))?;
         self.found(number, now)
     }
 
-    /// Finds a campaign's entry that may be served, and whether it may be relied on.
+    /// Finds a campaign's entry that may be served, with its freshness.
     pub fn find_campaign(&mut self, id: CampaignId, now: Now) -> Option<(Entry, Freshness)> {
         let hash = high(self.hashing.hash_campaign(id));
         let number = self.index.find(hash, |n| self.ring.is_of_campaign(n, id))?;
@@ -208,7 +208,7 @@ impl Cache {
         self.find(code, hash, now).map(|(entry, _)| entry)
     }
 
-    /// What an entry says.
+    /// Returns an entry's answer.
     #[inline]
     pub fn answer(&self, entry: Entry, now: Now) -> Answer<'_> {
         match entry.kind {
@@ -225,7 +225,7 @@ impl Cache {
         }
     }
 
-    /// What is kept of a campaign's link; `None` when the entry is none of one.
+    /// Returns the parts of a campaign's link; `None` for any other entry.
     pub fn campaign_link(&self, entry: Entry) -> Option<CampaignLink<'_>> {
         if !entry.is_campaign_link() {
             return None;
@@ -238,8 +238,7 @@ impl Cache {
         })
     }
 
-    /// Keeps what was read. What is no answer of Redis, or is too large for this cache, is not
-    /// kept.
+    /// Caches a reading, unless it is no answer of Redis or too large for this cache.
     pub fn insert(&mut self, key: &Key, reading: &Reading<'_>, now: Now) {
         let hash = self.hashing.hash_one(key);
         self.take_out(key, hash);
@@ -290,7 +289,7 @@ impl Cache {
         self.counts.insertions += 1;
     }
 
-    /// Drops what is kept of a link or campaign: it has changed.
+    /// Drops the entry of a link or campaign, which has changed.
     pub fn remove(&mut self, key: &Key) {
         let hash = self.hashing.hash_one(key);
         if self.take_out(key, hash) {
@@ -305,7 +304,7 @@ impl Cache {
         self.counts.clears += 1;
     }
 
-    /// Says that nobody tells of changes any more of what was kept until now.
+    /// Ends the epoch: changes of the entries cached so far are not reported any more.
     pub fn end_epoch(&mut self, now: Now) {
         // A connection that comes and goes does not use up the epochs that are remembered.
         if !std::mem::take(&mut self.is_epoch_used) {
@@ -315,52 +314,52 @@ impl Cache {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// How often an epoch has ended.
+    /// Returns the number of epochs that have ended.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Where in memory finding an entry begins, so that it can be fetched before it is needed.
+    /// Returns the memory address at which the search for an entry begins, for prefetching.
     #[inline]
     pub fn search_address(&self, hash: u64) -> usize {
         self.index.address(high(hash))
     }
 
-    /// Where in memory an entry with this hash seems to lie, so that it can be fetched before it
-    /// is needed; `None` when there is none or it does not stand where it would first.
+    /// Returns the memory address of the entry that probably has this hash, for prefetching; `None`
+    /// if there is none or it is not in its first place.
     #[inline]
     pub fn entry_address(&self, hash: u64) -> Option<usize> {
         let number = self.index.first(high(hash))?;
         Some(self.ring.address(number))
     }
 
-    /// Where what a hit reads lies in memory, for whoever can tell the system how it is used:
-    /// addresses and lengths in bytes.
+    /// Returns the memory that hits read, as addresses and lengths in bytes, so that the owner can
+    /// advise the system of its use.
     pub fn extents(&self) -> [(usize, usize); 2] {
         [self.index.extent(), self.ring.extent()]
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there are no entries.
+    /// Reports whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.index.len() == 0
     }
 
-    /// How many bytes the entries take, never more than [`Cache::capacity`].
+    /// Returns the bytes that the entries take, never more than [`Cache::capacity`].
     pub fn bytes(&self) -> usize {
         self.ring.live()
     }
 
-    /// How many bytes entries can take.
+    /// Returns the bytes that entries can take.
     pub fn capacity(&self) -> usize {
         self.ring.bytes()
     }
 
-    /// What has happened so far.
+    /// Returns the counts of events so far.
     pub fn counts(&self) -> CacheCounts {
         self.counts
     }
@@ -396,7 +395,7 @@ impl Cache {
         taken.is_some()
     }
 
-    /// Makes room at the tail; `false` when there is nothing left to go.
+    /// Frees memory at the tail; `false` if no entry is left to evict.
     fn evict(&mut self, moves: &mut u32, now: Now) -> bool {
         let number = match self.ring.oldest() {
             None => return false,
@@ -418,7 +417,7 @@ impl Cache {
         }
         self.ring.bury(number);
         self.ring.pass();
-        // At the end of the memory the room that it has left may not be enough.
+        // At the end of the memory the free space may be too small.
         if stays && self.ring.has_room(Ring::size_of(self.moved_body.len())) {
             *moves -= 1;
             let number = self.ring.append(&key, facts, [&self.moved_body, &[]]);

@@ -1,10 +1,9 @@
 //! One connection to a Redis server, on which commands are pipelined.
 //!
-//! A connection knows when to connect, what is owed and when to give up. What the replies mean is
-//! its owner's business: each command stands in line with a word of what its reply is for, and
-//! replies, which come in the same order, are handed out with it. What Redis says of its own
-//! accord (invalidations) is handed out in its place between them; this order is what makes a
-//! cache on this connection coherent.
+//! A connection decides when to connect and when to give up, and tracks the pending replies. Their
+//! meaning is its owner's business: each command is queued with its purpose, and replies, which
+//! come in the same order, are handed out with it. Redis' pushes (invalidations) are handed out in
+//! their place between them; this order is what makes a cache on this connection coherent.
 
 mod round_trips;
 mod span;
@@ -35,15 +34,15 @@ const LONGEST_BACKOFF: u64 = 2000;
 /// milliseconds, so that a Redis that hangs up at once is not dialled in a loop.
 const SETTLED_AFTER: u64 = 1000;
 
-/// How long Redis may take to accept a connection and shake hands, in milliseconds.
+/// Time limit for the connection and its handshake, in milliseconds.
 const CONNECT_TIMEOUT: u64 = 1000;
 
-/// Why a connection must be given up.
+/// Reason for which a connection must be given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkError {
     /// The connection could not be made, or broke.
     Lost,
-    /// What arrived is not what Redis sends.
+    /// Redis sent something that violates its protocol.
     Protocol(&'static str),
     /// Redis refused the handshake, with this text.
     Refused(String),
@@ -85,7 +84,7 @@ impl From<ProtocolError> for LinkError {
     }
 }
 
-/// What a reply is for.
+/// Purpose of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed {
     /// A step of the handshake.
@@ -106,12 +105,12 @@ pub(crate) enum Owed {
     Slots,
 }
 
-/// What was received.
+/// A received reply or push.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// What it is for; `None` for what Redis says of its own accord.
+    /// Purpose of the reply; `None` for a push.
     pub(crate) owed: Option<Owed>,
-    /// Where it is.
+    /// Position in the input.
     pub(crate) span: Span,
 }
 
@@ -127,7 +126,7 @@ enum State {
     Ready { since: u64 },
 }
 
-/// What is to be done because time went by.
+/// Action that is due at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
@@ -137,16 +136,16 @@ pub(crate) enum Due {
     Heartbeat,
 }
 
-/// How long things may take, in milliseconds, and how large they may be.
+/// Time limits in milliseconds, and the limit of a reply's size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// How long a reply may be owed before the connection is given up.
+    /// Longest wait for a reply before the connection is given up.
     pub(crate) stall: u64,
-    /// How long nothing may be heard before something is asked.
+    /// Longest silence before a heartbeat is sent.
     pub(crate) heartbeat: u64,
-    /// Whether something is asked even if something was heard.
+    /// Sends heartbeats even without silence.
     pub(crate) always_beats: bool,
-    /// The most bytes that a reply may take; a connection's input has room for so many.
+    /// The most bytes that a reply may take; the length of a connection's input.
     pub(crate) longest_reply: usize,
 }
 
@@ -158,16 +157,16 @@ pub(crate) struct Connection {
     /// Attempts that failed since a connection last held. While it is not 0, requests are not made
     /// to wait for a connection that may never come.
     failures: u32,
-    /// Whether the last attempt failed for a reason that a person must mend.
+    /// Set when the last attempt failed for a reason that an operator must fix.
     is_refused: bool,
     /// State of the generator that spreads reconnects of many workers.
     jitter: u64,
     /// The commands whose replies are owed, the oldest first, and when each was sent.
     owed: VecDeque<(Owed, u64)>,
-    /// When something was last heard, and last asked to hear something.
+    /// Times of the last received bytes and of the last heartbeat.
     heard_at: u64,
     beat_at: u64,
-    /// Whether invalidations are pushed on this connection.
+    /// Set when invalidations are pushed on this connection.
     is_tracking: bool,
     /// Bytes to be written; those before `written` are.
     output: Vec<u8>,
@@ -203,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Whether a request may be sent now, or wait for the connection that is being made.
+    /// Reports whether a request may be sent now, or wait for the connection that is being made.
     pub(crate) fn admits(&self) -> bool {
         // While nothing has failed yet, the first requests wait for the connection that is being
         // made: it is there within a fraction of the budget, and a start or reload would
@@ -212,7 +211,7 @@ impl Connection {
             && self.owed.len() < MAX_OWED
     }
 
-    /// Where a command is to be written whose reply is for `owed`.
+    /// Queues a purpose and returns the buffer for its command.
     #[inline]
     pub(crate) fn ask(&mut self, owed: Owed, now: u64) -> &mut Vec<u8> {
         self.owed.push_back((owed, now));
@@ -220,22 +219,22 @@ impl Connection {
         &mut self.output
     }
 
-    /// Whether commands are answered.
+    /// Reports whether commands are answered.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
     }
 
-    /// Whether there is no connection, nor one being opened.
+    /// Reports whether there is no connection, nor one being opened.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, State::Disconnected { .. })
     }
 
-    /// Whether invalidations are pushed on this connection.
+    /// Reports whether invalidations are pushed on this connection.
     pub(crate) fn is_tracking(&self) -> bool {
         self.is_tracking
     }
 
-    /// What is to be written to the connection now.
+    /// Returns the bytes to write to the connection now.
     pub(crate) fn output(&self) -> &[u8] {
         match self.state {
             State::Handshaking { .. } | State::Ready { .. } => &self.output[self.written..],
@@ -253,7 +252,7 @@ impl Connection {
         }
     }
 
-    /// Where the next bytes are to be read to; never empty after everything was taken.
+    /// Returns the buffer for the next bytes; never empty after everything was taken.
     pub(crate) fn input_space(&mut self) -> &mut [u8] {
         // Move what is left to the front: mostly nothing, or the beginning of one reply.
         if self.filled.start > 0 {
@@ -274,7 +273,7 @@ impl Connection {
     /// Takes the next thing that was received.
     ///
     /// # Errors
-    /// When the connection must be given up.
+    /// Fails if the connection must be given up.
     #[inline]
     pub(crate) fn next_received(&mut self) -> Result<Option<Received>, LinkError> {
         loop {
@@ -306,13 +305,13 @@ impl Connection {
         }
     }
 
-    /// What was received there.
+    /// Returns the reply at a position.
     #[inline]
     pub(crate) fn reply(&self, span: &Span) -> Reply<'_> {
         span.reply(&self.input)
     }
 
-    /// How long the reply that was handed out last was under way, in microseconds.
+    /// Returns the round-trip time of the last reply handed out, in microseconds.
     pub(crate) fn round_trip(&mut self) -> u64 {
         self.clock.round_trip()
     }
@@ -320,7 +319,7 @@ impl Connection {
     /// Reads the reply to a step of the handshake.
     ///
     /// # Errors
-    /// When the server can't be used.
+    /// Fails if the server can't be used.
     pub(crate) fn shake(&mut self, step: Step, span: &Span, now: u64) -> Result<(), LinkError> {
         let outcome = self.handshake.judge(step, &self.reply(span));
         match outcome {
@@ -350,12 +349,12 @@ impl Connection {
     /// Reads the reply to `ROLE`.
     ///
     /// # Errors
-    /// When the server can't be used any more.
+    /// Fails if the server can't be used any more.
     pub(crate) fn check_role(&self, span: &Span) -> Result<(), LinkError> {
         self.handshake.judge_role(&self.reply(span))
     }
 
-    /// Whether the server must have a certain role.
+    /// Reports whether the server must have a certain role.
     pub(crate) fn requires_role(&self) -> bool {
         self.handshake.requires_role()
     }
@@ -377,7 +376,7 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::due`] is to be asked next.
+    /// Returns the time of the next call of [`Connection::due`].
     pub(crate) fn next_deadline(&self) -> u64 {
         match self.state {
             State::Disconnected { retry_at } => retry_at,
@@ -447,17 +446,18 @@ impl Connection {
         })
     }
 
-    /// When the connection counts as hanging, if nothing arrives until then.
+    /// Returns the time at which the connection counts as hanging unless something arrives.
     ///
-    /// Nobody waits for visits, so they alone do not make a connection hang: giving it up would make
-    /// all that is kept stale. A Redis that is really gone does not answer the next heartbeat.
+    /// No request waits for visits, so they never make a connection hang by themselves: giving it
+    /// up would make the whole cache stale. A Redis that is really gone does not answer the next
+    /// heartbeat.
     fn stalls_at(&self) -> Option<u64> {
         let is_waited_for = |owed: &&(Owed, u64)| !matches!(owed.0, Owed::Visits(_));
         let (_, since) = self.owed.iter().find(is_waited_for)?;
         Some(since + self.patience.stall)
     }
 
-    /// When something is to be asked.
+    /// Returns the time of the next heartbeat.
     fn beats_at(&self) -> u64 {
         let since = if self.patience.always_beats {
             self.beat_at
@@ -467,8 +467,8 @@ impl Connection {
         since + self.patience.heartbeat
     }
 
-    /// The wait before the next attempt: doubled with each failure, and anything between half of
-    /// it and the whole, so that the workers of many nodes do not return in step.
+    /// Returns the wait before the next attempt: it doubles with every failure, and is random
+    /// between half and the whole, so that the workers of many nodes do not return in step.
     fn backoff(&mut self) -> u64 {
         let doubled = FIRST_BACKOFF << self.failures.saturating_sub(1).min(10);
         let longest = if self.is_refused {

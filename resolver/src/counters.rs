@@ -1,17 +1,17 @@
-//! What the workers count, and the Prometheus text that shows it.
+//! Counters of the workers, and their Prometheus text.
 //!
 //! The numbers lie in memory that all worker processes share, divided into slots: each worker
-//! writes to a slot of its own, so that no two wait for the same cache line, and whoever is asked
-//! for the text adds the slots up. The slots outlive their workers: a total never goes back, over
-//! reloads and crashes, until nginx itself is stopped. (The new nginx of a binary upgrade has
+//! writes to a slot of its own, so that no two wait for the same cache line, and the worker that
+//! renders the text adds the slots up. The slots outlive their workers: a total never goes back,
+//! over reloads and crashes, until nginx itself is stopped. (The new nginx of a binary upgrade has
 //! memory of its own and begins at 0.)
 //!
 //! A slot is a header, which says who owns it, and the numbers. Counters and the histogram are
 //! never set back, so that it does not matter when a worker is killed. Gauges say how things
 //! are; those of a slot whose owner is dead are not shown, and its next owner begins with 0.
 //!
-//! How many visits a worker holds is no number of its own but what its counters leave over: so it
-//! is right at any moment, and what is left over in the slot of a dead owner is what was lost.
+//! The number of visits that a worker holds is not stored but derived from its counters: so it is
+//! right at any moment, and the remainder in the slot of a dead owner is what was lost.
 //!
 //! - `names`: every metric with its name, its help and its labels, in one table.
 //! - `requests`: how requests were answered, and by whom.
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use names::{Counter, Gauge};
 pub use requests::{Outcome, Source};
 
-/// How many workers have a slot of their own. During a reload there are those of both
+/// The number of workers with a slot of their own. During a reload there are those of both
 /// generations, and more when long connections hold older ones.
 const SLOTS: usize = 64;
 
@@ -58,13 +58,13 @@ const SUM: usize = BUCKETS + BOUNDS.len() + 1;
 /// A slot's size: whole cache lines of 64 bytes.
 const SLOT_WORDS: usize = (SUM + 1).next_multiple_of(8);
 
-/// How many words of shared memory the numbers take.
+/// The number of words of shared memory that the numbers take.
 pub const WORDS: usize = SLOTS * SLOT_WORDS;
 
 type Slot = [AtomicU64; SLOT_WORDS];
 
-/// Who owns a slot: the owner's process number in the lower half, 0 when nobody ever did, and
-/// how often the slot was claimed in the upper half, so that no two claims have one header.
+/// Claim of a slot: the owner's process number in the lower half, 0 if it was never claimed, and
+/// the number of claims in the upper half, so that no two claims have one header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header(u64);
 
@@ -102,13 +102,13 @@ impl<'a> Counters<'a> {
         })
     }
 
-    /// Takes a slot for the calling worker: one that it owns already, or one that nobody owns, or
-    /// one whose owner is dead. `process` is the worker's process number, not 0; `is_alive` says
-    /// whether there is a process of a number.
+    /// Takes a slot for the calling worker: one that it owns already, or a free one, or one whose
+    /// owner is dead. `process` is the worker's process number, not 0; `is_alive` reports whether a
+    /// process number is in use.
     ///
-    /// When all slots have living owners, the worker counts in the last one, which loses nothing
-    /// because everybody adds atomically; its gauges are not shown and it is not among the
-    /// workers that are.
+    /// If all slots have living owners, the worker counts in the last one, which loses nothing
+    /// because all workers add atomically; its gauges are not shown and it does not count among the
+    /// workers shown.
     pub fn claim(&self, process: u32, is_alive: impl Fn(u32) -> bool) -> WorkerCounters<'a> {
         // A slot with our number is ours, or that of a dead worker whose number we have got.
         let ours = |header: Header| header.owner() == process;
@@ -119,10 +119,10 @@ impl<'a> Counters<'a> {
             .unwrap_or((SLOTS - 1, None));
         let slot = &self.slots[index];
         if header.is_some() {
-            // What its last owner held was lost with it.
+            // The visits of its last owner were lost with it.
             let lost = &slot[COUNTERS + Counter::VisitLost as usize];
             lost.fetch_add(held_visits(slot), Ordering::Relaxed);
-            // A worker that is killed before this is done leaves gauges that nobody looks at.
+            // A worker that is killed before this is done leaves gauges that are never shown.
             for gauge in &slot[GAUGES..BUCKETS] {
                 gauge.store(0, Ordering::Relaxed);
             }
@@ -134,7 +134,7 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// Takes the first slot that suits. Whoever loses a slot to another worker tries the next.
+    /// Takes the first slot that suits. A worker that loses a slot to another tries the next.
     fn claim_where(
         &self,
         process: u32,
@@ -180,7 +180,7 @@ fn held_visits(slot: &Slot) -> u64 {
     u64::try_from(come.wrapping_sub(gone) as i64).unwrap_or(0)
 }
 
-/// Where one worker counts.
+/// Counters of one worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerCounters<'a> {
     slot: &'a Slot,
@@ -195,7 +195,7 @@ impl WorkerCounters<'_> {
         self.index
     }
 
-    /// Whether the worker has the slot for itself.
+    /// Reports whether the worker has a slot of its own.
     pub fn is_own(&self) -> bool {
         self.header == Some(Header::of(self.slot))
     }

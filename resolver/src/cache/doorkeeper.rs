@@ -1,13 +1,13 @@
-//! Remembers what was asked for lately.
+//! Remembers the codes that were requested lately.
 //!
-//! Each recipient has a code of their own, and most codes are asked for once: to keep them would
-//! push out what is asked for often. So an answer is kept when its code is asked for again. What
-//! was asked for is remembered by 32 bits of its hash, among a few others that belong in the same
-//! place; the next code there takes the place of the one that has been there longest, which makes
-//! the memory forget at the speed at which codes come.
+//! Each recipient has a code of their own, and most codes are requested once: caching these would
+//! evict the frequently requested ones. So an answer is cached when its code is requested for the
+//! second time. A code is remembered by 32 bits of its hash, among a few others that belong in the
+//! same place; the next code there replaces the oldest, so the memory forgets at the speed at which
+//! codes come.
 
-/// How many codes are remembered in one place. With one alone, two codes that share a place and
-/// are asked for in turn would never be kept.
+/// The number of codes remembered in one place. With only one, two codes that share a place and are
+/// requested alternately would never be cached.
 const WAYS: usize = 4;
 
 #[derive(Debug)]
@@ -29,10 +29,10 @@ impl Doorkeeper {
         self.places.len() * size_of::<[u32; WAYS]>()
     }
 
-    /// Whether the code with this hash was asked for lately; it was from now on.
+    /// Reports whether the code with this hash was requested lately, and remembers it.
     #[inline]
     pub(super) fn knows(&mut self, hash: u64) -> bool {
-        // The upper half of the hash, scaled to the number of places; the lower half is kept.
+        // The upper half of the hash, scaled to the number of places; the lower half is stored.
         let index = ((hash >> 32) * self.places.len() as u64) >> 32;
         let print = (hash as u32).max(1);
         let Some(place) = self.places.get_mut(index as usize) else {

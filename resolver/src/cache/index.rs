@@ -23,17 +23,17 @@ impl Index {
         }
     }
 
-    /// How many bytes a table with at least so many places takes.
+    /// Returns the size in bytes of a table with at least so many places.
     pub(super) fn bytes_for(places: usize) -> usize {
         places.next_power_of_two() * size_of::<u64>()
     }
 
-    /// Where the table lies: its address and how many bytes it takes.
+    /// Returns the table's address and its size in bytes.
     pub(super) fn extent(&self) -> (usize, usize) {
         (self.places.as_ptr().addr(), size_of_val(&*self.places))
     }
 
-    /// Where in memory the search for a hash begins.
+    /// Returns the memory address at which the search for a hash begins.
     #[inline]
     pub(super) fn address(&self, hash: u32) -> usize {
         (&raw const self.places[hash as usize & self.mask]).addr()
@@ -46,12 +46,12 @@ impl Index {
         (held != 0 && (held >> 32) as u32 == hash).then(|| (held as u32) - 1)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether another entry would make looking things up slow.
+    /// Reports whether another entry would make look-ups slow.
     pub(super) fn is_full(&self) -> bool {
         self.length >= self.places.len() / 8 * 7
     }
@@ -72,7 +72,7 @@ impl Index {
         self.length += 1;
     }
 
-    /// Takes an entry out and tells its number.
+    /// Removes an entry and returns its number.
     pub(super) fn remove(&mut self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let (mut gap, number) = self.place_of(hash, is_it)?;
         let mut place = gap;

@@ -11,30 +11,29 @@ use crate::key::Key;
 /// Entries begin at multiples of it, so that their numbers are small.
 pub(super) const UNIT: usize = 8;
 
-/// What stands before an entry's body.
+/// The length of the header before an entry's body.
 const HEADER: usize = 40;
 
-/// Stands in the place of a code's length for an entry that is a campaign's: the id stands in the
-/// place of the code.
+/// Marks a campaign's entry in the field of a code's length; the id is in the field of the code.
 const OF_CAMPAIGN: u8 = 0xff;
 
-/// What an entry says besides its key and its body.
+/// Attributes of an entry besides its key and its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// What the answer is, as a number of the caller's.
+    /// Kind of the answer, as a number of the caller's.
     pub(super) kind: u8,
     /// In which epoch it was read.
     pub(super) epoch: u32,
-    /// When it was read, in seconds of the worker's clock.
+    /// Time of its reading, in seconds of the worker's clock.
     pub(super) born: u32,
     /// Until when the answer holds, in seconds since 1970; 0 for ever.
     pub(super) until: u64,
 }
 
-/// What becomes of the oldest entry.
+/// Fate of the oldest entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Oldest {
-    /// Something that nobody can find any more was passed over.
+    /// A dead entry or padding was passed over.
     Nothing,
     /// An entry was found; it is still there.
     Entry(u32),
@@ -43,7 +42,7 @@ pub(super) enum Oldest {
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: Box<[u8]>,
-    /// Where the next entry goes, and where the oldest is.
+    /// Offsets of the next entry and of the oldest.
     head: usize,
     tail: usize,
     /// Bytes from the tail to the head.
@@ -52,7 +51,7 @@ pub(super) struct Ring {
     live: usize,
 }
 
-/// Whether bytes of the ring are an entry.
+/// States of bytes of the ring.
 const DEAD: u8 = 0;
 const ALIVE: u8 = 1;
 const PADDING: u8 = 2;
@@ -70,17 +69,17 @@ impl Ring {
         }
     }
 
-    /// How many bytes an entry with such a body takes.
+    /// Returns the bytes that an entry with such a body takes.
     pub(super) fn size_of(body_length: usize) -> usize {
         (HEADER + body_length).next_multiple_of(UNIT)
     }
 
-    /// Where the memory lies: its address and how many bytes it takes.
+    /// Returns the memory's address and its size in bytes.
     pub(super) fn extent(&self) -> (usize, usize) {
         (self.memory.as_ptr().addr(), self.memory.len())
     }
 
-    /// Where in memory an entry lies.
+    /// Returns the memory address of an entry.
     #[inline]
     pub(super) fn address(&self, number: u32) -> usize {
         self.memory.as_ptr().addr() + number as usize * UNIT
@@ -95,7 +94,7 @@ impl Ring {
         self.live
     }
 
-    /// Whether an entry of such a size can be appended; makes padding if that helps.
+    /// Reports whether an entry of such a size can be appended; makes padding if that helps.
     pub(super) fn has_room(&mut self, size: usize) -> bool {
         let rest = self.memory.len() - self.head;
         if size > rest {
@@ -107,7 +106,8 @@ impl Ring {
         self.memory.len() - self.used >= size
     }
 
-    /// Appends an entry, whose body comes in two parts, and tells its number. There must be room.
+    /// Appends an entry, whose body comes in two parts, and returns its number. The space must be
+    /// free.
     pub(super) fn append(&mut self, key: &Key, facts: Facts, body: [&[u8]; 2]) -> u32 {
         let at = self.head;
         let [first, second] = body;
@@ -142,7 +142,7 @@ impl Ring {
         (at / UNIT) as u32
     }
 
-    /// Whether an entry is that of a code.
+    /// Reports whether an entry is that of a code.
     #[inline]
     pub(super) fn is_of(&self, number: u32, code: &Code) -> bool {
         self.header(number).is_some_and(|header| {
@@ -151,14 +151,14 @@ impl Ring {
         })
     }
 
-    /// Whether an entry is that of a campaign.
+    /// Reports whether an entry is that of a campaign.
     pub(super) fn is_of_campaign(&self, number: u32, id: CampaignId) -> bool {
         self.header(number).is_some_and(|header| {
             header[16] == OF_CAMPAIGN && header[..8] == id.get().to_le_bytes()
         })
     }
 
-    /// Whose entry it is.
+    /// Returns an entry's key.
     pub(super) fn key(&self, number: u32) -> Option<Key> {
         let header = self.header(number)?;
         if header[16] == OF_CAMPAIGN {
@@ -180,7 +180,7 @@ impl Ring {
         })
     }
 
-    /// What stands behind what an entry says of itself.
+    /// Returns an entry's body.
     #[inline]
     pub(super) fn body(&self, number: u32) -> &[u8] {
         let at = number as usize * UNIT;
@@ -201,7 +201,7 @@ impl Ring {
         }
     }
 
-    /// Whether an entry was read since it was appended.
+    /// Reports whether an entry was read since it was appended.
     pub(super) fn is_marked(&self, number: u32) -> bool {
         self.header(number).is_some_and(|header| header[18] != 0)
     }
@@ -256,7 +256,7 @@ impl Ring {
         self.head = 0;
     }
 
-    /// How many bytes stand together at a place. A rest that is too short for a header is padding.
+    /// Returns the size of the bytes at a place. A rest that is too short for a header is padding.
     fn size_at(&self, at: usize) -> usize {
         let rest = self.memory.len() - at;
         if rest < HEADER {
@@ -264,7 +264,7 @@ impl Ring {
         }
         let units = self.memory[at + 22..].first_chunk().copied();
         let size = usize::from(u16::from_le_bytes(units.unwrap_or_default())) * UNIT;
-        // Never zero, so that whoever walks gets on.
+        // Never zero, so that every walk advances.
         size.clamp(UNIT, rest)
     }
 

@@ -1,4 +1,4 @@
-//! How long replies are under way.
+//! Round-trip times of replies.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ pub(super) struct RoundTrips {
     pub(super) answered: u64,
     /// The number of the last command of each write that is not answered whole, and when it left.
     departures: VecDeque<(u64, u64)>,
-    /// When something was received last, in microseconds.
+    /// Time of the last received bytes, in microseconds.
     pub(super) now: u64,
 }
 

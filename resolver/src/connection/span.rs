@@ -1,4 +1,4 @@
-//! Where a reply stands in a connection's input.
+//! Position of a reply in a connection's input.
 
 use std::ops::Range;
 
@@ -25,8 +25,8 @@ enum Kind {
 }
 
 impl Span {
-    /// The place of a reply that ends before `end`. What a reply holds is followed by a line's end,
-    /// but aggregates are handed out whole.
+    /// Returns the position of a reply that ends before `end`. The content of a reply is followed
+    /// by a line's end, but aggregates are handed out whole.
     #[inline]
     pub(super) fn of(reply: &Reply<'_>, end: usize) -> Self {
         let (kind, length, behind) = match reply {
@@ -47,7 +47,7 @@ impl Span {
         }
     }
 
-    /// Whether Redis says this of its own accord.
+    /// Reports whether it is a push.
     pub(super) fn is_unasked(&self) -> bool {
         matches!(
             self.kind,
@@ -55,7 +55,7 @@ impl Span {
         )
     }
 
-    /// What stands there.
+    /// Returns the reply at the position.
     #[inline]
     pub(super) fn reply<'a>(&self, input: &'a [u8]) -> Reply<'a> {
         let bytes = input.get(self.bytes.clone()).unwrap_or_default();

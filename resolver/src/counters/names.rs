@@ -9,7 +9,7 @@
 pub(super) struct Metric<T: 'static> {
     /// The name, as Prometheus wants it.
     pub(super) name: &'static str,
-    /// One sentence for people.
+    /// One sentence of description.
     pub(super) help: &'static str,
     /// The numbers with their labels, in braces unless there are none.
     pub(super) samples: &'static [(T, &'static str)],
@@ -32,7 +32,7 @@ macro_rules! metrics {
         }
 
         impl $number {
-            /// How many there are.
+            /// The number of values.
             pub(super) const COUNT: usize = [$($(Self::$variant,)+)+].len();
 
             /// The table.
@@ -48,7 +48,7 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// What is counted, besides requests (`WorkerCounters::count_request`).
+    /// Counters, except those of requests (`WorkerCounters::count_request`).
     Counter
     "shortlink_trimmed_total",
     "Requests whose path had text glued to the code.":
@@ -139,9 +139,8 @@ metrics! {
 }
 
 metrics! {
-    /// What is measured: how things are in a living worker. Shown as the sum over the workers,
-    /// as the largest of them where all measure the same thing, or for each worker
-    /// where the label is its process number.
+    /// Gauges of living workers. Shown as the sum over the workers, as the largest of them where
+    /// all measure the same thing, or per worker where the label is its process number.
     Gauge
     "shortlink_cache_entries", "Records in the caches of all workers.":
         CacheEntries "";
@@ -167,7 +166,7 @@ metrics! {
 }
 
 impl Gauge {
-    /// Whether all workers measure one and the same thing, so that it is not to be added up.
+    /// Reports whether all workers measure one and the same thing, which must not be added up.
     pub(super) const fn is_common(self) -> bool {
         matches!(self, Self::SpoolFiles | Self::SpoolFilesMost)
     }

@@ -10,7 +10,7 @@ use super::names::{Counter, Gauge};
 use super::requests::{Outcome, Source, can_happen, index};
 use super::{BOUNDS, BUCKETS, COUNTERS, GAUGES, Header, REQUESTS, SLOTS, SUM, Slot, held_visits};
 
-/// What the labels of a number say that is shown for each worker.
+/// Placeholder in the labels of numbers that are shown per worker.
 const PROCESS: &str = "<pid>";
 
 /// Appends the text.
@@ -91,8 +91,8 @@ pub(super) fn render(
     round_trips(&total, out);
 }
 
-/// What the slots hold, read backwards: a visit is counted as it comes before it is counted as it
-/// goes, so whatever is counted meanwhile, no more go than have come and the numbers add up.
+/// Copies the slots backwards: a visit is counted on arrival before it is counted on departure, so
+/// the copy never has more departures than arrivals, and the numbers add up.
 fn copied(slots: &[Slot; SLOTS]) -> Vec<Slot> {
     let copied = slots.iter().map(|slot| {
         let copy: Slot = std::array::from_fn(|_| AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! How requests were answered, and by whom: the labels of `shortlink_requests_total`.
+//! Outcomes of requests, and the sources of answers: the labels of `shortlink_requests_total`.
 
 /// Makes an enum of the values of a label.
 macro_rules! label {
@@ -27,7 +27,7 @@ macro_rules! label {
 }
 
 label! {
-    /// What became of a request.
+    /// Outcome of a request.
     Outcome {
         /// Answered with the link's redirect.
         Redirect = "redirect",
@@ -43,7 +43,7 @@ label! {
         Method = "method",
         /// Redis had no usable record; handed to the fallback, if there is one.
         Miss = "miss",
-        /// Redis could not tell in time; handed to the fallback, if there is one.
+        /// Redis gave no usable answer in time; handed to the fallback, if there is one.
         Unavailable = "unavailable",
         /// Refused: the address has asked for too many codes that do not exist.
         Limited = "limited",
@@ -51,9 +51,9 @@ label! {
 }
 
 label! {
-    /// Who gave an answer.
+    /// Source of an answer.
     Source {
-        /// Nobody was asked.
+        /// None was needed.
         None = "none",
         /// The cache.
         Cache = "cache",
@@ -73,8 +73,8 @@ pub(super) const fn index(outcome: Outcome, source: Source) -> usize {
     outcome as usize * Source::ALL.len() + source as usize
 }
 
-/// Whether a combination can happen: these are shown also when they are 0, so that an alert finds
-/// them before the first request; others only when they are counted nevertheless.
+/// Reports whether a combination can happen: these are shown even when they are 0, so that an alert
+/// finds them before the first request; others only once they are counted.
 pub(super) const fn can_happen(outcome: Outcome, source: Source) -> bool {
     match outcome {
         Outcome::Redirect | Outcome::Gone | Outcome::Unknown => {
