@@ -1,27 +1,27 @@
-//! The edge: answers requests for codes from what is kept, or asks Redis.
+//! The edge: answers requests for codes from the cache, or asks Redis.
 //!
-//! The edge decides what to ask whom, who is answered, what is kept and when to give up; its owner
-//! has the sockets and the clock. One turn of the owner's loop looks like this:
+//! The edge decides on routes, answers, caching and timeouts; its owner has the sockets and the
+//! clock. One turn of the owner's loop looks like this:
 //!
 //! - a request came: [`Edge::look_up`] answers it or makes it wait; then flush soon (all that
 //!   came in this turn leave in one write: [`Edge::output`], [`Edge::wrote`]);
-//! - a socket has bytes: read into [`Edge::input_space`], tell [`Edge::received`], then take
+//! - a socket has bytes: read into [`Edge::input_space`], call [`Edge::received`], then take
 //!   [`Edge::next_completion`] until there is none;
-//! - time went by: [`Edge::tick`] says what to do until it is idle, [`Edge::next_expired`] who
-//!   waited too long, [`Edge::next_deadline`] when to look again;
-//! - a connection was lost: [`Edge::disconnected`], then take the completions: all that waited
-//!   for it are told.
+//! - time went by: [`Edge::tick`] returns actions until it is idle, [`Edge::next_expired`] the
+//!   requests that waited too long, [`Edge::next_deadline`] the time of the next turn;
+//! - a connection was lost: [`Edge::disconnected`], then take the completions of all requests that
+//!   waited for it.
 //!
-//! What was answered is recorded with [`Edge::record_visit`] and leaves with the reads, as
-//! [`Edge::send_visits`] decides.
+//! Visits of answered requests are recorded with [`Edge::record_visit`] and leave with the reads,
+//! as [`Edge::send_visits`] decides.
 //!
 //! Completions are handed out one at a time, so that the owner holds no borrow of the edge while
 //! it answers a request: answering can ask for the next code.
 //!
-//! What is kept is coherent because everything that concerns a key comes on one connection and is
-//! done in the order in which it comes: a change that follows the reply to a `GET` in Redis
-//! follows it on the wire. When a connection is lost, or codes move to other servers, nobody will
-//! tell of changes any more, and everything that is kept counts as old from that moment.
+//! The cache is coherent because everything that concerns a key comes on one connection and is
+//! processed in the order in which it comes: a change that follows the reply to a `GET` in Redis
+//! follows it on the wire. When a connection is lost, or codes move to other servers, changes are
+//! not reported any more, and all entries are stale from that moment.
 
 mod campaigns;
 mod completions;
@@ -47,7 +47,7 @@ use crate::resp::GetEncoder;
 use crate::topology::{NodeSettings, Route, Topology, TopologySettings};
 use crate::visits::Visits;
 
-/// What makes Redis tell of changes of the key that the next command reads.
+/// Command that makes Redis report changes of the key that the next command reads.
 const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 /// The most things worth a line in the log that wait to be taken.
@@ -62,20 +62,20 @@ pub struct Now {
     pub unix: u64,
 }
 
-/// How an edge works.
+/// Settings of an edge.
 #[derive(Clone, Debug)]
 pub struct EdgeSettings {
-    /// How Redis is talked to.
+    /// Settings of the connections to Redis.
     pub nodes: NodeSettings,
-    /// How it is found.
+    /// Discovery of the servers.
     pub topology: TopologySettings,
     /// A replica that is asked first while it is up to date; not in a cluster.
     pub replica: Option<Address>,
-    /// What is kept; `None` asks Redis every time.
+    /// Limits of the cache; `None` asks Redis every time.
     pub cache: Option<CacheSettings>,
 }
 
-/// What became of a request.
+/// Result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookUp<'a> {
     /// It is answered.
@@ -91,25 +91,25 @@ pub struct Completion<'a, T> {
     pub token: T,
     /// Its answer; it lives until the edge is used again.
     pub answer: Answer<'a>,
-    /// Where it comes from.
+    /// Source of the answer.
     pub source: Source,
 }
 
-/// What is to be done because time went by.
+/// Action that is due at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tick {
     /// Nothing.
     Idle,
-    /// Open a connection to [`Edge::address`] and tell [`Edge::connecting`].
+    /// Open a connection to [`Edge::address`] and call [`Edge::connecting`].
     Connect(NodeId),
-    /// Close the connection and tell [`Edge::disconnected`].
+    /// Close the connection and call [`Edge::disconnected`].
     Disconnect(NodeId, LinkError),
 }
 
-/// Something that whoever runs the service should know of.
+/// Event that an operator should see in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Redis does not tell this client of changes, so nothing is kept.
+    /// Redis refuses to report changes to this client, so nothing is cached.
     TrackingRefused(NodeId, String),
     /// There is something under a link's or a campaign's key that is no record, or one that may not
     /// be served.
@@ -117,10 +117,10 @@ pub enum Notice {
     /// A link and its campaign do not go together: the template names a parameter that the link
     /// has not, or the target grows too long.
     Unexpandable(Code),
-    /// Redis answers too late or with errors, and is left alone for a while: the last error, if
-    /// it was one.
+    /// Redis answers too late or with errors, and gets no requests for a while: the last error, if
+    /// there was one.
     BreakerOpened(NodeId, Option<String>),
-    /// Redis refuses visits, with this text; they are kept.
+    /// Redis refuses visits, with this text; they stay in memory.
     VisitsRefused(NodeId, String),
     /// Records are read from other servers now.
     Moved,
@@ -133,7 +133,7 @@ struct Delivery {
     brought: Brought,
 }
 
-/// What a look-up has brought.
+/// Result of a look-up that has ended.
 #[derive(Debug)]
 enum Brought {
     /// A reply, which is there.
@@ -144,7 +144,7 @@ enum Brought {
     Nothing,
 }
 
-/// What is kept of a link, whole.
+/// Cached data of a link, complete.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
     Entry(Entry),
@@ -152,7 +152,7 @@ enum Kept {
     Expanded(Verdict),
 }
 
-/// What a worker knows.
+/// The edge of one worker.
 #[derive(Debug)]
 pub struct Edge<T> {
     settings: EdgeSettings,
@@ -172,17 +172,18 @@ pub struct Edge<T> {
     /// The target that was made last of a template.
     expanded: Vec<u8>,
     notices: VecDeque<Notice>,
-    /// What was answered and is to be stored, if that is wanted.
+    /// Recorded visits on their way to Redis, if they are recorded.
     visits: Option<Visits>,
     spool_confirmed: bool,
-    /// How often coherence was lost: what was asked for before it was lost is not kept after.
+    /// Number of losses of coherence: replies to requests from before a loss are not cached after
+    /// it.
     age: u32,
-    /// Where things are counted, if they are.
+    /// Counters of the worker, if any.
     counters: Option<WorkerCounters<'static>>,
     /// Hits that are not passed on yet: they are what is paid for most often.
     hits: u64,
     campaign_hits: u64,
-    /// What the cache had counted when that was last passed on.
+    /// Counts of the cache when they were last passed on.
     passed_on: CacheCounts,
 }
 
@@ -284,7 +285,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Answers a request for a code from what is kept, or asks Redis and makes it wait.
+    /// Answers a request for a code from the cache, or asks Redis and makes it wait.
     #[inline]
     pub fn look_up(&mut self, code: &Code, token: T, now: Now) -> LookUp<'_> {
         let mut found = None;
@@ -292,7 +293,7 @@ impl<T> Edge<T> {
         if let Some(cache) = &mut self.cache {
             let hash = cache.hash(code);
             found = cache.find(code, hash, now);
-            // What is asked for once is not worth keeping: most codes are.
+            // A code that is requested once is not worth caching: most codes are.
             keep = found.is_some() || cache.was_asked_before(hash);
         }
         if let Some((entry, Freshness::Fresh)) = found {
@@ -325,8 +326,8 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Answers a request for a code from what is kept, without asking Redis; `None` when nothing
-    /// is kept that can be relied on.
+    /// Answers a request for a code from the cache, without asking Redis; `None` unless the cache
+    /// has a fresh answer.
     pub fn look_up_kept(&mut self, code: &Code, now: Now) -> Option<(Answer<'_>, Source)> {
         let cache = self.cache.as_mut()?;
         let hash = cache.hash(code);
@@ -339,7 +340,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// What an entry says.
+    /// Returns an entry's answer.
     #[inline]
     fn entry_answer(&self, entry: Entry, now: Now) -> Answer<'_> {
         match &self.cache {
@@ -348,7 +349,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Begins a look-up; `None` when nobody can be asked.
+    /// Begins a look-up; `None` if no server can be asked.
     fn begin(&mut self, key: &Key, keep: bool, now: Now) -> Option<LookupId> {
         match self.topology.route(key, &self.nodes) {
             Route::Nowhere => None,
@@ -413,7 +414,8 @@ impl<T> Edge<T> {
         Tick::Idle
     }
 
-    /// When [`Edge::tick`], [`Edge::next_expired`] and [`Edge::send_visits`] are to be called next.
+    /// Returns the time at which to call [`Edge::tick`], [`Edge::next_expired`] and
+    /// [`Edge::send_visits`] next.
     pub fn next_deadline(&mut self) -> u64 {
         let nodes = self.nodes.iter().map(|(_, node)| {
             if node.is_retired {
@@ -430,19 +432,19 @@ impl<T> Edge<T> {
             .min(visits.unwrap_or(u64::MAX))
     }
 
-    /// When the longest waiting request is out of time: what a request that has just begun to wait
-    /// can change of [`Edge::next_deadline`].
+    /// Returns the end of the oldest waiting request's time budget: the only part of
+    /// [`Edge::next_deadline`] that a new waiting request can change.
     #[inline]
     pub fn waiting_deadline(&mut self) -> Option<u64> {
         Some(self.lookups.oldest()? + self.settings.nodes.budget)
     }
 
-    /// Whether a request waits for its answer.
+    /// Reports whether a request waits for its answer.
     pub fn has_waiting(&self) -> bool {
         self.lookups.waiting() > 0
     }
 
-    /// How many requests wait for their answer.
+    /// Returns the number of requests that wait for their answer.
     pub fn waiting(&self) -> usize {
         self.lookups.waiting()
     }
@@ -479,7 +481,7 @@ impl<T> Edge<T> {
         self.measure();
     }
 
-    /// Tells those who wait to know whom to ask that nobody can be asked.
+    /// Fails the look-ups that wait for a route when no server can be asked.
     fn unroute(&mut self) {
         let (topology, nodes, lookups) = (&self.topology, &self.nodes, &self.lookups);
         let is_lost =
@@ -494,7 +496,7 @@ impl<T> Edge<T> {
         self.notices.pop_front()
     }
 
-    /// What is kept, for counting.
+    /// Returns the cache, for its counts.
     pub fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Where a server listens: a host and a port.
+//! Endpoints of servers: a host and a port.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Takes a host and a port as a server tells them; `None` when the host can't be one. An
-    /// empty host is taken.
+    /// Takes a host and a port as a server reports them; `None` if the host is malformed. An empty
+    /// host is accepted.
     pub fn new(host: &[u8], port: u16) -> Option<Self> {
         let is_host = host.len() <= LONGEST_HOST && host.iter().all(u8::is_ascii_graphic);
         let host = std::str::from_utf8(host).ok().filter(|_| is_host)?;

@@ -1,4 +1,4 @@
-//! What is said first on a connection to Redis, and what Redis must say to it.
+//! The handshake on a new connection to Redis.
 
 use std::fmt;
 
@@ -40,17 +40,17 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// How Redis tells what has changed.
+/// Redis' way of reporting changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tracking {
-    /// It remembers what this client keeps, and tells of that alone.
+    /// It remembers what this client caches, and reports only those changes.
     #[default]
     OptIn,
-    /// It remembers nothing and tells of every link that changes or is made.
+    /// It remembers nothing and reports every link that is changed or created.
     Broadcast,
 }
 
-/// Which role a server must have.
+/// Role that a server must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequiredRole {
     Any,
@@ -59,7 +59,7 @@ pub(crate) enum RequiredRole {
     Replica,
 }
 
-/// What is said on a connection.
+/// Commands of a handshake, with their steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Handshake {
     commands: Vec<u8>,
@@ -102,7 +102,7 @@ impl Handshake {
         self
     }
 
-    /// Asks to be told of changes.
+    /// Requests reports of changes.
     pub(crate) fn track(mut self, tracking: Tracking, prefix: &KeyPrefix) -> Self {
         let mut command: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
         let links = [prefix.as_bytes(), b"l:"].concat();
@@ -117,14 +117,14 @@ impl Handshake {
         self
     }
 
-    /// Asks a sentinel to tell when another server becomes master.
+    /// Asks a sentinel to notify of a new master.
     pub(crate) fn subscribe(mut self) -> Self {
         push_command(&[b"SUBSCRIBE", b"+switch-master"], &mut self.commands);
         self.push(Step::Subscribe, &[b"PING"]);
         self
     }
 
-    /// Whether the server must have a certain role.
+    /// Reports whether the server must have a certain role.
     pub(crate) fn requires_role(&self) -> bool {
         self.role != RequiredRole::Any
     }
@@ -142,10 +142,10 @@ impl Handshake {
         &self.steps
     }
 
-    /// Reads the reply to a step; says whether changes will be told from now on.
+    /// Reads the reply to a step; returns whether changes will be reported from now on.
     ///
     /// # Errors
-    /// When the server can't be used.
+    /// Fails if the server can't be used.
     pub(crate) fn judge(&self, step: Step, reply: &Reply<'_>) -> Result<bool, LinkError> {
         match (step, reply) {
             // Without it nothing can be kept, but everything can be asked.
@@ -162,7 +162,7 @@ impl Handshake {
     /// Reads a reply to `ROLE`.
     ///
     /// # Errors
-    /// When the server has another role than is asked for.
+    /// Fails if the server does not have the required role.
     pub(crate) fn judge_role(&self, reply: &Reply<'_>) -> Result<(), LinkError> {
         let role = match reply {
             Reply::Aggregate(bytes) => Role::parse(bytes),

@@ -1,8 +1,8 @@
 //! Hashes codes.
 //!
-//! Codes come from strangers, so the hash depends on a secret seed: without it somebody could ask
-//! for codes that all meet in one place of a table. It need not be more than that, and a code has
-//! at most 16 bytes, so two multiplications are enough.
+//! Codes come from strangers, so the hash depends on a secret seed: without it an attacker could
+//! request codes that all collide in one place of a table. It need not be more than that, and a
+//! code has at most 16 bytes, so two multiplications are enough.
 
 use std::hash::{BuildHasher, Hasher};
 

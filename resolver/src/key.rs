@@ -1,10 +1,10 @@
-//! What is looked up.
+//! Keys of look-ups.
 
 use std::hash::{Hash, Hasher};
 
 use vocabulary::{CampaignId, Code};
 
-/// What a record is looked up by.
+/// Key of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A link, by its code.

@@ -1,5 +1,5 @@
-//! Which language a visitor reads: RFC 9110, section 12.5.4, with the look-up of RFC 4647, section
-//! 3.4.
+//! Negotiation of the visitor's language: RFC 9110, section 12.5.4, with the look-up of RFC 4647,
+//! section 3.4.
 
 /// The most languages of a header that are looked at: browsers send a handful.
 const MOST: usize = 32;

@@ -1,19 +1,19 @@
 //! The edge as a state machine without I/O.
 //!
-//! Bytes and the time are passed in, bytes and answers come out; nginx' event loop is somebody
-//! else's business (`ngx-module/`), which is why everything here can be tested byte by byte.
+//! Bytes and the time are passed in, bytes and answers come out. nginx' event loop is in
+//! `ngx-module/`, so everything here can be tested byte by byte.
 //!
 //! - [`path`]: the code that a request's path names.
-//! - [`edge`]: answers requests for codes from what is kept, or asks Redis. Its parts are [`cache`]
-//!   (what is kept), [`lookups`] (who waits for what), [`topology`] (which server is asked), and
-//!   for each server a [connection](LinkError) with its [`breaker`].
+//! - [`edge`]: answers requests for codes from the cache, or asks Redis. Its parts are [`cache`],
+//!   [`lookups`] (pending requests), [`topology`] (routes to servers), and for each server a
+//!   [connection](LinkError) with its [`breaker`].
 //! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
 //!   each other.
-//! - [`answer`]: what a reply means for the visitor; a link of a campaign needs two.
-//! - [`language`]: which language a visitor reads.
-//! - [`limit`] and [`counters`]: who asks for too much that does not exist, and what is counted;
-//!   both in memory that worker processes share.
-//! - [`visits`]: what was answered, on its way to Redis.
+//! - [`answer`]: the meaning of a reply for the visitor; a link of a campaign needs two.
+//! - [`language`]: the language of a visitor.
+//! - [`limit`] and [`counters`]: the limit of requests for unknown codes, and the metrics; both in
+//!   memory that worker processes share.
+//! - [`visits`]: recorded visits, on their way to Redis.
 #![forbid(unsafe_code)]
 
 pub mod answer;

@@ -18,38 +18,38 @@
 //! (of 8 words) with the same tag. An address that never missed is thus limited by mistake with a
 //! probability of at most 8 / 2²⁴ = 4.8e-7, when every bucket is full of limited addresses; in a
 //! table of 1 MiB (16384 buckets) with 10000 limited addresses it is 3.6e-8. Bucket and tag come
-//! from SipHash under a key that only the shared memory knows, so nobody can aim at a neighbour.
+//! from SipHash under a key that is only in the shared memory, so no client can target another.
 //!
-//! **A full bucket** gives up the address that is the least limited. Whoever wants to be forgotten
-//! needs misses from about as many addresses as the table has words.
+//! **A full bucket** evicts the address that is the least limited. To be forgotten, a client needs
+//! misses from about as many addresses as the table has words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vocabulary::number::parse_decimal;
 use vocabulary::siphash::siphash24;
 
-/// How many addresses share a bucket: 64 bytes, one cache line when the memory begins at one.
+/// The number of addresses in a bucket: 64 bytes, one cache line if the memory is aligned to one.
 const BUCKET_WORDS: usize = 8;
 
-/// How many bits of a word hold the time. It repeats after 34.8 years.
+/// The number of bits of a word that hold the time. It wraps after 34.8 years.
 const TIME_BITS: u32 = 40;
 
 /// The bits of a word that hold the time.
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// How far beyond the burst an address can run up a debt, in milliseconds. Requests that are on
-/// their way when the limit is reached are still charged, so that asking for much at once gains
-/// nothing; 10 minutes bound how long an address pays for it.
+/// The greatest debt of an address beyond the burst, in milliseconds. Requests that are on their
+/// way when the limit is reached are still charged, so that a flood of requests gains nothing; 10
+/// minutes bound the time for which an address pays for it.
 const LONGEST_DEBT: u64 = 600_000;
 
-/// How far the clocks of workers may differ before a time counts as nonsense, in milliseconds: a
-/// worker reads its clock once for each turn of its event loop, and a turn may be slow.
+/// The greatest difference between the clocks of workers before a time is invalid, in milliseconds:
+/// a worker reads its clock once per turn of its event loop, and a turn may be slow.
 const CLOCK_SLACK: u64 = 60_000;
 
-/// How often a charge is tried again when other workers change the same word.
+/// The most attempts at a charge while other workers change the same word.
 const MOST_TRIES: usize = 8;
 
-/// How many misses are free of consequences.
+/// Rate of misses that are free of consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The time that one miss stands for, in milliseconds.
@@ -81,7 +81,7 @@ impl Rate {
 pub struct MissLimit {
     /// The time that one miss stands for.
     interval: u64,
-    /// How far ahead the time of an address may be without it being limited.
+    /// The furthest that the time of an address may be ahead without it being limited.
     tolerance: u64,
     /// The furthest that the time of an address gets ahead.
     longest: u64,
@@ -103,8 +103,8 @@ impl MissLimit {
     }
 }
 
-/// What stands for a client's address: all of an IPv4 address, the first 64 bits of an IPv6 one,
-/// because a whole /64 is what one subscriber gets.
+/// Key of a client's address: all of an IPv4 address, the first 64 bits of an IPv6 one, because a
+/// subscriber gets a whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressKey(u64);
 
@@ -113,7 +113,7 @@ impl AddressKey {
     /// that is mapped into IPv6 (`::ffff:0:0/96`) or translated (`64:ff9b::/96`, RFC 6052) counts
     /// as itself. `None` for anything else; a Unix socket has no address.
     pub fn of(address: &[u8]) -> Option<Self> {
-        // IPv4 fills the numbers below 2³²; as /64 those are `::/32`, which is nobody's.
+        // IPv4 fills the numbers below 2³²; as /64 those are `::/32`, which is unassigned.
         match *address {
             [a, b, c, d]
             | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
@@ -132,10 +132,10 @@ impl AddressKey {
 ///
 /// All times that are passed in are milliseconds of one clock that all workers of the host share.
 /// The best is one that never goes back, as nginx' `ngx_current_msec`; wall clock time will do.
-/// When the clock jumps back, an address that missed a short while ago may be limited for as long
-/// as the jump, but not beyond the furthest that a limit reaches (burst and 10 minutes): times
-/// further ahead than that count as passed. An address that never missed is never affected. When
-/// the clock jumps on, misses are forgotten.
+/// If the clock jumps back, an address that missed a short while ago may be limited for as long as
+/// the jump, but not beyond the furthest that a limit reaches (burst and 10 minutes): times further
+/// ahead than that count as passed. An address that never missed is never affected. If the clock
+/// jumps on, misses are forgotten.
 ///
 /// All users of one table should have the same limit. When it changes with a reload, the times
 /// stay; those further ahead than the new limit can reach count as passed.
@@ -147,9 +147,9 @@ pub struct MissTable<'a> {
 }
 
 impl<'a> MissTable<'a> {
-    /// A view of the table that lies in `words`, which were 0 when the first process began; words
+    /// Returns a view of the table in `words`, which were 0 when the first process began; words
     /// that fill no bucket of 8 are left over. `seed` is random, secret and the same in all
-    /// processes. A table without a bucket limits nobody.
+    /// processes. A table without a bucket limits no address.
     pub fn new(words: &'a [AtomicU64], seed: [u8; 16], limit: MissLimit) -> Self {
         let (buckets, _) = words.as_chunks();
         Self {
@@ -159,7 +159,7 @@ impl<'a> MissTable<'a> {
         }
     }
 
-    /// Whether an address has missed too often; reads only.
+    /// Reports whether an address has missed too often; reads only.
     #[inline]
     pub fn is_limited(&self, key: AddressKey, now: u64) -> bool {
         let Some((bucket, tag)) = self.place(key) else {
@@ -190,7 +190,7 @@ impl<'a> MissTable<'a> {
             };
             let ahead = (before + self.limit.interval).min(self.limit.longest);
             let new = tag << TIME_BITS | now.wrapping_add(ahead) & TIME_MASK;
-            // Relaxed: a word says everything about itself, and nothing about other memory.
+            // `Ordering::Relaxed`: a word is complete by itself, and publishes no other memory.
             place
                 .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
@@ -209,12 +209,12 @@ impl<'a> MissTable<'a> {
         Some((self.buckets.get(index as usize)?, tag))
     }
 
-    /// The word to charge, and what it holds: that with the tag, or a free one, or that of the
+    /// Finds the word to charge, and its content: that with the tag, or a free one, or that of the
     /// address that is the least limited.
     ///
-    /// When two workers look for a free word at once, one of them may find that of an address
-    /// whose time has passed only for its own clock, so that an address gets two words. Each is
-    /// charged less than it should be until one of them is free again; that is harmless.
+    /// If two workers look for a free word at once, one of them may find that of an address whose
+    /// time has passed only for its own clock, so that an address gets two words. Each is charged
+    /// less than it should be until one of them is free again; that is harmless.
     fn find(
         &self,
         bucket: &'a [AtomicU64; BUCKET_WORDS],
@@ -240,8 +240,8 @@ impl<'a> MissTable<'a> {
         (best, content)
     }
 
-    /// How far ahead of now a word's time is, in milliseconds; 0 when it has passed, was never set
-    /// or is further ahead than the limit can have put it.
+    /// Returns the milliseconds by which a word's time is ahead of now; 0 if it has passed, was
+    /// never set or is further ahead than the limit can have put it.
     #[inline]
     fn ahead(&self, word: u64, now: u64) -> u64 {
         // The difference is right also when the time's 40 bits have run over.

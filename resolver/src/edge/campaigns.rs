@@ -16,8 +16,8 @@ use crate::lookups::LookupId;
 use super::{Brought, Completion, Edge, Kept, LookUp, Notice, Now, note};
 
 impl<T> Edge<T> {
-    /// Answers a request for a link that is kept, and can be relied on, from what is kept of its
-    /// campaign; or asks for the campaign alone and makes the request wait.
+    /// Answers a request for a link with a fresh entry from the cached campaign; or asks for the
+    /// campaign only and makes the request wait.
     pub(super) fn look_up_campaign_link(
         &mut self,
         code: &Code,
@@ -54,8 +54,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Answers such a request without asking anybody; `None` when the campaign is not kept, or what
-    /// is kept can't be relied on.
+    /// Answers such a request without asking Redis; `None` unless the campaign has a fresh entry.
     pub(super) fn look_up_kept_campaign_link(
         &mut self,
         code: &Code,
@@ -95,8 +94,8 @@ impl<T> Edge<T> {
         }
     }
 
-    /// A campaign's look-up has brought nothing: its links are answered with what is kept of it, if
-    /// that may be served.
+    /// Handles a campaign's look-up without a result: its links are answered from the cached
+    /// campaign, if that may be served.
     pub(super) fn deliver_campaign(&mut self, lookup: LookupId, reason: MissReason, now: Now) {
         if let Key::Campaign(campaign) = *self.lookups.key(lookup) {
             self.set_campaign_kept(campaign, reason, now);
@@ -140,7 +139,8 @@ impl<T> Edge<T> {
         }
     }
 
-    /// What may be served to those who wait for a look-up while Redis can't be asked.
+    /// Returns the cached data that may be served to the waiters of a look-up while Redis can't be
+    /// asked.
     pub(super) fn stale(&mut self, lookup: LookupId, now: Now) -> Option<Kept> {
         let Key::Link(code) = *self.lookups.key(lookup) else {
             return None;
@@ -159,7 +159,7 @@ impl<T> Edge<T> {
         Some(Kept::Expanded(verdict))
     }
 
-    /// What is kept of a link, fresh or stale; `None` when its campaign is not kept.
+    /// Returns the cached data of a link, fresh or stale; `None` if its campaign is not cached.
     pub(super) fn whole(&mut self, code: &Code, entry: Entry, now: Now) -> Option<Kept> {
         if !entry.is_campaign_link() {
             return Some(Kept::Entry(entry));
@@ -175,7 +175,7 @@ impl<T> Edge<T> {
         Some(Kept::Expanded(verdict))
     }
 
-    /// The answer that is kept.
+    /// Returns the cached answer.
     pub(super) fn kept_answer(&self, kept: Kept, now: Now) -> Answer<'_> {
         match kept {
             Kept::Entry(entry) => self.entry_answer(entry, now),
@@ -183,7 +183,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Finds what is kept of a campaign, and counts.
+    /// Finds a campaign in the cache, and counts the hit or miss.
     fn find_campaign(&mut self, campaign: CampaignId, now: Now) -> Option<(Entry, Freshness)> {
         let found = self.cache.as_mut()?.find_campaign(campaign, now);
         match found {
@@ -194,18 +194,18 @@ impl<T> Edge<T> {
         found
     }
 
-    /// The look-up of a campaign, which is begun unless it is on its way; `None` when nobody can be
-    /// asked.
+    /// Returns the look-up of a campaign, and begins it unless it is pending; `None` if no server
+    /// can be asked.
     fn begin_campaign(&mut self, campaign: CampaignId, now: Now) -> Option<LookupId> {
         let key = Key::Campaign(campaign);
         if let Some(lookup) = self.lookups.find(&key) {
             return Some(lookup);
         }
-        // Kept at once: whoever asks for a campaign has asked for one of its many links.
+        // Cached at once: a request for a campaign comes from one of its many links.
         self.begin(&key, true, now)
     }
 
-    /// Makes what is kept of a campaign the answer of its links, if it may be served.
+    /// Makes the cached campaign the answer of its links, if it may be served.
     fn set_campaign_kept(&mut self, campaign: CampaignId, reason: MissReason, now: Now) {
         let found = self.cache.as_mut().and_then(|cache| {
             let (entry, _) = cache.find_campaign(campaign, now)?;
@@ -226,7 +226,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Makes a link's answer of what is kept of it and of its campaign.
+    /// Builds a link's answer from the cached link and campaign.
     fn expand_kept(&mut self, code: &Code, link: Entry, campaign: Entry, now: Now) -> Verdict {
         let Some(cache) = &self.cache else {
             return Verdict::Miss(MissReason::Unavailable);
@@ -241,7 +241,7 @@ impl<T> Edge<T> {
     }
 }
 
-/// Whether a link is over.
+/// Reports whether a link has expired.
 fn is_over(until: u64, now: Now) -> bool {
     until != 0 && now.unix >= until
 }

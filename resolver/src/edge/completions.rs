@@ -13,7 +13,7 @@ impl<T> Edge<T> {
     /// Takes the next request that is done, reading what was received from a node.
     ///
     /// # Errors
-    /// When the connection to the node must be given up.
+    /// Fails if the connection to the node must be given up.
     #[inline]
     pub fn next_completion(
         &mut self,
@@ -82,8 +82,8 @@ impl<T> Edge<T> {
         }))
     }
 
-    /// Takes the next request whose time budget is used up: with what is kept, if that may be
-    /// served, or else it goes to the fallback. Its reply, should it still come, is for others.
+    /// Takes the next request whose time budget is used up. It gets the cached answer, if that may
+    /// be served, or else goes to the fallback. A late reply still serves others.
     pub fn next_expired(&mut self, now: Now) -> Option<Completion<'_, T>> {
         let limit = now.ms.checked_sub(self.settings.nodes.budget)?;
         let expired = self.lookups.next_expired(limit)?;
@@ -112,7 +112,7 @@ impl<T> Edge<T> {
     }
 }
 
-/// Whether a reply that has arrived tells of Redis' state rather than of the link's.
+/// Reports whether a reply that has arrived is about Redis' state rather than the link's.
 #[inline]
 fn is_error(nodes: &Nodes, id: NodeId, span: &Span) -> bool {
     nodes.get(id).is_none_or(|node| {
@@ -120,7 +120,7 @@ fn is_error(nodes: &Nodes, id: NodeId, span: &Span) -> bool {
     })
 }
 
-/// What a reply that has arrived says of a link.
+/// Reads the answer for a link from a reply that has arrived.
 #[inline]
 fn answer_at<'a>(nodes: &'a Nodes, id: NodeId, span: &Span, now: Now) -> Answer<'a> {
     let Some(node) = nodes.get(id) else {
@@ -128,7 +128,7 @@ fn answer_at<'a>(nodes: &'a Nodes, id: NodeId, span: &Span, now: Now) -> Answer<
     };
     match read_link(&node.connection.reply(span), now.unix).said {
         Said::Answer(answer) => answer,
-        // Such a link is never answered by its own record alone.
+        // Such a link is never answered by its own record only.
         Said::CampaignLink { .. } => Answer::Miss(MissReason::Unreadable),
     }
 }

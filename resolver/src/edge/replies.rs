@@ -1,4 +1,4 @@
-//! What the edge does about what it receives.
+//! The edge's handling of replies and pushes.
 
 use crate::answer::{Answer, MissReason, Said, read_campaign, read_link};
 use crate::cache::CampaignLink;
@@ -14,10 +14,10 @@ use crate::topology::{Route, Shift, Told};
 
 use super::{Brought, Delivery, Edge, Notice, Now, note};
 
-/// How often a look-up may be sent on from node to node of a cluster.
+/// The most redirections of a look-up from node to node of a cluster.
 const MAX_REDIRECTIONS: u8 = 5;
 
-/// What lets the next command read a slot that is on its way to the node.
+/// Command that lets the next command read a slot that is on its way to the node.
 pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
 impl<T> Edge<T> {
@@ -270,7 +270,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// From now on nobody can be relied on to tell of changes of what is kept.
+    /// Makes the cache stale: its changes are not reported reliably any more.
     pub(super) fn lose_coherence(&mut self, now: Now) {
         self.age = self.age.wrapping_add(1);
         if let Some(cache) = &mut self.cache {

@@ -10,24 +10,24 @@ impl<T> Edge<T> {
         self.nodes.iter().map(|(id, _)| id)
     }
 
-    /// Where a node listens.
+    /// Returns the address of a node.
     pub fn address(&self, id: NodeId) -> Option<&Address> {
         self.nodes.get(id).map(|node| &node.address)
     }
 
-    /// What a node is asked for.
+    /// Returns the purpose of a node.
     pub fn purpose(&self, id: NodeId) -> Option<Purpose> {
         self.nodes.get(id).map(|node| node.purpose)
     }
 
-    /// Whether commands to a node are answered.
+    /// Reports whether commands to a node are answered.
     pub fn is_ready(&self, id: NodeId) -> bool {
         self.nodes
             .get(id)
             .is_some_and(|node| node.connection.is_ready())
     }
 
-    /// What is to be written to a node now.
+    /// Returns the bytes to write to a node now.
     pub fn output(&self, id: NodeId) -> &[u8] {
         self.nodes
             .get(id)
@@ -41,7 +41,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Where the next bytes of a node are to be read to; empty only for a node that is not there.
+    /// Returns the buffer for the next bytes of a node; empty only for an unknown node.
     pub fn input_space(&mut self, id: NodeId) -> &mut [u8] {
         match self.nodes.get_mut(id) {
             Some(node) => node.connection.input_space(),

@@ -64,7 +64,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Whether visits would be taken now.
+    /// Reports whether visits would be taken now.
     pub fn takes_visits(&self, now: Now) -> bool {
         self.visits.as_ref().is_some_and(|visits| {
             self.topology
@@ -74,7 +74,7 @@ impl<T> Edge<T> {
         })
     }
 
-    /// What was under way to a node is lost, or is not: nobody knows.
+    /// Handles a lost connection to a node: its unconfirmed visits may or may not have arrived.
     pub(super) fn lose_visits(&mut self, id: NodeId) {
         if let Some(visits) = &mut self.visits {
             let count = visits.lost(id);
@@ -147,7 +147,7 @@ impl<T> Edge<T> {
         true
     }
 
-    /// Whether Redis has confirmed a batch out of a file since this was last asked.
+    /// Reports whether Redis has confirmed a batch out of a file since the last call.
     pub fn take_spool_confirmed(&mut self) -> bool {
         std::mem::take(&mut self.spool_confirmed)
     }
