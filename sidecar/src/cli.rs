@@ -72,7 +72,7 @@ enum AnyCommand {
     },
 }
 
-/// What is done on this machine, with the sidecar's own configuration.
+/// Commands that work on this machine, with the sidecar's own configuration.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the API and the fallback resolver until SIGTERM or SIGINT.
@@ -168,12 +168,12 @@ impl Cli {
     /// Answers with what the program ends with.
     ///
     /// # Errors
-    /// When it can't be done; the error is for whoever has typed the command.
+    /// If the command fails; the error is written for the user who typed it.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         // An empty variable means the same as none.
         let file = self.config.filter(|path| !path.as_os_str().is_empty());
         let command = match self.command {
-            // Whoever asks a service needs none of its settings.
+            // A client of a service needs none of the service's settings.
             AnyCommand::Remote(command) => return Ok(command.run().await),
             AnyCommand::Completion { shell } => {
                 print(&manual::completion(shell, Cli::command()))?;

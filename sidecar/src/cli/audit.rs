@@ -18,10 +18,10 @@ use crate::service::drift::Inspector;
 /// The exit code for drift that was found and is still there.
 const DRIFT: u8 = 2;
 
-/// How often a line is printed where there is no terminal.
+/// The interval of progress lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// How an audit is done and told.
+/// Options of an audit and of its output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct AuditArguments {
     /// Maximum number of examples of drift in the output.

@@ -1,4 +1,4 @@
-//! How far something is, shown while it is done: as a bar on a terminal, as lines elsewhere.
+//! Progress of a command: a bar on a terminal, lines elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::workbench::thousands;
 
-/// How often a line is printed where there is no terminal.
+/// The interval of progress lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Shows how many of something are done.
@@ -38,7 +38,7 @@ impl Display {
     pub(super) fn show(&self, done: u64, total: u64, resumed: u64) {
         if let Some(bar) = &self.bar {
             if bar.position() == 0 && resumed > 0 {
-                // What was done before says nothing of how fast this is.
+                // Work of an earlier run says nothing about the speed of this one.
                 bar.set_position(resumed);
                 bar.reset_eta();
             }

@@ -22,17 +22,17 @@ use crate::config::Config;
 /// The page of the book that explains each check under a heading of its own.
 const PAGE: &str = "docs/src/operations/doctor.md";
 
-/// Where the Debian package has the book.
+/// The folder into which the Debian package installs the book.
 const INSTALLED: &str = "/usr/share/doc/shortlink";
 
-/// How far apart clocks may be that nobody notices, and from where on links begin and end wrongly.
+/// The clock skew that is harmless, and the one from which links visibly start and expire at the wrong time.
 const CLOCKS: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(2), SignedDuration::from_secs(30));
 
-/// How long anything is waited for.
+/// The longest wait for any answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where to look.
+/// Options of `shortlink doctor`.
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArguments {
     /// Program file of nginx. Default: the first `nginx` in PATH, /usr/sbin and /usr/local/sbin.
@@ -58,7 +58,7 @@ pub(super) struct DoctorArguments {
     json: bool,
 }
 
-/// How it is with something.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Ok,
@@ -76,15 +76,15 @@ impl Verdict {
     }
 }
 
-/// What was found out about something.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
-    /// What was looked at; scripts may depend on it.
+    /// The name of the check, on which scripts may depend.
     check: &'static str,
     verdict: Verdict,
-    /// What was found, in a line.
+    /// The finding, in one line.
     found: String,
-    /// What to do, in a line.
+    /// The advice, in one line.
     advice: Option<String>,
 }
 
@@ -177,7 +177,7 @@ pub(super) async fn run(
     })
 }
 
-/// What `shortlink domains check` says.
+/// The findings of `shortlink domains check`.
 async fn domains_of(config: &Config, file: PathBuf) -> Finding {
     let shown = file.display().to_string();
     match domains::examine(config, &CheckArguments::of(file)).await {
@@ -193,7 +193,7 @@ async fn domains_of(config: &Config, file: PathBuf) -> Finding {
     }
 }
 
-/// How it is with a clock somewhere else.
+/// Compares a remote clock with this machine's.
 fn clock(check: &'static str, whose: &str, theirs: Timestamp, ours: Timestamp) -> Finding {
     let apart = theirs.duration_since(ours).abs();
     let found = format!("{whose} differs by {:.1} s from here", apart.as_secs_f64());

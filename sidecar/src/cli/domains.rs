@@ -24,13 +24,13 @@ use certificate::Certificate;
 /// The exit code for a table that is right with something about it that is not.
 const CONCERNS: u8 = 2;
 
-/// Certificates that end within so many days are told of, unless somebody says otherwise.
+/// By default, certificates that expire within this number of days are reported.
 const ENDS_WITHIN: u16 = 14;
 
-/// How far back visits are counted.
+/// The span over which visits are counted.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
-/// What is done with the short domains.
+/// Commands for short domains.
 #[derive(Debug, Subcommand)]
 pub(super) enum DomainsCommand {
     /// Check the file with the short domains before nginx reads it.
@@ -83,7 +83,7 @@ pub(super) struct CheckArguments {
     json: bool,
 }
 
-/// What is known of a domain.
+/// A row of the table of domains.
 struct Row<'a> {
     domain: &'a Domain,
     certificate: Option<Certificate>,
@@ -91,18 +91,18 @@ struct Row<'a> {
     visits: Option<u64>,
 }
 
-/// What is known of a table that nginx would take.
+/// The findings about a table that nginx accepts.
 pub(super) struct Examined {
     text: String,
     json: String,
-    /// How many domains it has.
+    /// The number of domains.
     pub(super) domains: usize,
-    /// What somebody should look at.
+    /// Findings that need attention.
     pub(super) concerns: Vec<String>,
 }
 
 impl CheckArguments {
-    /// Looks at a file as `domains check` does that is told nothing else.
+    /// The arguments of `domains check` with only a file given.
     pub(super) fn of(file: PathBuf) -> Self {
         Self {
             file,
@@ -130,7 +130,7 @@ async fn check(config: &Config, arguments: &CheckArguments) -> anyhow::Result<Ex
 /// Looks at a table.
 ///
 /// # Errors
-/// When nginx would refuse it.
+/// If nginx would refuse it.
 pub(super) async fn examine(
     config: &Config,
     arguments: &CheckArguments,
@@ -172,7 +172,7 @@ pub(super) async fn examine(
     })
 }
 
-/// Where nginx.conf is, seen from a file beside or below it.
+/// The directory of nginx.conf, searched from a file beside or below it.
 fn nginx_directory(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let mut above = file.ancestors().skip(1);
@@ -180,7 +180,7 @@ fn nginx_directory(file: &Path) -> PathBuf {
     found.unwrap_or(Path::new("/etc/nginx")).to_owned()
 }
 
-/// What is known of a domain's certificate; `None` when it needs none, or the table names none.
+/// The certificate of a domain; `None` if it needs none or the table names none.
 fn certificate_of(domains: &Domains, domain: &Domain, directory: &Path) -> Option<Certificate> {
     // The table is whole: it has both or none.
     let (pattern, key) = domains.certificates().ok()??;
@@ -191,7 +191,7 @@ fn certificate_of(domains: &Domains, domain: &Domain, directory: &Path) -> Optio
     })
 }
 
-/// How often each host was visited.
+/// The number of visits of each host.
 async fn visits_of_last_hour(
     config: &Config,
     now: Timestamp,
@@ -206,7 +206,7 @@ async fn visits_of_last_hour(
     Ok(visits)
 }
 
-/// How often a domain was visited: a wildcard by all hosts that it stands for.
+/// The number of visits of a domain; a wildcard counts all hosts that it covers.
 fn count(visits: &HashMap<String, u64>, domain: &Domain, domains: &Domains) -> u64 {
     let of_it = visits.iter().filter(|(host, _)| {
         let found = domains.find(host.as_bytes());
@@ -215,7 +215,7 @@ fn count(visits: &HashMap<String, u64>, domain: &Domain, domains: &Domains) -> u
     of_it.map(|(_, visits)| visits).sum()
 }
 
-/// What somebody should look at.
+/// Findings that need attention.
 fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp) -> Vec<String> {
     let mut concerns = Vec::new();
     for row in rows {
@@ -234,8 +234,8 @@ fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp)
             }
         }
     }
-    // A domain that nobody comes to while others are visited may be blocked. One that has just been
-    // made active has no visits either: whoever reads this knows.
+    // A domain without visits while others have some may be blocked. A domain that has just become
+    // active has none either, which the operator knows.
     let is_visited = |row: &&Row<'_>| row.visits.is_some_and(|visits| visits > 0);
     if rows.iter().any(|row| is_visited(&row)) {
         let active = rows
@@ -251,7 +251,7 @@ fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp)
     concerns
 }
 
-/// What else is said of a domain.
+/// Further remarks about a domain.
 fn remarks(domain: &Domain) -> String {
     let mut remarks = Vec::new();
     match domain.state() {

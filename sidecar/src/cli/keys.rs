@@ -17,7 +17,7 @@ use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::random;
 use crate::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
 
-/// How many keys are read at once.
+/// The number of keys in a page.
 const PAGE_LENGTH: u32 = 1000;
 
 #[derive(Debug, Subcommand)]

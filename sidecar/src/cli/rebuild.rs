@@ -12,10 +12,10 @@ use super::workbench::{Workbench, thousands};
 use crate::config::Config;
 use crate::service::rebuild::{Outcome, Progress, Rebuild, RebuildError};
 
-/// How many pages are on their way to Redis at once.
+/// The number of pages that are in flight to Redis at once.
 const LANES: usize = 3;
 
-/// How long the claim of a run that was killed is waited for.
+/// The longest wait for the claim of a killed run.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Writes the records of all links into Redis.

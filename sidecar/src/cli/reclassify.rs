@@ -22,7 +22,7 @@ use crate::transfer::moment::{self, Moment};
 /// The exit code for a rehearsal that has found something to be changed.
 const CHANGES: u8 = 2;
 
-/// Which visits are classified again, and how.
+/// Options of a reclassification: the visits, and how far it goes.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct ReclassifyArguments {
     /// Only visits at or after this time: 2026-06-01 (UTC), or 2026-06-01T12:00:00Z. Default: from
@@ -126,7 +126,7 @@ fn as_text(report: &Report, seconds: f64, is_rehearsal: bool) -> String {
         }
         if report.days > 0 {
             let days = thousands(report.days);
-            let _ = writeln!(text, "  days whose people were counted again: {days}");
+            let _ = writeln!(text, "  days with recounted unique visitors: {days}");
         }
     }
     text
@@ -154,7 +154,7 @@ mod tests {
                  human to bot: 1,000\n  \
                  preview, for another reason or agent: 5\n  \
                  changed or deleted by others meanwhile: 2\n  \
-                 days whose people were counted again: 2\n"
+                 days with recounted unique visitors: 2\n"
             )
         );
         let text = as_text(&report, 2.0, true);

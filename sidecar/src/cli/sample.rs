@@ -1,5 +1,5 @@
-//! `shortlink make-sample-links`: links by the million, for benchmarks and tests. They are in SQL
-//! alone, as if Redis had lost them.
+//! `shortlink make-sample-links`: links by the million, for benchmarks and tests. They are only
+//! in SQL, as if Redis had lost them.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ async fn make(
             })
             .collect();
         let created = bench.store.create_links(links).await?;
-        // Nobody is to publish them.
+        // No sidecar is to publish them.
         bench.store.settle(vec![created.receipt], now).await?;
         if print_codes {
             let text: String = codes.iter().map(|code| format!("{code}\n")).collect();

@@ -29,16 +29,16 @@ use crate::transfer::report::Report;
 use crate::transfer::row::Checks;
 use crate::transfer::windows::{Reading, Window};
 
-/// How many campaigns are read at a time.
+/// The number of campaigns in a page.
 const CAMPAIGNS_TOGETHER: u32 = 1000;
 
-/// How often progress is told of where there is no terminal.
+/// The interval of progress lines where there is no terminal.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// What an import ends with when rows were refused or in conflict.
+/// The exit code of an import in which rows were refused or in conflict.
 const SOME_ROWS: u8 = 2;
 
-/// What `shortlink import` is told.
+/// Options of `shortlink import`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Columns are found by name; upper and lower case, _, - and spaces make no difference:
@@ -97,7 +97,7 @@ pub(super) struct ImportCommand {
     full_speed: bool,
 }
 
-/// What `shortlink export` is told.
+/// Options of `shortlink export`.
 #[derive(Debug, Args)]
 pub(super) struct ExportCommand {
     /// Format of the output. Default: by the extension of the file, else csv.
@@ -220,7 +220,7 @@ impl ImportCommand {
         for line in report.lines(self.dry_run) {
             eprintln!("shortlink: {line}");
         }
-        // What was imported until then stays, and was counted.
+        // Rows that were imported before the fault stay, and were counted.
         done?;
         Ok(match report.conflicts + report.refused() {
             0 => ExitCode::SUCCESS,
@@ -339,11 +339,11 @@ async fn write_links<W: Write>(
     Ok((count, writer.finish()?))
 }
 
-/// Tells how far it has come: with a bar on a terminal, with a line now and then elsewhere.
+/// Reports progress: a bar on a terminal, lines at intervals elsewhere.
 struct Progress {
     bar: ProgressBar,
     began: Instant,
-    /// When it was told last, in milliseconds from the beginning.
+    /// Time of the last report, in milliseconds since the start.
     told: AtomicU64,
     is_terminal: bool,
     /// The bytes up to the end of the window before.
@@ -352,7 +352,7 @@ struct Progress {
     done: AtomicU64,
 }
 
-/// Where a window begins.
+/// The place at which a window begins.
 #[derive(Clone, Copy)]
 struct Start {
     position: u64,

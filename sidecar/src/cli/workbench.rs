@@ -1,4 +1,4 @@
-//! What commands that look after Redis work with.
+//! The connections and settings of commands that maintain Redis.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) struct Workbench {
     pub(super) store: Arc<dyn Store>,
     pub(super) index: Arc<dyn RecordIndex>,
     pub(super) clock: Arc<dyn Clock>,
-    /// What this process is called among those that claim tasks.
+    /// The name of this process among the holders of claims.
     pub(super) holder: String,
 }
 
@@ -42,7 +42,7 @@ impl Workbench {
     }
 }
 
-/// A number as people read it: 1,234,567.
+/// A number with separators: 1,234,567.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

@@ -10,13 +10,13 @@ use super::Finding;
 use crate::config::Config;
 use crate::store;
 
-/// Where the packages keep secrets.
+/// The file in which the packages store secrets.
 const ENVIRONMENT_FILE: &str = "/etc/shortlink/shortlink.env";
 
-/// The right of everybody to read.
+/// The permission of others to read.
 const OF_ALL: u32 = 0o004;
 
-/// The right of everybody to enter a directory.
+/// The permission of others to enter a directory.
 const ENTERED_BY_ALL: u32 = 0o001;
 
 /// The configuration, which could be read.
@@ -58,22 +58,25 @@ pub(super) fn secrets(config: &Config, file: Option<&Path>) -> Vec<Finding> {
         .map(|file| file.display().to_string())
         .collect();
     let mut findings = vec![if open.is_empty() {
-        Finding::ok("secrets", "nobody else may read the files with secrets")
+        Finding::ok(
+            "secrets",
+            "only their owner and group may read the files with secrets",
+        )
     } else {
         let open = open.join(" ");
-        let found = format!("everybody on this machine may read {open}");
+        let found = format!("every user of this machine may read {open}");
         Finding::fail("secrets", found, format!("chmod o= {open}"))
     }];
     let database = store::file(&config.database).filter(|file| is_open(file));
     findings.extend(database.map(|file| {
         let shown = file.display();
-        let found = format!("everybody on this machine may read {shown}, and so all codes");
+        let found = format!("every user of this machine may read {shown}, and with it all codes");
         Finding::warn("secrets", found, format!("chmod o= {shown}"))
     }));
     findings
 }
 
-/// Whether everybody may read a file, and enter what it lies in.
+/// Reports whether others may read a file and enter its directories.
 fn is_open(file: &Path) -> bool {
     let mode = |path: &Path| fs::metadata(path).map(|it| it.mode());
     let Ok(whole) = std::path::absolute(file) else {

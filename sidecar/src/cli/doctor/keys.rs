@@ -38,7 +38,7 @@ fn judge(keys: &[ApiKey], now: Timestamp, days: u16) -> Vec<Finding> {
     let soon = now + SignedDuration::from_hours(24 * i64::from(days));
     let ending: Vec<String> = live
         .iter()
-        // Who was rotated has a successor in use.
+        // A rotated key has a successor in use.
         .filter(|key| key.successor_id.is_none())
         .filter_map(|key| {
             let expires_at = key.expires_at.filter(|it| *it <= soon)?;
@@ -47,7 +47,11 @@ fn judge(keys: &[ApiKey], now: Timestamp, days: u16) -> Vec<Finding> {
         .collect();
     findings.push(if live.is_empty() {
         let advice = "shortlink keys create --name NAME --scope SCOPE …";
-        Finding::fail("keys", "no API key is live: nobody can ask the API", advice)
+        Finding::fail(
+            "keys",
+            "no API key is live: every request to the API is refused",
+            advice,
+        )
     } else if ending.is_empty() {
         Finding::ok("keys", format!("{} live", live.len()))
     } else {

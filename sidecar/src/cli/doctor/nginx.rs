@@ -91,13 +91,13 @@ fn run(program: &Path, words: &[&std::ffi::OsStr]) -> std::io::Result<Output> {
     command.output()
 }
 
-/// What was said on standard error.
+/// The text on standard error.
 fn said(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     said.trim().to_owned()
 }
 
-/// What nginx says of a configuration that it does not take.
+/// The error of nginx about a configuration that it rejects.
 fn refused(said: &str) -> Finding {
     let mut lines = said.lines();
     let reason = lines.find(|line| line.contains("[emerg]") || line.contains("[alert]"));
@@ -112,7 +112,7 @@ fn refused(said: &str) -> Finding {
         return Finding::warn(check, reason, "run this as root, as nginx is started");
     }
     let advice =
-        "put it right before a reload or restart: nginx that runs goes on with the old one";
+        "correct it before a reload or restart; until then the running nginx uses the old one";
     Finding::fail(check, reason, advice)
 }
 

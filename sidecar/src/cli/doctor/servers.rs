@@ -75,7 +75,7 @@ fn judge(server: &ServerCondition) -> Vec<Finding> {
             Finding::fail(
                 "redis-persistence",
                 found,
-                "look at its log and at the room on its disk",
+                "look at its log and at the free space on its disk",
             )
         } else if server.has_append_only_file {
             Finding::ok(

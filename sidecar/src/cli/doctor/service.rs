@@ -1,4 +1,4 @@
-//! What runs: the sidecar, and nginx with the module.
+//! The running parts: the sidecar, and nginx with the module.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use crate::config::Config;
 /// Asks the sidecar whether it can work.
 pub(super) async fn readiness(config: &Config) -> Finding {
     let mut address = config.http.listen;
-    // Where everybody is listened to, this machine is.
+    // A listener on all addresses can be reached on loopback.
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
@@ -41,7 +41,11 @@ pub(super) async fn readiness(config: &Config) -> Finding {
                     format!("{found}: {}", told["checks"]),
                     "see to what is down: links in Redis go on redirecting",
                 ),
-                None => Finding::fail(check, found, "http.listen is somebody else's port"),
+                None => Finding::fail(
+                    check,
+                    found,
+                    "another program listens on the port of http.listen",
+                ),
             }
         }
     }
@@ -86,7 +90,7 @@ fn judge(metrics: &str, ours: &str) -> Finding {
         ),
         None => Finding::warn(
             "module",
-            "what runs does not tell its version",
+            "the running sidecar does not report its version",
             "give --server URL of nginx' internal server",
         ),
     }

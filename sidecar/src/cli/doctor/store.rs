@@ -1,4 +1,4 @@
-//! The database: whether it is there, up to date, and has room.
+//! The database: its presence, its schema, and its free space.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::config::Config;
 use crate::core::ports::Store;
 use crate::store::{self, StoreOptions};
 
-/// With less room than that for a file nothing can be written soon, in MiB.
-const LEAST_ROOM: u64 = 100;
+/// The free space below which writes fail soon, in MiB.
+const LEAST_SPACE: u64 = 100;
 
-/// With less room than that somebody should look, in MiB.
-const LITTLE_ROOM: u64 = 1024;
+/// The free space below which the operator should act, in MiB.
+const LITTLE_SPACE: u64 = 1024;
 
 /// Looks at the database; also answers with it, if it can be used.
 pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<dyn Store>>) {
@@ -63,7 +63,7 @@ pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<dyn St
     (findings, open)
 }
 
-/// How much room there is for the file.
+/// The free space for the file.
 fn room(file: &Path) -> Option<Finding> {
     let directory = std::path::absolute(file).ok()?;
     let directory = directory.parent()?;
@@ -75,10 +75,10 @@ fn room(file: &Path) -> Option<Finding> {
 
 fn judge_room(free: u64, directory: &Path) -> Finding {
     let found = format!("{free} MiB free in {}", directory.display());
-    let advice = "make room: without it no link is made and no visit stored";
-    if free < LEAST_ROOM {
+    let advice = "free space: without it no link is created and no visit stored";
+    if free < LEAST_SPACE {
         Finding::fail("database-space", found, advice)
-    } else if free < LITTLE_ROOM {
+    } else if free < LITTLE_SPACE {
         Finding::warn("database-space", found, advice)
     } else {
         Finding::ok("database-space", found)

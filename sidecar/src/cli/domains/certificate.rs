@@ -11,9 +11,9 @@ use vocabulary::domains::Domain;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 
-/// What the file says.
+/// The contents of the file.
 struct Facts {
-    /// When it ends.
+    /// Time of expiry.
     ends_at: Timestamp,
     /// The names that it is for.
     names: Vec<String>,
@@ -38,7 +38,7 @@ impl Certificate {
         }
     }
 
-    /// What is wrong with it for a domain.
+    /// The fault of the certificate for a domain, if any.
     pub(super) fn concern(
         &self,
         domain: &Domain,
@@ -110,7 +110,7 @@ fn facts(path: &Path) -> anyhow::Result<Facts> {
     })
 }
 
-/// Whether a name in a certificate is for a domain: itself, or `*.` for one label.
+/// Reports whether a name in a certificate covers a domain: equal, or `*.` for one label.
 fn covers(name: &str, domain: &Domain) -> bool {
     let asked = domain.name();
     if name == asked {

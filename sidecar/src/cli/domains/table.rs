@@ -5,7 +5,7 @@ use vocabulary::domains::Domains;
 /// The directive whose block is read.
 const DIRECTIVE: &[u8] = b"shortlink_domains";
 
-/// Why nginx would refuse a file, and in which line.
+/// The reason for which nginx would refuse a file, and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) line: usize,
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
         line: 1,
     };
     let mut found: Option<Domains> = None;
-    // The blocks around: whether each is the one that is looked for.
+    // The enclosing blocks, and for each whether it is the one in question.
     let mut blocks = Vec::new();
     while let Some((words, end)) = directives.next()? {
         let line = directives.line;
@@ -66,7 +66,7 @@ pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
     found.ok_or_else(|| refused("there is no \"shortlink_domains\" block in the file"))
 }
 
-/// What a directive ends with.
+/// The end of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Semicolon,

@@ -180,7 +180,7 @@ fn options<'a>(page: &mut String, arguments: impl Iterator<Item = &'a Arg>) {
     }
 }
 
-/// How an argument is written.
+/// An argument as it is typed.
 fn signature(argument: &Arg) -> String {
     let names = argument.get_value_names().unwrap_or_default();
     let values: Vec<String> = names.iter().map(|name| format!("<{name}>")).collect();

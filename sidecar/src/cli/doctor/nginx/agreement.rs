@@ -1,4 +1,4 @@
-//! What nginx' configuration and the sidecar's must say alike.
+//! Settings that must be equal in nginx' configuration and the sidecar's.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ fn streams(dump: &Dump, ours: u16) -> Finding {
         return Finding::ok(check, format!("visits come in {ours}, and are read there"));
     }
     let found = format!("nginx has streams={theirs}, and visits.streams is {ours}");
-    let advice = "make both the same: visits of a stream that nobody reads wait in Redis";
+    let advice = "set both to the same number: visits in a stream without a reader stay in Redis";
     if theirs > ours {
         Finding::fail(check, found, advice)
     } else {
@@ -61,7 +61,7 @@ fn prefix(dump: &Dump, ours: &KeyPrefix) -> Finding {
     Finding::fail("prefix", found, advice)
 }
 
-/// What nginx says of codes: its rules but the keys, and the file with those.
+/// The rules for codes in nginx' configuration, without the check keys, and the file that holds those.
 fn rules_of(dump: &Dump) -> Option<(CodeRules, Option<PathBuf>)> {
     let Some(directive) = dump.all("shortlink_check").next() else {
         return Some((CodeRules::default(), None));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What `nginx -T` prints before each file.
+/// The line that `nginx -T` prints before each file.
 const FILE: &str = "# configuration file ";
 
 /// A directive.
@@ -21,7 +21,7 @@ pub(in super::super) struct Directive {
 pub(in super::super) struct Dump(Vec<Directive>);
 
 impl Dump {
-    /// Reads what was printed. What is no configuration is passed over: nginx has found it right.
+    /// Reads the output. Lines that are no configuration are skipped: nginx has found it valid.
     pub(super) fn read(text: &str) -> Self {
         let mut reader = Reader::default();
         for line in text.lines() {
