@@ -46,7 +46,7 @@ impl OwnedAnswer {
     pub(crate) unsafe fn copy(answer: Answer<'_>, state: NonNull<RequestState>) -> Self {
         match answer {
             Answer::Gone => Self::Gone,
-            Answer::Unknown => Self::Unknown,
+            Answer::NotYet | Answer::Unknown => Self::Unknown,
             Answer::Miss(reason) => Self::Miss(reason),
             Answer::Redirect {
                 status,
@@ -275,7 +275,9 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
                     return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
                 };
                 let outcome = match reason {
-                    MissReason::Absent | MissReason::Unreadable => Outcome::Miss,
+                    MissReason::Absent | MissReason::Unreadable | MissReason::Unexpandable(_) => {
+                        Outcome::Miss
+                    }
                     MissReason::Error | MissReason::Unavailable | MissReason::TimedOut => {
                         Outcome::Unavailable
                     }

@@ -16,9 +16,10 @@ mod ring;
 
 use std::hash::BuildHasher;
 
+use vocabulary::judge::is_over;
 use vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
 
-use crate::answer::{Answer, MissReason, Reading, Said};
+use crate::answer::{Answer, Judgement, MissReason, Ruling};
 use crate::edge::Now;
 use crate::hash::CodeHashing;
 use crate::key::Key;
@@ -123,7 +124,7 @@ const UNKNOWN: u8 = 9;
 const ABSENT: u8 = 10;
 const UNREADABLE: u8 = 11;
 const CAMPAIGN_LINK: u8 = 12;
-/// Unknown until a time, and of no use from then on.
+/// Not valid before a time, and of no use from then on.
 const EARLY: u8 = 13;
 const REDIRECTS: [RedirectStatus; 4] = [
     RedirectStatus::MovedPermanently,
@@ -190,7 +191,7 @@ impl Cache {
     fn found(&mut self, number: u32, now: Now) -> Option<(Entry, Freshness)> {
         let facts = self.ring.facts(number)?;
         let freshness = self.freshness(&facts, now)?;
-        if facts.kind == EARLY && now.unix >= facts.until {
+        if facts.kind == EARLY && is_over(facts.until, now.unix) {
             return None;
         }
         self.ring.mark(number);
@@ -213,10 +214,11 @@ impl Cache {
     pub fn answer(&self, entry: Entry, now: Now) -> Answer<'_> {
         match entry.kind {
             GONE => Answer::Gone,
-            UNKNOWN | EARLY => Answer::Unknown,
+            UNKNOWN => Answer::Unknown,
+            EARLY => Answer::NotYet,
+            _ if is_over(entry.until, now.unix) => Answer::Gone,
             ABSENT => Answer::Miss(MissReason::Absent),
             UNREADABLE.. => Answer::Miss(MissReason::Unreadable),
-            _ if entry.until != 0 && now.unix >= entry.until => Answer::Gone,
             kind => Answer::Redirect {
                 status: REDIRECTS[usize::from(kind % FORWARDS_QUERY)],
                 forwards_query: kind >= FORWARDS_QUERY,
@@ -238,20 +240,20 @@ impl Cache {
         })
     }
 
-    /// Caches a reading, unless it is no answer of Redis or too large for this cache.
-    pub fn insert(&mut self, key: &Key, reading: &Reading<'_>, now: Now) {
+    /// Caches a judgement, unless it is no answer of Redis or is too large for this cache.
+    pub fn insert(&mut self, key: &Key, judgement: &Judgement<Ruling<'_>>, now: Now) {
         let hash = self.hashing.hash_one(key);
         self.take_out(key, hash);
         let id;
-        let (kind, body): (u8, [&[u8]; 2]) = match reading.said {
-            Said::CampaignLink {
+        let (kind, body): (u8, [&[u8]; 2]) = match judgement.ruling {
+            Ruling::Campaign {
                 campaign,
                 parameters,
             } => {
                 id = campaign.get().to_le_bytes();
                 (CAMPAIGN_LINK, [&id, parameters.as_bytes()])
             }
-            Said::Answer(Answer::Redirect {
+            Ruling::Answer(Answer::Redirect {
                 status,
                 forwards_query,
                 target,
@@ -260,12 +262,12 @@ impl Cache {
                 let query = if forwards_query { FORWARDS_QUERY } else { 0 };
                 (kind.unwrap_or_default() as u8 + query, [target, &[]])
             }
-            Said::Answer(Answer::Gone) => (GONE, [&[]; 2]),
-            Said::Answer(Answer::Unknown) if reading.until != 0 => (EARLY, [&[]; 2]),
-            Said::Answer(Answer::Unknown) => (UNKNOWN, [&[]; 2]),
-            Said::Answer(Answer::Miss(MissReason::Absent)) => (ABSENT, [&[]; 2]),
-            Said::Answer(Answer::Miss(MissReason::Unreadable)) => (UNREADABLE, [&[]; 2]),
-            Said::Answer(Answer::Miss(_)) => return,
+            Ruling::Answer(Answer::Gone) => (GONE, [&[]; 2]),
+            Ruling::Answer(Answer::NotYet) => (EARLY, [&[]; 2]),
+            Ruling::Answer(Answer::Unknown) => (UNKNOWN, [&[]; 2]),
+            Ruling::Answer(Answer::Miss(MissReason::Absent)) => (ABSENT, [&[]; 2]),
+            Ruling::Answer(Answer::Miss(MissReason::Unreadable)) => (UNREADABLE, [&[]; 2]),
+            Ruling::Answer(Answer::Miss(_)) => return,
         };
         let size = Ring::size_of(body[0].len() + body[1].len());
         if size > self.ring.bytes() / 4 {
@@ -282,7 +284,7 @@ impl Cache {
             kind,
             epoch: self.epoch,
             born: seconds(now),
-            until: reading.until,
+            until: judgement.until,
         };
         let number = self.ring.append(key, facts, body);
         self.index.insert(high(hash), number);

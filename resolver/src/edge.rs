@@ -33,9 +33,9 @@ use std::collections::VecDeque;
 
 use vocabulary::Code;
 
-use crate::answer::{Answer, MissReason};
+use crate::answer::{Answer, Expanded, MissReason};
 use crate::cache::{Cache, CacheCounts, CacheSettings, Entry, Freshness};
-use crate::campaign::{Campaign, Verdict};
+use crate::campaign::Campaign;
 use crate::connection::{Due, LinkError, Owed, Span};
 use crate::counters::{Counter, Gauge, Source, WorkerCounters};
 use crate::handshake::Tracking;
@@ -149,7 +149,7 @@ enum Brought {
 enum Kept {
     Entry(Entry),
     /// Made of the entries of the link and its campaign; the target is in the edge's buffer.
-    Expanded(Verdict),
+    Expanded(Expanded),
 }
 
 /// The edge of one worker.

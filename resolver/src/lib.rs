@@ -9,7 +9,7 @@
 //!   [connection](LinkError) with its [`breaker`].
 //! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
 //!   each other.
-//! - [`answer`]: the meaning of a reply for the visitor; a link of a campaign needs two.
+//! - [`answer`]: the record that a reply brings; [`vocabulary::judge`] makes an answer from it.
 //! - [`language`]: the language of a visitor.
 //! - [`limit`] and [`counters`]: the limit of requests for unknown codes, and the metrics; both in
 //!   memory that worker processes share.
@@ -38,7 +38,7 @@ pub mod slots;
 mod topology;
 pub mod visits;
 
-pub use answer::{Answer, MissReason, Reading, Said};
+pub use answer::{Answer, Judgement, MissReason, Ruling};
 pub use cache::CacheSettings;
 pub use connection::LinkError;
 pub use counters::{Outcome, Source};

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use shortlink_resolver::cache::{Cache, Freshness};
 use shortlink_resolver::hash::CodeHashing;
 use shortlink_resolver::vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
-use shortlink_resolver::{Answer, CacheSettings, Key, MissReason, Now, Reading, Said};
+use shortlink_resolver::{Answer, CacheSettings, Judgement, Key, MissReason, Now, Ruling};
 
 const STALE_FOR: u64 = 5_000;
 const LONGEST_AGE: u64 = 20_000;
@@ -48,7 +48,11 @@ fn key(number: usize) -> Key {
 }
 
 fn insert(cache: &mut Cache, number: usize, answer: Answer<'_>) {
-    cache.insert(&Key::Link(code(number)), &Reading::for_ever(answer), at(0));
+    cache.insert(
+        &Key::Link(code(number)),
+        &Judgement::for_ever(answer),
+        at(0),
+    );
 }
 
 /// What the cache says of a key.
@@ -118,16 +122,17 @@ proptest! {
             match step {
                 Step::Insert { number, kind, length, lives } => {
                     let target = format!("https://e/{}", "x".repeat(length));
-                    let said = match kind {
-                        0 => Said::Answer(Answer::Gone),
-                        1 => Said::Answer(Answer::Unknown),
-                        2 => Said::Answer(Answer::Miss(MissReason::Absent)),
-                        3 => Said::Answer(Answer::Miss(MissReason::Unreadable)),
-                        4 if number % 4 != 3 => Said::CampaignLink {
+                    let ruling = match kind {
+                        0 => Ruling::Answer(Answer::Gone),
+                        1 if lives == 0 => Ruling::Answer(Answer::Unknown),
+                        1 => Ruling::Answer(Answer::NotYet),
+                        2 => Ruling::Answer(Answer::Miss(MissReason::Absent)),
+                        3 => Ruling::Answer(Answer::Miss(MissReason::Unreadable)),
+                        4 if number % 4 != 3 => Ruling::Campaign {
                             campaign: CampaignId::new(length as u64).expect("an id"),
                             parameters: Parameters::from_checked(&target.as_bytes()[10..]),
                         },
-                        _ => Said::Answer(Answer::Redirect {
+                        _ => Ruling::Answer(Answer::Redirect {
                             status: [
                                 RedirectStatus::MovedPermanently,
                                 RedirectStatus::Found,
@@ -144,15 +149,15 @@ proptest! {
                     } else {
                         at(ms).unix + lives
                     };
-                    cache.insert(&key(number), &Reading { said, until }, at(ms));
-                    let (answer, afterwards) = match said {
+                    cache.insert(&key(number), &Judgement { ruling, until }, at(ms));
+                    let (answer, afterwards) = match ruling {
                         // The link's time is for the edge to look at.
-                        Said::CampaignLink { campaign, parameters } => {
+                        Ruling::Campaign { campaign, parameters } => {
                             let shown = format!("{campaign} {parameters:?}");
                             (shown.clone(), Some(shown))
                         }
-                        Said::Answer(Answer::Unknown) => (format!("{:?}", Answer::Unknown), None),
-                        Said::Answer(answer) => {
+                        Ruling::Answer(Answer::NotYet) => (format!("{:?}", Answer::NotYet), None),
+                        Ruling::Answer(answer) => {
                             (format!("{answer:?}"), Some(format!("{:?}", Answer::Gone)))
                         }
                     };
@@ -234,15 +239,15 @@ fn memory_for_a_link_is_bounded() {
 fn a_campaign_s_link_takes_little_memory() {
     let bytes = 16 << 20;
     let mut cache = cache(bytes);
-    let reading = Reading {
-        said: Said::CampaignLink {
+    let judgement = Judgement {
+        ruling: Ruling::Campaign {
             campaign: "4f".parse().expect("an id"),
             parameters: Parameters::parse(b"abc12345").expect("parameters"),
         },
         until: 0,
     };
     for number in 0..300_000 {
-        cache.insert(&Key::Link(code(number)), &reading, at(0));
+        cache.insert(&Key::Link(code(number)), &judgement, at(0));
     }
     assert!(cache.counts().evictions > 0, "it is full");
     let each = bytes / cache.len();
@@ -253,10 +258,10 @@ fn a_campaign_s_link_takes_little_memory() {
 fn a_campaign_stays_while_its_links_pass() {
     let mut cache = cache(Cache::LEAST_BYTES);
     let campaign: CampaignId = "4f".parse().expect("an id");
-    let reading = Reading::for_ever(redirect("https://www.example.com/{0}"));
-    cache.insert(&Key::Campaign(campaign), &reading, at(0));
-    let link = Reading {
-        said: Said::CampaignLink {
+    let judgement = Judgement::for_ever(redirect("https://www.example.com/{0}"));
+    cache.insert(&Key::Campaign(campaign), &judgement, at(0));
+    let link = Judgement {
+        ruling: Ruling::Campaign {
             campaign,
             parameters: Parameters::parse(b"abc").expect("parameters"),
         },

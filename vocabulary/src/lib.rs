@@ -5,6 +5,8 @@
 //! - [`keys`]: the names of everything kept in Redis.
 //! - [`record`]: what stands under a link's or a campaign's key; its parts are [`validity`],
 //!   [`campaign`] and [`parameters`].
+//! - [`judge`]: the answer that follows from records at a time, for the edge and for the sidecar.
+//! - [`state`]: the states of links and campaigns, and their order of precedence.
 //! - [`target`]: what a target must look like to be put into a `Location` header.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
 //! - [`domains`]: the short domains, as `domains.conf` lists them and as the sidecar is told of them.
@@ -24,11 +26,13 @@ pub mod campaign;
 pub mod check;
 pub mod code;
 pub mod domains;
+pub mod judge;
 pub mod keys;
 pub mod number;
 pub mod parameters;
 pub mod record;
 pub mod siphash;
+pub mod state;
 pub mod target;
 pub mod template;
 pub mod validity;
@@ -38,8 +42,10 @@ pub use alphabet::Alphabet;
 pub use campaign::{CampaignId, CampaignIdError};
 pub use check::{Check, CheckKey, CheckKeys, CheckKeysError};
 pub use code::{BodyLengths, Code, CodeError, CodeRules, MAX_CODE_LENGTH, Verdict};
+pub use judge::{Answer, Found, Judgement, MissReason, Ruling};
 pub use keys::{KeyPrefix, KeyPrefixError};
 pub use parameters::{Parameters, ParametersError, ValueError, encode_parameters, encode_value};
 pub use record::{CampaignLinkRecord, LinkRecord, Record, RecordError, RedirectStatus};
+pub use state::State;
 pub use template::{ExpandError, Template, TemplateError};
 pub use validity::{Phase, Validity};

@@ -4,11 +4,11 @@
 //! ask at once share one look-up. An answer is made when it is given, from the campaign as it then
 //! is, and is as good as the worse of the two records.
 
+use vocabulary::judge::{expand, is_over};
 use vocabulary::{CampaignId, Code};
 
-use crate::answer::{Answer, MissReason};
+use crate::answer::{Answer, Expanded, MissReason};
 use crate::cache::{CampaignLink, Entry, Freshness};
-use crate::campaign::{Verdict, expand};
 use crate::counters::{Counter, Source};
 use crate::key::Key;
 use crate::lookups::LookupId;
@@ -29,14 +29,14 @@ impl<T> Edge<T> {
         let Some(Some(link)) = link else {
             return LookUp::Answered(Answer::Miss(MissReason::Unreadable), Source::Cache);
         };
-        if is_over(link.until, now) {
+        if is_over(link.until, now.unix) {
             return LookUp::Answered(Answer::Gone, Source::Cache);
         }
         let campaign = link.campaign;
         let found = self.find_campaign(campaign, now);
         if let Some((of_campaign, Freshness::Fresh)) = found {
-            let verdict = self.expand_kept(code, entry, of_campaign, now);
-            return LookUp::Answered(verdict.answer(&self.expanded), Source::Cache);
+            let answer = self.expand_kept(code, entry, of_campaign, now);
+            return LookUp::Answered(answer.with(&self.expanded), Source::Cache);
         }
         if let Some(awaited) = self.begin_campaign(campaign, now)
             && let Some(link) = self.cache.as_ref().and_then(|c| c.campaign_link(entry))
@@ -47,8 +47,8 @@ impl<T> Edge<T> {
         }
         match found {
             Some((of_campaign, _)) => {
-                let verdict = self.expand_kept(code, entry, of_campaign, now);
-                LookUp::Answered(verdict.answer(&self.expanded), Source::Stale)
+                let answer = self.expand_kept(code, entry, of_campaign, now);
+                LookUp::Answered(answer.with(&self.expanded), Source::Stale)
             }
             None => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
         }
@@ -62,14 +62,14 @@ impl<T> Edge<T> {
         now: Now,
     ) -> Option<(Answer<'_>, Source)> {
         let link = self.cache.as_ref()?.campaign_link(entry)?;
-        if is_over(link.until, now) {
+        if is_over(link.until, now.unix) {
             return Some((Answer::Gone, Source::Cache));
         }
         let campaign = link.campaign;
         match self.find_campaign(campaign, now)? {
             (of_campaign, Freshness::Fresh) => {
-                let verdict = self.expand_kept(code, entry, of_campaign, now);
-                Some((verdict.answer(&self.expanded), Source::Cache))
+                let answer = self.expand_kept(code, entry, of_campaign, now);
+                Some((answer.with(&self.expanded), Source::Cache))
             }
             (_, Freshness::Stale) => None,
         }
@@ -116,25 +116,23 @@ impl<T> Edge<T> {
         lookup: LookupId,
         now: Now,
     ) -> Completion<'_, T> {
-        let (verdict, source) = match (self.lookups.key(lookup), self.lookups.known(lookup)) {
-            (Key::Link(_), Some(link)) if is_over(link.until, now) => {
-                (Verdict::Gone, Source::Redis)
+        let (answer, source) = match (self.lookups.key(lookup), self.lookups.known(lookup)) {
+            (Key::Link(_), Some(link)) if is_over(link.until, now.unix) => {
+                (Expanded::Gone, Source::Redis)
             }
             (Key::Link(code), Some(link)) => {
                 let campaign = self.campaign.answer();
-                let verdict = expand(code, link.parameters, campaign, &mut self.expanded);
-                if matches!(campaign, Answer::Redirect { .. })
-                    && verdict == Verdict::Miss(MissReason::Unreadable)
-                {
+                let answer = expand(code, link.parameters, campaign, &mut self.expanded);
+                if let Expanded::Miss(MissReason::Unexpandable(_)) = answer {
                     note(&mut self.notices, Notice::Unexpandable(*code));
                 }
-                (verdict, self.campaign.source())
+                (answer, self.campaign.source())
             }
-            _ => (Verdict::Miss(MissReason::Unavailable), Source::None),
+            _ => (Expanded::Miss(MissReason::Unavailable), Source::None),
         };
         Completion {
             token,
-            answer: verdict.answer(&self.expanded),
+            answer: answer.with(&self.expanded),
             source,
         }
     }
@@ -149,14 +147,14 @@ impl<T> Edge<T> {
             let entry = self.cache.as_mut()?.find_stale(&code, now)?;
             return self.whole(&code, entry, now);
         };
-        if is_over(link.until, now) {
-            return Some(Kept::Expanded(Verdict::Gone));
+        if is_over(link.until, now.unix) {
+            return Some(Kept::Expanded(Expanded::Gone));
         }
         let cache = self.cache.as_mut()?;
         let (entry, _) = cache.find_campaign(link.campaign, now)?;
         let campaign = cache.answer(entry, now);
-        let verdict = expand(&code, link.parameters, campaign, &mut self.expanded);
-        Some(Kept::Expanded(verdict))
+        let answer = expand(&code, link.parameters, campaign, &mut self.expanded);
+        Some(Kept::Expanded(answer))
     }
 
     /// Returns the cached data of a link, fresh or stale; `None` if its campaign is not cached.
@@ -166,20 +164,20 @@ impl<T> Edge<T> {
         }
         let cache = self.cache.as_mut()?;
         let link = cache.campaign_link(entry)?;
-        if is_over(link.until, now) {
-            return Some(Kept::Expanded(Verdict::Gone));
+        if is_over(link.until, now.unix) {
+            return Some(Kept::Expanded(Expanded::Gone));
         }
         let campaign = link.campaign;
         let (of_campaign, _) = cache.find_campaign(campaign, now)?;
-        let verdict = self.expand_kept(code, entry, of_campaign, now);
-        Some(Kept::Expanded(verdict))
+        let answer = self.expand_kept(code, entry, of_campaign, now);
+        Some(Kept::Expanded(answer))
     }
 
     /// Returns the cached answer.
     pub(super) fn kept_answer(&self, kept: Kept, now: Now) -> Answer<'_> {
         match kept {
             Kept::Entry(entry) => self.entry_answer(entry, now),
-            Kept::Expanded(verdict) => verdict.answer(&self.expanded),
+            Kept::Expanded(answer) => answer.with(&self.expanded),
         }
     }
 
@@ -227,21 +225,16 @@ impl<T> Edge<T> {
     }
 
     /// Builds a link's answer from the cached link and campaign.
-    fn expand_kept(&mut self, code: &Code, link: Entry, campaign: Entry, now: Now) -> Verdict {
+    fn expand_kept(&mut self, code: &Code, link: Entry, campaign: Entry, now: Now) -> Expanded {
         let Some(cache) = &self.cache else {
-            return Verdict::Miss(MissReason::Unavailable);
+            return Expanded::Miss(MissReason::Unavailable);
         };
         match cache.campaign_link(link) {
             Some(CampaignLink { parameters, .. }) => {
                 let campaign = cache.answer(campaign, now);
                 expand(code, parameters, campaign, &mut self.expanded)
             }
-            None => Verdict::Miss(MissReason::Unreadable),
+            None => Expanded::Miss(MissReason::Unreadable),
         }
     }
-}
-
-/// Reports whether a link has expired.
-fn is_over(until: u64, now: Now) -> bool {
-    until != 0 && now.unix >= until
 }

@@ -1,6 +1,6 @@
 //! Requests that are done: handed out one at a time.
 
-use crate::answer::{Answer, MissReason, Said, WRONG_TYPE, read_link};
+use crate::answer::{Answer, Judgement, MissReason, Ruling, WRONG_TYPE, found};
 use crate::connection::{LinkError, Owed, Span};
 use crate::counters::{Counter, Source};
 use crate::key::Key;
@@ -126,9 +126,9 @@ fn answer_at<'a>(nodes: &'a Nodes, id: NodeId, span: &Span, now: Now) -> Answer<
     let Some(node) = nodes.get(id) else {
         return Answer::Miss(MissReason::Unavailable);
     };
-    match read_link(&node.connection.reply(span), now.unix).said {
-        Said::Answer(answer) => answer,
+    match Judgement::of_link(found(&node.connection.reply(span)), now.unix).ruling {
+        Ruling::Answer(answer) => answer,
         // Such a link is never answered by its own record only.
-        Said::CampaignLink { .. } => Answer::Miss(MissReason::Unreadable),
+        Ruling::Campaign { .. } => Answer::Miss(MissReason::Unreadable),
     }
 }

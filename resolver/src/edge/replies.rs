@@ -1,6 +1,6 @@
 //! The edge's handling of replies and pushes.
 
-use crate::answer::{Answer, MissReason, Said, read_campaign, read_link};
+use crate::answer::{Answer, Judgement, MissReason, Ruling, found};
 use crate::cache::CampaignLink;
 use crate::connection::{LinkError, Owed, Span};
 use crate::counters::{Counter, Source};
@@ -47,13 +47,13 @@ impl<T> Edge<T> {
             return;
         }
         let key = *self.lookups.key(lookup);
-        let reading = match key {
-            Key::Link(_) => read_link(&reply, now.unix),
-            Key::Campaign(_) => read_campaign(&reply, now.unix),
+        let judgement = match key {
+            Key::Link(_) => Judgement::of_link(found(&reply), now.unix),
+            Key::Campaign(_) => Judgement::of_campaign(found(&reply), now.unix).convert(),
         };
-        let miss = match reading.said {
-            Said::Answer(Answer::Miss(reason)) => Some(reason),
-            Said::Answer(_) | Said::CampaignLink { .. } => None,
+        let miss = match judgement.ruling {
+            Ruling::Answer(Answer::Miss(reason)) => Some(reason),
+            Ruling::Answer(_) | Ruling::Campaign { .. } => None,
         };
         if let Some(counters) = &self.counters {
             counters.count(match miss {
@@ -71,7 +71,7 @@ impl<T> Edge<T> {
             && miss != Some(MissReason::Error)
             && let Some(cache) = &mut self.cache
         {
-            cache.insert(&key, &reading, now);
+            cache.insert(&key, &judgement, now);
         }
         if miss == Some(MissReason::Error) {
             if node.breaker.failed(now.ms) {
@@ -87,28 +87,28 @@ impl<T> Edge<T> {
         } else if !self.lookups.is_late(lookup) {
             node.breaker.succeeded();
         }
-        match (key, reading.said) {
-            (Key::Link(_), Said::Answer(_)) => self.deliver(lookup, Brought::Reply(id, span)),
+        match (key, judgement.ruling) {
+            (Key::Link(_), Ruling::Answer(_)) => self.deliver(lookup, Brought::Reply(id, span)),
             (
                 Key::Link(_),
-                Said::CampaignLink {
+                Ruling::Campaign {
                     campaign,
                     parameters,
                 },
             ) => {
                 let link = CampaignLink {
                     campaign,
-                    until: reading.until,
+                    until: judgement.until,
                     parameters,
                 };
                 self.lookups.know(lookup, &link);
                 self.ask_campaign(lookup, campaign, now);
             }
-            (Key::Campaign(_), Said::Answer(Answer::Miss(MissReason::Error)))
-            | (Key::Campaign(_), Said::CampaignLink { .. }) => {
+            (Key::Campaign(_), Ruling::Answer(Answer::Miss(MissReason::Error)))
+            | (Key::Campaign(_), Ruling::Campaign { .. }) => {
                 self.deliver_campaign(lookup, MissReason::Error, now);
             }
-            (Key::Campaign(_), Said::Answer(answer)) => {
+            (Key::Campaign(_), Ruling::Answer(answer)) => {
                 self.campaign.set(answer, Source::Redis);
                 self.answer_links(lookup);
             }

@@ -247,8 +247,10 @@ impl Seen {
                 }
             }
             Answer::Gone => Self::Campaign(&Campaign::Paused),
-            Answer::Unknown => Self::Unknown,
-            Answer::Miss(MissReason::Unreadable) => Self::Campaign(&Campaign::Absent),
+            Answer::NotYet | Answer::Unknown => Self::Unknown,
+            Answer::Miss(MissReason::Unreadable | MissReason::Unexpandable(_)) => {
+                Self::Campaign(&Campaign::Absent)
+            }
             Answer::Miss(MissReason::Unavailable | MissReason::TimedOut) => Self::Nothing,
             other => panic!("{other:?}"),
         }

@@ -1,0 +1,417 @@
+//! The judge: the answer to a request for a code, from records and the time.
+//!
+//! The edge judges the records that Redis holds, the sidecar those that SQL implies. A link of a
+//! campaign needs two records, which the edge reads one after the other: it judges them with
+//! [`Judgement::of_link`] and [`Judgement::of_campaign`], and combines them with [`expand`].
+//! [`judge`] does the same at once.
+
+use alloc::vec::Vec;
+use core::num::NonZeroU64;
+
+use crate::campaign::CampaignId;
+use crate::code::Code;
+use crate::parameters::Parameters;
+use crate::record::{LinkRecord, Record, RecordError, RedirectStatus};
+use crate::target;
+use crate::template::{ExpandError, Template};
+use crate::validity::{Phase, Validity};
+
+/// The answer to a request for a code. `T` holds the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<T> {
+    /// The visitor is redirected.
+    Redirect {
+        /// The status of the redirect.
+        status: RedirectStatus,
+        /// Whether the visitor's query is appended to the target.
+        forwards_query: bool,
+        /// The target, which may be served; of a campaign, its template.
+        target: T,
+    },
+    /// The link or its campaign is revoked, is paused or has expired: 410.
+    Gone,
+    /// The validity of the link or its campaign has not begun: 404.
+    NotYet,
+    /// There is no such link: 404.
+    Unknown,
+    /// The source cannot tell, and another one must be asked.
+    Miss(MissReason),
+}
+
+impl<T> Answer<T> {
+    /// Replaces the target.
+    #[inline]
+    pub fn map<U>(self, replace: impl FnOnce(T) -> U) -> Answer<U> {
+        match self {
+            Self::Redirect {
+                status,
+                forwards_query,
+                target,
+            } => Answer::Redirect {
+                status,
+                forwards_query,
+                target: replace(target),
+            },
+            Self::Gone => Answer::Gone,
+            Self::NotYet => Answer::NotYet,
+            Self::Unknown => Answer::Unknown,
+            Self::Miss(reason) => Answer::Miss(reason),
+        }
+    }
+}
+
+impl Answer<()> {
+    /// Adds the target, if there is one.
+    #[inline]
+    pub fn with(self, target: &[u8]) -> Answer<&[u8]> {
+        self.map(|()| target)
+    }
+}
+
+/// The reason why a source cannot tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissReason {
+    /// There is no record.
+    Absent,
+    /// There is a value, but it is no record that this version reads, or its target may not be
+    /// served; or its campaign has no such record.
+    Unreadable,
+    /// The parameters of the link do not fit the template of its campaign.
+    Unexpandable(ExpandError),
+    /// The source answered with an error.
+    Error,
+    /// The source was not reachable, or was lost while the request waited.
+    Unavailable,
+    /// The source did not answer within the time budget.
+    TimedOut,
+}
+
+impl From<RecordError> for MissReason {
+    fn from(_error: RecordError) -> Self {
+        Self::Unreadable
+    }
+}
+
+/// A record, or the reason why its source has none.
+pub type Found<'a> = Result<Record<'a>, MissReason>;
+
+/// What follows from a record at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement<R> {
+    /// The ruling.
+    pub ruling: R,
+    /// The second since 1970 from which the ruling no longer holds; 0 if it always does. A redirect
+    /// becomes [`Answer::Gone`] then; after [`Answer::NotYet`] the record is judged again.
+    pub until: u64,
+}
+
+/// What the record of a link decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ruling<'a> {
+    /// The answer.
+    Answer(Answer<&'a [u8]>),
+    /// The link is live, and the answer depends on its campaign.
+    Campaign {
+        /// The campaign.
+        campaign: CampaignId,
+        /// The values for the campaign's template.
+        parameters: Parameters<'a>,
+    },
+}
+
+impl<'a> From<Answer<&'a [u8]>> for Ruling<'a> {
+    #[inline]
+    fn from(answer: Answer<&'a [u8]>) -> Self {
+        Self::Answer(answer)
+    }
+}
+
+impl<R> Judgement<R> {
+    /// Makes a judgement that always holds.
+    #[inline]
+    pub fn for_ever(ruling: impl Into<R>) -> Self {
+        Self {
+            ruling: ruling.into(),
+            until: 0,
+        }
+    }
+
+    /// Converts the ruling.
+    #[inline]
+    pub fn convert<S: From<R>>(self) -> Judgement<S> {
+        Judgement {
+            ruling: self.ruling.into(),
+            until: self.until,
+        }
+    }
+}
+
+impl<'a> Judgement<Ruling<'a>> {
+    /// Judges the record of a link; `now` is in seconds since 1970.
+    #[inline]
+    pub fn of_link(found: Found<'a>, now: u64) -> Self {
+        match found {
+            Ok(Record::Link(link)) => {
+                Judgement::of_target(link, now, target::is_servable).convert()
+            }
+            Ok(Record::CampaignLink(link)) => Self::at(link.validity, now, || Ruling::Campaign {
+                campaign: link.campaign,
+                parameters: link.parameters,
+            }),
+            Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
+            Ok(Record::Unknown) => Self::for_ever(Answer::Unknown),
+            Err(reason) => Self::for_ever(Answer::Miss(reason)),
+        }
+    }
+}
+
+impl<'a> Judgement<Answer<&'a [u8]>> {
+    /// Judges the record of a campaign: the answer of its live links, with a valid template for a
+    /// target. `now` is in seconds since 1970.
+    #[inline]
+    pub fn of_campaign(found: Found<'a>, now: u64) -> Self {
+        match found {
+            Ok(Record::Link(campaign)) => {
+                Self::of_target(campaign, now, |target| Template::parse(target).is_ok())
+            }
+            Ok(Record::CampaignLink(_)) => Self::for_ever(Answer::Miss(MissReason::Unreadable)),
+            Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
+            // It has links, so only an authoritative source can tell that it does not exist.
+            Ok(Record::Unknown) => Self::for_ever(Answer::Miss(MissReason::Absent)),
+            Err(reason) => Self::for_ever(Answer::Miss(reason)),
+        }
+    }
+
+    #[inline]
+    fn of_target(link: LinkRecord<'a>, now: u64, is_valid: impl FnOnce(&'a [u8]) -> bool) -> Self {
+        let redirect = Self::at(link.validity, now, || Answer::Redirect {
+            status: link.status,
+            forwards_query: link.forwards_query,
+            target: link.target,
+        });
+        if matches!(redirect.ruling, Answer::Redirect { .. }) && !is_valid(link.target) {
+            return Self {
+                ruling: Answer::Miss(MissReason::Unreadable),
+                ..redirect
+            };
+        }
+        redirect
+    }
+}
+
+impl<'a, R: From<Answer<&'a [u8]>>> Judgement<R> {
+    /// Judges a validity.
+    #[inline]
+    fn at(validity: Validity, now: u64, live: impl FnOnce() -> R) -> Self {
+        let second = |bound: Option<NonZeroU64>| bound.map_or(0, NonZeroU64::get);
+        match validity.at(now) {
+            Phase::Early => Self {
+                ruling: Answer::NotYet.into(),
+                until: second(validity.since()),
+            },
+            Phase::Live => Self {
+                ruling: live(),
+                until: second(validity.until()),
+            },
+            Phase::Over => Self::for_ever(Answer::Gone),
+        }
+    }
+}
+
+/// Whether a judgement with this [`until`](Judgement::until) no longer holds.
+#[inline]
+pub fn is_over(until: u64, now: u64) -> bool {
+    until != 0 && now >= until
+}
+
+/// Makes the answer of a live link from the answer of its campaign. The target replaces the
+/// contents of `target`.
+pub fn expand(
+    code: &Code,
+    parameters: Parameters<'_>,
+    campaign: Answer<&[u8]>,
+    target: &mut Vec<u8>,
+) -> Answer<()> {
+    match campaign {
+        Answer::Redirect {
+            target: template, ..
+        } => match Template::from_checked(template).expand(code, parameters, target) {
+            Ok(()) => campaign.map(|_template| ()),
+            Err(error) => Answer::Miss(MissReason::Unexpandable(error)),
+        },
+        // The link exists, so it must not be taken for an unknown one.
+        Answer::Miss(MissReason::Absent) => Answer::Miss(MissReason::Unreadable),
+        other => other.map(|_template| ()),
+    }
+}
+
+/// Judges the record of a link together with the record of its campaign, which counts only if the
+/// link is live and belongs to one. `now` is in seconds since 1970; `room` receives a target that is
+/// made from a template.
+pub fn judge<'a>(
+    code: &Code,
+    link: Found<'a>,
+    campaign: Found<'_>,
+    now: u64,
+    room: &'a mut Vec<u8>,
+) -> Answer<&'a [u8]> {
+    match Judgement::of_link(link, now).ruling {
+        Ruling::Answer(answer) => answer,
+        Ruling::Campaign { parameters, .. } => {
+            let campaign = Judgement::of_campaign(campaign, now).ruling;
+            expand(code, parameters, campaign, room).with(room)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(value: &str) -> Found<'_> {
+        Ok(Record::parse(value.as_bytes())?)
+    }
+
+    fn check(value: &str, expected: Answer<&[u8]>) {
+        let judgement = Judgement::of_link(found(value), 1000);
+        assert_eq!(judgement.ruling, Ruling::Answer(expected), "{value}");
+    }
+
+    fn check_campaign(value: &str, ruling: Answer<&[u8]>, until: u64) {
+        let judgement = Judgement::of_campaign(found(value), 1000);
+        assert_eq!(judgement, Judgement { ruling, until }, "{value}");
+    }
+
+    #[test]
+    fn records_are_answered() {
+        let redirect = |status, target: &'static str| Answer::Redirect {
+            status,
+            forwards_query: false,
+            target: target.as_bytes(),
+        };
+        check(
+            "1 302 1 0 https://e.com/",
+            redirect(RedirectStatus::Found, "https://e.com/"),
+        );
+        check(
+            "1 301 1 1001 http://e.com/",
+            redirect(RedirectStatus::MovedPermanently, "http://e.com/"),
+        );
+        check(
+            "1 307 1 0 https://e.com/",
+            redirect(RedirectStatus::TemporaryRedirect, "https://e.com/"),
+        );
+        check(
+            "1 308 1 0 https://e.com/",
+            redirect(RedirectStatus::PermanentRedirect, "https://e.com/"),
+        );
+        check("1 302 1 1000 https://e.com/", Answer::Gone);
+        check("1 302 1 999 https://e.com/", Answer::Gone);
+        check("1 302 1 999-1000 https://e.com/", Answer::Gone);
+        check("1 302 1 1001- https://e.com/", Answer::NotYet);
+        check("1 C1 1 1001-1002 ", Answer::NotYet);
+        check("1 C1 1 1000 ", Answer::Gone);
+        check(
+            "1 302 1 1000-1001 https://e.com/",
+            redirect(RedirectStatus::Found, "https://e.com/"),
+        );
+        check("1 410 2", Answer::Gone);
+        check("1 404 0", Answer::Unknown);
+        let query = Answer::Redirect {
+            status: RedirectStatus::PermanentRedirect,
+            forwards_query: true,
+            target: &b"https://e.com/"[..],
+        };
+        check("1 308q 1 0 https://e.com/", query);
+    }
+
+    #[test]
+    fn a_judgement_holds_until_its_second() {
+        for (value, until) in [
+            ("1 302 1 0 https://e.com/", 0),
+            ("1 302 1 1001 https://e.com/", 1001),
+            ("1 302 1 999-1001 https://e.com/", 1001),
+            ("1 302 1 1001- https://e.com/", 1001),
+            ("1 302 1 1001-1005 https://e.com/", 1001),
+            ("1 302 1 1000 https://e.com/", 0),
+            ("1 C1 1 1001 ", 1001),
+            ("1 C1 1 1002-1005 ", 1002),
+            ("c1 ", 0),
+            ("1 410 1", 0),
+        ] {
+            assert_eq!(
+                Judgement::of_link(found(value), 1000).until,
+                until,
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_campaign_is_judged_for_its_links() {
+        let redirect = |target: &'static str| Answer::Redirect {
+            status: RedirectStatus::Found,
+            forwards_query: false,
+            target: target.as_bytes(),
+        };
+        check_campaign(
+            "1 302 1 0 https://e.com/{0}",
+            redirect("https://e.com/{0}"),
+            0,
+        );
+        check_campaign(
+            "1 302 1 1001 https://e.com/",
+            redirect("https://e.com/"),
+            1001,
+        );
+        check_campaign("1 302 1 1000 https://e.com/", Answer::Gone, 0);
+        check_campaign("1 302 1 1001- https://e.com/", Answer::NotYet, 1001);
+        check_campaign("1 410 9", Answer::Gone, 0);
+        check_campaign("1 404 0", Answer::Miss(MissReason::Absent), 0);
+        for value in [
+            "c1 a",
+            "1 C1 2 0 a",
+            "1 302 1 0 https://{0}/",
+            "1 302 1 0 https://e.com/{x}",
+            "1 302 1 0 javascript:{0}",
+            "1 302 1 0 https://e.com/\r\n{0}",
+            "",
+        ] {
+            check_campaign(value, Answer::Miss(MissReason::Unreadable), 0);
+        }
+        let link = Judgement::of_link(found("c4f a&b"), 1000);
+        let ruling = Ruling::Campaign {
+            campaign: "4f".parse().expect("an id"),
+            parameters: Parameters::parse(b"a&b").expect("parameters"),
+        };
+        assert_eq!(link, Judgement { ruling, until: 0 });
+    }
+
+    #[test]
+    fn unusable_records_are_misses() {
+        for value in [
+            "",
+            "x",
+            "2 302 1 0 https://e.com/",
+            "1 C 1 0 7 m=1",
+            "c1 m=1",
+            "c1",
+            "1 302 1 0 javascript:alert(1)",
+            "1 302 1 0 //evil.example/",
+            "1 302 1 0 /evil",
+            "1 302 1 0 https://",
+            "1 302 1 0 https:///evil.example",
+            "1 302 1 0 https://e.com/\r\nSet-Cookie: a=b",
+            "1 302 1 0 https://e.com/ x",
+            "1 302 1 0 https://e.com/\u{e9}",
+            "1 302 1 0 HTTPS://e.com/",
+        ] {
+            check(value, Answer::Miss(MissReason::Unreadable));
+        }
+        let long = format!(
+            "1 302 1 0 https://e.com/{}",
+            "a".repeat(target::MAX_TARGET_LENGTH)
+        );
+        check(&long, Answer::Miss(MissReason::Unreadable));
+    }
+}
