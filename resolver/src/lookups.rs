@@ -1,12 +1,12 @@
-//! Who waits for which look-up.
+//! Pending look-ups and the requests that wait for them.
 //!
 //! However many requests ask for a code at once, one look-up of it is on its way: the others join
 //! it. A request that gives up (its client went away, its time budget is used up) leaves the
 //! look-up on its way, since its reply still comes and may be worth keeping.
 //!
 //! A link of a campaign has a second part: when its record is known, its look-up waits for that of
-//! the campaign, with those who wait for it and what its record has said. Nobody joins it then: the
-//! record may have changed since, and who asks later must be told so.
+//! the campaign, with its waiting requests and the record's content. No request joins it then: the
+//! record may have changed since, and a later request must see the change.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +35,7 @@ pub struct LookupId(u32);
 struct Waiter<T> {
     /// The request; `None` when it has given up or was handed out.
     token: Option<T>,
-    /// When the request came, in milliseconds.
+    /// Time of the request, in milliseconds.
     since: u64,
     lookup: LookupId,
     generation: u32,
@@ -47,23 +47,23 @@ struct Waiter<T> {
 #[derive(Debug)]
 struct Lookup {
     key: Key,
-    /// Whether those who ask for the same join it.
+    /// Set while requests for the same key join it.
     is_open: bool,
-    /// Who was asked; `None` while it is not known yet who is to be.
+    /// Node that was asked; `None` while the route is unknown.
     node: Option<NodeId>,
     /// The waiting requests.
     first: u32,
     last: u32,
-    /// Whether the answer is worth keeping.
+    /// Set when the answer is worth caching.
     is_wanted: bool,
-    /// In which age of coherence the answer may be kept, if at all: while Redis tells of changes
-    /// of what was asked for then.
+    /// Age of coherence in which the answer may be cached, if at all: Redis reports changes of keys
+    /// read in it.
     age: Option<u32>,
-    /// How often Redis has sent it on to another node.
+    /// The number of redirections to other nodes by Redis.
     redirections: u8,
-    /// Whether somebody's time budget was used up while waiting for it.
+    /// Set when a request's time budget was used up while waiting for it.
     is_late: bool,
-    /// What a link's record has said, once it is known that it is a campaign's.
+    /// Content of a link's record, once it is known to be a campaign's.
     link: Option<Link>,
     parameters: Vec<u8>,
     /// The look-ups of links that wait for this one, which is a campaign's.
@@ -73,7 +73,7 @@ struct Lookup {
     next: u32,
 }
 
-/// What a campaign's link's record has said, but for the parameters.
+/// Content of the record of a campaign's link, but for the parameters.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     campaign: CampaignId,
@@ -87,9 +87,9 @@ struct Link {
 pub struct Expired<T> {
     /// The request.
     pub token: T,
-    /// What it waited for.
+    /// Look-up that it waited for.
     pub lookup: LookupId,
-    /// The node that is late with its answer, told once a look-up.
+    /// The node that is late with its answer; reported once per look-up.
     pub late_node: Option<NodeId>,
 }
 
@@ -120,12 +120,12 @@ impl<T> Lookups<T> {
         }
     }
 
-    /// How many requests wait.
+    /// Returns the number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Whether a look-up is on its way that can be joined.
+    /// Finds a pending look-up that can be joined.
     pub fn find(&self, key: &Key) -> Option<LookupId> {
         self.by_key.get(key).copied()
     }
@@ -182,8 +182,7 @@ impl<T> Lookups<T> {
         }
     }
 
-    /// Notes what a link's record has said that leads where its campaign says. Nobody joins the
-    /// look-up any more.
+    /// Records the content of a campaign's link. No request joins the look-up any more.
     pub fn know(&mut self, id: LookupId, link: &CampaignLink<'_>) {
         self.finish(id);
         let lookup = &mut self.lookups[id.0 as usize];
@@ -198,7 +197,7 @@ impl<T> Lookups<T> {
             .extend_from_slice(link.parameters.as_bytes());
     }
 
-    /// What a link's record has said, if it is known and leads where its campaign says.
+    /// Returns the content of a link's record, if it is known to be a campaign's.
     pub fn known(&self, id: LookupId) -> Option<CampaignLink<'_>> {
         let lookup = &self.lookups[id.0 as usize];
         let link = lookup.link?;
@@ -209,7 +208,7 @@ impl<T> Lookups<T> {
         })
     }
 
-    /// Makes a link's look-up, whose record is known, wait for that of its campaign.
+    /// Lets a link's look-up, whose record is known, wait for that of its campaign.
     pub fn await_campaign(&mut self, id: LookupId, campaign: LookupId) {
         let lookup = &mut self.lookups[id.0 as usize];
         lookup.next = NONE;
@@ -287,12 +286,12 @@ impl<T> Lookups<T> {
         }
     }
 
-    /// What is looked up.
+    /// Returns the key of a look-up.
     pub fn key(&self, id: LookupId) -> &Key {
         &self.lookups[id.0 as usize].key
     }
 
-    /// Whether the answer is worth keeping.
+    /// Reports whether the answer is worth caching.
     pub fn is_wanted(&self, id: LookupId) -> bool {
         self.lookups[id.0 as usize].is_wanted
     }
@@ -302,12 +301,12 @@ impl<T> Lookups<T> {
         self.lookups[id.0 as usize].age
     }
 
-    /// Whether somebody's time budget was used up while waiting for it.
+    /// Reports whether a request's time budget was used up while waiting for it.
     pub fn is_late(&self, id: LookupId) -> bool {
         self.lookups[id.0 as usize].is_late
     }
 
-    /// Notes that Redis has sent a look-up on to another node, and tells how often it has.
+    /// Counts a redirection of a look-up to another node, and returns their number.
     pub fn redirect(&mut self, id: LookupId) -> u8 {
         let lookup = &mut self.lookups[id.0 as usize];
         lookup.redirections = lookup.redirections.saturating_add(1);
@@ -367,19 +366,19 @@ impl<T> Lookups<T> {
         })
     }
 
-    /// The node that is late with what a look-up waits for; told once.
+    /// Returns the node that is late with the result that a look-up waits for, once.
     fn late_node(&mut self, id: LookupId) -> Option<NodeId> {
         let awaited = match self.lookups[id.0 as usize].link {
             Some(link) => link.awaits?,
             None => id,
         };
         let lookup = &mut self.lookups[awaited.0 as usize];
-        // What has its answer is not late, though its answer may still be handed out.
+        // An answered look-up is not late, though its answer may still be handed out.
         let is_first = lookup.is_open && !std::mem::replace(&mut lookup.is_late, true);
         lookup.node.filter(|_| is_first)
     }
 
-    /// When the longest waiting request came.
+    /// Returns the time of the oldest waiting request.
     pub fn oldest(&mut self) -> Option<u64> {
         while let Some(&ticket) = self.by_time.front() {
             if let Some(waiter) = self.waiter(ticket)

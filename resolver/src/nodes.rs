@@ -23,7 +23,7 @@ impl NodeId {
     }
 }
 
-/// Where a server listens.
+/// Address at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A host and a port.
@@ -41,12 +41,12 @@ impl fmt::Display for Address {
     }
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Records are read.
     Data,
-    /// It tells where the records are: a sentinel, or any node of a cluster.
+    /// The locations of records are read: from a sentinel, or any node of a cluster.
     Watch,
 }
 
@@ -62,12 +62,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Whether a request may be sent.
+    /// Reports whether a request may be sent.
     pub(crate) fn admits(&mut self, now: u64) -> bool {
         !self.is_retired && self.connection.admits() && self.breaker.admits(now)
     }
 
-    /// Whether visits may be sent, which wait for no connection and try nothing out.
+    /// Reports whether visits may be sent, which wait for no connection and never are the try.
     pub(crate) fn takes_visits(&self, now: u64) -> bool {
         !self.is_retired && self.connection.is_ready() && !self.breaker.holds(now)
     }
@@ -132,7 +132,7 @@ impl Nodes {
         places.filter_map(|(index, node)| Some((NodeId::new(index), node.as_ref()?)))
     }
 
-    /// How many places there are, used or not.
+    /// Returns the number of places, used or not.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }

@@ -7,11 +7,11 @@ use vocabulary::{Code, CodeRules, Verdict};
 pub struct PathCode {
     /// The code.
     pub code: Code,
-    /// Whether something was glued to it and left away.
+    /// Set when trailing text was cut off.
     pub trimmed: bool,
 }
 
-/// Why a path names no link, so that nobody needs to be asked.
+/// Reason for which a path names no link, so that no server needs to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No code begins the path, or one longer than a code may be.
@@ -22,13 +22,13 @@ pub enum Refusal {
 
 /// Reads the code of a path as nginx decoded it, which begins with `/`.
 ///
-/// Messengers make a link of whatever touches it (`/Ab3xK9q2。`, `/Ab3xK9q2,回T退订`), so the code
-/// is the longest run of letters and digits that begins the path, and what follows is left away.
+/// Messengers link adjacent text, too (`/Ab3xK9q2。`, `/Ab3xK9q2,回T退订`), so the code is the longest
+/// run of letters and digits that begins the path, and the rest is cut off.
 /// Nothing is ever guessed when letters or digits themselves are glued on: the run is then too
 /// long, or its check character is wrong.
 ///
 /// # Errors
-/// When the path names no code or one that can't have been issued.
+/// Fails if the path names no code or one that can't have been issued.
 #[inline]
 pub fn code_of_path(path: &[u8], rules: &CodeRules) -> Result<PathCode, Refusal> {
     code_of_text(path.strip_prefix(b"/").ok_or(Refusal::Malformed)?, rules)

@@ -11,8 +11,8 @@ use vocabulary::{Code, KeyPrefix, MAX_CODE_LENGTH};
 
 use crate::key::Key;
 
-/// Room for the largest single reply that is not skipped: a bulk of the longest record with its
-/// header and end, with much to spare for many smaller ones in one read.
+/// Length of the input: enough for the largest single reply that is not skipped (a bulk of the
+/// longest record with its header and end), with much to spare for many smaller ones in one read.
 pub const INPUT_LENGTH: usize = 64 * 1024;
 
 /// The most bytes of a bulk that a reply may have at its top level; a longer one is reported and
@@ -22,7 +22,7 @@ const MAX_BULK: u64 = MAX_RECORD_LENGTH as u64;
 /// The most bytes of a line: a number, a status or an error.
 const MAX_LINE: usize = 1024;
 
-/// How deep aggregates may be nested. Redis itself nests to 3 at most.
+/// The deepest nesting of aggregates. Redis itself nests to 3 at most.
 const MAX_DEPTH: u8 = 8;
 
 /// Writes the commands that ask for records.
@@ -95,8 +95,8 @@ pub enum Reply<'a> {
     Oversized(u64),
     /// An array, set or map: its bytes with the header.
     Aggregate(&'a [u8]),
-    /// A key has changed that was read on this connection, or that every client is told of. One
-    /// push of Redis may tell of any number of keys; they are handed out one by one.
+    /// A key has changed that was read on this connection or is broadcast to every client. One push
+    /// of Redis may name any number of keys; they are handed out one by one.
     Invalidated(&'a [u8]),
     /// Every key may have changed.
     InvalidatedAll,
@@ -105,7 +105,7 @@ pub enum Reply<'a> {
     Push(&'a [u8]),
 }
 
-/// What stands at the beginning of the input.
+/// Beginning of the input, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A reply and the number of bytes it takes.
@@ -117,7 +117,7 @@ pub enum Decoded<'a> {
 }
 
 /// The input is not RESP, or exceeds what a reply of our commands can be. The connection can't be
-/// used any more: nobody knows where the next reply begins.
+/// used any more: the beginning of the next reply is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolError(pub &'static str);
 
@@ -148,10 +148,10 @@ impl Decoder {
         }
     }
 
-    /// Reads what stands at the beginning of `input`.
+    /// Reads the beginning of `input`.
     ///
     /// # Errors
-    /// When it can't be a reply.
+    /// Fails if it can't be a reply.
     #[inline]
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, ProtocolError> {
         if self.skip > 0 && !input.is_empty() {
@@ -240,7 +240,7 @@ impl Decoder {
         })
     }
 
-    /// Reads the beginning of a push that tells of changed keys; `None` when it is another push.
+    /// Reads the beginning of a push with changed keys; `None` if it is another push.
     fn invalidation<'a>(
         &mut self,
         input: &'a [u8],
@@ -321,7 +321,7 @@ fn bulk(input: &[u8], start: usize, length: u64) -> Result<Option<(&[u8], usize)
     }
 }
 
-/// Where the value that begins at `start` ends, or `None` when it has not arrived whole.
+/// Returns the end of the value that begins at `start`, or `None` if it has not arrived whole.
 fn value_end(input: &[u8], start: usize, depth: u8) -> Result<Option<usize>, ProtocolError> {
     let Some((rest, used)) = line(&input[start..])? else {
         return Ok(None);
@@ -349,7 +349,7 @@ fn value_end(input: &[u8], start: usize, depth: u8) -> Result<Option<usize>, Pro
             None => return Ok(None),
         }
     }
-    // What an attribute is said of is the next value; at the top level the caller reads on.
+    // An attribute describes the next value; at the top level the caller reads on.
     if input[start] == b'|' && depth < MAX_DEPTH {
         return value_end(input, end, depth - 1);
     }

@@ -1,4 +1,4 @@
-//! What servers and sentinels say of who is the master.
+//! Reports of servers and sentinels about the master.
 //!
 //! Source: the Redis documentation of `ROLE` and of the sentinels' commands and events.
 
@@ -8,14 +8,14 @@ use crate::resp::value::{Elements, Value};
 /// The most sentinels that are read from one reply.
 const MAX_SENTINELS: usize = 64;
 
-/// What a server says that it is.
+/// Role that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It takes writes.
     Master,
     /// It follows a master.
     Replica {
-        /// Whether its copy is being kept up to date.
+        /// Set while its copy is being updated.
         is_connected: bool,
     },
     /// It is no server of data.
@@ -68,7 +68,7 @@ pub fn sentinels_reply(aggregate: &[u8]) -> Vec<Endpoint> {
     endpoints.take(MAX_SENTINELS).collect()
 }
 
-/// Reads what a sentinel says of its own accord: the new master of the group, if it tells of one.
+/// Reads a sentinel's push: the new master of the group, if it names one.
 pub fn switch_master(push: &[u8], master_name: &str) -> Option<Endpoint> {
     let mut elements = Elements::of(push)?;
     if elements.next_text()? != b"message" || elements.next_text()? != b"+switch-master" {

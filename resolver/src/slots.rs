@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::key::Key;
 use crate::resp::value::{Elements, Value};
 
-/// How many slots there are.
+/// The number of slots.
 pub const SLOTS: u16 = 16384;
 
 /// CRC-16/XMODEM, by the next byte.
@@ -35,8 +35,8 @@ fn crc16(start: u16, bytes: &[u8]) -> u16 {
     })
 }
 
-/// Tells the slots of keys. Neither a prefix nor a code nor an id has braces, so that a key is
-/// hashed whole, and what is before the code or id is hashed once.
+/// Computes the slots of keys. Neither a prefix nor a code nor an id has braces, so a key is hashed
+/// whole, and the part before the code or id is hashed once.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySlots {
     of_links: u16,
@@ -69,7 +69,7 @@ pub fn slot_of_visits(shard: u16) -> u16 {
     crc16(0, shard.to_string().as_bytes()) % SLOTS
 }
 
-/// Which node has which slot.
+/// Map from slots to nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotMap {
     nodes: Vec<Endpoint>,
@@ -101,7 +101,7 @@ impl SlotMap {
             };
             let port = u16::try_from(master.next_number()?).ok()?;
             let host = if host == b"?" {
-                // The node has no name but is to be told by name: its address stands behind its id.
+                // The node prefers a name but has none: its address stands behind its id.
                 match address_of(&mut master) {
                     Some(address) => address,
                     None => {
@@ -140,7 +140,7 @@ impl SlotMap {
     }
 }
 
-/// The address of a node, from what is told behind its port: its id, and names with their values.
+/// Reads the address of a node from the fields behind its port: its id, and names with values.
 fn address_of<'a>(node: &mut Elements<'a>) -> Option<&'a [u8]> {
     let _id = node.next_text()?;
     let mut facts = node.next_sequence()?;
@@ -152,7 +152,7 @@ fn address_of<'a>(node: &mut Elements<'a>) -> Option<&'a [u8]> {
     None
 }
 
-/// Why a node sends a client on.
+/// Reason for which a node redirects a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectionKind {
     /// The slot belongs to another node.
@@ -161,10 +161,10 @@ pub enum RedirectionKind {
     Ask,
 }
 
-/// What a node says that does not have a key.
+/// Redirection by a node that does not have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirection {
-    /// Why.
+    /// Reason for it.
     pub kind: RedirectionKind,
     /// The key's slot.
     pub slot: u16,
@@ -183,7 +183,7 @@ impl Redirection {
         };
         let slot = vocabulary::number::parse_decimal(words.next()?)?;
         let slot = u16::try_from(slot).ok().filter(|slot| *slot < SLOTS)?;
-        // A node without a name is told as a question mark; the map has to be read then.
+        // A question mark stands for a node without a name; the map has to be read then.
         let to = Endpoint::parse(words.next()?).filter(|to| to.host != "?")?;
         Some(Self { kind, slot, to })
     }

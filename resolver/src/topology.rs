@@ -1,12 +1,11 @@
-//! Which server is asked for a code, and how that is found out.
+//! Routes from codes to servers, and the discovery of the servers.
 //!
 //! - One [server]: it is asked for everything.
-//! - [Sentinel]s tell which server is the master now.
-//! - The nodes of a [cluster] tell which of them has which slots.
+//! - [Sentinel]s name the current master.
+//! - The nodes of a [cluster] have a map of slots to nodes.
 //!
-//! With sentinels and in a cluster one connection more, the watch, asks for that again and again.
-//! Each kind says what its nodes are and which node a code belongs to; connecting, sending and
-//! losing is the same for all.
+//! With sentinels and in a cluster one further connection, the watch, polls for that. Each kind
+//! defines its nodes and the node of each code; connecting, sending and losing is the same for all.
 //!
 //! [server]: self::server
 //! [Sentinel]: self::sentinel
@@ -28,11 +27,11 @@ use cluster::Cluster;
 use sentinel::Sentinel;
 use server::Server;
 
-/// Room for the map of a large cluster whose slots are scattered over its nodes. Memory is taken
-/// as it is needed.
+/// Length of the input for the map of a large cluster whose slots are scattered over its nodes.
+/// Memory is allocated as needed.
 const WATCH_INPUT_LENGTH: usize = 4 << 20;
 
-/// How servers are found.
+/// Discovery of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologySettings {
     /// One server.
@@ -41,20 +40,20 @@ pub enum TopologySettings {
     Sentinel {
         /// The name of the master's group.
         master: String,
-        /// Sentinels to begin with; they tell of the others.
+        /// Sentinels to begin with; they name the others.
         sentinels: Vec<Address>,
     },
     /// A cluster.
     Cluster {
-        /// Nodes to begin with; they tell of the others.
+        /// Nodes to begin with; they name the others.
         seeds: Vec<Address>,
     },
 }
 
-/// How servers are talked to.
+/// Settings of the connections to servers.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// What the keys begin with.
+    /// Prefix of the keys.
     pub prefix: KeyPrefix,
     /// The number of the database; 0 in a cluster.
     pub database: u16,
@@ -62,13 +61,13 @@ pub struct NodeSettings {
     pub credentials: Option<Credentials>,
     /// Whom it logs in as with sentinels.
     pub sentinel_credentials: Option<Credentials>,
-    /// How changes are told, if anything is kept at all.
+    /// Way in which Redis reports changes; `None` without a cache.
     pub tracking: Option<Tracking>,
-    /// How long a request waits for Redis, in milliseconds, at least 1.
+    /// Time budget of a request that waits for Redis, in milliseconds, at least 1.
     pub budget: u64,
-    /// How long Redis may be silent before it is asked whether it is there, in milliseconds. This
-    /// and the time after which a connection counts as hanging are how old a kept answer can be
-    /// without anybody's knowing.
+    /// Silence of Redis after which a heartbeat is sent, in milliseconds. Together with the time
+    /// after which a connection counts as hanging it bounds the age of a cached answer that is
+    /// wrong without notice.
     pub heartbeat: u64,
 }
 
@@ -79,9 +78,9 @@ impl NodeSettings {
     /// The longest that a heartbeat may be, in milliseconds.
     pub const LONGEST_HEARTBEAT: u64 = 60_000;
 
-    /// How long a reply may be owed before the connection is given up, in milliseconds: some
-    /// requests may be slow, but when the line has not moved for several budgets, Redis hangs and
-    /// every further request would only wait its budget for nothing.
+    /// Returns the longest wait for a reply before the connection is given up, in milliseconds:
+    /// some requests may be slow, but if the queue has not moved for several budgets, Redis hangs
+    /// and every further request would only wait its budget for nothing.
     fn stall_limit(&self) -> u64 {
         (self.budget * 4).max(200)
     }
@@ -143,23 +142,23 @@ pub(crate) enum Route {
     To(NodeId),
     /// It is being found out for the first time.
     Soon,
-    /// Nobody can be asked now.
+    /// No server can be asked now.
     Nowhere,
 }
 
-/// What a change of the topology means for what is kept.
+/// Consequence of a change of the topology for the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shift {
     /// Nothing has changed.
     None,
     /// It is known now for the first time.
     Found,
-    /// Codes belong to other servers than before: what changes from now on may not be told to
-    /// those who have read before.
+    /// Codes belong to other servers than before: future changes may not be reported to earlier
+    /// readers.
     Moved,
 }
 
-/// What a worker knows of the servers.
+/// A worker's knowledge of the servers.
 #[derive(Debug)]
 pub(crate) enum Topology {
     Server(Server),
@@ -247,10 +246,10 @@ impl Topology {
         }
     }
 
-    /// Reads what the watch was told.
+    /// Reads a reply or push to the watch.
     ///
     /// # Errors
-    /// When another server is to be asked instead.
+    /// Fails if another server is to be asked instead.
     pub(crate) fn told(
         &mut self,
         told: &Told,
@@ -288,7 +287,7 @@ impl Topology {
 pub(crate) struct Told {
     /// The node that has replied.
     pub(crate) node: NodeId,
-    /// What it was asked.
+    /// Purpose of the reply.
     pub(crate) owed: Owed,
     /// The aggregate that it replied; `None` for anything else.
     pub(crate) aggregate: Option<Vec<u8>>,

@@ -2,11 +2,11 @@
 //!
 //! Events are written one behind the other into an open batch. A batch is closed when it is full,
 //! or when its first event is old enough and it can be sent, and goes out as one entry of a stream
-//! (`XADD`). It is kept until Redis confirms it, and sent again after a lost connection or an
-//! error: with the same events under the same names, so that whoever stores them can tell.
+//! (`XADD`). It stays in memory until Redis confirms it, and is retried after a lost connection or
+//! an error with the same events under the same names, so that the consumer can deduplicate them.
 //!
-//! Nothing here grows without bound. What does not fit any more is handed to the owner, who may
-//! write it to a file ([`spool`]), or is refused. The time is passed in, nothing is read or written.
+//! Nothing here grows without bound. Overflow is handed to the owner, who may write it to a file
+//! ([`spool`]), or is refused. The time is passed in, nothing is read or written.
 
 pub mod spool;
 
@@ -20,7 +20,7 @@ use crate::nodes::NodeId;
 /// The most batches that are under way at once: reads wait behind no more than these.
 const MOST_SENT: usize = 4;
 
-/// What a batch takes besides its frames, roughly, in bytes.
+/// Approximate memory of a batch besides its frames, in bytes.
 const BATCH_OVERHEAD: usize = 96;
 
 /// The first wait after Redis has refused a batch, in milliseconds; it doubles from there.
@@ -29,27 +29,27 @@ const FIRST_BACKOFF: u64 = 100;
 /// The longest wait after Redis has refused a batch, in milliseconds.
 const LONGEST_BACKOFF: u64 = 5000;
 
-/// How soon it is looked again whether there is somebody to send to, in milliseconds.
+/// Interval of the search for a destination, in milliseconds.
 const LOOK_AGAIN: u64 = 200;
 
-/// How long an ending worker waits for what it has sent to be confirmed, in milliseconds.
+/// Time for which an ending worker waits for the confirmation of sent batches, in milliseconds.
 const GRACE: u64 = 1000;
 
 /// The least time between two batches out of a file, in milliseconds: what has waited in a file
 /// may wait a little longer, and Redis is just back.
 const SPOOL_PACE: u64 = 10;
 
-/// How often a batch may be sent on from node to node of a cluster.
+/// The most redirections of a batch from node to node of a cluster.
 const MAX_REDIRECTIONS: u8 = 5;
 
-/// How visits are gathered.
+/// Settings of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitSettings {
     /// The most events of a batch.
     pub batch: u32,
-    /// How many bytes make a batch full.
+    /// Size in bytes at which a batch is full.
     pub bytes: usize,
-    /// How old a batch's first event becomes before it is sent, in milliseconds.
+    /// Age of a batch's first event at which it is sent, in milliseconds.
     pub interval: u64,
     /// The most memory that events take until Redis has confirmed them, in bytes.
     pub buffer: usize,
@@ -86,33 +86,33 @@ impl Default for VisitSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchId(u32);
 
-/// What became of an event.
+/// Result of recording an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It is kept.
+    /// It is stored.
     Kept,
-    /// It is kept, and is the first of its batch: [`Visits::deadline`] has changed.
+    /// It is stored, and is the first of its batch: [`Visits::deadline`] has changed.
     First,
-    /// It is kept, and something is to be sent.
+    /// It is stored, and a batch is due.
     Full,
-    /// There was no room.
+    /// The buffer was full.
     Dropped,
 }
 
 /// A batch that Redis has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
-    /// How many events it had.
+    /// The number of its events.
     pub events: u32,
-    /// Whether it came out of a file.
+    /// Set when it came out of a file.
     pub is_spooled: bool,
 }
 
-/// What was copied out to make room: the oldest batches that are not under way.
+/// Batches that were copied out to free memory: the oldest that are not under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow {
     batches: usize,
-    /// How many events there are in it.
+    /// The number of their events.
     pub events: u64,
 }
 
@@ -121,9 +121,9 @@ struct Batch {
     id: BatchId,
     frames: Vec<u8>,
     events: u32,
-    /// Whether it also stands in a file.
+    /// Set when it is also in a file.
     is_spooled: bool,
-    /// Where it was sent, while it is under way.
+    /// Node that it was sent to, while it is under way.
     node: Option<NodeId>,
     redirections: u8,
 }
@@ -154,7 +154,7 @@ pub struct Visits {
     next_id: u32,
     /// Events in memory that stand in no file.
     held: u64,
-    /// What `waiting` and `sent` take.
+    /// Size of `waiting` and `sent`.
     bytes: usize,
     /// Nothing is sent before.
     retry_at: u64,
@@ -165,7 +165,7 @@ pub struct Visits {
     drain_until: Option<u64>,
     /// The next batch out of a file is not taken before.
     spool_at: u64,
-    /// Whether a batch out of a file is in `waiting` or `sent`.
+    /// Set while a batch out of a file is in `waiting` or `sent`.
     has_spooled: bool,
 }
 
@@ -202,7 +202,7 @@ impl Visits {
         }
     }
 
-    /// How visits are gathered.
+    /// Returns the settings of batches.
     pub fn settings(&self) -> &VisitSettings {
         &self.settings
     }
@@ -212,7 +212,7 @@ impl Visits {
         self.shard
     }
 
-    /// How many events are in memory, those that are in a file as well left out.
+    /// Returns the number of events in memory that are not in a file as well.
     pub fn held(&self) -> u64 {
         self.held
     }
@@ -222,7 +222,7 @@ impl Visits {
         self.bytes + self.open.len()
     }
 
-    /// Whether the next event may find no room.
+    /// Reports whether the next event may not fit.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.bytes() + MAX_FRAME_LENGTH + 2 * BATCH_OVERHEAD > self.settings.buffer
@@ -260,7 +260,8 @@ impl Visits {
         }
     }
 
-    /// Closes the open batch: a copy of its very size is kept, so that memory is what it says.
+    /// Closes the open batch: an exact copy is stored, so that the memory in use is what is
+    /// counted.
     fn close(&mut self) {
         let frames = self.open.clone();
         self.open.clear();
@@ -282,13 +283,13 @@ impl Visits {
         self.waiting.push_back(batch);
     }
 
-    /// Whether the open batch is to be sent although it is not full.
+    /// Reports whether the open batch is to be sent although it is not full.
     fn is_open_due(&self, now: u64) -> bool {
         self.open_events > 0
             && (self.drain_until.is_some() || now >= self.open_since + self.settings.interval)
     }
 
-    /// Whether something is to be sent now, if there is somebody to send it to.
+    /// Reports whether a batch is to be sent now, given a destination.
     #[inline]
     pub fn is_due(&self, now: u64) -> bool {
         now >= self.retry_at
@@ -296,7 +297,8 @@ impl Visits {
             && (!self.waiting.is_empty() || self.is_open_due(now))
     }
 
-    /// When [`Visits::is_due`] is to be asked next; `None` while only a reply can change it.
+    /// Returns the time of the next call of [`Visits::is_due`]; `None` while only a reply can
+    /// change it.
     #[inline]
     pub fn deadline(&self) -> Option<u64> {
         if self.sent.len() >= MOST_SENT {
@@ -340,12 +342,12 @@ impl Visits {
         }
     }
 
-    /// Says that there is nobody to send to now.
+    /// Notes that there is no destination now.
     pub fn postpone(&mut self, now: u64) {
         self.retry_at = self.retry_at.max(now + LOOK_AGAIN);
     }
 
-    /// Says that there is somebody to send to again.
+    /// Notes that there is a destination again.
     pub fn retry(&mut self) {
         self.failures = 0;
         self.retry_at = 0;
@@ -372,7 +374,7 @@ impl Visits {
         })
     }
 
-    /// Redis has refused a batch: it is sent again after a while, which doubles with each refusal
+    /// Handles the refusal of a batch: it is retried after a wait that doubles with every refusal
     /// in a row.
     pub fn refused(&mut self, id: BatchId, now: u64) {
         let Some(batch) = self.take_sent(id) else {
@@ -398,8 +400,8 @@ impl Visits {
         batch.redirections <= MAX_REDIRECTIONS
     }
 
-    /// The connection to a node is lost, and nobody knows what it had received: what was under way
-    /// there is sent again. Says how many batches that are.
+    /// Handles a lost connection to a node: it is unknown what the node had received, so the
+    /// batches under way there are retried. Returns their number.
     pub fn lost(&mut self, node: NodeId) -> u64 {
         let (lost, sent) = std::mem::take(&mut self.sent)
             .into_iter()
@@ -429,8 +431,8 @@ impl Visits {
         wait / 2 + self.jitter % (wait / 2 + 1)
     }
 
-    /// Says that the worker is about to end: nothing waits to be sent with what may come later.
-    /// How long is waited counts from when this was said first, or from the last event.
+    /// Begins the end of the worker: batches are sent without waiting for further events. The grace
+    /// period counts from the first call, or from the last event.
     pub fn drain(&mut self, now: u64) {
         self.drain_until.get_or_insert(now + GRACE);
     }
@@ -486,9 +488,9 @@ impl Visits {
         }
     }
 
-    /// Whether Redis takes what comes, and has nothing else to take: when what stands in files
-    /// may follow, one batch at a time. It is to be asked again at the time that is said; `None`
-    /// while only a reply can change it.
+    /// Returns the time from which the next batch out of a file may be sent, which happens one at a
+    /// time and only while Redis accepts visits and no other batch waits. `None` while only a reply
+    /// can change it.
     pub fn spooled_at(&self) -> Option<u64> {
         let is_idle = self.waiting.is_empty() && !self.has_spooled && self.drain_until.is_none();
         is_idle.then(|| self.spool_at.max(self.retry_at))

@@ -89,12 +89,12 @@ fn links_wait_for_their_campaign_with_all_who_wait_for_them() {
     let (two, cancelled) = begin(&mut lookups, "two", 'b', 2);
     lookups.join(one, 'c', 3);
     lookups.know(one, &link("x&y"));
-    assert_eq!(lookups.find(&code("one")), None, "nobody joins it now");
+    assert_eq!(lookups.find(&code("one")), None, "no request joins it now");
     let campaign = Key::Campaign("7".parse().expect("an id"));
     let awaited = lookups.begin(&campaign, Some(NodeId::new(5)), true);
     assert_eq!(lookups.find(&campaign), Some(awaited));
     lookups.await_campaign(one, awaited);
-    // Somebody asks for the first again, and its record is kept.
+    // Another request asks for the first, and its record is cached.
     let Key::Link(first) = code("one") else {
         panic!("a code")
     };

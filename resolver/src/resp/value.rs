@@ -1,7 +1,7 @@
 //! Reads what is inside an aggregate.
 //!
 //! The decoder hands aggregates out whole and well-formed; this walks through them without
-//! copying. What Redis writes as an array to one client it writes as a map to another, so both are
+//! copying. Redis writes some values as an array to one client and as a map to another, so both are
 //! read as a sequence.
 
 use super::{length, line};
@@ -33,7 +33,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// How many elements are left.
+    /// Returns the number of elements left.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -78,7 +78,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Reads one value and tells what follows it.
+/// Reads one value and returns it with the rest.
 fn read(bytes: &[u8], depth: u8) -> Option<(Value<'_>, &[u8])> {
     let kind = *bytes.first()?;
     let (head, used) = line(bytes).ok()??;
@@ -99,7 +99,7 @@ fn read(bytes: &[u8], depth: u8) -> Option<(Value<'_>, &[u8])> {
             };
             let left = if kind == b'%' { count * 2 } else { count };
             let elements = Elements { rest, left };
-            // Where it ends, only walking through it tells.
+            // Only a walk through it finds its end.
             let depth = depth.checked_sub(1)?;
             let mut behind = rest;
             for _ in 0..left {

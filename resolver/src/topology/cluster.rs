@@ -23,17 +23,17 @@ const MAX_NODES: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Cluster {
     seeds: Vec<Address>,
-    /// Who is asked for the map next when the watch is lost: a number that only grows.
+    /// Selects the next source of the map when the watch is lost: a number that only grows.
     attempt: usize,
     watch: NodeId,
     slots_of: KeySlots,
     /// The node of each slot; empty while nothing is known.
     nodes_of_slots: Vec<Option<NodeId>>,
-    /// The map as it was told last, hashed.
+    /// Hash of the map as last reported.
     map_hash: u64,
-    /// Whether the map is being asked for because it is wrong.
+    /// Set while the map is being read because it is wrong.
     is_asking: bool,
-    /// Whether a node that was asked for the map was lost before it has ever been known.
+    /// Set when a node that was asked for the map was lost before a map was ever known.
     is_lost: bool,
 }
 
@@ -139,7 +139,7 @@ impl Cluster {
         Ok(self.adopt(&map, asked.as_ref(), how, nodes, now))
     }
 
-    /// Where a request was sent on to; the node is added when it is not known yet.
+    /// Returns the destination of a redirection; the node is added if it is unknown.
     pub(crate) fn moved(
         &mut self,
         slot: Option<u16>,

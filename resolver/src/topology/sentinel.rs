@@ -1,8 +1,8 @@
-//! Sentinels tell which server is the master.
+//! Topology with sentinels, which name the master.
 //!
-//! One sentinel at a time is asked, again and again, and also tells of its own accord when another
-//! server takes over. Whatever it says is believed only if the server itself says that it is a
-//! master: a sentinel that was cut off would name the old one.
+//! One sentinel at a time is polled, and also notifies when another server takes over. Its answer
+//! is only trusted if the server itself reports that it is a master: a sentinel that was cut off
+//! would name the old one.
 
 use crate::connection::{LinkError, Owed};
 use crate::endpoint::Endpoint;
@@ -28,7 +28,7 @@ pub(crate) struct Sentinel {
     watch: NodeId,
     master: Option<NodeId>,
     replica: Option<NodeId>,
-    /// Whether every sentinel that was asked so far could not help.
+    /// Set when no sentinel asked so far could help.
     is_lost: bool,
 }
 

@@ -5,18 +5,18 @@
 //! ```
 //!
 //! Frames are those of the [visit events](vocabulary::visit), appended and never changed. `done`
-//! is where the first frame stands that Redis has not confirmed; it alone is written again. A file
-//! whose writer was killed may end within a frame, of which nobody has counted an event.
+//! is the offset of the first frame that Redis has not confirmed; only it is overwritten. A file
+//! whose writer was killed may end within a frame, whose event was never counted.
 
 use vocabulary::visit::VisitFrames;
 
-/// What a file begins with.
+/// Beginning of every file.
 const MAGIC: &[u8; 8] = b"SLVISIT1";
 
-/// Where `done` stands.
+/// Offset of `done`.
 pub const DONE_OFFSET: u64 = MAGIC.len() as u64;
 
-/// How long the header is, which is where the first frame begins.
+/// Length of the header, and offset of the first frame.
 pub const HEADER_LENGTH: usize = MAGIC.len() + 8;
 
 /// The header of a file of whose frames none is confirmed.
@@ -37,16 +37,16 @@ pub fn read_header(bytes: &[u8; HEADER_LENGTH]) -> Option<u64> {
 /// The whole frames that bytes begin with: how long they are and how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whole {
-    /// How many bytes.
+    /// Their length in bytes.
     pub length: usize,
-    /// How many frames.
+    /// Their number.
     pub frames: u32,
 }
 
 /// Finds the whole frames that bytes begin with, up to about `most` bytes but at least one.
 ///
-/// A frame that is whole but can't be read is one as well: whoever stores visits keeps what is of
-/// another version aside.
+/// A frame that is whole but can't be read counts as well: the consumer quarantines frames of
+/// another version.
 pub fn whole_frames(bytes: &[u8], most: usize) -> Whole {
     let mut whole = Whole::default();
     let mut frames = VisitFrames::new(bytes);
