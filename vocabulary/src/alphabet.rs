@@ -44,7 +44,7 @@ impl Alphabet {
         }
     }
 
-    /// How many characters the alphabet has: 57 or 62.
+    /// Returns the number of characters: 57 or 62.
     pub fn size(self) -> u8 {
         match self {
             Self::Base62 => BASE62.len() as u8,

@@ -1,13 +1,13 @@
 //! Check characters: the last character of an issued code.
 //!
-//! A check character lets the edge refuse a mistyped or guessed code before it asks anybody.
+//! A check character lets the edge refuse a mistyped or guessed code without a look-up.
 
 use core::fmt;
 
 use crate::alphabet::Alphabet;
 use crate::siphash::siphash24;
 
-/// How the check character of issued codes is made.
+/// Check character of issued codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Check {
     /// Issued codes carry no check character.
@@ -17,8 +17,8 @@ pub enum Check {
     /// compute it.
     #[default]
     Luhn,
-    /// A keyed hash of the body: whoever has no key guesses it once in as many tries as the
-    /// alphabet has characters (57 or 62).
+    /// A keyed hash of the body: without the key one guess in as many as the alphabet has
+    /// characters (57 or 62) is right.
     Keyed(CheckKeys),
 }
 
@@ -26,7 +26,7 @@ impl Check {
     /// The name of each method in configuration, for messages that list what is allowed.
     pub const NAMES: &'static str = "none, luhn, keyed";
 
-    /// How many characters the check adds to a body: 0 or 1.
+    /// Returns the number of characters that the check adds to a body: 0 or 1.
     pub fn length(&self) -> usize {
         usize::from(!matches!(self, Self::None))
     }
@@ -42,8 +42,8 @@ impl Check {
         Some(alphabet.character(digit))
     }
 
-    /// Whether `character` is a right check character for `body`. With [`Check::Keyed`] every
-    /// key that is still known is tried, so that codes issued before a rotation go on working.
+    /// Reports whether `character` is a right check character for `body`. [`Check::Keyed`] tries
+    /// all known keys, so that codes issued before a rotation stay valid.
     #[inline]
     pub fn accepts(&self, alphabet: Alphabet, body: &[u8], character: u8) -> bool {
         let Some(given) = alphabet.digit(character) else {
@@ -72,7 +72,7 @@ fn luhn_digit(alphabet: Alphabet, body: &[u8]) -> Option<u8> {
     for (place, &character) in body.iter().rev().enumerate() {
         let digit = u32::from(alphabet.digit(character)?);
         // A digit is less than the size, so its double has one carry at most: no division, which
-        // every visitor would pay for with each character.
+        // would cost time for every character of every request.
         let carry = u32::from(2 * digit >= size);
         sum += match (place % 2, size % 2) {
             (1, _) => digit,
@@ -142,14 +142,14 @@ pub struct CheckKeys {
 }
 
 impl CheckKeys {
-    /// The most keys that may be in force at once. Each one more lets through as many more
-    /// guesses, so there is room for a rotation with a long overlap and not for a history.
+    /// The most keys in force at once. Each further one lets through as many more guesses, so the
+    /// limit allows a rotation with a long overlap but no history.
     pub const MOST: usize = 4;
 
     /// Takes the keys, the current one first.
     ///
     /// # Errors
-    /// When there are none or more than [`CheckKeys::MOST`].
+    /// Fails if there are none or more than [`CheckKeys::MOST`].
     pub fn new(keys: &[CheckKey]) -> Result<Self, CheckKeysError> {
         let Some(&current) = keys.first() else {
             return Err(CheckKeysError::Empty);
@@ -169,7 +169,7 @@ impl CheckKeys {
     /// a line, the current one first; empty lines and lines that begin with `#` do not count.
     ///
     /// # Errors
-    /// When a line is not a key, or when there are no keys or more than [`CheckKeys::MOST`].
+    /// Fails if a line is not a key, or if there are no keys or more than [`CheckKeys::MOST`].
     pub fn parse(text: &[u8]) -> Result<Self, CheckKeysError> {
         let mut keys = [CheckKey([0; 16]); Self::MOST];
         let mut count = 0;
@@ -197,7 +197,7 @@ impl CheckKeys {
     }
 }
 
-/// Why a set of check keys can't be used.
+/// Reason for which a set of check keys can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckKeysError {
     /// There is no key.
@@ -206,7 +206,7 @@ pub enum CheckKeysError {
     TooMany,
     /// A line is not 32 hexadecimal digits.
     NotAKey {
-        /// Which line of the file, from 1.
+        /// Line of the file, from 1.
         line: usize,
     },
 }

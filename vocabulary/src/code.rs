@@ -23,7 +23,7 @@ impl Code {
     /// Reads a code.
     ///
     /// # Errors
-    /// When it is empty, too long, or has a character outside [`Alphabet::Base62`].
+    /// Fails if it is empty, too long, or has a character outside [`Alphabet::Base62`].
     #[inline]
     pub fn parse(text: &[u8]) -> Result<Self, CodeError> {
         if text.is_empty() {
@@ -48,7 +48,7 @@ impl Code {
     /// Reads the code that begins a text: its longest run of letters and digits of ASCII.
     ///
     /// # Errors
-    /// When nothing that could be a code begins the text, or the run is too long for one.
+    /// Fails if no letter or digit begins the text, or the run is too long for a code.
     #[inline]
     pub fn leading(text: &[u8]) -> Result<Self, CodeError> {
         let mut bytes = [0; MAX_CODE_LENGTH];
@@ -107,7 +107,7 @@ impl core::str::FromStr for Code {
     }
 }
 
-/// Why a text is not a code.
+/// Reason for which a text is not a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeError {
     /// There are no characters.
@@ -171,7 +171,7 @@ impl BodyLengths {
         self.longest
     }
 
-    /// Whether a body of this length can have been issued.
+    /// Reports whether a body of this length can have been issued.
     #[inline]
     pub fn contain(self, length: usize) -> bool {
         (usize::from(self.shortest)..=usize::from(self.longest)).contains(&length)
@@ -188,7 +188,7 @@ impl Default for BodyLengths {
     }
 }
 
-/// What issued codes look like: one setting that nginx and the sidecar share.
+/// Rules of issued codes: one setting that nginx and the sidecar share.
 ///
 /// The check character counts only for codes of a length that is issued. Codes of any other
 /// length are custom or imported ones and are taken as they are, so that a company can bring its
@@ -199,11 +199,11 @@ pub struct CodeRules {
     pub alphabet: Alphabet,
     /// Their check character.
     pub check: Check,
-    /// How long their bodies, without the check character, may be.
+    /// Lengths of their bodies, without the check character.
     pub bodies: BodyLengths,
 }
 
-/// What the rules say of a code, before anybody is asked whether it exists.
+/// Result of the rules for a code, before its look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its length is one that is issued and its check character, if any, is right.
@@ -237,7 +237,7 @@ impl CodeRules {
     /// Makes the code of a body: appends the check character.
     ///
     /// # Errors
-    /// When the body has a character outside the alphabet or is empty or too long for a code.
+    /// Fails if the body has a character outside the alphabet or is empty or too long for a code.
     pub fn complete(&self, body: &[u8]) -> Result<Code, CodeError> {
         let mut text = [0; MAX_CODE_LENGTH];
         if body.len() + self.check.length() > MAX_CODE_LENGTH {

@@ -1,4 +1,4 @@
-//! The short domains: what `domains.conf` says, and what of it the sidecar is told.
+//! The short domains: the table of `domains.conf`, and the part of it that the sidecar gets.
 //!
 //! Only nginx knows domains. Links and codes do not: a domain is swapped by editing this table and
 //! reloading.
@@ -14,7 +14,7 @@ use core::fmt;
 pub use base::{Base, BoundTo, MAX_WEIGHT};
 pub use entry::{Domain, DomainState, Retirement};
 
-/// Why an entry or the table is refused.
+/// Reason for the refusal of an entry or the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainError {
     /// The name is not a host name.
@@ -42,7 +42,7 @@ impl fmt::Display for DomainError {
         match self {
             Self::Name(name) => write!(
                 f,
-                "\"{name}\" is not a domain: give the host name alone, or *. and a host name, without \
+                "\"{name}\" is not a domain: give only the host name, or *. and a host name, without \
                  scheme, port or path"
             ),
             Self::Twice(name) => write!(f, "domain \"{name}\" is listed twice"),
@@ -115,11 +115,11 @@ pub struct Domains {
 
 impl Domains {
     /// Adds a line of the table: `certificate <path>`, `certificate_key <path>`, or a name, its
-    /// state, and parameters. `to_ascii` makes a name in Unicode one as browsers ask for it (UTS
-    /// #46); it is asked for no other.
+    /// state, and parameters. `to_ascii` converts a name in Unicode to the form that browsers
+    /// request (UTS #46); it is called for no other.
     ///
     /// # Errors
-    /// When the line is not right; the table is as before.
+    /// Fails if the line is invalid; the table is unchanged.
     pub fn add(
         &mut self,
         words: &[&[u8]],
@@ -163,10 +163,10 @@ impl Domains {
         Ok(())
     }
 
-    /// Says that the table is whole.
+    /// Checks the complete table.
     ///
     /// # Errors
-    /// When no domain is active for all links.
+    /// Fails if no domain is active for all links.
     pub fn finish(&self) -> Result<(), DomainError> {
         let for_all = self
             .domains
@@ -192,7 +192,7 @@ impl Domains {
             return None;
         }
         let dots = host.iter().enumerate().filter(|(_, byte)| **byte == b'.');
-        // What begins with a dot has no label that the `*` could stand for.
+        // A name that begins with a dot has no label that the `*` could stand for.
         dots.filter(|(place, _)| *place > 0).find_map(|(place, _)| {
             let below = host[place..].iter();
             self.find_entry(|name| name.iter().cmp([b'*'].iter().chain(below.clone())))
@@ -212,12 +212,13 @@ impl Domains {
         &self.domains
     }
 
-    /// What new short URLs begin with, as [`Base::parse_all`] reads it: of each active domain.
+    /// Returns the prefixes of new short URLs, as [`Base::parse_all`] reads them, of all active
+    /// domains.
     pub fn bases(&self) -> &str {
         &self.bases
     }
 
-    /// All names, parted by commas.
+    /// Returns all names, separated by commas.
     pub fn names(&self) -> &str {
         &self.names
     }
@@ -227,10 +228,10 @@ impl Domains {
         &self.states
     }
 
-    /// Where the certificates and their keys are, when the table says so.
+    /// Returns the paths of the certificates and their keys, if the table has them.
     ///
     /// # Errors
-    /// When it says only one of them.
+    /// Fails if it has only one of them.
     pub fn certificates(&self) -> Result<Option<(&PathPattern, &PathPattern)>, DomainError> {
         match (&self.certificate, &self.certificate_key) {
             (None, None) => Ok(None),

@@ -1,4 +1,4 @@
-//! The names of what is kept in Redis.
+//! The names of Redis keys.
 //!
 //! | key | type | what |
 //! |---|---|---|
@@ -17,7 +17,7 @@ use core::fmt;
 use crate::campaign::CampaignId;
 use crate::code::{Code, MAX_CODE_LENGTH};
 
-/// What every key begins with, so that several services can share one Redis.
+/// Prefix of every key, so that several services can share one Redis.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyPrefix {
     bytes: [u8; Self::LONGEST],
@@ -34,7 +34,7 @@ impl KeyPrefix {
     /// Takes a prefix; it may be empty.
     ///
     /// # Errors
-    /// When it is longer than [`KeyPrefix::LONGEST`], or has a character that is not a visible
+    /// Fails if it is longer than [`KeyPrefix::LONGEST`], or has a character that is not a visible
     /// ASCII one or is a brace: a brace would move every key to one slot of a cluster.
     pub fn new(text: &[u8]) -> Result<Self, KeyPrefixError> {
         if text.len() > Self::LONGEST {
@@ -122,7 +122,7 @@ impl fmt::Debug for KeyPrefix {
     }
 }
 
-/// Why a text can't be a prefix of keys.
+/// Reason for which a text can't be a prefix of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPrefixError {
     /// It has more than [`KeyPrefix::LONGEST`] bytes.

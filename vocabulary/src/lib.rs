@@ -1,17 +1,16 @@
-//! What the edge (nginx) and the sidecar must agree on, written once.
+//! Formats and rules that the edge (nginx) and the sidecar share, written once.
 //!
-//! - [`alphabet`] and [`code`]: which characters a code is made of, how long it may be, and
-//!   what makes its check character right.
-//! - [`keys`]: the names of everything kept in Redis.
-//! - [`record`]: what stands under a link's or a campaign's key; its parts are [`validity`],
+//! - [`alphabet`] and [`code`]: the characters and lengths of codes, and their check characters.
+//! - [`keys`]: the names of all keys in Redis.
+//! - [`record`]: the value of a link's or a campaign's key; its parts are [`validity`],
 //!   [`campaign`] and [`parameters`].
 //! - [`judge`]: the answer that follows from records at a time, for the edge and for the sidecar.
 //! - [`state`]: the states of links and campaigns, and their order of precedence.
-//! - [`target`]: what a target must look like to be put into a `Location` header.
+//! - [`target`]: the condition for a target to be put into a `Location` header.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
-//! - [`domains`]: the short domains, as `domains.conf` lists them and as the sidecar is told of them.
+//! - [`domains`]: the short domains, in `domains.conf` and as nginx announces them to the sidecar.
 //! - [`visit`]: one followed link, as the edge reports it.
-//! - [`siphash`]: the keyed function behind check characters, for whoever needs one.
+//! - [`siphash`]: the keyed function behind check characters.
 //!
 //! This crate does no I/O, reads no clock, draws no random number and has no dependencies.
 //! Every format here is held by golden files (`golden/`): a change that alters one is a change

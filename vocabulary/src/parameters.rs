@@ -1,8 +1,8 @@
-//! What a link of a campaign brings of its own: values for the places of the campaign's template.
+//! Parameters of a campaign's links: values for the places of the campaign's template.
 //!
-//! The values stand in the link's record joined by `&`, each percent-encoded so that it has
-//! unreserved characters of URLs and percent escapes alone. Whatever a value means, it can then
-//! neither end the field nor change the structure of the URL that it is put into.
+//! The values stand in the link's record joined by `&`, each percent-encoded so that it only has
+//! unreserved characters of URLs and percent escapes. So no value can end the field or change the
+//! structure of the URL that it is put into.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -64,7 +64,7 @@ impl<'a> Parameters<'a> {
         self.0.split(|&byte| byte == b'&').nth(place)
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(self) -> usize {
         match self.0 {
             b"" => 0,
@@ -73,7 +73,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Whether a character of a URL stands for itself everywhere (RFC 3986, section 2.3).
+/// Reports whether a character of a URL stands for itself everywhere (RFC 3986, section 2.3).
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
@@ -82,7 +82,7 @@ fn is_unreserved(byte: u8) -> bool {
 /// others as percent escapes.
 ///
 /// # Errors
-/// When the value is `.` or `..`, which would be taken for a step in a path; has a control
+/// Fails if the value is `.` or `..`, which would be taken for a step in a path; has a control
 /// character; or is longer than [`MAX_PARAMETERS_LENGTH`] once encoded. Nothing is appended then.
 pub fn encode_value(value: &str, out: &mut Vec<u8>) -> Result<(), ValueError> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -112,8 +112,8 @@ pub fn encode_value(value: &str, out: &mut Vec<u8>) -> Result<(), ValueError> {
 /// Appends the values of a link as they stand in its record.
 ///
 /// # Errors
-/// When a value can't be encoded ([`encode_value`]), there are too many, they are too long
-/// together, or there is one alone and it is empty. Nothing is appended then.
+/// Fails if a value can't be encoded ([`encode_value`]), there are too many, they are too long
+/// together, or the only one is empty. Nothing is appended then.
 pub fn encode_parameters(values: &[&str], out: &mut Vec<u8>) -> Result<(), ParametersError> {
     if values.len() > MAX_PARAMETERS {
         return Err(ParametersError::TooMany);
@@ -139,7 +139,7 @@ pub fn encode_parameters(values: &[&str], out: &mut Vec<u8>) -> Result<(), Param
     Ok(())
 }
 
-/// Why a value can't be a parameter.
+/// Reason for which a value can't be a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueError {
     /// It is `.` or `..`.
@@ -165,20 +165,20 @@ impl fmt::Display for ValueError {
 
 impl core::error::Error for ValueError {}
 
-/// Why values can't be the parameters of a link.
+/// Reason for which values can't be the parameters of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParametersError {
     /// There are more than [`MAX_PARAMETERS`].
     TooMany,
     /// They are longer than [`MAX_PARAMETERS_LENGTH`] together.
     TooLong,
-    /// There is one alone, and it is empty.
+    /// The only one is empty.
     OneEmpty,
     /// One of them can't be a parameter.
     Value {
         /// Its place, from 0.
         place: usize,
-        /// Why not.
+        /// Cause.
         error: ValueError,
     },
 }

@@ -1,6 +1,6 @@
 //! The record that stands under a link's or a campaign's key in Redis.
 //!
-//! A record is text, so that an operator can read it in `redis-cli`: fields parted by single
+//! A record is text, so that an operator can read it in `redis-cli`: fields separated by single
 //! spaces, numbers in decimal without leading zeros.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! 1 302q 7 0 https://example.com/         the same, and the visitor's query is passed on
 //! 1 302 7 1760000000-1767225600 https://… the same, live in this time only
 //! 1 410 8                                 a link that was revoked, or is paused
-//! 1 404 0                                 nobody knows this code (negative; expires in Redis)
+//! 1 404 0                                 an unknown code (negative; expires in Redis)
 //! 1 C4f 7 0 Wien&b%20c                    a link of the campaign 4f: its parameters
 //! c4f Wien&b%20c                          the same with revision 1 and no bounds in time
 //! ```
@@ -19,8 +19,8 @@
 //!   [id](crate::campaign) of the campaign that the link belongs to. A kind that a reader does not
 //!   know is a miss too.
 //! - **revision**: grows with every change of the link in SQL. Version, kind and revision stay
-//!   the first three fields in every version to come, so that a writer can always tell whether
-//!   what stands in Redis is newer than what it brings. The one exception is the compact form of a
+//!   the first three fields in every future version, so that a writer can always compare the
+//!   revision in Redis with its own. The one exception is the compact form of a
 //!   campaign's link, whose revision is 1.
 //! - **validity**: from when and until when the link redirects ([`crate::validity`]). Before, it is
 //!   answered like an unknown code, afterwards with 410. The key itself does not expire with the
@@ -34,8 +34,8 @@
 //! although it could be, it is read all the same.
 //!
 //! The record under a campaign's key has the grammar of a link's, but its target is a
-//! [template](crate::template), and it is of no campaign itself. What it says is true for all its
-//! links: its status, its query, its validity besides each link's own, and its 410.
+//! [template](crate::template), and it is of no campaign itself. Its status, its query, its 410 and
+//! its validity, besides each link's own, apply to all its links.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -59,7 +59,7 @@ pub const COMPACT_REVISION: u64 = 1;
 pub const MAX_RECORD_LENGTH: usize =
     "1 302q 9007199254740991  ".len() + Validity::LONGEST + target::MAX_TARGET_LENGTH;
 
-/// How a redirect is answered.
+/// Status of a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedirectStatus {
     /// 301 Moved Permanently. Caches keep it: later visits and a revocation are not seen.
@@ -67,9 +67,9 @@ pub enum RedirectStatus {
     /// 302 Found.
     #[default]
     Found,
-    /// 307 Temporary Redirect: the method is kept.
+    /// 307 Temporary Redirect: the method does not change.
     TemporaryRedirect,
-    /// 308 Permanent Redirect: kept by caches like 301, and the method is kept.
+    /// 308 Permanent Redirect: caches store it like 301, and the method does not change.
     PermanentRedirect,
 }
 
@@ -98,7 +98,7 @@ impl RedirectStatus {
         }
     }
 
-    /// Whether a client may keep the answer and skip the short link next time.
+    /// Reports whether a client may cache the answer and skip the short link next time.
     pub fn is_permanent(self) -> bool {
         matches!(self, Self::MovedPermanently | Self::PermanentRedirect)
     }
@@ -116,36 +116,36 @@ pub enum Record<'a> {
         /// The link's revision, at most [`MAX_REVISION`].
         revision: u64,
     },
-    /// A code that nobody knew when SQL was last asked.
+    /// A code that SQL did not know when it was last queried.
     Unknown,
 }
 
 /// A link that redirects to a target of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRecord<'a> {
-    /// How the redirect is answered.
+    /// Status of the redirect.
     pub status: RedirectStatus,
-    /// Whether the visitor's query is appended to the target.
+    /// Appends the visitor's query to the target.
     pub forwards_query: bool,
     /// The link's revision, at most [`MAX_REVISION`].
     pub revision: u64,
-    /// When it redirects.
+    /// Period in which it redirects.
     pub validity: Validity,
-    /// Where the redirect leads. Reading a record does not check it: [`target::is_servable`], or
+    /// Target of the redirect. Reading a record does not check it: see [`target::is_servable`], or
     /// [`Template::parse`](crate::template::Template::parse) for a campaign.
     pub target: &'a [u8],
 }
 
-/// A link of a campaign, which says where it leads.
+/// A link of a campaign, which has the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CampaignLinkRecord<'a> {
     /// The campaign.
     pub campaign: CampaignId,
     /// The link's revision, at most [`MAX_REVISION`].
     pub revision: u64,
-    /// When it redirects, if its campaign does.
+    /// Period in which it redirects, if its campaign does.
     pub validity: Validity,
-    /// What the campaign's template is filled with.
+    /// Parameters of the campaign's template.
     pub parameters: Parameters<'a>,
 }
 
@@ -153,8 +153,8 @@ impl<'a> Record<'a> {
     /// Reads a record.
     ///
     /// # Errors
-    /// When it is of another version or kind, or is not a record. Whatever the reason, the reader
-    /// treats it as a miss.
+    /// Fails if it is of another version or kind, or is not a record. Whatever the reason, the
+    /// reader treats it as a miss.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let (version, rest) = field(bytes).ok_or(RecordError::Malformed)?;
@@ -266,7 +266,7 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..space], &bytes[space + 1..]))
 }
 
-/// Reads the revision and the validity that begin `bytes`, and tells what is behind them.
+/// Reads the revision and the validity that begin `bytes`, and returns them with the rest.
 #[inline]
 fn times(bytes: &[u8]) -> Option<(u64, Validity, &[u8])> {
     let (revision_text, rest) = field(bytes)?;
@@ -286,7 +286,7 @@ fn revision(text: &[u8]) -> Option<u64> {
     parse_decimal(text).filter(|&revision| revision <= MAX_REVISION)
 }
 
-/// Why a value under a link's or a campaign's key can't be read.
+/// Reason for which the value of a link's or a campaign's key can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// It is of another version.

@@ -1,18 +1,18 @@
-//! What a target must look like to be served.
+//! Targets that can be served.
 
 use alloc::vec::Vec;
 
 /// The most bytes that a target has.
 pub const MAX_TARGET_LENGTH: usize = 8192;
 
-/// Whether a target may be put into a `Location` header as it is.
+/// Reports whether a target may be put into a `Location` header unchanged.
 ///
-/// This is what the edge checks again on every redirect, because it does not trust Redis: an
-/// `http` or `https` URL with something behind the scheme, at most [`MAX_TARGET_LENGTH`] bytes,
-/// each a visible ASCII character. A serialised URL has no others; a space or a line break would
-/// end the header and let whoever can write to Redis add headers of their own, and a value
-/// without a scheme would be completed by nginx with its own host. What a *new* target must
-/// fulfil is more and is checked once, by the sidecar.
+/// The edge repeats this check on every redirect, because it does not trust Redis: an `http` or
+/// `https` URL with something behind the scheme, at most [`MAX_TARGET_LENGTH`] bytes, each a
+/// visible ASCII character. A serialised URL has no others; a space or a line break would end the
+/// header and allow header injection to anyone with write access to Redis, and nginx would complete
+/// a value without a scheme with its own host. The sidecar checks *new* targets once, and more
+/// strictly.
 #[inline]
 pub fn is_servable(target: &[u8]) -> bool {
     let rest = match target {
@@ -53,9 +53,8 @@ pub fn encoded_query<'a>(query: &'a [u8], room: &'a mut Vec<u8>) -> &'a [u8] {
     room
 }
 
-/// Appends a visitor's query to a target: behind the target's own, and before its fragment. What
-/// is returned are the pieces that make the new target, in their order; `None` when that could not
-/// be served.
+/// Appends a visitor's query to a target: behind the target's own, and before its fragment. Returns
+/// the pieces of the new target in their order; `None` if it could not be served.
 pub fn with_query<'a>(target: &'a [u8], query: &'a [u8]) -> Option<[&'a [u8]; 4]> {
     let fragment = target.iter().position(|&byte| byte == b'#');
     let (head, fragment) = target.split_at(fragment.unwrap_or(target.len()));

@@ -7,7 +7,7 @@
 //! `{0}` to `{15}` stand for the parameters of a link by their place, `{code}` for its code. There
 //! is no other use of a brace, and no way to write one: a serialised URL has none in its path, and
 //! in its query and fragment it can be written as an escape. Places stand behind the authority
-//! only, so that no parameter has a say in which host a visitor is sent to.
+//! only, so that no parameter can change the host that a visitor is sent to.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,7 +17,7 @@ use crate::number::parse_decimal;
 use crate::parameters::{MAX_PARAMETERS, Parameters};
 use crate::target::{MAX_TARGET_LENGTH, is_servable};
 
-/// What a place stands for.
+/// Meaning of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The parameter at this place, from 0.
@@ -45,7 +45,7 @@ impl<'a> Template<'a> {
     /// Reads a template.
     ///
     /// # Errors
-    /// When it could not be served even without its places, has a place before the end of the
+    /// Fails if it could not be served even without its places, has a place before the end of the
     /// authority, or a brace that belongs to no place.
     pub fn parse(text: &'a [u8]) -> Result<Self, TemplateError> {
         if !is_servable(text) {
@@ -85,7 +85,7 @@ impl<'a> Template<'a> {
         self.pieces().filter_map(|piece| piece?.place)
     }
 
-    /// How many parameters a link must have at least.
+    /// Returns the least number of parameters that a link must have.
     pub fn least_parameters(self) -> usize {
         let least = self.places().map(|place| match place {
             Place::Parameter(place) => place + 1,
@@ -94,11 +94,11 @@ impl<'a> Template<'a> {
         least.max().unwrap_or(0)
     }
 
-    /// Puts the target of a link in the place of what stands in `out`.
+    /// Replaces the content of `out` by the target of a link.
     ///
     /// # Errors
-    /// When the template names a parameter that the link has not, or the target may not be served;
-    /// what stands in `out` is then of no use.
+    /// Fails if the template names a parameter that the link lacks, or the target may not be
+    /// served; the content of `out` is then undefined.
     pub fn expand(
         self,
         code: &Code,
@@ -117,7 +117,7 @@ impl<'a> Template<'a> {
                     out.extend_from_slice(value.ok_or(ExpandError::Missing(place))?);
                 }
             }
-            // What grows beyond it is not copied on.
+            // The copy ends as soon as the target is too long.
             if out.len() > MAX_TARGET_LENGTH {
                 return Err(ExpandError::Target);
             }
@@ -129,7 +129,7 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// Where the authority ends: the first character behind `scheme://` that is none of it.
+    /// Returns the end of the authority: the first character behind `scheme://` that is none of it.
     fn free_from(self) -> usize {
         let begin = if self.0.starts_with(b"https://") {
             8
@@ -196,7 +196,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Why a text is not a template.
+/// Reason for which a text is not a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateError {
     /// It is not a target that could be served ([`is_servable`]).
@@ -221,7 +221,7 @@ impl fmt::Display for TemplateError {
 
 impl core::error::Error for TemplateError {}
 
-/// Why a link's target can't be made.
+/// Reason for which a link's target can't be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpandError {
     /// The template names this parameter, and the link has it not.

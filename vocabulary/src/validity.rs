@@ -17,7 +17,7 @@ pub struct Validity {
     until: Option<NonZeroU64>,
 }
 
-/// What a validity says of a moment.
+/// Phase of a validity at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It has not begun: answered like an unknown code.
@@ -62,7 +62,7 @@ impl Validity {
         self.until
     }
 
-    /// What it says of a moment, in seconds since 1970.
+    /// Returns the phase at a moment, in seconds since 1970.
     #[inline]
     pub fn at(self, now: u64) -> Phase {
         if self.until.is_some_and(|until| now >= until.get()) {

@@ -24,7 +24,7 @@ pub const VISIT_VERSION: u8 = 1;
 /// The stream entry's field that holds the frames.
 pub const BATCH_FIELD: &str = "b";
 
-/// The most bytes kept of each text, in the order of the format. What is longer is cut there.
+/// The most bytes stored of each text, in the order of the format. Longer texts are cut.
 pub const TEXT_LIMITS: [usize; 7] = [16, 253, 45, 512, 512, 128, 32];
 
 /// The most bytes that a frame has.
@@ -55,7 +55,7 @@ pub enum VisitMethod {
 pub struct VisitEvent<'a> {
     /// The event's name.
     pub id: VisitId,
-    /// When the answer was made: milliseconds since 1970.
+    /// Time of the answer: milliseconds since 1970.
     pub time_ms: u64,
     /// The HTTP status of the answer.
     pub status: u16,
@@ -132,7 +132,7 @@ impl<'a> VisitFrames<'a> {
         Self { rest: batch }
     }
 
-    /// What was not read yet.
+    /// Returns the bytes that are not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -194,7 +194,8 @@ fn read_payload(payload: &[u8]) -> Option<VisitEvent<'_>> {
     })
 }
 
-/// Why a frame can't be read, with the bytes it concerns: they go to quarantine as they are.
+/// Reason for which a frame can't be read, with the bytes it concerns: they go to quarantine
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VisitError<'a> {
     /// The frame's length is wrong or the batch ends within it. Nothing behind it can be read.
@@ -231,7 +232,7 @@ impl<'a> Cursor<'a> {
         for place in 0..10 {
             let byte = self.bytes(1)?[0];
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has room for the top bit of a u64 alone.
+            // The tenth byte only holds the top bit of a u64.
             if place == 9 && bits > 1 {
                 return None;
             }

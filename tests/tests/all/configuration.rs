@@ -58,7 +58,7 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
             "domains.conf",
             DOMAIN,
             &format!("{name} active;"),
-            &[name, "host name alone"],
+            &[name, "only the host name"],
         );
     }
     refused(

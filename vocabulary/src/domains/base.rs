@@ -1,5 +1,5 @@
-//! What short URLs begin with, as nginx tells the sidecar: `https://a.example weight=3` of each
-//! active domain, parted by commas.
+//! Prefixes of short URLs, as nginx sends them to the sidecar: `https://a.example weight=3` for
+//! each active domain, separated by commas.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -15,7 +15,7 @@ pub const MAX_WEIGHT: u32 = 1000;
 /// The most characters of the id of an API key.
 const MAX_KEY_ID: usize = 64;
 
-/// Whose links alone a domain is for.
+/// Restriction of a domain to some links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BoundTo {
     /// Those of a campaign.
@@ -36,14 +36,14 @@ impl BoundTo {
     }
 }
 
-/// What short URLs on a domain begin with.
+/// Prefix of the short URLs on a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
     /// Scheme, host and perhaps port, without a slash at the end.
     pub url: String,
-    /// How many links it gets, beside other domains: 1 to [`MAX_WEIGHT`].
+    /// Its share of the links, relative to other domains: 1 to [`MAX_WEIGHT`].
     pub weight: u32,
-    /// Whose links alone it is for.
+    /// Links that it is restricted to; `None` for no restriction.
     pub bound: Option<BoundTo>,
 }
 
@@ -67,8 +67,8 @@ impl Base {
         }
     }
 
-    /// Reads what was written for each active domain. What is not understood of one is left away with
-    /// it: a domain that is bound to something must not be taken for one that is not.
+    /// Reads the list of active domains. An entry with an unknown parameter is skipped: a
+    /// restricted domain must not be taken for an unrestricted one.
     pub fn parse_all(text: &str) -> impl Iterator<Item = Self> {
         text.split(',').filter_map(|one| Self::parse(one.trim()))
     }

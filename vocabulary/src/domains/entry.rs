@@ -1,4 +1,4 @@
-//! A line of the table: a name, its state, and what else is said of it.
+//! A line of the table: a name, its state, and its parameters.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use crate::campaign::CampaignId;
 use crate::number::parse_decimal;
 use crate::target::is_servable;
 
-/// What a domain is for.
+/// State of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DomainState {
     /// Follows links and is put into new short URLs.
@@ -59,17 +59,16 @@ impl DomainState {
     }
 }
 
-/// What a retired domain answers with instead of a bare 410.
+/// Answer of a retired domain instead of a bare 410.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retirement {
-    /// Everybody is sent there.
+    /// Redirects all visitors there.
     Target(String),
     /// The file of a page.
     Page(String),
 }
 
-/// A short domain. What is said of it for one state may stand there in another: then a swap
-/// changes one word.
+/// A short domain. Parameters for one state are allowed in another: then a swap changes one word.
 #[derive(Clone, Debug)]
 pub struct Domain {
     name: String,
@@ -109,22 +108,22 @@ impl Domain {
         &self.name
     }
 
-    /// What it is for.
+    /// Returns its state.
     pub fn state(&self) -> DomainState {
         self.state
     }
 
-    /// What short URLs begin with while it is active.
+    /// Returns the prefix of short URLs while it is active.
     pub fn base(&self) -> &Base {
         &self.base
     }
 
-    /// What it answers with when it is retired.
+    /// Returns its answer when it is retired.
     pub fn retirement(&self) -> Option<&Retirement> {
         self.retirement.as_ref()
     }
 
-    /// Whether it stands for all names below one.
+    /// Reports whether it stands for all names below one.
     pub fn is_wildcard(&self) -> bool {
         self.name.starts_with("*.")
     }
@@ -139,8 +138,8 @@ impl Domain {
         self.certificate.as_deref().unwrap_or(self.base_name())
     }
 
-    /// Whether the name can have a certificate of the usual kind: addresses and names of one
-    /// machine have none.
+    /// Reports whether the name can have a certificate of the usual kind: addresses and names of
+    /// one machine can't.
     pub fn is_public(&self) -> bool {
         let own = self.base_name();
         let last = own.rsplit('.').next().unwrap_or_default();
@@ -148,7 +147,7 @@ impl Domain {
     }
 }
 
-/// What parameters say.
+/// Values of the parameters.
 #[derive(Default)]
 struct Said {
     scheme: Option<&'static str>,
@@ -219,7 +218,7 @@ impl Said {
         }
     }
 
-    /// What short URLs of a name begin with.
+    /// Returns the prefix of the short URLs of a name.
     fn base(&self, name: &str) -> Base {
         let scheme = self.scheme.unwrap_or("https");
         let url = match self.port {
@@ -234,8 +233,8 @@ impl Said {
     }
 }
 
-/// Whether a name is a host as nginx normalises it: lower-case letters, digits, hyphens and dots,
-/// or an IPv6 address in brackets; or `*.` and such a name.
+/// Reports whether a name is a host as nginx normalises it: lower-case letters, digits, hyphens and
+/// dots, or an IPv6 address in brackets; or `*.` and such a name.
 fn is_name(name: &[u8]) -> bool {
     if let [b'[', address @ .., b']'] = name {
         return !address.is_empty()
