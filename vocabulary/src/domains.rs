@@ -42,8 +42,8 @@ impl fmt::Display for DomainError {
         match self {
             Self::Name(name) => write!(
                 f,
-                "\"{name}\" is not a domain: give only the host name, or *. and a host name, without \
-                 scheme, port or path"
+                "\"{name}\" is not a domain: give only the host name, or *. and a host name, \
+                 without scheme, port or path"
             ),
             Self::Twice(name) => write!(f, "domain \"{name}\" is listed twice"),
             Self::NoState(name) => write!(
