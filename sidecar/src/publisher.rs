@@ -36,10 +36,10 @@ pub use servers::Topology;
 pub use tail::RedisTail;
 pub use visits::RedisVisits;
 
-/// Puts a record in place unless a newer one stands there.
+/// Writes a record unless the key has a newer one.
 ///
-/// Whatever the version of the record that stands there, its second field is its kind and its
-/// third its revision; the compact record of a campaign's link stands for revision 1. A negative
+/// Whatever the version of the present record, its second field is its kind and its third its
+/// revision; the compact record of a campaign's link implies revision 1. A negative
 /// record (404) is not newer than anything, and neither is a value that has no such fields, or is
 /// no string at all.
 const PUBLISH: &str = r"
@@ -106,7 +106,7 @@ impl RedisPublisher {
         failure_error(operation, failure, &self.connection)
     }
 
-    /// Stores records unless newer ones stand there.
+    /// Writes records unless the keys have newer ones.
     async fn publish_records(&self, records: &[KeyedRecord]) -> Result<(), PublishError> {
         self.connection
             .run(async |mut connection| {
@@ -123,7 +123,7 @@ impl RedisPublisher {
             .map_err(|failure| self.error("store records", failure))
     }
 
-    /// Stores the records of new links where nothing stands; answers which links were left out.
+    /// Writes the records of new links unless their keys exist; returns the links left out.
     async fn publish_where_nothing_stands<'a>(
         &self,
         links: &'a [Link],

@@ -9,8 +9,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat};
 
-/// Has everything that the process logs from now on written to standard error. Libraries are
-/// heard from warnings up: what they say of their inner workings may hold what must not be logged.
+/// Starts logging to standard error. Libraries only log warnings and errors: their details may
+/// have secrets.
 pub fn start(log: &Log) {
     let filter = Targets::new()
         .with_default(log.level.min(tracing::level_filters::LevelFilter::WARN))

@@ -23,7 +23,7 @@ pub enum Answer<T> {
     Redirect {
         /// The status of the redirect.
         status: RedirectStatus,
-        /// Whether the visitor's query is appended to the target.
+        /// Appends the visitor's query to the target.
         forwards_query: bool,
         /// The target, which may be served; of a campaign, its template.
         target: T,
@@ -34,7 +34,7 @@ pub enum Answer<T> {
     NotYet,
     /// There is no such link: 404.
     Unknown,
-    /// The source cannot tell, and another one must be asked.
+    /// The source has no usable record, and another one must be asked.
     Miss(MissReason),
 }
 
@@ -68,7 +68,7 @@ impl Answer<()> {
     }
 }
 
-/// The reason why a source cannot tell.
+/// Reason for which a source has no usable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissReason {
     /// There is no record.
@@ -95,7 +95,7 @@ impl From<RecordError> for MissReason {
 /// A record, or the reason why its source has none.
 pub type Found<'a> = Result<Record<'a>, MissReason>;
 
-/// What follows from a record at a time.
+/// Result of judging a record at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement<R> {
     /// The ruling.
@@ -105,7 +105,7 @@ pub struct Judgement<R> {
     pub until: u64,
 }
 
-/// What the record of a link decides.
+/// Decision of a link's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling<'a> {
     /// The answer.
@@ -176,7 +176,7 @@ impl<'a> Judgement<Answer<&'a [u8]>> {
             }
             Ok(Record::CampaignLink(_)) => Self::for_ever(Answer::Miss(MissReason::Unreadable)),
             Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
-            // It has links, so only an authoritative source can tell that it does not exist.
+            // It has links, so only an authoritative source can rule that it does not exist.
             Ok(Record::Unknown) => Self::for_ever(Answer::Miss(MissReason::Absent)),
             Err(reason) => Self::for_ever(Answer::Miss(reason)),
         }
@@ -218,7 +218,7 @@ impl<'a, R: From<Answer<&'a [u8]>>> Judgement<R> {
     }
 }
 
-/// Whether a judgement with this [`until`](Judgement::until) no longer holds.
+/// Reports whether a judgement with this [`until`](Judgement::until) no longer holds.
 #[inline]
 pub fn is_over(until: u64, now: u64) -> bool {
     until != 0 && now >= until

@@ -32,11 +32,11 @@ const SECRET_LENGTH: usize = 43;
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Grants its scopes.
+    /// Valid: grants its scopes.
     Live,
-    /// Nothing any more: its expiry has passed.
+    /// Expired: grants nothing any more.
     Expired,
-    /// Nothing any more, for good.
+    /// Revoked: grants nothing any more, for good.
     Revoked,
 }
 
@@ -68,7 +68,7 @@ pub struct ApiKey {
     pub policy: KeyPolicy,
     /// Time of its creation.
     pub created_at: Timestamp,
-    /// From when on it opens nothing.
+    /// Time of its expiry.
     pub expires_at: Option<Timestamp>,
     /// Time of its revocation.
     pub revoked_at: Option<Timestamp>,

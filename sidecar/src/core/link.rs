@@ -124,7 +124,7 @@ pub enum Refusal {
 /// Revisions of a link that may be edited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
-    /// Whatever there is.
+    /// Any revision.
     #[default]
     Any,
     /// One of these.

@@ -154,9 +154,9 @@ pub enum Standing<'a> {
 /// The way in which the value under a link's key differs from the link's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
-    /// Nothing stands there.
+    /// There is no value.
     Missing,
-    /// The note that there is no such link.
+    /// The negative record of an unknown code.
     Negative,
     /// An earlier revision.
     Older,

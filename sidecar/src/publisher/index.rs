@@ -33,8 +33,7 @@ const MAX_IDLE: usize = 8;
 /// The number of keys that a server examines for a page of [`RecordIndex::scan`].
 const SCANNED_TOGETHER: &[u8] = b"2000";
 
-/// Deletes a key under which still stands what is given: a text, or with no text something that is
-/// none.
+/// Deletes a key if its value is still the given text or, without a text, no string.
 const REMOVE: &str = r"
 local present = redis.pcall('GET', KEYS[1])
 if ARGV[1] then
@@ -124,7 +123,7 @@ impl RedisIndex {
         Err(self.error(operation, failure))
     }
 
-    /// Stores the records at some places where nothing stands; answers where something stands.
+    /// Stores the records at some places unless their keys exist; returns the places whose keys do.
     async fn store_where_nothing_stands(
         &self,
         records: &Records,

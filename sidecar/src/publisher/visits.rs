@@ -23,7 +23,8 @@ use crate::core::ports::{PublishError, QueueDepth, QueuedBatch, QueuedId, VisitQ
 /// The group that all sidecars read as.
 const GROUP: &str = "shortlink";
 
-/// Each process reads under a name of its own. At once, since who is forgotten loses what it holds.
+/// Removes idle readers, since each process has a name of its own. A script, because a removed
+/// reader would lose entries delivered between the check and the removal.
 const FORGET_READERS: &str = "
 if redis.call('EXISTS', KEYS[1]) == 0 then return end
 for _, reader in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do

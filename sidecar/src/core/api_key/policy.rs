@@ -145,7 +145,7 @@ impl KeyPolicy {
 /// Reason for the refusal of a request by a key's policy, worded for the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// Its codes come about in other ways.
+    /// The key does not allow the strategy.
     #[error(
         "this API key does not allow the strategy {strategy}; it allows {}",
         names(allowed)
@@ -156,7 +156,7 @@ pub enum PolicyError {
         /// Strategies that the policy allows.
         allowed: Vec<StrategyName>,
     },
-    /// Its codes have other lengths.
+    /// The key does not allow the length.
     #[error("this API key allows bodies of {min} to {max} characters, not of {length}")]
     BodyLength {
         /// Requested length.

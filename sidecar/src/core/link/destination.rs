@@ -10,9 +10,9 @@ use crate::core::target::Target;
 /// Destination of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To a target of its own.
+    /// A target of its own.
     Target(Target),
-    /// To where its campaign says, which also says how it redirects.
+    /// The target of its campaign, which also has the redirect status.
     Campaign {
         /// The campaign, which the link never leaves.
         id: CampaignId,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The most bytes kept of each text of an agent.
+/// The most bytes stored of each text of an agent.
 pub const MAX_AGENT_TEXT: usize = 64;
 
 /// Client according to its user agent. Names are those of the project uap-core.

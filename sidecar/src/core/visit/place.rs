@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// The most bytes kept of each text of a place.
+/// The most bytes stored of each text of a place.
 pub const MAX_PLACE_TEXT: usize = 128;
 
 /// A client's location, as far as known. Names are as the source has them, in its language.

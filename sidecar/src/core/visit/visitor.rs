@@ -79,11 +79,11 @@ pub trait DayKeys: Send + Sync {
     /// this at the same time all are given the same key. It is durable when this returns.
     async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError>;
 
-    /// The key of a day, if there is one: for who only looks and must not make any.
+    /// Returns the key of a day, if it exists; for readers, which must not create one.
     async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError>;
 
-    /// Destroys the keys of all days before this one, so that nothing of them is left in the
-    /// database's files either as far as the database allows, and says how many there were.
+    /// Destroys the keys of all days before this one, in the database's files as well as far as the
+    /// database allows, and returns their number.
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError>;
 }
 
@@ -141,7 +141,7 @@ impl FromIterator<(Date, DayKey)> for LiveKeys {
     }
 }
 
-/// Holds the live keys, so that the store is asked once a day and not with every batch.
+/// Caches the live keys, so that the store is read once a day and not for every batch.
 pub struct KeyRing {
     store: Arc<dyn DayKeys>,
     kept: Mutex<LiveKeys>,
