@@ -14,5 +14,6 @@ pub mod ports;
 pub mod query;
 pub mod records;
 pub mod short_url;
+pub mod state;
 pub mod target;
 pub mod visit;

@@ -10,45 +10,10 @@ mod values;
 use jiff::Timestamp;
 use vocabulary::{CampaignId, LinkRecord, Phase, Record, RedirectStatus, Validity};
 
+use super::state::State;
 pub use defaults::CampaignDefaults;
 pub use target::{CampaignTarget, CampaignTargetError};
 pub use values::ParameterValues;
-/// State of a campaign, which decides the answer of its links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CampaignState {
-    /// They redirect.
-    Live,
-    /// They will: 404 until then.
-    Scheduled,
-    /// Paused: 410 until it is resumed.
-    Paused,
-    /// Its time has passed: 410.
-    Expired,
-    /// It was revoked, which can't be undone: 410.
-    Revoked,
-}
-
-impl CampaignState {
-    /// Every state.
-    pub const ALL: [Self; 5] = [
-        Self::Live,
-        Self::Scheduled,
-        Self::Paused,
-        Self::Expired,
-        Self::Revoked,
-    ];
-
-    /// The state's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Scheduled => "scheduled",
-            Self::Paused => "paused",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-        }
-    }
-}
 
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,17 +84,17 @@ pub enum CampaignEdit {
 
 impl Campaign {
     /// Returns the campaign's state at a moment.
-    pub fn state(&self, now: Timestamp) -> CampaignState {
+    pub fn state(&self, now: Timestamp) -> State {
         let second = u64::try_from(now.as_second()).unwrap_or_default();
         if self.revoked_at.is_some() {
-            CampaignState::Revoked
+            State::Revoked
         } else if self.paused_at.is_some() {
-            CampaignState::Paused
+            State::Paused
         } else {
             match self.validity.at(second) {
-                Phase::Early => CampaignState::Scheduled,
-                Phase::Live => CampaignState::Live,
-                Phase::Over => CampaignState::Expired,
+                Phase::Early => State::Scheduled,
+                Phase::Live => State::Live,
+                Phase::Over => State::Expired,
             }
         }
     }

@@ -10,24 +10,10 @@ use vocabulary::parameters::Parameters;
 use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Record, RedirectStatus, Validity};
 
 use crate::core::campaign::ParameterValues;
+pub use crate::core::state::State;
 use crate::core::target::Target;
 pub use destination::Destination;
 pub use second::Second;
-
-/// State of a link, which decides its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It redirects.
-    Live,
-    /// The time from which on it is valid has not come: 404.
-    Scheduled,
-    /// It was paused, until it is resumed: 410.
-    Paused,
-    /// The time until which it was valid has passed: 410.
-    Expired,
-    /// It was revoked, which can't be undone: 410.
-    Revoked,
-}
 
 /// A short link.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,10 @@
-//! How many requests were answered, and how: to callers of the API, and to visitors.
+//! Counters of requests: answers to callers of the API and to visitors, and durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::StatusCode;
+
+use crate::durations::Durations;
 
 /// The classes of statuses that there are, as `/metrics` names them.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
@@ -32,4 +34,13 @@ impl AnswerCounts {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         CLASSES.into_iter().zip(counts)
     }
+}
+
+/// Measurements of requests.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// How many are being answered.
+    pub(super) active: AtomicU64,
+    /// How long answering took, by route, method and status.
+    pub(super) durations: Durations<(String, &'static str, u16)>,
 }

@@ -7,9 +7,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::app::SharedApp;
 use super::auth::MayAudit;
 use super::problem::Problem;
-use super::{SharedApp, cursor, query};
+use super::{cursor, query};
 use crate::core::audit::StoredAuditEntry;
 use crate::core::ports::AuditListing;
 

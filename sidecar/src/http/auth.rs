@@ -7,8 +7,9 @@ use axum::http::request::Parts;
 
 use jiff::Timestamp;
 
+use super::app::{App, SharedApp};
+use super::console;
 use super::problem::Problem;
-use super::{App, SharedApp, console};
 use crate::core::api_key::{PresentedKey, Scope};
 use crate::service::access::Caller;
 

@@ -25,7 +25,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde_json::{Map, Value};
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::extract::Domains;

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::App;
+use super::app::App;
 use super::code_members::{CodeLengthBody, read_code_members};
 use super::fields::{Fields, Member};
 use super::link_members::read_tags;

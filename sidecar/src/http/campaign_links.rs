@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use vocabulary::parameters::ParametersError;
 use vocabulary::{CampaignId, Code, MAX_CODE_LENGTH};
 
-use super::App;
+use super::app::App;
 use super::fields::{Fields, Member};
 use super::problem::Problem;
 use crate::core::campaign::{Campaign, ParameterValues};

@@ -5,7 +5,7 @@ use axum::extract::{RawQuery, State};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::MayReadCampaigns;
 use super::campaigns::{CampaignInPath, no_such_campaign};
 use super::problem::Problem;

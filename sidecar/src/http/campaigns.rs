@@ -11,13 +11,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use vocabulary::{CampaignId, Validity};
 
+use super::app::SharedApp;
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
 use super::campaign_defaults::{DefaultsBody, read_defaults};
 use super::extract::{Domains, JsonObject};
 use super::fields::{Fields, Member};
 use super::openapi::words;
 use super::problem::Problem;
-use super::{SharedApp, query};
+use super::query;
 use crate::core::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
 use crate::core::link::Second;
 use crate::core::target::{OwnHosts, Target};

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::MayRead;
 use super::openapi::words;
 use super::problem::Problem;

@@ -14,8 +14,8 @@ use axum::response::Redirect;
 use axum::routing::get;
 use url::Url;
 
+use super::app::{App, SharedApp};
 use super::problem::Problem;
-use super::{App, SharedApp};
 use crate::service::sessions::Session;
 
 /// The cookie that holds a session.

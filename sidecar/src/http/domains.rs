@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use vocabulary::domains::{BoundTo, DomainState};
 
+use super::app::{App, SharedApp};
 use super::auth::MayReadStats;
 use super::openapi::words;
 use super::problem::Problem;
-use super::{App, SharedApp};
 use crate::core::announcement::{AnnouncedDomain, Heard};
 use crate::service::domains::{DomainView, Overview};
 

@@ -8,11 +8,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::CodeInPath;
 use super::problem::Problem;
-use super::wire::state_name;
 use crate::core::ports::Stood;
 use crate::core::records::Drift;
 use crate::service::explain::{Explanation, Source};
@@ -95,7 +94,7 @@ impl ExplanationBody {
                 location: answer.redirect.clone().and_then(|(_, target)| target),
             },
             database: explanation.link.as_ref().map(|link| DatabaseBody {
-                state: state_name(link.state(now)),
+                state: link.state(now).name(),
                 revision: link.revision,
                 record: explanation.wanted.as_deref().map(text),
                 waits: explanation.waits,

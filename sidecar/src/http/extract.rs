@@ -10,7 +10,7 @@ use url::Url;
 use vocabulary::Code;
 use vocabulary::domains::Base;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::problem::{FieldError, Problem};
 use crate::core::short_url::Bases;
 use crate::core::target::OwnHosts;

@@ -11,7 +11,7 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::openapi::words;
 use crate::outbox::overdue;
 

@@ -3,12 +3,13 @@
 use axum::Json;
 use axum::extract::{RawQuery, State};
 
+use super::app::SharedApp;
 use super::auth::MayRead;
 use super::campaign_links::Campaigns;
 use super::extract::{CodeInPath, no_such_link};
 use super::problem::Problem;
 use super::wire::{HistoryBody, PastChangeBody};
-use super::{SharedApp, cursor, query};
+use super::{cursor, query};
 
 /// `GET /v1/links/{code}/history`: the changes that a link has been through, the latest first.
 pub(super) async fn list(

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value};
 
-use super::App;
+use super::app::App;
 use super::problem::Problem;
 use crate::core::ports::ChunkKey;
 use crate::service::links::{LinkError, NewLink, Stored};

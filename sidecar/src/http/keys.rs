@@ -10,11 +10,12 @@ use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use jiff::SignedDuration;
 
+use super::app::SharedApp;
 use super::auth::MayManageKeys;
 use super::extract::JsonObject;
 use super::fields::{Fields, Member};
 use super::problem::Problem;
-use super::{SharedApp, cursor, query};
+use super::{cursor, query};
 use crate::core::ports::{KeyListing, KeyPosition};
 use crate::service::keys::{Actor, KeyChange, MAX_OVERLAP, NewKey};
 use body::{KeyBody, PageBody, SecretBody};

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::App;
+use super::app::App;
 use super::fields::{Fields, Member};
 use crate::core::annotation::{
     MAX_TAGS, check_external_id, check_note, check_tag, normalized_tags,

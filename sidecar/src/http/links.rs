@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use vocabulary::Code;
 
+use super::app::{App, SharedApp};
 use super::auth::{MayRead, MayWrite};
 use super::campaign_links::{Campaigns, read_values};
 use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
@@ -18,7 +19,6 @@ use super::new_link::{not_created, read_new_link};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
-use super::{App, SharedApp};
 use crate::core::campaign::ParameterValues;
 use crate::core::link::{Change, Expected, Link, Refusal};
 use crate::core::ports::ChunkKey;

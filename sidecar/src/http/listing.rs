@@ -7,13 +7,15 @@ use axum::extract::{RawQuery, State};
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
+use super::app::SharedApp;
 use super::auth::MayRead;
 use super::campaign_links::Campaigns;
 use super::extract::Domains;
 use super::problem::Problem;
-use super::wire::{LinkBody, PageBody, STATE_NAMES, state_by_name};
-use super::{SharedApp, cursor, query};
+use super::wire::{LinkBody, PageBody};
+use super::{cursor, query};
 use crate::core::ports::{LinkTotal, Listing, Position};
+use crate::core::state::State as LinkState;
 
 /// `GET /v1/links`
 pub(super) async fn list(
@@ -61,8 +63,10 @@ fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
                 listing.after = Some(query::cursor(&value, cursor::decode)?);
             }
             "state" => {
-                let state = state_by_name(&value).ok_or_else(|| {
-                    Problem::query(format!("state must be one of {STATE_NAMES}."))
+                let state = LinkState::ALL.into_iter().find(|it| it.name() == value);
+                let state = state.ok_or_else(|| {
+                    let names = LinkState::ALL.map(LinkState::name).join(", ");
+                    Problem::query(format!("state must be one of {names}."))
                 })?;
                 listing.state = Some((state, now));
             }

@@ -13,7 +13,7 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::{Admission, MayListen};
 use super::problem::Problem;
 use super::query;

@@ -12,8 +12,8 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
 
+use super::app::{App, SharedApp};
 use super::health::count_waiting;
-use super::{App, SharedApp};
 use crate::core::ports::StoreError;
 use crate::durations::DATABASE;
 use text::{Kind, Text};

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use vocabulary::{Code, RedirectStatus};
 
-use super::App;
+use super::app::App;
 use super::campaign_links::{Campaigns, read_membership};
 use super::code_members::read_code_members;
 use super::extract::Domains;

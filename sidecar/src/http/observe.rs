@@ -10,8 +10,7 @@ use axum::response::Response;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::SharedApp;
-use crate::durations::Durations;
+use super::app::SharedApp;
 use crate::trace::{self, Sampling, Trace};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -19,15 +18,6 @@ const TRACEPARENT: &str = "traceparent";
 
 /// The most characters that somebody else's request id may have.
 const MAX_REQUEST_ID_LENGTH: usize = 128;
-
-/// What is measured of requests.
-#[derive(Debug, Default)]
-pub struct Requests {
-    /// How many are being answered.
-    pub(super) active: AtomicU64,
-    /// How long answering took, by route, method and status.
-    pub(super) durations: Durations<(String, &'static str, u16)>,
-}
 
 /// Answers a request of the API: everything that is logged meanwhile has its trace, and the answer
 /// the id of the request, which nginx has given or is that of the trace.

@@ -5,7 +5,7 @@ use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::problem::Problem;
 use crate::core::link::{Expected, Link};
 

@@ -14,16 +14,13 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::openapi::words;
+use super::openapi::words::{self, TYPE_PREFIX};
 use crate::core::codes::strategy::DrawError;
 use crate::core::link::Refusal;
 use crate::core::ports::StoreError;
 use crate::service::campaigns::CampaignError;
 use crate::service::issue::NoCode;
 use crate::service::links::LinkError;
-
-/// What the identifiers of problems begin with.
-pub(super) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
 
 /// How many seconds a client is asked to wait when something is away.
 const RETRY_AFTER_SECONDS: &str = "2";

@@ -7,7 +7,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use qrcode::{Color, EcLevel, QrCode};
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::{CodeInPath, Domains, no_such_link};
 use super::problem::Problem;

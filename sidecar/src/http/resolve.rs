@@ -11,7 +11,7 @@ use axum::http::header::{ALLOW, CACHE_CONTROL, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::problem::log_panic;
 use crate::core::query::with_forwarded;
 use crate::service::resolve::{Redirect, Resolution};

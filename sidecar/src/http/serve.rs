@@ -6,7 +6,8 @@ use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{App, router};
+use super::app::App;
+use super::router;
 
 /// Answers requests until `shutdown`; then takes no more, and returns when those that were begun
 /// are answered.

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::MayReadStats;
 use super::campaigns::{CampaignInPath, no_such_campaign};
 use super::extract::{CodeInPath, no_such_link};

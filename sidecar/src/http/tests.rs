@@ -19,6 +19,8 @@ mod requests;
 mod visitors;
 mod visits;
 
+use std::sync::Arc;
+
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
 use rand::SeedableRng;
@@ -26,18 +28,33 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
-use vocabulary::CodeRules;
+use vocabulary::{CodeRules, RedirectStatus};
 
 use super::*;
+use crate::clock::Clock;
 use crate::clock::ManualClock;
 use crate::core::api_key::Scope;
 use crate::core::codes::pool::Watermarks;
 use crate::core::codes::reserved::ReservedWords;
 use crate::core::ports::Delivery;
+use crate::core::ports::Publisher;
+use crate::core::target::TargetPolicy;
 use crate::core::target::domains::DomainRules;
+use crate::core::target::domains::TargetDomains;
 use crate::outbox::outbox;
+use crate::service::access::{Access, Attempts};
+use crate::service::campaigns::Campaigns;
+use crate::service::codespace::Codespace;
+use crate::service::domains::Domains;
+use crate::service::explain::Explainer;
+use crate::service::keys::Keys;
 use crate::service::keys::NewKey;
+use crate::service::links::Links;
+use crate::service::live::LiveVisits;
+use crate::service::resolve::Resolver;
+use crate::service::sessions::Sessions;
 use crate::testing::{MemoryPublisher, POLICY, TemporaryStore, issuer, keep_key, new_key};
+use crate::trace::Sampling;
 
 const BODY_LIMIT: usize = 1024;
 

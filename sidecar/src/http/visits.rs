@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use vocabulary::{CampaignId, Code};
 
-use super::SharedApp;
+use super::app::SharedApp;
 use super::auth::{MayReadStats, MayWrite};
 use super::cursor;
 use super::extract::CodeInPath;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::openapi::words;
 use crate::core::campaign::Campaign;
-use crate::core::link::{Link, PastChange, Second, State};
+use crate::core::link::{Link, PastChange, Second};
 use crate::core::ports::LinkTotal;
 use crate::core::short_url::Bases;
 
@@ -135,7 +135,7 @@ impl LinkBody {
         Self {
             short_code: link.code.as_str().to_owned(),
             short_url: bases.of(link).map(|base| format!("{base}/{}", link.code)),
-            state: state_name(link.state(now)),
+            state: link.state(now).name(),
             campaign_state: campaign.map(|campaign| campaign.state(now).name()),
             settings,
             revision: link.revision,
@@ -229,32 +229,5 @@ impl PastChangeBody {
                 updated_at: before.updated_at,
             },
         }
-    }
-}
-
-/// The names of states, for messages that list what is allowed.
-pub(super) const STATE_NAMES: &str = "live, scheduled, paused, expired, revoked";
-
-/// Finds a state by its name.
-pub(super) fn state_by_name(name: &str) -> Option<State> {
-    [
-        State::Live,
-        State::Scheduled,
-        State::Paused,
-        State::Expired,
-        State::Revoked,
-    ]
-    .into_iter()
-    .find(|&state| state_name(state) == name)
-}
-
-/// The name of a state.
-pub(super) fn state_name(state: State) -> &'static str {
-    match state {
-        State::Live => "live",
-        State::Scheduled => "scheduled",
-        State::Paused => "paused",
-        State::Expired => "expired",
-        State::Revoked => "revoked",
     }
 }

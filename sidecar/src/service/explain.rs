@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use vocabulary::{Code, CodeRules, Phase, Record, RedirectStatus, Validity, Verdict};
 
 use crate::clock::Clock;
-use crate::core::campaign::{Campaign, CampaignState};
+use crate::core::campaign::Campaign;
 use crate::core::link::{Destination, Link, State};
 use crate::core::ports::{RecordIndex, Stood, Store, StoreError};
 use crate::core::records::{Drift, Records, Standing};
@@ -325,12 +325,12 @@ fn refusal(rule: Rule, source: Source) -> Answer {
     }
 }
 
-fn of_campaign(state: CampaignState) -> Option<Rule> {
+fn of_campaign(state: State) -> Option<Rule> {
     match state {
-        CampaignState::Live => None,
-        CampaignState::Scheduled => Some(Rule::CampaignScheduled),
-        CampaignState::Paused => Some(Rule::CampaignPaused),
-        CampaignState::Expired => Some(Rule::CampaignExpired),
-        CampaignState::Revoked => Some(Rule::CampaignRevoked),
+        State::Live => None,
+        State::Scheduled => Some(Rule::CampaignScheduled),
+        State::Paused => Some(Rule::CampaignPaused),
+        State::Expired => Some(Rule::CampaignExpired),
+        State::Revoked => Some(Rule::CampaignRevoked),
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use vocabulary::{CampaignId, Code, CodeRules, ExpandError, RedirectStatus, Verdict};
 
 use crate::clock::Clock;
-use crate::core::campaign::{Campaign, CampaignState};
+use crate::core::campaign::Campaign;
 use crate::core::link::{Destination, Link, State};
 use crate::core::ports::{PublishError, Publisher, Store, StoreError};
 use crate::core::target::Target;
@@ -139,9 +139,9 @@ impl Resolver {
         }
         // A link that redirects is as good as its campaign.
         match campaign.as_ref().map(|campaign| campaign.state(now)) {
-            None | Some(CampaignState::Live) => {}
-            Some(CampaignState::Scheduled) => return Ok(Resolution::Unknown),
-            Some(CampaignState::Paused | CampaignState::Expired | CampaignState::Revoked) => {
+            None | Some(State::Live) => {}
+            Some(State::Scheduled) => return Ok(Resolution::Unknown),
+            Some(State::Paused | State::Expired | State::Revoked) => {
                 return Ok(Resolution::Gone);
             }
         }

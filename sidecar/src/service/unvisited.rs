@@ -30,7 +30,7 @@ use vocabulary::{CampaignId, Code};
 use super::keeper::pause;
 use crate::clock::Clock;
 use crate::core::audit::{Action, ChangedBy};
-use crate::core::campaign::{Campaign, CampaignState};
+use crate::core::campaign::Campaign;
 use crate::core::link::{Change, Destination, Edit, Link, Second, State};
 use crate::core::ports::{
     Delivery, Listing, Position, PublishError, QueueDepth, Store, StoreError, VisitQueue,
@@ -298,7 +298,7 @@ impl Unvisited {
             };
             let now = self.clock.now();
             match campaign.as_ref() {
-                Some(campaign) if campaign.state(now) == CampaignState::Live => {
+                Some(campaign) if campaign.state(now) == State::Live => {
                     signs.push(campaign.updated_at);
                     let since = campaign.validity.since();
                     let since = since.and_then(|it| i64::try_from(it.get()).ok());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use vocabulary::CampaignId;
 
 use super::rows::{Csv, Format};
-use crate::http::App;
+use crate::http::app::App;
 use crate::http::campaigns::no_such_campaign;
 use crate::http::problem::Problem;
 use crate::service::repeat::RowsDigest;

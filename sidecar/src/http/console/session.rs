@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::super::SharedApp;
+use super::super::app::SharedApp;
 use super::super::extract::JsonObject;
 use super::super::fields::{Fields, Member};
 use super::super::problem::Problem;

@@ -6,12 +6,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use vocabulary::MAX_CODE_LENGTH;
 
 use crate::core::api_key;
-use crate::core::campaign;
 use crate::core::codes::strategy::StrategyName;
 use crate::core::ports;
+use crate::core::state::State;
 use crate::core::visit::class::Class;
-use crate::http::problem::TYPE_PREFIX;
-use crate::http::wire::STATE_NAMES;
+
+/// The prefix of identifiers of problems.
+pub(in crate::http) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
 
 /// Every problem that there is, by the last part of its type.
 pub(in crate::http) const PROBLEMS: [&str; 23] = [
@@ -100,12 +101,12 @@ word! {
 
 word! {
     /// `scheduled` links are answered 404, all but `live` ones 410 else.
-    LinkState: one_of(split(STATE_NAMES))
+    LinkState: one_of(State::ALL.map(State::name))
 }
 
 word! {
     /// A link of a campaign redirects when both are `live`.
-    CampaignState: one_of(campaign::CampaignState::ALL.map(campaign::CampaignState::name))
+    CampaignState: one_of(State::ALL.map(State::name))
 }
 
 word! {

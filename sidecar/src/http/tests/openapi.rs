@@ -123,7 +123,7 @@ fn every_problem_is_described() {
         // browsers with a session of the console.
         let is_of_no_operation = ["batch-too-large", "method-not-allowed", "not-from-console"];
         let is_of_no_operation = is_of_no_operation.contains(&&*name);
-        let name = format!("\"{}{name}\"", problem::TYPE_PREFIX);
+        let name = format!("\"{}{name}\"", openapi::words::TYPE_PREFIX);
         assert!(types.contains(&name), "{name}");
         let is_told = text.matches(&name).count() > 1;
         assert_eq!(is_told, !is_of_no_operation, "{name}");
