@@ -11,9 +11,10 @@ use shortlink_sidecar::core::codes::numbering::CodeKey;
 use shortlink_sidecar::core::codes::permuted::PermutedCodes;
 use shortlink_sidecar::core::codes::strategy::{CodeStrategy, DrawRequest};
 use shortlink_sidecar::core::link::{Destination, Link};
-use shortlink_sidecar::core::ports::{MAX_TOGETHER, Store};
+use shortlink_sidecar::core::ports::MAX_TOGETHER;
 use shortlink_sidecar::core::target::Target;
 use shortlink_sidecar::random;
+use shortlink_sidecar::store::Store;
 use shortlink_sidecar::store::{self, StoreOptions};
 use tokio::time::Instant;
 use vocabulary::{CodeRules, RedirectStatus};
@@ -62,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Keeps a thousand links; answers how many codes were free.
-async fn keep_some(store: &dyn Store, codes: &dyn CodeStrategy) -> anyhow::Result<usize> {
+async fn keep_some(store: &Store, codes: &dyn CodeStrategy) -> anyhow::Result<usize> {
     let request = DrawRequest {
         length: 7,
         targets: &["https://shop.example.com/spring?recipient=123456&source=sms"; MAX_TOGETHER],

@@ -27,8 +27,9 @@ use secrecy::ExposeSecret;
 
 use crate::config::Config;
 use crate::core::codes::numbering::CodeKey;
-use crate::core::ports::{Publisher, Store};
+use crate::core::ports::Publisher;
 use crate::publisher::RedisPublisher;
+use crate::store::Store;
 use crate::store::{self, StoreOptions};
 use crate::{lifecycle, random, telemetry};
 use domains::DomainsCommand;
@@ -255,7 +256,7 @@ impl Cli {
 }
 
 /// Opens the database for a command, which does one thing at a time.
-async fn open(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+async fn open(config: &Config) -> anyhow::Result<Arc<Store>> {
     let options = StoreOptions {
         max_connections: 1,
         ..config.database.clone()

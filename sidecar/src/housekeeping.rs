@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::core::ports::Store;
+use crate::store::Store;
 
 /// How long a request can be sent again with the same `Idempotency-Key`.
 const REPEATABLE_FOR: SignedDuration = SignedDuration::from_hours(24);
@@ -17,7 +17,7 @@ const REPEATABLE_FOR: SignedDuration = SignedDuration::from_hours(24);
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Keeps house until `shutdown`.
-pub async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, shutdown: CancellationToken) {
+pub async fn run(store: Arc<Store>, clock: Arc<dyn Clock>, shutdown: CancellationToken) {
     while !shutdown.is_cancelled() {
         match store.forget_chunks(clock.now() - REPEATABLE_FOR).await {
             Ok(0) => {}

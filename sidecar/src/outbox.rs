@@ -25,9 +25,10 @@ use crate::clock::Clock;
 use crate::core::campaign::Campaign;
 use crate::core::link::Link;
 use crate::core::ports::{
-    Delivery, MAX_TOGETHER, PublishError, PublishedCampaign, Publisher, Receipt, Store, StoreError,
+    Delivery, MAX_TOGETHER, PublishError, PublishedCampaign, Publisher, Receipt, StoreError,
     Waiting,
 };
+use crate::store::Store;
 
 /// How long changes stay in the outbox after they were applied. A Redis that writes its log once
 /// a second can lose about the last two seconds; a replica that takes over can be further behind.
@@ -69,7 +70,7 @@ pub struct Outbox {
 
 /// Publishes what could not be published at once.
 pub struct Worker {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
     clock: Arc<dyn Clock>,
     confirmations: mpsc::Receiver<Confirmed>,
@@ -80,7 +81,7 @@ pub struct Worker {
 
 /// Makes the two ends of the outbox of a store.
 pub fn outbox(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
     clock: Arc<dyn Clock>,
 ) -> (Outbox, Worker) {

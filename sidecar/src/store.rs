@@ -17,11 +17,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
+use jiff::civil::Date;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::core::codes::numbering::CodeKey;
-use crate::core::ports::Store;
+use crate::core::ports::{Operations, StoreError};
+use crate::core::visit::visitor::{DayKey, DayKeys};
+
 use postgres::PostgresStore;
 use sqlite::SqliteStore;
 
@@ -66,18 +70,55 @@ impl Scheme {
     }
 }
 
+/// The database that holds everything.
+pub struct Store {
+    engine: Box<dyn Operations>,
+}
+
+impl std::ops::Deref for Store {
+    type Target = dyn Operations;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.engine
+    }
+}
+
+impl<E: Operations + 'static> From<E> for Store {
+    fn from(engine: E) -> Self {
+        Self {
+            engine: Box::new(engine),
+        }
+    }
+}
+
+#[async_trait]
+impl DayKeys for Store {
+    async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError> {
+        self.engine.day_key(day, fresh).await
+    }
+
+    async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError> {
+        self.engine.known_day_key(day).await
+    }
+
+    async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
+        self.engine.destroy_day_keys(before).await
+    }
+}
+
 /// Opens the store that a URL names, whose schema must be the one that this program was built
 /// with.
 ///
 /// # Errors
 /// When there is no such store, it can't be opened, or its schema is another one.
-pub async fn open(options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
+pub async fn open(options: &StoreOptions) -> Result<Arc<Store>, OpenError> {
     let url = options.url.expose_secret();
     match Scheme::of(url).ok_or(OpenError::Scheme)? {
-        Scheme::Sqlite => Ok(Arc::new(
-            SqliteStore::open(url, options.max_connections).await?,
-        )),
-        Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?)),
+        Scheme::Sqlite => {
+            let store = SqliteStore::open(url, options.max_connections).await?;
+            Ok(Arc::new(store.into()))
+        }
+        Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?.into())),
     }
 }
 

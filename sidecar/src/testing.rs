@@ -25,7 +25,7 @@ use crate::core::codes::reserved::ReservedWords;
 use crate::core::codes::sequence::SequenceCodes;
 use crate::core::codes::strategy::{Strategies, StrategyName};
 use crate::core::link::Link;
-use crate::core::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood, Store};
+use crate::core::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood};
 use crate::core::records::{Drift, Records, Standing, drift_of};
 use crate::core::visit::Enrichment;
 use crate::core::visit::address::AddressPolicy;
@@ -33,6 +33,7 @@ use crate::core::visit::agent::{Agent, Agents};
 use crate::core::visit::place::{Place, Places};
 use crate::service::issue::{CodePolicy, Issuer, Parts};
 use crate::service::keys::{Actor, Keys, NewKey};
+use crate::store::Store;
 use crate::store::sqlite::SqliteStore;
 
 /// Generated files are written instead of compared when this variable of the environment is set.
@@ -55,7 +56,7 @@ pub(crate) fn assert_generated(path: &str, text: &str) {
 
 /// A migrated store; its files go with the value.
 pub(crate) struct TemporaryStore {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Store>,
     _directory: tempfile::TempDir,
 }
 
@@ -69,7 +70,7 @@ impl TemporaryStore {
             .expect("an empty place");
         let store = SqliteStore::open(&url, 2).await.expect("a good database");
         Self {
-            store: Arc::new(store),
+            store: Arc::new(store.into()),
             _directory: directory,
         }
     }
@@ -77,7 +78,7 @@ impl TemporaryStore {
 
 /// Keeps a key with these scopes, and returns it with the text that it is presented with.
 pub(crate) async fn keep_key(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     clock: &Arc<dyn Clock>,
     seed: u64,
     key: NewKey,
@@ -335,7 +336,7 @@ pub(crate) const POLICY: CodePolicy = CodePolicy {
 
 /// Everything that issuing needs, with small numbers.
 pub(crate) fn parts(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     publisher: &Arc<dyn Publisher>,
     delivery: &Arc<dyn Delivery>,
     clock: &Arc<dyn Clock>,
@@ -371,7 +372,7 @@ pub(crate) fn parts(
 
 /// An issuer of all of these.
 pub(crate) fn issuer(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     publisher: &Arc<dyn Publisher>,
     delivery: &Arc<dyn Delivery>,
     clock: &Arc<dyn Clock>,

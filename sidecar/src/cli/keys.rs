@@ -12,10 +12,11 @@ use super::print;
 use crate::clock::{Clock, SystemClock};
 use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
 use crate::core::codes::strategy::StrategyName;
-use crate::core::ports::{KeyListing, KeyPosition, Store};
+use crate::core::ports::{KeyListing, KeyPosition};
 use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::random;
 use crate::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
+use crate::store::Store;
 
 /// The number of keys in a page.
 const PAGE_LENGTH: u32 = 1000;
@@ -92,7 +93,7 @@ pub(super) struct CreateArguments {
 }
 
 impl KeysCommand {
-    pub(super) async fn run(self, store: &Arc<dyn Store>) -> anyhow::Result<()> {
+    pub(super) async fn run(self, store: &Arc<Store>) -> anyhow::Result<()> {
         let clock = SystemClock;
         let now = clock.now();
         let rng = random::generator()?;

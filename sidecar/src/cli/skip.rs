@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::workbench::thousands;
 use crate::config::Config;
-use crate::core::ports::Store;
 use crate::service::skip::Skip;
+use crate::store::Store;
 
 /// The most links that may have been made since a backup.
 pub(super) const MOST: u64 = 1_000_000_000_000;
 
 /// Leaves codes out.
-pub(super) async fn run(config: &Config, store: &Arc<dyn Store>, links: u64) -> anyhow::Result<()> {
+pub(super) async fn run(config: &Config, store: &Arc<Store>, links: u64) -> anyhow::Result<()> {
     let skip = Skip {
         store: Arc::clone(store),
         rules: config.codes.rules.clone(),

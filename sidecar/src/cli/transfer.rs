@@ -19,9 +19,10 @@ use vocabulary::CampaignId;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::core::link::State;
-use crate::core::ports::{Publisher, Store};
+use crate::core::ports::Publisher;
 use crate::core::target::OwnHosts;
 use crate::service::import::{ImportError, ImportOptions, Importer};
+use crate::store::Store;
 use crate::transfer::columns::{Assignment, Names};
 use crate::transfer::export::{LinkWriter, export};
 use crate::transfer::input::{Format, Source};
@@ -150,7 +151,7 @@ impl ImportCommand {
     pub(super) async fn run(
         self,
         config: &Config,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         publisher: Arc<dyn Publisher>,
     ) -> anyhow::Result<ExitCode> {
         let clock = SystemClock;
@@ -278,7 +279,7 @@ async fn import(
 
 impl ExportCommand {
     /// Exports what there is.
-    pub(super) async fn run(self, store: &dyn Store) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, store: &Store) -> anyhow::Result<ExitCode> {
         let name = self.out.as_deref();
         let format = self.format.or_else(|| name.and_then(Format::of));
         let format = format.unwrap_or(Format::Csv);
@@ -323,7 +324,7 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 async fn write_links<W: Write>(
-    store: &dyn Store,
+    store: &Store,
     out: W,
     format: Format,
     state: Option<State>,
@@ -425,7 +426,7 @@ impl Progress {
 }
 
 /// Every campaign, and how many parameters it has.
-async fn campaigns(store: &dyn Store) -> anyhow::Result<HashMap<CampaignId, usize>> {
+async fn campaigns(store: &Store) -> anyhow::Result<HashMap<CampaignId, usize>> {
     let mut all = HashMap::new();
     let mut after = None;
     loop {

@@ -6,14 +6,15 @@ use secrecy::ExposeSecret;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::core::ports::{RecordIndex, Store};
+use crate::core::ports::RecordIndex;
 use crate::publisher::RedisIndex;
 use crate::random;
 use crate::store;
+use crate::store::Store;
 
 /// The store and Redis.
 pub(super) struct Workbench {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) index: Arc<dyn RecordIndex>,
     pub(super) clock: Arc<dyn Clock>,
     /// The name of this process among the holders of claims.

@@ -1,7 +1,7 @@
 //! What the core needs from the world, as traits: somewhere to keep things, and a way to tell
 //! Redis.
 //!
-//! Two stores are meant to fit behind [`Store`], so that it speaks of what is to happen and not
+//! Two stores are meant to fit behind [`Operations`], so that it speaks of what is to happen and not
 //! of how: which statements, how many in a transaction and on which connection is each store's
 //! own affair. A thing that is not there is `Ok(None)`, never an error.
 
@@ -55,7 +55,7 @@ pub use visits::{
 
 /// Everything that is kept.
 #[async_trait]
-pub trait Store:
+pub trait Operations:
     LinkStore
     + CampaignStore
     + OutboxStore

@@ -6,7 +6,7 @@ use vocabulary::RedirectStatus;
 
 use super::answers::{AnswerCounters, Requests};
 use crate::clock::Clock;
-use crate::core::ports::{Publisher, Store, VisitQueue};
+use crate::core::ports::{Publisher, VisitQueue};
 use crate::core::target::TargetPolicy;
 use crate::core::target::domains::TargetDomains;
 use crate::service::access::{Access, Attempts};
@@ -21,6 +21,7 @@ use crate::service::live::LiveVisits;
 use crate::service::resolve::Resolver;
 use crate::service::sessions::Sessions;
 use crate::service::visits::VisitCounters;
+use crate::store::Store;
 use crate::trace::Sampling;
 
 /// Holds the services that handlers call.
@@ -44,7 +45,7 @@ pub struct App {
     /// Knows how full the space of codes is.
     pub codespace: Codespace,
     /// Where the audit log is read, and asked how the database is.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Hears of the short domains, and tells of them.
     pub domains: Domains,
     /// How requests were answered.

@@ -21,9 +21,10 @@ use super::extract::CodeInPath;
 use super::openapi::words;
 use super::problem::Problem;
 use super::query;
-use crate::core::ports::{KeptVisit, Listing, Position, Store, StoreError, VisitListing};
+use crate::core::ports::{KeptVisit, Listing, Position, StoreError, VisitListing};
 use crate::core::visit::Visit;
 use crate::core::visit::agent::Versioned;
+use crate::store::Store;
 
 /// How many visits are read at a time for an export.
 const TOGETHER: u32 = 1000;
@@ -342,7 +343,7 @@ fn together(listing: &VisitListing) -> VisitListing {
 /// All visits of a listing, some at a time, as fast as the client reads them. When they can't be
 /// read to their end the answer breaks off, so that nobody takes it for whole.
 fn export(
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     listing: VisitListing,
     format: Format,
     first: Vec<KeptVisit>,

@@ -16,7 +16,7 @@ use crate::core::codes::permuted::PermutedCodes;
 use crate::core::codes::pool::PooledCodes;
 use crate::core::codes::sequence::SequenceCodes;
 use crate::core::codes::strategy::Strategies;
-use crate::core::ports::{Delivery, Publisher, RecordIndex, Store};
+use crate::core::ports::{Delivery, Publisher, RecordIndex};
 use crate::core::visit::Enrichment;
 use crate::core::visit::agent::Agents;
 use crate::enrich::agents::{AgentReader, LateAgentReader};
@@ -38,6 +38,7 @@ use crate::service::resolve::Resolver;
 use crate::service::sessions::Sessions;
 use crate::service::visits::VisitCounters;
 use crate::store;
+use crate::store::Store;
 
 /// The parts that requests and background jobs share.
 pub(super) struct Parts {
@@ -45,7 +46,7 @@ pub(super) struct Parts {
     /// The name of this process among all that claim jobs and read visits.
     pub(super) holder: String,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) publisher: Arc<dyn Publisher>,
     pub(super) index: Arc<dyn RecordIndex>,
     pub(super) delivery: Arc<dyn Delivery>,

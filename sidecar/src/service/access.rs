@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::core::api_key::{ApiKey, PresentedKey};
-use crate::core::ports::{Store, StoreError};
+use crate::core::ports::StoreError;
+use crate::store::Store;
 pub use attempts::Attempts;
 pub use limiter::ChargeError;
 use limiter::Limiter;
@@ -31,7 +32,7 @@ const MOST_KEYS: usize = 10_000;
 
 /// Recognises keys.
 pub struct Access {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     cache: Mutex<Cache>,
 }
@@ -66,7 +67,7 @@ impl Caller {
 
 impl Access {
     /// Recognises the keys of a store.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
             clock,

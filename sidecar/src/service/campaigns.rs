@@ -9,7 +9,8 @@ use crate::core::audit::{Action, ChangedBy};
 use crate::core::campaign::{
     Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget,
 };
-use crate::core::ports::{CampaignEditor, Delivery, Store, StoreError};
+use crate::core::ports::{CampaignEditor, Delivery, StoreError};
+use crate::store::Store;
 
 /// What a new campaign is to be.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ pub struct StoredCampaign {
 /// Makes, changes, revokes and finds campaigns.
 pub struct Campaigns {
     /// Where campaigns are kept.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// How Redis is told.
     pub delivery: Arc<dyn Delivery>,
     /// What time it is.

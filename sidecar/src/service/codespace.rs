@@ -9,7 +9,8 @@ use vocabulary::{Check, CodeRules};
 use super::issue::CodePolicy;
 use crate::clock::Clock;
 use crate::core::codes::pool::Watermarks;
-use crate::core::ports::{PoolCounts, Store, StoreError};
+use crate::core::ports::{PoolCounts, StoreError};
+use crate::store::Store;
 
 /// How many days back the links are counted that say how fast the space fills.
 const DAYS: i64 = 7;
@@ -20,7 +21,7 @@ const DAY_S: i64 = 24 * 60 * 60;
 /// Looks at the space of codes.
 pub struct Codespace {
     /// What knows how many codes are used.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// What codes look like.
     pub rules: CodeRules,
     /// How codes are come up with.

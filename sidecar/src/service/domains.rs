@@ -12,7 +12,8 @@ use vocabulary::domains::DomainState;
 
 use crate::clock::Clock;
 use crate::core::announcement::{AnnouncedDomain, Announcement, Heard};
-use crate::core::ports::{Store, StoreError, VisitQueue};
+use crate::core::ports::{StoreError, VisitQueue};
+use crate::store::Store;
 
 /// How many whole minutes are looked at.
 pub const MINUTES: usize = 60;
@@ -34,7 +35,7 @@ const LATE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Hears what nginx says of domains, and tells of them.
 pub struct Domains {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     queue: Option<Arc<dyn VisitQueue>>,
     clock: Arc<dyn Clock>,
     tasks: TaskTracker,
@@ -83,7 +84,7 @@ pub struct FallAt {
 impl Domains {
     /// Notes in the background what it hears, with `tasks`. `queue` tells whether visits are late.
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         queue: Option<Arc<dyn VisitQueue>>,
         clock: Arc<dyn Clock>,
         tasks: TaskTracker,

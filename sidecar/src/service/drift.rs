@@ -15,8 +15,9 @@ use vocabulary::record::MAX_REVISION;
 use crate::clock::Clock;
 use crate::core::audit::{Action, ChangedBy};
 use crate::core::link::{Edit, Link};
-use crate::core::ports::{PublishError, RecordIndex, Store, StoreError};
+use crate::core::ports::{PublishError, RecordIndex, StoreError};
 use crate::core::records::{Drift, Records};
+use crate::store::Store;
 
 pub use campaigns::{CampaignDrift, ComparedCampaigns};
 
@@ -26,7 +27,7 @@ const MAX_LOOKS: u32 = 5;
 /// Looks closely.
 pub struct Inspector {
     /// Where links are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Where their records are.
     pub index: Arc<dyn RecordIndex>,
     /// What time it is.

@@ -13,8 +13,9 @@ use vocabulary::{Code, CodeRules, Phase, Record, RedirectStatus, Validity, Verdi
 use crate::clock::Clock;
 use crate::core::campaign::Campaign;
 use crate::core::link::{Destination, Link, State};
-use crate::core::ports::{RecordIndex, Stood, Store, StoreError};
+use crate::core::ports::{RecordIndex, Stood, StoreError};
 use crate::core::records::{Drift, Records, Standing};
+use crate::store::Store;
 
 /// How long Redis is waited for.
 const REDIS_LIMIT: Duration = Duration::from_secs(1);
@@ -22,7 +23,7 @@ const REDIS_LIMIT: Duration = Duration::from_secs(1);
 /// Explains codes.
 pub struct Explainer {
     /// Where links are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Where their records are.
     pub index: Arc<dyn RecordIndex>,
     /// Which codes there can be.

@@ -23,7 +23,8 @@ use super::patience;
 use super::unvisited::import_note;
 use crate::clock::Clock;
 use crate::core::link::Link;
-use crate::core::ports::{Created, MAX_TOGETHER, Publisher, Receipt, Store, StoreError};
+use crate::core::ports::{Created, MAX_TOGETHER, Publisher, Receipt, StoreError};
+use crate::store::Store;
 
 /// How long a store that has failed is given before it is tried again, each time.
 const PAUSES: [Duration; 4] = [
@@ -64,7 +65,7 @@ pub struct ImportOptions {
 /// Imports links.
 pub struct Importer {
     /// Where links are kept.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// How Redis is told.
     pub publisher: Arc<dyn Publisher>,
     /// What time it is.

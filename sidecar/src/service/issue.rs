@@ -18,7 +18,8 @@ use crate::core::codes::reserved::ReservedWords;
 pub use crate::core::codes::strategy::CodePolicy;
 use crate::core::codes::strategy::{DrawRequest, Strategies, StrategyName};
 use crate::core::link::Link;
-use crate::core::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, Store, StoreError};
+use crate::core::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, StoreError};
+use crate::store::Store;
 use crate::trace::Origin;
 
 /// How often codes are drawn for a link before it is given up. With half of all codes taken, one
@@ -34,7 +35,7 @@ const MAX_QUEUE: usize = 1024;
 /// What issuing needs.
 pub struct Parts {
     /// Where links are kept.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// How Redis is told.
     pub delivery: Arc<dyn Delivery>,
     /// Where codes come from.

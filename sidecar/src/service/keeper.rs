@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::drift::{InspectError, Inspector};
 use super::rebuild::{Outcome, Rebuild, RebuildError};
 use crate::clock::Clock;
-use crate::core::ports::{Place, PublishError, RecordIndex, Store, StoreError};
+use crate::core::ports::{Place, PublishError, RecordIndex, StoreError};
 use crate::core::records::Drift;
+use crate::store::Store;
 
 /// How often some links are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ const TASK: &str = "reconcile";
 /// Keeps Redis true.
 pub struct Keeper {
     /// Where links are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Where their records are.
     pub index: Arc<dyn RecordIndex>,
     /// What time it is.

@@ -14,8 +14,9 @@ use rand::rngs::StdRng;
 
 use crate::clock::Clock;
 use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
-use crate::core::ports::{KeyEdit, KeyEditor, KeyListing, KeyRefusal, Store, StoreError};
+use crate::core::ports::{KeyEdit, KeyEditor, KeyListing, KeyRefusal, StoreError};
 use crate::service::access::{Access, Caller};
+use crate::store::Store;
 
 /// The most characters of a key's name.
 pub const MAX_NAME_LENGTH: usize = 100;
@@ -91,7 +92,7 @@ pub struct Rotation {
 
 /// Makes, changes, rotates and revokes API keys.
 pub struct Keys {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     rng: Mutex<StdRng>,
     /// What has to be told of changes; `None` in a process that answers no requests.
@@ -101,7 +102,7 @@ pub struct Keys {
 impl Keys {
     /// Manages the keys of a store; `rng` is where secrets come from.
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: Arc<dyn Clock>,
         rng: StdRng,
         access: Option<Arc<Access>>,

@@ -16,7 +16,8 @@ use crate::clock::Clock;
 use crate::core::audit::{Action, ChangedBy};
 use crate::core::codes::reserved::ReservedWords;
 use crate::core::link::{Change, Destination, Edit, Expected, Link, PastChange, Refusal, Second};
-use crate::core::ports::{Delivery, Edited, Listing, Position, RequestDigest, Store, StoreError};
+use crate::core::ports::{Delivery, Edited, Listing, Position, RequestDigest, StoreError};
+use crate::store::Store;
 
 /// How many links are looked at for one page of a listing.
 pub const MOST_READ: u32 = 10_000;
@@ -131,7 +132,7 @@ pub struct Stored {
 /// Makes, changes, revokes and finds links.
 pub struct Links {
     /// Where links are kept.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// How Redis is told.
     pub delivery: Arc<dyn Delivery>,
     /// Makes new ones.

@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::core::ports::{Filled, Page, Place, PublishError, RecordIndex, Store, StoreError};
+use crate::core::ports::{Filled, Page, Place, PublishError, RecordIndex, StoreError};
+use crate::store::Store;
 
 /// How many links a page has.
 const PAGE: u32 = 2048;
@@ -53,7 +54,7 @@ const TASK: &str = "rebuild";
 /// Writes the records of all links.
 pub struct Rebuild {
     /// Where links are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Where their records go.
     pub index: Arc<dyn RecordIndex>,
     /// What time it is.

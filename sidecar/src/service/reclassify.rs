@@ -28,10 +28,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::patience;
 use crate::clock::Clock;
-use crate::core::ports::{MAX_VERDICTS, Store, StoreError, TimeSpan};
+use crate::core::ports::{MAX_VERDICTS, StoreError, TimeSpan};
 use crate::core::visit::agent::Agents;
 use crate::core::visit::class::Class;
 use crate::core::visit::stored::{StoredVisit, Verdict};
+use crate::store::Store;
 
 /// How many visits are read at a time.
 const PAGE: u32 = 2000;
@@ -52,7 +53,7 @@ const PAUSES: [Duration; 6] = [
 /// Classifies stored visits again.
 pub struct Reclassify {
     /// Where they are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// What clients are.
     pub agents: Arc<dyn Agents>,
     /// What time it is.

@@ -14,8 +14,9 @@ use vocabulary::{CampaignId, Code, CodeRules, ExpandError, RedirectStatus, Verdi
 use crate::clock::Clock;
 use crate::core::campaign::Campaign;
 use crate::core::link::{Destination, Link, State};
-use crate::core::ports::{PublishError, Publisher, Store, StoreError};
+use crate::core::ports::{PublishError, Publisher, StoreError};
 use crate::core::target::Target;
+use crate::store::Store;
 
 /// How long SQL may take to find a link before the visitor is asked to come back.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ pub enum ResolveError {
 
 /// Follows links.
 pub struct Resolver {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
     rules: CodeRules,
     clock: Arc<dyn Clock>,
@@ -79,7 +80,7 @@ pub struct Resolver {
 impl Resolver {
     /// Follows links of `store` and writes what it finds through `publisher`, in `tasks`.
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         publisher: Arc<dyn Publisher>,
         rules: CodeRules,
         clock: Arc<dyn Clock>,

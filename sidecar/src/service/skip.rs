@@ -12,7 +12,8 @@ use vocabulary::CodeRules;
 
 use crate::core::codes::permuted::PermutedCodes;
 use crate::core::codes::sequence;
-use crate::core::ports::{Store, StoreError};
+use crate::core::ports::StoreError;
+use crate::store::Store;
 
 /// How many characters a code may have before the check character.
 const LENGTHS: std::ops::RangeInclusive<usize> = 1..=12;
@@ -27,7 +28,7 @@ const TAKEN_TOGETHER: u32 = 1000;
 /// Leaves codes out.
 pub struct Skip {
     /// Where counters and the pool are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// What codes look like.
     pub rules: CodeRules,
 }
@@ -99,18 +100,18 @@ mod tests {
     const LENGTH: usize = 7;
 
     /// A database as it was when the backup was made: the same each time.
-    async fn backup(directory: &TempDir, name: &str, pool: &[Code]) -> Arc<dyn Store> {
+    async fn backup(directory: &TempDir, name: &str, pool: &[Code]) -> Arc<Store> {
         let url = format!("sqlite:{}/{name}.db", directory.path().display());
         let key = CodeKey::new([9; 32]);
         SqliteStore::migrate(&url, &key).await.expect("a place");
         let store = SqliteStore::open(&url, 1).await.expect("a good database");
-        let store: Arc<dyn Store> = Arc::new(store);
+        let store: Arc<Store> = Arc::new(store.into());
         store.fill_pool(pool.to_vec()).await.expect("a store");
         store
     }
 
     /// What a process draws, of every strategy that counts or makes codes ahead.
-    async fn draw(store: &Arc<dyn Store>, seed: u64, count: usize) -> Vec<Code> {
+    async fn draw(store: &Arc<Store>, seed: u64, count: usize) -> Vec<Code> {
         let rules = CodeRules::default();
         let watermarks = Watermarks { low: 0, high: 50 };
         let rng = || StdRng::seed_from_u64(seed);

@@ -21,8 +21,9 @@ use vocabulary::Code;
 use super::drift::InspectError;
 use super::keeper::pause;
 use crate::clock::Clock;
-use crate::core::ports::{ExpiryPlace, Place, RecordIndex, Stood, Store, StoreError};
+use crate::core::ports::{ExpiryPlace, Place, RecordIndex, Stood, StoreError};
 use crate::core::records::first_fields;
+use crate::store::Store;
 
 /// How many links are dealt with together.
 const BATCH: u32 = 500;
@@ -40,7 +41,7 @@ const TASK: &str = "sweep";
 /// Shortens, deletes and frees.
 pub struct Sweep {
     /// Where links are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Where their records are.
     pub index: Arc<dyn RecordIndex>,
     /// What time it is.

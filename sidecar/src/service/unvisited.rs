@@ -33,9 +33,10 @@ use crate::core::audit::{Action, ChangedBy};
 use crate::core::campaign::Campaign;
 use crate::core::link::{Change, Destination, Edit, Link, Second, State};
 use crate::core::ports::{
-    Delivery, Listing, Position, PublishError, QueueDepth, Store, StoreError, VisitQueue,
+    Delivery, Listing, Position, PublishError, QueueDepth, StoreError, VisitQueue,
 };
 use crate::core::visit::visitor::day_of;
+use crate::store::Store;
 
 /// How many links are looked at together.
 const BATCH: u32 = 500;
@@ -63,7 +64,7 @@ pub(super) fn import_note(maker: &str) -> String {
 /// Lets links expire that nobody visits.
 pub struct Unvisited {
     /// Where links and counts are.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// Where visits are that are yet to be counted.
     pub queue: Arc<dyn VisitQueue>,
     /// How Redis is told.

@@ -23,10 +23,11 @@ use crate::core::audit::{Action, ChangedBy};
 use crate::core::link::{Change, Edit, Link, Second};
 use crate::core::ports::{
     Delivery, KeptVisits, MAX_VISITS_TOGETHER, OldCounts, Poison, PublishError, QueuedBatch,
-    QueuedId, Store, StoreError, VisitQueue,
+    QueuedId, StoreError, VisitQueue,
 };
 use crate::core::visit::visitor::{DayKeys, KeyRing, LiveKeys};
 use crate::core::visit::{Enrichment, Visit};
+use crate::store::Store;
 pub use counters::VisitCounters;
 
 /// How many batches are taken at a time. The edge puts some hundred events into one.
@@ -66,7 +67,7 @@ pub struct VisitWriter {
     /// Where they come from.
     pub queue: Arc<dyn VisitQueue>,
     /// Where they go.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// How Redis is told of links that have ended.
     pub delivery: Arc<dyn Delivery>,
     /// What makes visits of events.

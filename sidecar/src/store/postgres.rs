@@ -39,7 +39,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{ConnectOptions, Connection};
 
 use crate::core::codes::numbering::{CodeKey, Numbering};
-use crate::core::ports::Store;
+use crate::core::ports::Operations;
 use crate::store::StoreOptions;
 use crate::store::schema::SchemaError;
 use turn::Turn;
@@ -126,7 +126,7 @@ impl PostgresStore {
 }
 
 #[async_trait]
-impl Store for PostgresStore {
+impl Operations for PostgresStore {
     async fn close(&self) {
         self.turn.end().await;
         self.pool.close().await;

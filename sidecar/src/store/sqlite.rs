@@ -37,7 +37,7 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Connection};
 
 use crate::core::codes::numbering::{CodeKey, Numbering};
-use crate::core::ports::Store;
+use crate::core::ports::Operations;
 use crate::store::schema::SchemaError;
 use crate::store::shared::{failed, invalid};
 use writer::Writer;
@@ -133,7 +133,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl Operations for SqliteStore {
     async fn close(&self) {
         self.writer.close().await;
         self.readers.close().await;

@@ -29,14 +29,15 @@ use super::{Scheme, StoreOptions, migrate, open};
 use crate::core::codes::numbering::CodeKey;
 use crate::core::link::tests::{link, moment};
 use crate::core::link::{Change, Edit, Link, Second};
-use crate::core::ports::{Listing, OutboxSpan, Position, Receipt, Store};
+use crate::core::ports::{Listing, OutboxSpan, Position, Receipt};
 use crate::core::target::Target;
+use crate::store::Store;
 use crate::store::postgres::tests::{connect, new_database};
 use crate::testing::changed_by;
 
 /// A store of its own.
 pub(super) struct Fixture {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<Store>,
     pub(super) options: StoreOptions,
     pub(super) directory: tempfile::TempDir,
 }
@@ -58,7 +59,7 @@ impl Fixture {
     }
 
     /// Another store on the same database, as another process has it.
-    pub(super) async fn open(&self) -> Arc<dyn Store> {
+    pub(super) async fn open(&self) -> Arc<Store> {
         open(&self.options).await.expect("a migrated database")
     }
 
@@ -137,17 +138,17 @@ pub(super) fn code(text: &str) -> Code {
 pub(super) const REVOKED_AT: &str = "2026-02-01T00:00:00Z";
 
 /// Keeps a link; `None` when its code is taken.
-pub(super) async fn try_create(store: &dyn Store, link: Link) -> Option<Receipt> {
+pub(super) async fn try_create(store: &Store, link: Link) -> Option<Receipt> {
     let created = store.create_links(vec![link]).await;
     let created = created.expect("a working store");
     created.taken.is_empty().then_some(created.receipt)
 }
 
-pub(super) async fn create(store: &dyn Store, link: Link) -> Receipt {
+pub(super) async fn create(store: &Store, link: Link) -> Receipt {
     try_create(store, link).await.expect("a free code")
 }
 
-pub(super) async fn revoke(store: &dyn Store, text: &str) -> Option<Edit> {
+pub(super) async fn revoke(store: &Store, text: &str) -> Option<Edit> {
     let editor = Box::new(|link: Link| link.revoke(moment(REVOKED_AT)));
     let edited = store
         .edit_link(&code(text), &changed_by("key"), editor)

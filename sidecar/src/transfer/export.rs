@@ -13,7 +13,8 @@ use vocabulary::CampaignId;
 use super::input::Format;
 use crate::core::campaign::{Campaign, ParameterValues};
 use crate::core::link::{Destination, Link, State};
-use crate::core::ports::{Store, StoreError};
+use crate::core::ports::StoreError;
+use crate::store::Store;
 
 /// How many links are read at a time.
 const TOGETHER: u32 = 1000;
@@ -115,7 +116,7 @@ struct Campaigns(HashMap<CampaignId, Campaign>);
 
 impl Campaigns {
     /// Looks up those of some links, and forgets the others.
-    async fn learn(&mut self, store: &dyn Store, links: &[Link]) -> Result<(), StoreError> {
+    async fn learn(&mut self, store: &Store, links: &[Link]) -> Result<(), StoreError> {
         let ids = links.iter().filter_map(|link| link.destination.campaign());
         let ids: HashSet<CampaignId> = ids.collect();
         self.0.retain(|id, _| ids.contains(id));
@@ -226,7 +227,7 @@ pub enum ExportError {
 /// # Errors
 /// When they can't be read or written.
 pub async fn export<W: Write>(
-    store: &dyn Store,
+    store: &Store,
     writer: &mut LinkWriter<W>,
     state: Option<State>,
     advance: impl Fn(u64),

@@ -8,12 +8,12 @@ use super::super::keys::all;
 use super::Finding;
 use crate::clock::{Clock, SystemClock};
 use crate::core::api_key::{ApiKey, KeyState, Scope};
-use crate::core::ports::Store;
 use crate::random;
 use crate::service::keys::Keys;
+use crate::store::Store;
 
 /// Looks at all keys; warns of those that expire within so many days.
-pub(super) async fn examine(store: &Arc<dyn Store>, days: u16) -> anyhow::Result<Vec<Finding>> {
+pub(super) async fn examine(store: &Arc<Store>, days: u16) -> anyhow::Result<Vec<Finding>> {
     let keys = Keys::new(
         Arc::clone(store),
         Arc::new(SystemClock),

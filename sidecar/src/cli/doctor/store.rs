@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Finding, PATIENCE, clock};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::core::ports::Store;
+use crate::store::Store;
 use crate::store::{self, StoreOptions};
 
 /// The free space below which writes fail soon, in MiB.
@@ -17,7 +17,7 @@ const LEAST_SPACE: u64 = 100;
 const LITTLE_SPACE: u64 = 1024;
 
 /// Looks at the database; also answers with it, if it can be used.
-pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<dyn Store>>) {
+pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>>) {
     let options = StoreOptions {
         max_connections: 1,
         acquire_timeout: PATIENCE.max(config.database.acquire_timeout),

@@ -10,15 +10,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vocabulary::{BodyLengths, CodeRules};
 
-use crate::core::ports::{CodeUsage, Store, StoreError};
+use crate::core::ports::{CodeUsage, StoreError};
+
 use crate::service::codespace::capacity;
+use crate::store::Store;
 
 /// How long what is known of the usage is believed.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
 /// Chooses lengths.
 pub struct Lengths {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     rules: CodeRules,
     /// Of how many codes of a length one may lead somewhere.
     one_in: u64,
@@ -41,7 +43,7 @@ const NEARLY_FULL: u128 = 80;
 
 impl Lengths {
     /// Chooses lengths such that at most one of `one_in` codes of a length leads somewhere.
-    pub fn new(store: Arc<dyn Store>, rules: CodeRules, one_in: u64) -> Self {
+    pub fn new(store: Arc<Store>, rules: CodeRules, one_in: u64) -> Self {
         Self {
             store,
             rules,

@@ -13,7 +13,7 @@ use vocabulary::{Code, CodeRules};
 
 use super::numbering::Numbering;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
-use crate::core::ports::Store;
+use crate::store::Store;
 
 /// The largest part of all codes of a length that is leased at once: 1 / this.
 const BLOCKS: u64 = 256;
@@ -24,7 +24,7 @@ const LARGEST_BLOCK: u64 = 20_000;
 
 /// Hands out codes by counting.
 pub struct PermutedCodes {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     numbering: Arc<Numbering>,
     rules: CodeRules,
     /// By the codes' length with the check character: what is left of the block.
@@ -39,7 +39,7 @@ struct Block {
 
 impl PermutedCodes {
     /// Counts in a store.
-    pub fn new(store: Arc<dyn Store>, rules: CodeRules) -> Self {
+    pub fn new(store: Arc<Store>, rules: CodeRules) -> Self {
         Self {
             numbering: store.numbering(),
             store,

@@ -15,7 +15,8 @@ use vocabulary::{Code, CodeRules};
 
 use super::random::random_characters;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
-use crate::core::ports::{PoolCounts, Store, StoreError};
+use crate::core::ports::{PoolCounts, StoreError};
+use crate::store::Store;
 
 /// How many codes a process takes at once, at least.
 const LEAST_TAKEN: u32 = 256;
@@ -37,7 +38,7 @@ pub struct Watermarks {
 
 /// Hands out codes that were made ahead.
 pub struct PooledCodes<R> {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     rules: CodeRules,
     watermarks: Watermarks,
     rng: Mutex<R>,
@@ -47,7 +48,7 @@ pub struct PooledCodes<R> {
 
 impl<R: CryptoRng + Send> PooledCodes<R> {
     /// Takes codes from the pool of a store.
-    pub fn new(store: Arc<dyn Store>, rules: CodeRules, watermarks: Watermarks, rng: R) -> Self {
+    pub fn new(store: Arc<Store>, rules: CodeRules, watermarks: Watermarks, rng: R) -> Self {
         Self {
             store,
             rules,

@@ -18,7 +18,8 @@ use vocabulary::{Alphabet, Code, CodeRules};
 
 use super::random::random_characters;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
-use crate::core::ports::{Publisher, Store};
+use crate::core::ports::Publisher;
+use crate::store::Store;
 
 /// The longest step from one number to the next.
 const LONGEST_STEP: u64 = 16;
@@ -35,7 +36,7 @@ const LENGTHS: u8 = 12;
 
 /// Hands out codes around increasing numbers.
 pub struct SequenceCodes<R> {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
     rules: CodeRules,
     rng: Mutex<R>,
@@ -50,12 +51,7 @@ struct Block {
 
 impl<R: CryptoRng> SequenceCodes<R> {
     /// Counts in Redis and in a store.
-    pub fn new(
-        store: Arc<dyn Store>,
-        publisher: Arc<dyn Publisher>,
-        rules: CodeRules,
-        rng: R,
-    ) -> Self {
+    pub fn new(store: Arc<Store>, publisher: Arc<dyn Publisher>, rules: CodeRules, rng: R) -> Self {
         Self {
             store,
             publisher,

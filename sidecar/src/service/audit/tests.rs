@@ -6,7 +6,8 @@ use crate::core::campaign::Campaign;
 use crate::core::campaign::tests::campaign;
 use crate::core::link::tests::{link, moment};
 use crate::core::link::{Link, Second};
-use crate::core::ports::{PublishedCampaign, Publisher, Store};
+use crate::core::ports::{PublishedCampaign, Publisher};
+use crate::store::Store;
 use crate::testing::{MemoryPublisher, TemporaryStore};
 
 struct Scene {
@@ -106,7 +107,7 @@ async fn each_kind_of_drift_is_found_and_repaired() {
 #[tokio::test]
 async fn what_waits_and_what_has_expired_is_no_drift() {
     let scene = Scene::with(&["a1"]).await;
-    let store: &Arc<dyn Store> = &scene.kept.store;
+    let store: &Arc<Store> = &scene.kept.store;
     store.create_links(vec![link("a2")]).await.expect("room");
     let expired = Link {
         valid_until: Second::at(moment("2026-05-01T00:00:00Z")),

@@ -12,7 +12,8 @@ use crate::core::campaign::{
 };
 use crate::core::link::tests::{link, moment};
 use crate::core::link::{Change, Destination, Edit, Link, Second};
-use crate::core::ports::{AuditListing, Listing, Place, PublishedCampaign, Store};
+use crate::core::ports::{AuditListing, Listing, Place, PublishedCampaign};
+use crate::store::Store;
 use crate::testing::changed_by;
 
 in_every_store! {
@@ -65,12 +66,12 @@ fn member(code: &str, id: CampaignId, values: &str) -> Link {
     }
 }
 
-async fn keep(store: &dyn Store, campaign: Campaign) -> Campaign {
+async fn keep(store: &Store, campaign: Campaign) -> Campaign {
     let id = store.create_campaign(&campaign).await.expect("a store");
     Campaign { id, ..campaign }
 }
 
-async fn edit(store: &dyn Store, id: CampaignId, change: CampaignChange) -> Option<CampaignEdit> {
+async fn edit(store: &Store, id: CampaignId, change: CampaignChange) -> Option<CampaignEdit> {
     let at = moment(REVOKED_AT);
     let editor = Box::new(move |campaign: Campaign| campaign.change(&change, at));
     let by = ChangedBy {
@@ -81,7 +82,7 @@ async fn edit(store: &dyn Store, id: CampaignId, change: CampaignChange) -> Opti
     edited.expect("a store")
 }
 
-async fn waiting(store: &dyn Store) -> Vec<Campaign> {
+async fn waiting(store: &Store) -> Vec<Campaign> {
     let waiting = store.waiting_campaigns(Timestamp::MAX).await;
     waiting.expect("a store")
 }

@@ -5,7 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Fixture, REVOKED_AT, code, codes, create, in_every_store, revoke};
 use crate::core::link::tests::{link, moment};
 use crate::core::link::{Change, Link, Second, State};
-use crate::core::ports::{Listing, Position, Store};
+use crate::core::ports::{Listing, Position};
+use crate::store::Store;
 use crate::testing::changed_by;
 
 in_every_store! {
@@ -15,7 +16,7 @@ in_every_store! {
 }
 
 /// All codes of a listing, page by page.
-async fn listed(store: &dyn Store, listing: &Listing) -> Vec<String> {
+async fn listed(store: &Store, listing: &Listing) -> Vec<String> {
     let mut listing = listing.clone();
     let mut listed = Vec::new();
     loop {
@@ -129,7 +130,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
 
 /// All codes of a listing for which no more than `most` links are looked at at once, and how often
 /// it was gone on with.
-async fn searched(store: &dyn Store, listing: &Listing, most: u32) -> (Vec<String>, u32) {
+async fn searched(store: &Store, listing: &Listing, most: u32) -> (Vec<String>, u32) {
     let mut listing = listing.clone();
     let (mut found, mut steps) = (Vec::new(), 0);
     loop {

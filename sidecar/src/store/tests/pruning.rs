@@ -10,8 +10,9 @@ use super::visits::{NOW, keep, of_class, query, visit};
 use super::{Fixture, code, create, in_every_store};
 use crate::core::link::Link;
 use crate::core::link::tests::{link, moment};
-use crate::core::ports::{CountQuery, Counted, LinkTotal, OldCounts, Store, TimeSpan};
+use crate::core::ports::{CountQuery, Counted, LinkTotal, OldCounts, TimeSpan};
 use crate::core::visit::class::Class;
+use crate::store::Store;
 
 in_every_store! {
     old_counts_are_forgotten_a_few_at_a_time_and_links_keep_their_totals,
@@ -30,7 +31,7 @@ fn old() -> OldCounts {
 }
 
 /// Forgets all that is old; answers how many rows that were.
-async fn forget(store: &dyn Store) -> u64 {
+async fn forget(store: &Store) -> u64 {
     let mut gone = 0;
     loop {
         match store.forget_counts(old(), 7).await.expect("a store") {
@@ -51,14 +52,14 @@ fn always(of: Counted) -> CountQuery {
     }
 }
 
-async fn totals(store: &dyn Store, slugs: &[&str]) -> Vec<LinkTotal> {
+async fn totals(store: &Store, slugs: &[&str]) -> Vec<LinkTotal> {
     let codes: Vec<_> = slugs.iter().map(|slug| code(slug)).collect();
     let mut totals = store.visit_totals(&codes).await.expect("a store");
     totals.sort_unstable_by_key(|total| total.code.to_string());
     totals
 }
 
-async fn counted(store: &dyn Store, of: Counted) -> u64 {
+async fn counted(store: &Store, of: Counted) -> u64 {
     let counts = store.count_visits(&always(of)).await.expect("a store");
     counts.iter().map(|count| count.visits).sum()
 }
@@ -162,7 +163,7 @@ async fn totals_are_right_when_visits_are_classified_again_before_or_after_their
 }
 
 async fn the_days_on_which_visits_were_recorded_are_known(fixture: Fixture) {
-    let store: Arc<dyn Store> = Arc::clone(&fixture.store);
+    let store: Arc<Store> = Arc::clone(&fixture.store);
     let recorded = async |days| {
         let before = moment("2026-06-01T00:00:00Z");
         store.recorded_days(before, days).await.expect("a store")

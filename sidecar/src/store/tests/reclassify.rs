@@ -16,15 +16,14 @@ use crate::core::campaign::ParameterValues;
 use crate::core::campaign::tests::campaign;
 use crate::core::link::tests::{link, moment};
 use crate::core::link::{Destination, Link};
-use crate::core::ports::{
-    CountQuery, Counted, Dimension, KeptVisit, Store, TimeSpan, VisitListing,
-};
+use crate::core::ports::{CountQuery, Counted, Dimension, KeptVisit, TimeSpan, VisitListing};
 use crate::core::visit::Visit;
 use crate::core::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};
 use crate::core::visit::class::{Class, Classification, Evidence, classify};
 use crate::core::visit::sketch::Sketch;
 use crate::core::visit::visitor::VisitorId;
 use crate::service::reclassify::{Outcome, Reclassify, Report};
+use crate::store::Store;
 
 in_every_store! {
     visits_classified_again_are_counted_as_if_they_always_had_been_so,
@@ -111,7 +110,7 @@ fn old(number: u64, code: &str) -> Visit {
 }
 
 /// Links with and without a campaign.
-async fn links(store: &dyn Store) -> CampaignId {
+async fn links(store: &Store) -> CampaignId {
     let id = store.create_campaign(&campaign()).await.expect("room");
     for slug in ["member", "other"] {
         let member = Link {
@@ -133,7 +132,7 @@ fn code_of(number: u64) -> &'static str {
     CODES[number as usize / 3 % CODES.len()]
 }
 
-fn reclassify(store: &Arc<dyn Store>, holder: &str) -> Reclassify {
+fn reclassify(store: &Arc<Store>, holder: &str) -> Reclassify {
     Reclassify {
         store: Arc::clone(store),
         agents: Arc::new(NewRules),
@@ -162,7 +161,7 @@ fn query(of: Counted) -> CountQuery {
 }
 
 /// Everything that is counted by class, as text.
-async fn counted(store: &dyn Store, id: CampaignId) -> Vec<String> {
+async fn counted(store: &Store, id: CampaignId) -> Vec<String> {
     let mut all = Vec::new();
     let whose = [Counted::All, Counted::Campaign(id)];
     let links = CODES.map(|slug| Counted::Link(code(slug)));
@@ -188,7 +187,7 @@ async fn counted(store: &dyn Store, id: CampaignId) -> Vec<String> {
     all
 }
 
-async fn listed(store: &dyn Store) -> Vec<KeptVisit> {
+async fn listed(store: &Store) -> Vec<KeptVisit> {
     let listing = VisitListing {
         limit: 100_000,
         ..VisitListing::default()

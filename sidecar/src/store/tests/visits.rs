@@ -13,13 +13,14 @@ use crate::core::campaign::tests::campaign;
 use crate::core::link::tests::{link, moment};
 use crate::core::link::{Destination, Link};
 use crate::core::ports::{
-    CountQuery, Counted, Dimension, KeptVisits, LinkTotal, Store, ValueCount, VisitListing,
+    CountQuery, Counted, Dimension, KeptVisits, LinkTotal, ValueCount, VisitListing,
 };
 use crate::core::visit::Visit;
 use crate::core::visit::agent::{Agent, Device, DeviceKind, Versioned};
 use crate::core::visit::class::{Class, Classification};
 use crate::core::visit::place::Place;
 use crate::core::visit::visitor::{DayKey, VisitorId};
+use crate::store::Store;
 
 in_every_store! {
     a_visit_is_kept_once_however_often_it_comes,
@@ -91,7 +92,7 @@ pub(super) fn of_class(class: Class, visit: Visit) -> Visit {
     }
 }
 
-pub(in crate::store) async fn keep(store: &dyn Store, visits: Vec<Visit>) -> KeptVisits {
+pub(in crate::store) async fn keep(store: &Store, visits: Vec<Visit>) -> KeptVisits {
     let kept = store.keep_visits(visits, moment(NOW)).await;
     kept.expect("a working store")
 }
@@ -104,12 +105,12 @@ pub(super) fn query(of: Counted) -> CountQuery {
     }
 }
 
-async fn total(store: &dyn Store, of: Counted) -> u64 {
+async fn total(store: &Store, of: Counted) -> u64 {
     let counts = store.count_visits(&query(of)).await.expect("a store");
     counts.iter().map(|count| count.visits).sum()
 }
 
-async fn listed(store: &dyn Store, listing: VisitListing) -> Vec<(String, Timestamp)> {
+async fn listed(store: &Store, listing: VisitListing) -> Vec<(String, Timestamp)> {
     let visits = store.list_visits(&listing).await.expect("a store");
     visits
         .into_iter()

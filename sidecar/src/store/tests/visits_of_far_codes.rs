@@ -7,7 +7,8 @@ use super::visits::{NOW, keep, query, visit};
 use super::{Fixture, code, create, in_every_store};
 use crate::core::link::Link;
 use crate::core::link::tests::{link, moment};
-use crate::core::ports::{Counted, Dimension, OldCounts, Store, TimeSpan, VisitListing};
+use crate::core::ports::{Counted, Dimension, OldCounts, TimeSpan, VisitListing};
+use crate::store::Store;
 
 in_every_store! {
     visits_of_far_codes_are_found_whether_their_links_are_there_or_come_later,
@@ -20,7 +21,7 @@ const AT: &str = "2026-06-01T12:00:00Z";
 
 /// How many visits of a link there are: in the list, in its totals, by hour, by country, and by
 /// people a day.
-async fn found(store: &dyn Store, slug: &str) -> [u64; 5] {
+async fn found(store: &Store, slug: &str) -> [u64; 5] {
     let listing = VisitListing {
         code: Some(code(slug)),
         limit: 100,

@@ -17,7 +17,8 @@ use crate::core::codes::pool::{PooledCodes, Watermarks};
 use crate::core::codes::sequence::{SequenceCodes, number_of};
 use crate::core::codes::strategy::{CodeStrategy, DrawError, DrawRequest};
 use crate::core::link::Link;
-use crate::core::ports::{PublishError, Publisher, Store};
+use crate::core::ports::{PublishError, Publisher};
+use crate::store::Store;
 use crate::store::sqlite::SqliteStore;
 use crate::testing::MemoryPublisher;
 
@@ -48,9 +49,9 @@ impl Database {
         }
     }
 
-    async fn open(&self) -> Arc<dyn Store> {
+    async fn open(&self) -> Arc<Store> {
         let store = SqliteStore::open(&self.url, 1).await;
-        Arc::new(store.expect("a good database"))
+        Arc::new(store.expect("a good database").into())
     }
 }
 
@@ -71,7 +72,7 @@ async fn draw(strategy: &dyn CodeStrategy, count: usize) -> Vec<Code> {
 /// is done with what it has left.
 async fn drawn_by_all<F>(make: F) -> Vec<Code>
 where
-    F: Fn(Arc<dyn Store>, u64) -> Arc<dyn CodeStrategy> + Clone + Send + Sync + 'static,
+    F: Fn(Arc<Store>, u64) -> Arc<dyn CodeStrategy> + Clone + Send + Sync + 'static,
 {
     let database = Arc::new(Database::new().await);
     let places: Vec<_> = (0..PROCESSES)

@@ -8,16 +8,16 @@ use vocabulary::Code;
 use super::{Left, adopt_some, code_key, is_finished, visits};
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::tests::{link, moment};
-use crate::core::ports::{LinkStore, LinkTotal, OutboxStore, VisitListing, VisitStore};
+use crate::core::ports::{LinkTotal, VisitListing};
+use crate::store::Store;
 use crate::store::sqlite::schema::MIGRATOR;
 use crate::store::sqlite::{SqliteStore, options};
 use crate::store::tests::visits::{NOW, keep, visit};
 use crate::store::tests::{KEY, code};
 
-async fn open(url: &str) -> SqliteStore {
-    SqliteStore::open(url, 2)
-        .await
-        .expect("a migrated database")
+async fn open(url: &str) -> Store {
+    let store = SqliteStore::open(url, 2).await;
+    store.expect("a migrated database").into()
 }
 
 /// A database as so many migrations leave it, and its URL.
