@@ -10,6 +10,7 @@
 //! - [`publisher`]: writes them to Redis. Nothing else does.
 //! - [`outbox`]: sees to it that what is stored gets published, whatever fails in between.
 //! - [`transfer`]: reads and writes files of links.
+//! - `csv_parser`: records of comma-separated values, for files and the API.
 //! - [`http`]: the API, the fallback resolver and the health checks. Nothing else knows axum.
 //! - [`config`], [`cli`], [`telemetry`], [`lifecycle`], [`clock`]: the process around them.
 //! - [`random`]: secret random numbers.
@@ -20,6 +21,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod core;
+mod csv_parser;
 pub mod durations;
 pub mod enrich;
 pub mod housekeeping;

@@ -1,18 +1,10 @@
-//! Rows of comma-separated values.
-//!
-//! The parser below is that of the crate `csv`, used directly, since a reader that hands out whole
-//! records holds a record of any length: a quotation mark that is not closed would have it read the
-//! rest of the file into memory. Here such a record is read over, refused and counted as one row.
+//! Rows of comma-separated values. A record that is too long is refused and counted as one row.
 
 use std::io::{self, BufRead};
 
-use csv_core::{ReadRecordResult, ReaderBuilder};
-
 use super::columns::{Cells, Column, ColumnsError, Names};
-use super::row::Refusal;
-
-/// The most bytes that a row may have: a target, and a few long texts beside it.
-pub const MAX_ROW: usize = 1 << 20;
+use super::row::{MAX_ROW, Refusal};
+use crate::csv_parser::{Parser, Place, Step};
 
 /// The most columns.
 const MAX_COLUMNS: usize = 1024;
@@ -70,7 +62,8 @@ pub enum HeaderError {
 
 /// Rows of comma-separated values.
 pub struct CsvRows<R> {
-    parser: Parser<R>,
+    reader: R,
+    parser: Parser,
     /// What the columns mean, and how many there are.
     meanings: Vec<Option<Column>>,
 }
@@ -86,11 +79,16 @@ impl<R: BufRead + Send> CsvRows<R> {
         names: &Names,
         header: Option<Vec<String>>,
     ) -> Result<Self, HeaderError> {
-        let mut parser = Parser::new(reader, delimiter);
+        let mut rows = Self {
+            reader,
+            parser: Parser::new(delimiter, MAX_ROW, MAX_COLUMNS),
+            meanings: Vec::new(),
+        };
         let header = match header {
             Some(header) => header,
-            None => match parser.read()? {
-                Next::Row { .. } => parser
+            None => match rows.read()? {
+                Next::Row { .. } => rows
+                    .parser
                     .fields()
                     .map(|field| String::from_utf8_lossy(field).trim().to_owned())
                     .collect(),
@@ -98,34 +96,66 @@ impl<R: BufRead + Send> CsvRows<R> {
                 Next::End => return Err(HeaderError::Empty),
             },
         };
-        let mut meanings = vec![None; header.len()];
+        rows.meanings = vec![None; header.len()];
         let places = names.places(&header)?;
         for (column, place) in Column::ALL.into_iter().zip(places) {
             if let Some(place) = place {
-                meanings[place] = Some(column);
+                rows.meanings[place] = Some(column);
             }
         }
-        Ok(Self { parser, meanings })
+        Ok(rows)
+    }
+
+    /// Reads the next record that is not blank.
+    fn read(&mut self) -> io::Result<Next> {
+        loop {
+            let input = self.reader.fill_buf()?;
+            let mut rest = input;
+            let step = if input.is_empty() {
+                self.parser.finish()
+            } else {
+                self.parser.parse(&mut rest)
+            };
+            let read = input.len() - rest.len();
+            self.reader.consume(read);
+            match step {
+                Step::Record(Place { line, lines }) => {
+                    let mut fields = self.parser.fields();
+                    if !fields.all(|field| field.trim_ascii().is_empty()) {
+                        return Ok(Next::Row { line, lines });
+                    }
+                }
+                Step::TooLong(Place { line, lines }) => {
+                    let refusal = Refusal::RowLength { lines };
+                    return Ok(Next::Refused { line, refusal });
+                }
+                Step::More | Step::TooManyFields => {}
+                Step::End => return Ok(Next::End),
+            }
+        }
     }
 }
 
 impl<R: BufRead + Send> Rows for CsvRows<R> {
     fn next(&mut self, cells: &mut Cells) -> io::Result<Next> {
-        let next = self.parser.read()?;
+        let next = self.read()?;
         let Next::Row { line, lines } = next else {
             return Ok(next);
         };
         cells.clear();
-        for (field, meaning) in self.parser.fields().zip(&self.meanings) {
+        let fields = self.parser.fields();
+        let found = fields.len();
+        for (field, meaning) in fields.zip(&self.meanings) {
             if let Some(column) = meaning {
                 cells.set(*column, field);
             }
         }
-        let refusal = if self.parser.count != self.meanings.len() {
+        let expected = self.meanings.len();
+        let refusal = if found != expected {
             // An unquoted comma in a target, for example: what is in which column is then unknown.
             Refusal::Columns {
-                found: self.parser.count,
-                expected: self.meanings.len(),
+                found,
+                expected,
                 lines,
             }
         } else if lines > MAX_LINES {
@@ -135,101 +165,6 @@ impl<R: BufRead + Send> Rows for CsvRows<R> {
         };
         Ok(Next::Refused { line, refusal })
     }
-}
-
-/// Records, whatever they mean.
-struct Parser<R> {
-    reader: R,
-    core: csv_core::Reader,
-    output: Vec<u8>,
-    ends: Vec<usize>,
-    /// How many fields the record has.
-    count: usize,
-    /// How many lines have ended so far.
-    lines: u64,
-}
-
-impl<R: BufRead> Parser<R> {
-    fn new(reader: R, delimiter: u8) -> Self {
-        Self {
-            reader,
-            core: ReaderBuilder::new().delimiter(delimiter).build(),
-            output: vec![0; MAX_ROW],
-            ends: vec![0; MAX_COLUMNS],
-            count: 0,
-            lines: 0,
-        }
-    }
-
-    fn fields(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let spans = starts.zip(&self.ends[..self.count]);
-        spans.map(|(start, &end)| &self.output[start..end])
-    }
-
-    /// Reads the next record that is not empty.
-    fn read(&mut self) -> io::Result<Next> {
-        loop {
-            let next = self.read_any()?;
-            let is_empty = matches!(next, Next::Row { .. })
-                && self.fields().all(|field| field.trim_ascii().is_empty());
-            if !is_empty {
-                return Ok(next);
-            }
-        }
-    }
-
-    fn read_any(&mut self) -> io::Result<Next> {
-        let (mut length, mut count) = (0, 0);
-        let mut inner_lines = 0;
-        let mut last = 0;
-        let mut is_too_long = false;
-        loop {
-            let input = self.reader.fill_buf()?;
-            let is_end = input.is_empty();
-            let (result, read, written, ended) =
-                self.core
-                    .read_record(input, &mut self.output[length..], &mut self.ends[count..]);
-            last = input[..read].last().copied().unwrap_or(last);
-            self.lines += count_lines(&input[..read]);
-            self.reader.consume(read);
-            inner_lines += count_lines(&self.output[length..length + written]);
-            length += written;
-            count += ended;
-            match result {
-                ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
-                    is_too_long = true;
-                    (length, count) = (0, 0);
-                }
-                ReadRecordResult::End => return Ok(Next::End),
-                ReadRecordResult::Record => {
-                    if is_end {
-                        // What came last belongs to the record: it has no end of line.
-                        last = 0;
-                    }
-                    break;
-                }
-            }
-        }
-        // The record's own end of line has been read already, if it has one.
-        let own = u64::from(last == b'\n');
-        let line = self.lines + 1 - own - inner_lines;
-        if is_too_long {
-            let lines = inner_lines + 1;
-            let refusal = Refusal::RowLength { lines };
-            return Ok(Next::Refused { line, refusal });
-        }
-        self.count = count;
-        Ok(Next::Row {
-            line,
-            lines: inner_lines + 1,
-        })
-    }
-}
-
-fn count_lines(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::io::{self, BufRead};
 use serde_json::{Map, Value};
 
 use super::columns::{Cells, Column, Names};
-use super::csv::{MAX_ROW, Next, Rows};
-use super::row::Refusal;
+use super::csv::{Next, Rows};
+use super::row::{MAX_ROW, Refusal};
 
 /// Rows of JSON objects.
 pub struct NdjsonRows<R> {

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use vocabulary::{CampaignId, Code, CodeError, CodeRules, Parameters, RedirectStatus, Verdict};
 
 use super::columns::{Cells, Column};
-use super::csv::MAX_ROW;
 use super::moment::{self, Moment};
 use crate::core::annotation::{
     MAX_TAGS, check_external_id, check_note, check_tag, normalized_tags,
@@ -16,6 +15,9 @@ use crate::core::campaign::ParameterValues;
 use crate::core::codes::reserved::ReservedWords;
 use crate::core::link::{Destination, Link, Second, is_never_valid};
 use crate::core::target::{OwnHosts, Target, TargetError, TargetPolicy};
+
+/// The most bytes that a row may have: a target, and a few long texts beside it.
+pub const MAX_ROW: usize = 1 << 20;
 
 /// The largest revision that is stored.
 const MAX_REVISION: u64 = (1 << 53) - 1;

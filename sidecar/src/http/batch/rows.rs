@@ -2,8 +2,9 @@
 //!
 //! Memory is bounded by the longest row that is allowed; a longer one is passed over and told.
 
-use csv_core::ReadRecordResult;
 use serde_json::{Map, Value};
+
+use crate::csv_parser::{Parser, Step};
 
 /// In which form rows are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Rows {
         let cutter = match format {
             Format::Json => Cutter::Json(JsonCutter::default()),
             Format::Ndjson => Cutter::Lines(Vec::new(), false),
-            Format::Csv => Cutter::Csv(Box::new(CsvCutter::new(csv))),
+            Format::Csv => Cutter::Csv(Box::new(CsvCutter::new(csv, most_bytes))),
         };
         Self { cutter, most_bytes }
     }
@@ -96,9 +97,7 @@ impl Rows {
                 }
                 Ok(())
             }
-            // To the reader no bytes are the end.
-            Cutter::Csv(_) if part.is_empty() => Ok(()),
-            Cutter::Csv(cutter) => cutter.push(part, self.most_bytes, rows),
+            Cutter::Csv(cutter) => cutter.push(part, rows),
         }
     }
 
@@ -110,7 +109,7 @@ impl Rows {
                 end_line(line, is_too_long, rows);
                 Ok(())
             }
-            Cutter::Csv(cutter) => cutter.push(&[], self.most_bytes, rows),
+            Cutter::Csv(cutter) => cutter.finish(rows),
         }
     }
 
@@ -248,94 +247,46 @@ const MOST_VALUES: usize = 256;
 
 /// Reads lines of values.
 struct CsvCutter {
-    reader: csv_core::Reader,
-    /// The values of the line so far, one behind the other, and where each ends.
-    text: Vec<u8>,
-    ends: Vec<usize>,
-    written: usize,
-    ended: usize,
+    parser: Parser,
     names: Option<Vec<Option<String>>>,
     /// What the names are to be, whatever the first line says.
     columns: Option<Vec<Option<String>>>,
-    is_too_long: bool,
 }
 
 impl CsvCutter {
-    fn new(csv: Csv) -> Self {
-        let reader = csv_core::ReaderBuilder::new()
-            .delimiter(csv.delimiter)
-            .build();
+    fn new(csv: Csv, most_bytes: usize) -> Self {
         Self {
-            reader,
+            parser: Parser::new(csv.delimiter, most_bytes, MOST_VALUES),
             columns: csv.columns,
-            text: vec![0; 1024],
-            ends: vec![0; 32],
-            written: 0,
-            ended: 0,
             names: None,
-            is_too_long: false,
         }
     }
 
-    /// Takes a part of the body; an empty one is its end.
-    fn push(
-        &mut self,
-        mut part: &[u8],
-        most_bytes: usize,
-        rows: &mut Vec<RawRow>,
-    ) -> Result<(), BrokenBody> {
-        loop {
-            let (result, read, written, ended) = self.reader.read_record(
-                part,
-                &mut self.text[self.written..],
-                &mut self.ends[self.ended..],
-            );
-            part = &part[read..];
-            self.written += written;
-            self.ended += ended;
-            match result {
-                ReadRecordResult::InputEmpty => return Ok(()),
-                ReadRecordResult::OutputFull if self.text.len() >= most_bytes => {
-                    // What does not fit is read all the same, into the same place.
-                    self.is_too_long = true;
-                    self.written = 0;
-                }
-                ReadRecordResult::OutputFull => {
-                    let length = (self.text.len() * 2).min(most_bytes.max(1024));
-                    self.text.resize(length, 0);
-                }
-                ReadRecordResult::OutputEndsFull if self.ends.len() >= MOST_VALUES => {
-                    return Err(BrokenBody("has a line of more than 256 values"));
-                }
-                ReadRecordResult::OutputEndsFull => {
-                    let length = self.ends.len() * 2;
-                    self.ends.resize(length, 0);
-                }
-                ReadRecordResult::Record => self.end_line(rows)?,
-                ReadRecordResult::End => return Ok(()),
-            }
+    fn push(&mut self, mut part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        while !part.is_empty() {
+            let step = self.parser.parse(&mut part);
+            self.take(step, rows)?;
         }
+        Ok(())
     }
 
-    fn end_line(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
-        let (written, ended) = (self.written, self.ended);
-        (self.written, self.ended) = (0, 0);
-        if std::mem::take(&mut self.is_too_long) {
-            if self.names.is_none() {
-                return Err(BrokenBody("has a first line that is too long"));
+    fn finish(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        let step = self.parser.finish();
+        self.take(step, rows)
+    }
+
+    fn take(&mut self, step: Step, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        match step {
+            Step::Record(_) => {}
+            Step::TooLong(_) if self.names.is_some() => {
+                rows.push(RawRow::TooLong);
+                return Ok(());
             }
-            rows.push(RawRow::TooLong);
-            return Ok(());
+            Step::TooLong(_) => return Err(BrokenBody("has a first line that is too long")),
+            Step::TooManyFields => return Err(BrokenBody("has a line of more than 256 values")),
+            Step::More | Step::End => return Ok(()),
         }
-        let mut begin = 0;
-        let values: Vec<Vec<u8>> = self.ends[..ended]
-            .iter()
-            .map(|&end| {
-                let value = self.text[begin..end.min(written)].to_vec();
-                begin = end;
-                value
-            })
-            .collect();
+        let values: Vec<Vec<u8>> = self.parser.fields().map(<[u8]>::to_vec).collect();
         if self.names.is_some() {
             rows.push(RawRow::Csv(values));
             return Ok(());

@@ -1,91 +1,58 @@
 //! In which line of a file each row begins, so that a row that failed is found there.
 
 use super::RowFormat;
+use crate::csv_parser::{Parser, Step};
 
-/// Finds rows in a file that comes in parts. What a row is, is what it is to the API: empty lines are
-/// none, the first of CSV has names, and values in quotation marks may have several lines.
-#[derive(Debug)]
-pub(super) struct LineFinder {
-    format: RowFormat,
-    line: u64,
-    place: Place,
-    /// Whether the names of CSV are still to come.
-    is_head: bool,
-}
-
-/// Where in a row the next byte stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Before it.
-    Start,
-    /// At the beginning of a value.
-    Value,
-    /// Within a value, or anywhere in a line of JSON.
-    Within,
-    /// Between quotation marks.
-    Quoted,
-    /// Behind a quotation mark that ends a value, or is half of one in it.
-    Mark,
+/// Finds rows in a file that comes in parts. Rows are those of the API: empty lines are none, the
+/// first row of CSV has names, and quoted values may have several lines.
+pub(super) enum LineFinder {
+    /// Records, with the names still to come or not.
+    Csv(Box<Parser>, bool),
+    /// The current line, and its row has been found or not.
+    Ndjson(u64, bool),
 }
 
 impl LineFinder {
     /// Begins with the first line.
     pub(super) fn new(format: RowFormat) -> Self {
-        Self {
-            format,
-            line: 1,
-            place: Place::Start,
-            is_head: format == RowFormat::Csv,
+        match format {
+            // No value is needed, so that no room is.
+            RowFormat::Csv => Self::Csv(Box::new(Parser::new(b',', 0, 0)), true),
+            RowFormat::Ndjson => Self::Ndjson(1, false),
         }
     }
 
-    /// Takes a part of the file, and hands on the line of each row that begins in it.
-    pub(super) fn push(&mut self, part: &[u8], mut row: impl FnMut(u64)) {
-        for &byte in part {
-            let begins = match self.format {
-                RowFormat::Ndjson => self.json(byte),
-                RowFormat::Csv => self.csv(byte),
-            };
-            if begins {
-                row(self.line);
+    /// Takes a part of the file, and passes on the line of each row that is found in it. An empty
+    /// part is the end.
+    pub(super) fn push(&mut self, mut part: &[u8], mut row: impl FnMut(u64)) {
+        let is_end = part.is_empty();
+        match self {
+            Self::Ndjson(line, is_found) => {
+                for byte in part {
+                    if *byte == b'\n' {
+                        (*line, *is_found) = (*line + 1, false);
+                    } else if !byte.is_ascii_whitespace() && !std::mem::replace(is_found, true) {
+                        row(*line);
+                    }
+                }
             }
-            if byte == b'\n' {
-                self.line += 1;
-            }
+            Self::Csv(parser, is_head) => loop {
+                let step = if is_end {
+                    parser.finish()
+                } else {
+                    parser.parse(&mut part)
+                };
+                match step {
+                    Step::Record(place) | Step::TooLong(place) => {
+                        if !std::mem::take(is_head) {
+                            row(place.line);
+                        }
+                    }
+                    Step::TooManyFields => {}
+                    Step::More | Step::End => return,
+                }
+            },
         }
-    }
-
-    fn json(&mut self, byte: u8) -> bool {
-        match byte {
-            b'\n' => self.place = Place::Start,
-            _ if self.place == Place::Start && !byte.is_ascii_whitespace() => {
-                self.place = Place::Within;
-                return true;
-            }
-            _ => {}
-        }
-        false
-    }
-
-    fn csv(&mut self, byte: u8) -> bool {
-        let ends = matches!(byte, b'\r' | b'\n');
-        let mut begins = false;
-        if self.place == Place::Start {
-            if ends {
-                return false;
-            }
-            begins = !std::mem::replace(&mut self.is_head, false);
-            self.place = Place::Value;
-        }
-        self.place = match (self.place, byte) {
-            (Place::Quoted, b'"') => Place::Mark,
-            (Place::Quoted, _) => Place::Quoted,
-            (Place::Value | Place::Mark, b'"') => Place::Quoted,
-            (_, b',') => Place::Value,
-            _ if ends => Place::Start,
-            _ => Place::Within,
-        };
-        begins
     }
 }
 
@@ -100,6 +67,7 @@ mod tests {
             for part in text.as_bytes().chunks(size) {
                 finder.push(part, |line| found.push(line));
             }
+            finder.push(&[], |line| found.push(line));
             found
         };
         let found = whole(text.len());

@@ -41,7 +41,7 @@ pub(super) struct Reading {
 pub(super) struct RowPlace {
     /// In which line, from 1.
     pub(super) line: u64,
-    /// How many bytes were sent before the part that it begins in.
+    /// How many bytes were sent before the part that it was found in.
     pub(super) part: u64,
 }
 
@@ -127,7 +127,6 @@ impl Source {
             let read = input.read(&mut part);
             reading.is_reading.store(false, Ordering::Relaxed);
             let length = match read {
-                Ok(0) => return Ok(()),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -144,6 +143,9 @@ impl Source {
                 // Who has gone needs no lines.
                 let _ = lines.send(RowPlace { line, part: sent });
             });
+            if length == 0 {
+                return Ok(());
+            }
             sent += length as u64;
             if !window.enter(rows, length as u64) {
                 return Ok(());

@@ -25,7 +25,7 @@ struct State {
     rows_sent: u64,
     bytes_sent: u64,
     rows_answered: u64,
-    /// Where the last row that is answered begins.
+    /// Where the last row that is answered was found.
     bytes_answered: u64,
     is_closed: bool,
 }
@@ -52,12 +52,12 @@ impl Window {
         !state.is_closed
     }
 
-    /// Notes that one more row is answered, which begins there.
-    pub(super) fn answer(&self, begin: u64) {
+    /// Notes that one more row is answered, which was found there.
+    pub(super) fn answer(&self, place: u64) {
         let mut state = self.state();
         let was_full = state.is_full();
         state.rows_answered += 1;
-        state.bytes_answered = begin;
+        state.bytes_answered = place;
         if was_full && !state.is_full() {
             self.changed.notify_one();
         }
