@@ -17,13 +17,12 @@ use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
 
-use crate::core::codes::pool::Watermarks;
 use crate::core::codes::reserved::ReservedWords;
-use crate::core::codes::strategy::StrategyName;
+use crate::core::codes::strategy::{CodePolicy, StrategyName};
 use crate::core::target::TargetPolicy;
 use crate::core::target::domains::{DomainRule, DomainRules, TargetDomains};
 use crate::publisher::Topology;
-use crate::service::issue::CodePolicy;
+use crate::service::codes::pool::Watermarks;
 use crate::store::{Scheme, StoreOptions};
 use crate::trace::Sampling;
 

@@ -15,5 +15,6 @@ pub mod query;
 pub mod records;
 pub mod short_url;
 pub mod state;
+pub mod store_error;
 pub mod target;
 pub mod visit;

@@ -11,13 +11,13 @@
 
 mod condition;
 mod connection;
+mod failure;
 mod index;
 mod servers;
 mod tail;
 mod visits;
 mod wire;
 
-use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,7 +27,8 @@ use vocabulary::{Code, KeyPrefix, Record};
 use crate::core::campaign::Campaign;
 use crate::core::link::Link;
 use crate::core::ports::{PublishError, Publisher};
-use connection::{Connection, Failure};
+use connection::Connection;
+use failure::Failure;
 use servers::{Handle, Servers};
 
 pub use condition::{ConditionError, ServerCondition, examine};
@@ -345,12 +346,6 @@ async fn load_publish(redis: &mut Handle) -> Result<String, RedisError> {
         .arg(PUBLISH)
         .query_async(redis)
         .await
-}
-
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Self {
-        Self::Refused(Box::<dyn Error + Send + Sync>::from(error))
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod audit;
 pub mod campaigns;
+pub mod codes;
 pub mod codespace;
 pub mod domains;
 pub mod drift;
@@ -13,6 +14,7 @@ pub mod keeper;
 pub mod keys;
 pub mod links;
 pub mod live;
+pub mod new_link;
 mod patience;
 pub mod rebuild;
 pub mod reclassify;

@@ -9,12 +9,12 @@ use vocabulary::{BodyLengths, RedirectStatus};
 
 use super::workbench::Workbench;
 use crate::config::Config;
-use crate::core::codes::lengths::Lengths;
-use crate::core::codes::permuted::PermutedCodes;
-use crate::core::codes::strategy::{CodeStrategy, DrawRequest};
 use crate::core::link::{Destination, Link, Second};
 use crate::core::ports::MAX_TOGETHER;
 use crate::core::target::Target;
+use crate::service::codes::lengths::Lengths;
+use crate::service::codes::permuted::PermutedCodes;
+use crate::service::codes::strategy::{CodeStrategy, DrawRequest};
 
 /// Makes so many links, and prints their codes if asked to.
 pub(super) async fn run(

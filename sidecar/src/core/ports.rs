@@ -19,8 +19,6 @@ mod upkeep;
 mod visits;
 
 use std::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use vocabulary::Code;
@@ -28,6 +26,7 @@ use vocabulary::Code;
 pub use crate::core::audit::ChangedBy;
 use crate::core::campaign::Campaign;
 use crate::core::link::Link;
+pub use crate::core::store_error::StoreError;
 use crate::core::visit::visitor::DayKeys;
 
 pub use audit::{AuditListing, AuditStore};
@@ -71,33 +70,6 @@ pub trait Operations:
 {
     /// Ends every connection, after what has been begun.
     async fn close(&self);
-}
-
-/// How many errors of stores there were in this process.
-static STORE_ERRORS: AtomicU64 = AtomicU64::new(0);
-
-/// The store could not do what it was asked, or nobody can know whether it did.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the database could not {operation}")]
-pub struct StoreError {
-    /// What it was asked.
-    pub operation: &'static str,
-    /// Why not.
-    #[source]
-    pub source: Arc<dyn Error + Send + Sync>,
-}
-
-impl StoreError {
-    /// Says what went wrong during an operation, and counts it.
-    pub fn new(operation: &'static str, source: Arc<dyn Error + Send + Sync>) -> Self {
-        STORE_ERRORS.fetch_add(1, Ordering::Relaxed);
-        Self { operation, source }
-    }
-
-    /// How many there were in this process.
-    pub fn count() -> u64 {
-        STORE_ERRORS.load(Ordering::Relaxed)
-    }
 }
 
 /// Writes link records to where the edge reads them. Every method returns within a bounded time,

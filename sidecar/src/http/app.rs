@@ -6,6 +6,7 @@ use vocabulary::RedirectStatus;
 
 use super::answers::{AnswerCounters, Requests};
 use crate::clock::Clock;
+use crate::core::codes::strategy::CodePolicy;
 use crate::core::ports::{Publisher, VisitQueue};
 use crate::core::target::TargetPolicy;
 use crate::core::target::domains::TargetDomains;
@@ -14,7 +15,6 @@ use crate::service::campaigns::Campaigns;
 use crate::service::codespace::Codespace;
 use crate::service::domains::Domains;
 use crate::service::explain::Explainer;
-use crate::service::issue::CodePolicy;
 use crate::service::keys::Keys;
 use crate::service::links::Links;
 use crate::service::live::LiveVisits;

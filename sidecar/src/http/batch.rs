@@ -34,7 +34,7 @@ use super::new_link::read_new_link;
 use super::problem::{FieldError, Problem};
 use crate::core::ports::ChunkKey;
 use crate::service::access::{Caller, ChargeError};
-use crate::service::links::{LinkError, NewLink};
+use crate::service::new_link::{LinkError, NewLink};
 use crate::service::repeat::{RepeatError, RowResult, RowsDigest};
 use crate::trace;
 use chunks::{RawChunk, chunks};

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::app::App;
 use super::problem::Problem;
 use crate::core::ports::ChunkKey;
-use crate::service::links::{LinkError, NewLink, Stored};
+use crate::service::new_link::{LinkError, NewLink, Stored};
 use crate::service::repeat::{RepeatError, RowResult, RowsDigest};
 
 /// The longest `Idempotency-Key`.

@@ -23,7 +23,8 @@ use crate::core::campaign::ParameterValues;
 use crate::core::link::{Change, Expected, Link, Refusal};
 use crate::core::ports::ChunkKey;
 use crate::service::access::Caller;
-use crate::service::links::{EditedBy, LinkError, Stored};
+use crate::service::links::EditedBy;
+use crate::service::new_link::{LinkError, Stored};
 
 /// `POST /v1/links`: 201 for a new link, 200 for one that was there and will do.
 pub(super) async fn create(

@@ -11,10 +11,11 @@ use super::fields::Fields;
 use super::link_members::{Null, read_members};
 use super::problem::{FieldError, Problem};
 use crate::core::api_key::KeyPolicy;
+use crate::core::codes::strategy::CodePolicy;
 use crate::core::link::Destination;
 use crate::service::access::Caller;
-use crate::service::issue::{CodePolicy, NoCode};
-use crate::service::links::{LinkError, NewLink};
+use crate::service::new_link::NoCode;
+use crate::service::new_link::{LinkError, NewLink};
 
 /// Reads what a new link is to be; `campaigns` are those that the members name.
 ///

@@ -15,12 +15,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::openapi::words::{self, TYPE_PREFIX};
-use crate::core::codes::strategy::DrawError;
 use crate::core::link::Refusal;
 use crate::core::ports::StoreError;
 use crate::service::campaigns::CampaignError;
-use crate::service::issue::NoCode;
-use crate::service::links::LinkError;
+use crate::service::codes::strategy::DrawError;
+use crate::service::new_link::LinkError;
+use crate::service::new_link::NoCode;
 
 /// How many seconds a client is asked to wait when something is away.
 const RETRY_AFTER_SECONDS: &str = "2";

@@ -9,7 +9,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, 
 use vocabulary::KeyPrefix;
 
 use super::UrlError;
-use super::connection::Failure;
+use super::failure::Failure;
 use super::servers::{Address, Servers, Topology};
 
 /// The state of a server that takes writes, as it reports it.

@@ -5,13 +5,13 @@
 //! has missed a limit is given up like a broken one. After a failure operations fail at once until
 //! a pause is over; then one caller tries to connect while others wait for that attempt.
 
-use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::RedisError;
 use tokio::time::Instant;
 
+use super::failure::Failure;
 use super::load_publish;
 use super::servers::{Handle, Servers};
 
@@ -26,14 +26,6 @@ pub(super) struct Open {
     pub(super) publish_sha: String,
     /// Number of this connection, counted from the first.
     number: u64,
-}
-
-/// Reason for which an operation failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    Timeout,
-    Away,
-    Refused(Box<dyn Error + Send + Sync>),
 }
 
 pub(super) struct Connection {

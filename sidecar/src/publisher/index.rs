@@ -16,9 +16,10 @@ use redis::{RedisError, Value};
 use tokio::sync::mpsc;
 use vocabulary::KeyPrefix;
 
-use super::connection::{Connection, Failure};
+use super::connection::Connection;
+use super::failure::Failure;
 use super::servers::{Handle, Master, Servers, Topology};
-use super::wire::{Commands, Reply, Wire, refused, unexpected};
+use super::wire::{Commands, Reply, Wire, unexpected};
 use super::{PUBLISH, UrlError, ask_incarnation, failure_error, is_noscript, load_publish};
 use crate::core::campaign::Campaign;
 use crate::core::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
@@ -517,42 +518,6 @@ impl RecordIndex for RedisIndex {
     async fn incarnation(&self) -> Result<String, PublishError> {
         ask_incarnation(&self.connection).await
     }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Refused(Box::new(error))
-    }
-}
-
-/// The masters of a cluster, as `CLUSTER SLOTS` has them: a host (empty for the one that was
-/// asked) and a port each.
-pub(super) fn masters_of(slots: &Value) -> io::Result<Vec<(String, u16)>> {
-    let malformed = || refused(b"CLUSTER SLOTS can't be read");
-    let Value::Array(ranges) = slots else {
-        return Err(malformed());
-    };
-    let mut masters = Vec::new();
-    for range in ranges {
-        let Value::Array(parts) = range else {
-            return Err(malformed());
-        };
-        let Some(Value::Array(node)) = parts.get(2) else {
-            return Err(malformed());
-        };
-        let host = match node.first() {
-            Some(Value::BulkString(host)) => String::from_utf8_lossy(host).into_owned(),
-            _ => String::new(),
-        };
-        let Some(Value::Int(port)) = node.get(1) else {
-            return Err(malformed());
-        };
-        let port = u16::try_from(*port).map_err(|_error| malformed())?;
-        if !masters.contains(&(host.clone(), port)) {
-            masters.push((host, port));
-        }
-    }
-    Ok(masters)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Discovery of the servers that link records are written to: one server, the master that sentinels
 //! name, or a cluster.
 
+use std::io;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -10,8 +11,8 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo};
 use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, Value};
 
-use super::connection::Failure;
-use super::index::masters_of;
+use super::failure::Failure;
+use super::wire::refused;
 
 /// The configured way to find the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,6 +193,36 @@ impl ConnectionLike for Handle {
             Self::Cluster(connection) => connection.get_db(),
         }
     }
+}
+
+/// The masters of a cluster, as `CLUSTER SLOTS` has them: a host (empty for the one that was
+/// asked) and a port each.
+fn masters_of(slots: &Value) -> io::Result<Vec<(String, u16)>> {
+    let malformed = || refused(b"CLUSTER SLOTS can't be read");
+    let Value::Array(ranges) = slots else {
+        return Err(malformed());
+    };
+    let mut masters = Vec::new();
+    for range in ranges {
+        let Value::Array(parts) = range else {
+            return Err(malformed());
+        };
+        let Some(Value::Array(node)) = parts.get(2) else {
+            return Err(malformed());
+        };
+        let host = match node.first() {
+            Some(Value::BulkString(host)) => String::from_utf8_lossy(host).into_owned(),
+            _ => String::new(),
+        };
+        let Some(Value::Int(port)) = node.get(1) else {
+            return Err(malformed());
+        };
+        let port = u16::try_from(*port).map_err(|_error| malformed())?;
+        if !masters.contains(&(host.clone(), port)) {
+            masters.push((host, port));
+        }
+    }
+    Ok(masters)
 }
 
 fn address(node: &str) -> String {

@@ -15,7 +15,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use vocabulary::KeyPrefix;
 use vocabulary::visit::BATCH_FIELD;
 
-use super::connection::{Connection, Failure, Open};
+use super::connection::{Connection, Open};
+use super::failure::Failure;
 use super::servers::{Servers, Topology};
 use super::{UrlError, failure_error};
 use crate::core::ports::{PublishError, QueueDepth, QueuedBatch, QueuedId, VisitQueue};

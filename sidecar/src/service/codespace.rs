@@ -6,9 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use vocabulary::{Check, CodeRules};
 
-use super::issue::CodePolicy;
+use super::codes::pool::Watermarks;
 use crate::clock::Clock;
-use crate::core::codes::pool::Watermarks;
+use crate::core::codes::capacity::capacity;
+use crate::core::codes::strategy::CodePolicy;
 use crate::core::ports::{PoolCounts, StoreError};
 use crate::store::Store;
 
@@ -125,11 +126,6 @@ impl Codespace {
     }
 }
 
-/// How many of so many codes are given to links.
-pub fn capacity(codes: u128, one_in: u64) -> u64 {
-    u64::try_from((codes / u128::from(one_in)).max(1)).unwrap_or(u64::MAX)
-}
-
 /// When so many links are reached if they are made as they were lately.
 fn full_at(capacity: u64, links: u64, lately: u64, now: Timestamp) -> Option<Timestamp> {
     let left = capacity.saturating_sub(links);
@@ -159,12 +155,5 @@ mod tests {
         assert_eq!(full(1000, 300, 0), None);
         assert_eq!(full(1000, 300, 70), Some(moment("2026-08-10T00:00:00Z")));
         assert_eq!(full(u64::MAX, 1, 1), None);
-    }
-
-    #[test]
-    fn one_of_so_many_codes_leads_somewhere_and_at_least_one_code_is_given() {
-        assert_eq!(capacity(62u128.pow(7), 1000), 3_521_614_606);
-        assert_eq!(capacity(62, 1000), 1);
-        assert_eq!(capacity(62u128.pow(12), 1), u64::MAX);
     }
 }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use vocabulary::{BodyLengths, Code};
 
-use super::links::{LinkError, NewLink, Stored};
+use super::codes::lengths::Lengths;
+use super::codes::strategy::{DrawRequest, Strategies};
+use super::new_link::{LinkError, NewLink, NoCode, Stored};
 use crate::clock::Clock;
-use crate::core::codes::lengths::Lengths;
 use crate::core::codes::reserved::ReservedWords;
-pub use crate::core::codes::strategy::CodePolicy;
-use crate::core::codes::strategy::{DrawRequest, Strategies, StrategyName};
+use crate::core::codes::strategy::{CodePolicy, StrategyName};
 use crate::core::link::Link;
 use crate::core::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, StoreError};
 use crate::store::Store;
@@ -391,18 +391,4 @@ impl Parts {
             })
             .collect()
     }
-}
-
-/// Why no code can be drawn.
-#[derive(Debug, thiserror::Error)]
-pub enum NoCode {
-    /// Too many codes of every length that the policy allows are in use.
-    #[error("all lengths that the policy allows are full")]
-    Full,
-    /// The strategy has none.
-    #[error(transparent)]
-    Draw(#[from] crate::core::codes::strategy::DrawError),
-    /// The store does not say how many codes are in use.
-    #[error(transparent)]
-    Store(#[from] crate::core::ports::StoreError),
 }

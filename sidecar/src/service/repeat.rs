@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use vocabulary::Code;
 
 use super::issue::{Issuer, Parts};
-use super::links::{LinkError, NewLink, Stored};
+use super::new_link::{LinkError, NewLink, Stored};
 use crate::core::link::Link;
 use crate::core::ports::{
     Chunk, ChunkCreated, ChunkKey, NewChunk, Receipt, RowOutcome, StoreError,

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use vocabulary::CodeRules;
 
-use crate::core::codes::permuted::PermutedCodes;
-use crate::core::codes::sequence;
 use crate::core::ports::StoreError;
+use crate::service::codes::permuted::PermutedCodes;
+use crate::service::codes::sequence;
 use crate::store::Store;
 
 /// How many characters a code may have before the check character.
@@ -91,9 +91,9 @@ mod tests {
 
     use super::*;
     use crate::core::codes::numbering::CodeKey;
-    use crate::core::codes::pool::{PooledCodes, Watermarks};
-    use crate::core::codes::sequence::SequenceCodes;
-    use crate::core::codes::strategy::{CodeStrategy, DrawRequest};
+    use crate::service::codes::pool::{PooledCodes, Watermarks};
+    use crate::service::codes::sequence::SequenceCodes;
+    use crate::service::codes::strategy::{CodeStrategy, DrawRequest};
     use crate::store::sqlite::SqliteStore;
     use crate::testing::MemoryPublisher;
 

@@ -19,7 +19,7 @@ use rand::CryptoRng;
 use secrecy::zeroize::Zeroizing;
 use sha2::Sha256;
 
-use crate::core::ports::StoreError;
+use crate::core::store_error::StoreError;
 
 /// Time after a day's end until its key is destroyed. It serves late events: the sidecar may have
 /// been down while Redis held the edge's events. Later visits have no visitor.

@@ -15,7 +15,7 @@ use crate::http::campaign_links::Campaigns;
 use crate::http::idempotency::status_of;
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::wire::LinkBody;
-use crate::service::links::LinkError;
+use crate::service::new_link::LinkError;
 use crate::service::repeat::RowResult;
 
 /// The results of a chunk, as JSON values.

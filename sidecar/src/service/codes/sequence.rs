@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use rand::{CryptoRng, RngExt};
 use vocabulary::{Alphabet, Code, CodeRules};
 
-use super::random::random_characters;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::core::codes::random::random_characters;
 use crate::core::ports::Publisher;
 use crate::store::Store;
 

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use vocabulary::{Code, CodeRules};
 
-use super::numbering::Numbering;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::core::codes::numbering::Numbering;
 use crate::store::Store;
 
 /// The largest part of all codes of a length that is leased at once: 1 / this.

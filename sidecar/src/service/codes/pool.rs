@@ -13,8 +13,8 @@ use rand::CryptoRng;
 use tokio_util::sync::CancellationToken;
 use vocabulary::{Code, CodeRules};
 
-use super::random::random_characters;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::core::codes::random::random_characters;
 use crate::core::ports::{PoolCounts, StoreError};
 use crate::store::Store;
 

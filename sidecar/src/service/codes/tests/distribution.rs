@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 use vocabulary::{Alphabet, Check, CheckKey, CheckKeys, Code, CodeRules};
 
 use super::statistics::{chi_squared, chi_squared_limit};
-use crate::core::codes::hash::HashedCodes;
 use crate::core::codes::numbering::CodeKey;
-use crate::core::codes::permuted::PermutedCodes;
-use crate::core::codes::pool::{PooledCodes, Watermarks};
-use crate::core::codes::strategy::{CodeStrategy, DrawRequest};
+use crate::service::codes::hash::HashedCodes;
+use crate::service::codes::permuted::PermutedCodes;
+use crate::service::codes::pool::{PooledCodes, Watermarks};
+use crate::service::codes::strategy::{CodeStrategy, DrawRequest};
 use crate::testing::TemporaryStore;
 
 const LENGTH: usize = 7;

@@ -10,9 +10,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vocabulary::{BodyLengths, CodeRules};
 
+use crate::core::codes::capacity::capacity;
 use crate::core::ports::{CodeUsage, StoreError};
-
-use crate::service::codespace::capacity;
 use crate::store::Store;
 
 /// How long what is known of the usage is believed.

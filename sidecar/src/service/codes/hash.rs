@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 use vocabulary::{Code, CodeRules};
 
-use super::numbering::CodeKey;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::core::codes::numbering::CodeKey;
 
 /// How many candidates a digest gives.
 const CANDIDATES: u32 = 4;

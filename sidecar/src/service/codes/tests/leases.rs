@@ -12,12 +12,12 @@ use vocabulary::{Code, CodeRules};
 
 use crate::core::campaign::Campaign;
 use crate::core::codes::numbering::CodeKey;
-use crate::core::codes::permuted::PermutedCodes;
-use crate::core::codes::pool::{PooledCodes, Watermarks};
-use crate::core::codes::sequence::{SequenceCodes, number_of};
-use crate::core::codes::strategy::{CodeStrategy, DrawError, DrawRequest};
 use crate::core::link::Link;
 use crate::core::ports::{PublishError, Publisher};
+use crate::service::codes::permuted::PermutedCodes;
+use crate::service::codes::pool::{PooledCodes, Watermarks};
+use crate::service::codes::sequence::{SequenceCodes, number_of};
+use crate::service::codes::strategy::{CodeStrategy, DrawError, DrawRequest};
 use crate::store::Store;
 use crate::store::sqlite::SqliteStore;
 use crate::testing::MemoryPublisher;

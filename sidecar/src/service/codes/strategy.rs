@@ -1,0 +1,80 @@
+//! Strategies, which propose codes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use vocabulary::{Code, CodeError};
+
+use crate::core::codes::strategy::StrategyName;
+use crate::core::ports::{PublishError, StoreError};
+
+/// What codes are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct DrawRequest<'a> {
+    /// How many characters they have before the check character.
+    pub length: usize,
+    /// Where the links will lead, one code for each: a strategy may derive the code from it.
+    pub targets: &'a [&'a str],
+    /// How often codes were drawn for these links before and found taken or reserved.
+    pub attempt: u32,
+}
+
+/// A way to come up with codes.
+///
+/// A strategy may propose codes that are taken, as long as it proposes others when asked again.
+/// It may keep state of its own, here or elsewhere, which is why drawing is asynchronous and can
+/// fail.
+#[async_trait]
+pub trait CodeStrategy: Send + Sync {
+    /// Proposes codes, in the order of the targets. Fewer than there are targets when the length
+    /// has no more to offer.
+    ///
+    /// # Errors
+    /// When there are none to be had now.
+    async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError>;
+}
+
+/// All strategies.
+#[derive(Clone)]
+pub struct Strategies {
+    /// [`StrategyName::Permuted`]
+    pub permuted: Arc<dyn CodeStrategy>,
+    /// [`StrategyName::Pool`]
+    pub pool: Arc<dyn CodeStrategy>,
+    /// [`StrategyName::Sequence`]
+    pub sequence: Arc<dyn CodeStrategy>,
+    /// [`StrategyName::Hash`]
+    pub hash: Arc<dyn CodeStrategy>,
+}
+
+impl Strategies {
+    /// Finds a strategy by its name.
+    pub fn get(&self, name: StrategyName) -> &dyn CodeStrategy {
+        match name {
+            StrategyName::Permuted => &*self.permuted,
+            StrategyName::Pool => &*self.pool,
+            StrategyName::Sequence => &*self.sequence,
+            StrategyName::Hash => &*self.hash,
+        }
+    }
+}
+
+/// Why a strategy has no codes to propose.
+#[derive(Debug, thiserror::Error)]
+pub enum DrawError {
+    /// The body that was drawn does not fit the rules for codes.
+    #[error("a code of {length} characters could not be completed")]
+    Rules {
+        /// The body's length.
+        length: usize,
+        /// What is wrong with it.
+        #[source]
+        source: CodeError,
+    },
+    /// The store does not hand out any.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What counts codes up does not answer.
+    #[error(transparent)]
+    Counter(#[from] PublishError),
+}
