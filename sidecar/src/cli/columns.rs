@@ -1,58 +1,49 @@
-//! Tables whose rows come one after the other.
+//! Tables whose rows come in pages.
 
-/// A table: columns are as wide as what came with the first rows, and grow with later ones.
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+
+/// The spaces between columns.
+const GAP: u16 = 2;
+
+/// A table: columns are as wide as the cells of the first page, and grow with later ones.
 #[derive(Debug)]
 pub(in crate::cli) struct Columns<const N: usize> {
-    heads: [&'static str; N],
+    /// The heads, unless they have been printed.
+    heads: Option<[&'static str; N]>,
     /// The columns that stand to the right: numbers.
     right: &'static [usize],
-    widths: [usize; N],
-    has_begun: bool,
+    widths: [u16; N],
 }
 
 impl<const N: usize> Columns<N> {
     /// With these heads, and numbers in some columns.
     pub(in crate::cli) fn new(heads: [&'static str; N], right: &'static [usize]) -> Self {
         Self {
-            heads,
+            heads: Some(heads),
             right,
-            widths: heads.map(|head| head.chars().count()),
-            has_begun: false,
+            widths: [0; N],
         }
     }
 
     /// More rows, behind the heads when they are the first.
     pub(in crate::cli) fn rows(&mut self, rows: &[[String; N]]) -> String {
-        for row in rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.add_rows(self.heads.take());
+        table.add_rows(rows);
+        let widths = table.column_max_content_widths();
+        let columns = self.widths.iter_mut().zip(widths);
+        for ((index, column), (width, needed)) in table.column_iter_mut().enumerate().zip(columns) {
+            *width = needed.max(*width);
+            let width = Width::Fixed(width.saturating_add(GAP));
+            column.set_padding((0, GAP));
+            column.set_constraint(ColumnConstraint::LowerBoundary(width));
+            if self.right.contains(&index) {
+                column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        let mut text = String::new();
-        if !std::mem::replace(&mut self.has_begun, true) {
-            self.line(&self.heads, &mut text);
-        }
-        for row in rows {
-            self.line(row, &mut text);
-        }
-        text
-    }
-
-    fn line(&self, cells: &[impl AsRef<str>; N], text: &mut String) {
-        let mut line = String::new();
-        for (column, (cell, &width)) in cells.iter().zip(&self.widths).enumerate() {
-            let cell = cell.as_ref();
-            if column > 0 {
-                line.push_str("  ");
-            }
-            if self.right.contains(&column) {
-                line.push_str(&format!("{cell:>width$}"));
-            } else {
-                line.push_str(&format!("{cell:<width$}"));
-            }
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+        let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
+        lines.collect()
     }
 }
 
@@ -73,5 +64,15 @@ mod tests {
             "CODE      N  TARGET\na         1  x\nlänger  100  y\n"
         );
         assert_eq!(columns.rows(&[row(["b", "2", ""])]), "b         2\n");
+    }
+
+    #[test]
+    fn wide_characters_take_two_places() {
+        let mut columns = Columns::new(["NAME", "N", "TARGET"], &[1]);
+        let rows = columns.rows(&[row(["春季短信活动", "1", "x"]), row(["spring", "100", "y"])]);
+        assert_eq!(
+            rows,
+            "NAME            N  TARGET\n春季短信活动    1  x\nspring        100  y\n"
+        );
     }
 }
