@@ -5,7 +5,6 @@
 //! read while nobody listens, and nothing is ever written. What the feed costs is bounded: the
 //! number of listeners, what waits for each of them, and how many visits are looked at closely.
 
-mod bucket;
 mod filter;
 mod id;
 mod listener;

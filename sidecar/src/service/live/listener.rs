@@ -1,13 +1,14 @@
 //! What waits for one listener, and how the listener gets it.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::bucket::Bucket;
 use super::{LiveFilter, LiveId, LiveVisit, LiveVisits};
 
 /// The most visits that wait for a listener. Whoever reads more slowly than they come loses some.
@@ -67,11 +68,12 @@ struct Waiting {
     told: Sight,
     /// Behind what it is told of visits, or else where it wants to go on.
     joined: Result<LiveId, Option<LiveId>>,
-    bucket: Bucket,
+    limiter: DefaultDirectRateLimiter,
 }
 
 impl Queue {
     pub(super) fn new(filter: LiveFilter, after: Option<LiveId>, visits_per_s: u32) -> Self {
+        let visits_per_s = NonZeroU32::new(visits_per_s).unwrap_or(NonZeroU32::MIN);
         Self {
             filter,
             waiting: Mutex::new(Waiting {
@@ -82,7 +84,7 @@ impl Queue {
                 sight: Sight::Waiting,
                 told: Sight::Waiting,
                 joined: Err(after),
-                bucket: Bucket::new(visits_per_s, Instant::now()),
+                limiter: RateLimiter::direct(Quota::per_second(visits_per_s)),
             }),
             changed: Notify::new(),
         }
@@ -116,11 +118,11 @@ impl Queue {
     }
 
     /// Whether another visit may be told; counts it if not.
-    pub(super) fn admits(&self, now: Instant) -> bool {
+    pub(super) fn admits(&self) -> bool {
         let mut waiting = self.waiting();
         if waiting.visits.len() >= MOST_WAITING {
             waiting.lost += 1;
-        } else if waiting.bucket.take(now) {
+        } else if waiting.limiter.check().is_ok() {
             return true;
         } else {
             waiting.left_out += 1;

@@ -4,14 +4,13 @@
 //! somebody is to be told of it, and once for all of them. Somebody who asks for a class wants to
 //! have visits made that they are not told of: of these there is a limit for all together.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use lru::LruCache;
-use tokio::time::Instant;
 use vocabulary::visit::{VisitEvent, VisitFrames, VisitId};
 
-use super::bucket::Bucket;
 use super::listener::Queue;
 use super::{LiveFilter, LiveId, LiveVisit};
 use crate::core::ports::TailBatch;
@@ -19,7 +18,7 @@ use crate::core::visit::Enrichment;
 use crate::core::visit::visitor::LiveKeys;
 
 /// How many visits are made in a second, for all listeners, to look at their class.
-const JUDGED_PER_S: u32 = 10_000;
+const JUDGED_PER_S: NonZeroU32 = NonZeroU32::new(10_000).expect("more than none");
 
 /// How many visits are remembered: the edge sends a batch again when its confirmation was lost.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).expect("more than none");
@@ -41,23 +40,22 @@ impl Making {
 /// Tells listeners of visits.
 pub(super) struct Sieve {
     seen: LruCache<VisitId, ()>,
-    judged: Bucket,
+    judged: DefaultDirectRateLimiter,
 }
 
 impl Sieve {
     pub(super) fn new() -> Self {
         Self {
             seen: LruCache::new(REMEMBERED),
-            judged: Bucket::new(JUDGED_PER_S, Instant::now()),
+            judged: RateLimiter::direct(Quota::per_second(JUDGED_PER_S)),
         }
     }
 
     /// Tells all of these listeners of what they want of new batches.
     pub(super) fn pass(&mut self, batches: &[TailBatch], queues: &[Arc<Queue>], making: &Making) {
-        let now = Instant::now();
         for (id, event) in batches.iter().flat_map(events) {
             if self.seen.put(event.id, ()).is_none() {
-                self.pass_one(id, &event, queues, making, now);
+                self.pass_one(id, &event, queues, making);
             }
         }
     }
@@ -68,12 +66,11 @@ impl Sieve {
         event: &VisitEvent<'_>,
         queues: &[Arc<Queue>],
         making: &Making,
-        now: Instant,
     ) {
         let mut made = None;
         for queue in queues.iter().filter(|queue| queue.filter.may_want(event)) {
             if let Some(class) = queue.filter.class {
-                if made.is_none() && !self.judged.take(now) {
+                if made.is_none() && self.judged.check().is_err() {
                     queue.leave_out();
                     continue;
                 }
@@ -83,7 +80,7 @@ impl Sieve {
                     continue;
                 }
             }
-            if !queue.admits(now) {
+            if !queue.admits() {
                 continue;
             }
             match made.get_or_insert_with(|| making.visit(id, event)) {
