@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
+use once_cell::sync::OnceCell;
 use ua_parser::{Extractor, Regexes};
 
 use crate::core::visit::agent::{
@@ -21,7 +22,7 @@ const MAX_USER_AGENT: usize = 512;
 
 /// Reads user agents, and remembers those that came last: most visits come with the same few.
 pub struct AgentReader {
-    rules: Extractor<'static>,
+    rules: OnceCell<Extractor<'static>>,
     read: Mutex<LruCache<Box<str>, Arc<Agent>>>,
 }
 
@@ -43,11 +44,24 @@ impl AgentReader {
     /// # Errors
     /// Only if the program was built with rules that are none.
     pub fn new(remembered: usize) -> Result<Self, AgentRulesError> {
-        let rules: Regexes<'static> = serde_json::from_str(RULES)?;
+        let reader = Self::late(remembered);
+        reader.rules()?;
+        Ok(reader)
+    }
+
+    /// Compiles the rules when the first user agent is read: for a process that may never read one.
+    pub fn late(remembered: usize) -> Self {
         let remembered = NonZeroUsize::new(remembered).unwrap_or(NonZeroUsize::MIN);
-        Ok(Self {
-            rules: rules.try_into()?,
+        Self {
+            rules: OnceCell::new(),
             read: Mutex::new(LruCache::new(remembered)),
+        }
+    }
+
+    fn rules(&self) -> Result<&Extractor<'static>, AgentRulesError> {
+        self.rules.get_or_try_init(|| {
+            let rules: Regexes<'static> = serde_json::from_str(RULES)?;
+            Ok(rules.try_into()?)
         })
     }
 
@@ -59,9 +73,9 @@ impl AgentReader {
             .len()
     }
 
-    fn read(&self, user_agent: &str) -> Agent {
+    fn read(&self, user_agent: &str) -> Result<Agent, AgentRulesError> {
         let user_agent = &user_agent[..user_agent.floor_char_boundary(MAX_USER_AGENT)];
-        let (browser, os, device) = self.rules.extract(user_agent);
+        let (browser, os, device) = self.rules()?.extract(user_agent);
         let browser = browser.and_then(|browser| {
             let version = [
                 browser.major,
@@ -81,7 +95,7 @@ impl AgentReader {
             versioned(&os.os, version)
         });
         let text = |text: Option<&str>| text.and_then(named);
-        Agent {
+        Ok(Agent {
             browser,
             os,
             device: Device {
@@ -90,7 +104,7 @@ impl AgentReader {
                 model: text(device.as_ref().and_then(|device| device.model.as_deref())),
             },
             app: app(user_agent),
-        }
+        })
     }
 }
 
@@ -102,7 +116,11 @@ impl Agents for AgentReader {
         }
         // One at a time: the rules keep notes for each thread that uses them at the same moment,
         // which is memory, and reading is rare enough.
-        let agent = Arc::new(self.read(user_agent));
+        let agent = self.read(user_agent).unwrap_or_else(|error| {
+            tracing::error!(error = &error as &dyn Error, "user agents can't be read");
+            Agent::default()
+        });
+        let agent = Arc::new(agent);
         read.put(user_agent.into(), Arc::clone(&agent));
         agent
     }
@@ -122,37 +140,6 @@ fn versioned(name: &str, version: [Option<&str>; 4]) -> Option<Versioned> {
         name,
         version: named(&parts.join(".")),
     })
-}
-
-/// An [`AgentReader`] that is made when the first user agent is to be read: for who may never have
-/// to read one.
-pub struct LateAgentReader {
-    remembered: usize,
-    reader: OnceLock<Option<AgentReader>>,
-}
-
-impl LateAgentReader {
-    /// Compiles nothing yet.
-    pub fn new(remembered: usize) -> Self {
-        Self {
-            remembered,
-            reader: OnceLock::new(),
-        }
-    }
-}
-
-impl Agents for LateAgentReader {
-    fn agent(&self, user_agent: &str) -> Arc<Agent> {
-        let reader = self.reader.get_or_init(|| {
-            let made = AgentReader::new(self.remembered);
-            made.inspect_err(|error| {
-                tracing::error!(error = error as &dyn Error, "user agents can't be read");
-            })
-            .ok()
-        });
-        let read = reader.as_ref().map(|reader| reader.agent(user_agent));
-        read.unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::core::ports::{Delivery, Publisher, RecordIndex};
 use crate::core::visit::Enrichment;
 use crate::core::visit::agent::Agents;
-use crate::enrich::agents::{AgentReader, LateAgentReader};
+use crate::enrich::agents::AgentReader;
 use crate::enrich::geo::Geo;
 use crate::http::{AnswerCounters, App, Requests};
 use crate::outbox::{self, outbox};
@@ -97,7 +97,7 @@ impl Parts {
             Some(Arc::new(AgentReader::new(visits.remembered_agents)?))
         } else if has_live {
             // The feed may never have a listener.
-            Some(Arc::new(LateAgentReader::new(visits.remembered_agents)))
+            Some(Arc::new(AgentReader::late(visits.remembered_agents)))
         } else {
             None
         };

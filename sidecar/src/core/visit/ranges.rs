@@ -3,39 +3,28 @@
 //! An origin counts its events from 0 and reports nearly all of them, so what is stored are few
 //! ranges however many events there are: that is all it takes to store none twice.
 
+use std::ops::RangeInclusive;
+
+use rangemap::RangeInclusiveSet;
+
 /// Sets of sequence numbers, as ranges that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ranges(Vec<(u64, u64)>);
+pub struct Ranges(RangeInclusiveSet<u64>);
 
 impl Ranges {
     /// Adds a number; `false` when it is there already.
     pub fn add(&mut self, number: u64) -> bool {
-        // Behind every range that begins at or before the number; mostly behind the last.
-        let at = self.0.partition_point(|&(first, _)| first <= number);
-        let before = at.checked_sub(1);
-        if before.is_some_and(|before| number <= self.0[before].1) {
-            return false;
+        let is_new = !self.0.contains(&number);
+        if is_new {
+            self.0.insert(number..=number);
         }
-        let joins_before = before.filter(|&before| self.0[before].1 + 1 == number);
-        let joins_after = self
-            .0
-            .get(at)
-            .is_some_and(|&(first, _)| number.checked_add(1) == Some(first));
-        match (joins_before, joins_after) {
-            (Some(before), true) => {
-                self.0[before].1 = self.0[at].1;
-                self.0.remove(at);
-            }
-            (Some(before), false) => self.0[before].1 = number,
-            (None, true) => self.0[at].0 = number,
-            (None, false) => self.0.insert(at, (number, number)),
-        }
-        true
+        is_new
     }
 
     /// The ranges as text: `0-99 120 200-250`.
     pub fn to_text(&self) -> String {
-        let ranges = self.0.iter().map(|&(first, last)| {
+        let ranges = self.0.iter().map(|range| {
+            let (first, last) = (range.start(), range.end());
             if first == last {
                 first.to_string()
             } else {
@@ -47,7 +36,7 @@ impl Ranges {
 
     /// Reads what [`Ranges::to_text`] has written; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let mut ranges = RangeInclusiveSet::new();
         for range in text.split(' ').filter(|range| !range.is_empty()) {
             let (first, last) = match range.split_once('-') {
                 Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
@@ -56,13 +45,13 @@ impl Ranges {
                     (number, number)
                 }
             };
-            let is_behind = ranges
-                .last()
-                .is_none_or(|&(_, end)| end.checked_add(1).is_some_and(|next| next < first));
+            let is_behind = ranges.last().is_none_or(|before: &RangeInclusive<u64>| {
+                before.end().checked_add(1).is_some_and(|next| next < first)
+            });
             if first > last || !is_behind {
                 return None;
             }
-            ranges.push((first, last));
+            ranges.insert(first..=last);
         }
         Some(Self(ranges))
     }

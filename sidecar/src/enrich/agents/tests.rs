@@ -102,8 +102,8 @@ proptest! {
 
 #[test]
 fn a_reader_that_is_made_late_reads_the_same() {
-    let late = LateAgentReader::new(10);
-    assert!(late.reader.get().is_none());
+    let late = AgentReader::late(10);
+    assert!(late.rules.get().is_none());
     for line in golden().iter().take(20) {
         let (read, same) = (
             late.agent(&line.user_agent),
