@@ -206,7 +206,10 @@ impl Config {
             },
             visits: settings.visits()?,
             log: Log {
-                format: settings.log_format("log.format")?,
+                format: settings.one_of(
+                    "log.format",
+                    &[("text", LogFormat::Text), ("json", LogFormat::Json)],
+                )?,
                 level: settings.log_level("log.level")?,
                 sampling: Sampling {
                     one_in: settings.number("log.sample_one_in", 0, 1 << 40)?,
@@ -264,6 +267,16 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    fn value(key: &'static str, value: impl ToString, allowed: impl Into<String>) -> Self {
+        Self::Value {
+            key,
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}
+
 /// The merged layers. Every key is there and of its default's type: [`layers`] has seen to it.
 struct Settings(Table);
 
@@ -307,11 +320,10 @@ impl Settings {
         let value = self.integer(key);
         match N::try_from(value) {
             Ok(number) if least <= number && number <= most => Ok(number),
-            _ => Err(ConfigError::Value {
-                key,
-                value: value.to_string(),
-                allowed: format!("a whole number from {least} to {most}"),
-            }),
+            _ => {
+                let allowed = format!("a whole number from {least} to {most}");
+                Err(ConfigError::value(key, value, allowed))
+            }
         }
     }
 
@@ -332,10 +344,15 @@ impl Settings {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<T, ConfigError> {
         let text = self.text(key);
-        parse(text).ok_or_else(|| ConfigError::Value {
-            key,
-            value: text.to_owned(),
-            allowed: allowed.to_owned(),
+        parse(text).ok_or_else(|| ConfigError::value(key, text, allowed))
+    }
+
+    /// Finds the value that a text names.
+    fn one_of<T: Clone>(&self, key: &'static str, allowed: &[(&str, T)]) -> Result<T, ConfigError> {
+        let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
+        self.parsed(key, &format!("one of {}", names.join(", ")), |text| {
+            let found = allowed.iter().find(|(name, _)| *name == text);
+            found.map(|(_, value)| value.clone())
         })
     }
 
@@ -354,39 +371,31 @@ impl Settings {
             Some((scheme, _)) => format!("{scheme}:…"),
             None => "…".to_owned(),
         };
-        Err(ConfigError::Value {
-            key,
-            value,
-            allowed: format!("a URL that begins with {}", Scheme::NAMES),
-        })
+        let allowed = format!("a URL that begins with {}", Scheme::NAMES);
+        Err(ConfigError::value(key, value, allowed))
     }
 
     fn topology(&self) -> Result<Topology, ConfigError> {
-        let nodes = self.texts("redis.nodes");
+        let key = "redis.nodes";
+        let nodes = self.texts(key);
         if let Some(node) = nodes.iter().find(|node| !is_host_and_port(node)) {
-            return Err(ConfigError::Value {
-                key: "redis.nodes",
-                value: node.clone(),
-                allowed: "a list of host:port".to_owned(),
-            });
+            return Err(ConfigError::value(key, node, "a list of host:port"));
         }
-        let allowed = "one of server, sentinel, cluster";
-        let topology = self.parsed("redis.topology", allowed, |text| match text {
-            "server" => Some(Topology::Server),
-            "sentinel" => Some(Topology::Sentinel(nodes.clone())),
-            "cluster" => Some(Topology::Cluster(nodes.clone())),
-            _ => None,
-        })?;
+        let allowed = [
+            ("server", Topology::Server),
+            ("sentinel", Topology::Sentinel(nodes.clone())),
+            ("cluster", Topology::Cluster(nodes.clone())),
+        ];
+        let topology = self.one_of("redis.topology", &allowed)?;
         match &topology {
             Topology::Sentinel(nodes) if nodes.is_empty() => Err(ConfigError::Missing {
-                key: "redis.nodes",
+                key,
                 because: "redis.topology is \"sentinel\"",
             }),
-            Topology::Server if !nodes.is_empty() => Err(ConfigError::Value {
-                key: "redis.nodes",
-                value: nodes.join(", "),
-                allowed: "empty when redis.topology is \"server\"".to_owned(),
-            }),
+            Topology::Server if !nodes.is_empty() => {
+                let allowed = "empty when redis.topology is \"server\"";
+                Err(ConfigError::value(key, nodes.join(", "), allowed))
+            }
             _ => Ok(topology),
         }
     }
@@ -401,45 +410,30 @@ impl Settings {
         u16::try_from(code)
             .ok()
             .and_then(RedirectStatus::from_code)
-            .ok_or_else(|| ConfigError::Value {
-                key,
-                value: code.to_string(),
-                allowed: format!("one of {}", RedirectStatus::CODES),
+            .ok_or_else(|| {
+                ConfigError::value(key, code, format!("one of {}", RedirectStatus::CODES))
             })
     }
 
     fn domains(&self, key: &'static str) -> Result<DomainRules, ConfigError> {
+        let allowed = "a list of domains: example.com for it and all below, =example.com for just \
+                       it, or an IP address";
         let rules = self.texts(key).into_iter().map(|text| {
-            text.parse::<DomainRule>()
-                .map_err(|_error| ConfigError::Value {
-                    key,
-                    value: text,
-                    allowed: "a list of domains: example.com for it and all below, =example.com \
-                              for just it, or an IP address"
-                        .to_owned(),
-                })
+            let rule = text.parse::<DomainRule>();
+            rule.map_err(|_error| ConfigError::value(key, text, allowed))
         });
         rules.collect()
     }
 
-    fn log_format(&self, key: &'static str) -> Result<LogFormat, ConfigError> {
-        self.parsed(key, "one of text, json", |text| match text {
-            "text" => Some(LogFormat::Text),
-            "json" => Some(LogFormat::Json),
-            _ => None,
-        })
-    }
-
     fn log_level(&self, key: &'static str) -> Result<LevelFilter, ConfigError> {
-        let allowed = "one of error, warn, info, debug, trace";
-        self.parsed(key, allowed, |text| match text {
-            "error" => Some(LevelFilter::ERROR),
-            "warn" => Some(LevelFilter::WARN),
-            "info" => Some(LevelFilter::INFO),
-            "debug" => Some(LevelFilter::DEBUG),
-            "trace" => Some(LevelFilter::TRACE),
-            _ => None,
-        })
+        let allowed = [
+            ("error", LevelFilter::ERROR),
+            ("warn", LevelFilter::WARN),
+            ("info", LevelFilter::INFO),
+            ("debug", LevelFilter::DEBUG),
+            ("trace", LevelFilter::TRACE),
+        ];
+        self.one_of(key, &allowed)
     }
 
     fn rules(&self) -> Result<CodeRules, ConfigError> {
@@ -450,17 +444,12 @@ impl Settings {
         let length = self.number("codes.body_length", 1, BodyLengths::LONGEST)?;
         let bodies = BodyLengths::new(length, length).unwrap_or_default();
         let methods = format!("one of {}", Check::NAMES);
-        let method = self.parsed("codes.check", &methods, |text| match text {
-            "none" => Some(Method::None),
-            "luhn" => Some(Method::Luhn),
-            "keyed" => Some(Method::Keyed),
+        let check = self.parsed("codes.check", &methods, |text| match text {
+            "none" => Some(Ok(Check::None)),
+            "luhn" => Some(Ok(Check::Luhn)),
+            "keyed" => Some(self.check_keys("codes.check_keys_file").map(Check::Keyed)),
             _ => None,
-        })?;
-        let check = match method {
-            Method::None => Check::None,
-            Method::Luhn => Check::Luhn,
-            Method::Keyed => Check::Keyed(self.check_keys("codes.check_keys_file")?),
-        };
+        })??;
         Ok(CodeRules {
             alphabet,
             check,
@@ -512,12 +501,6 @@ fn is_host_and_port(text: &str) -> bool {
     parts.is_some_and(|(host, port)| {
         !host.is_empty() && port.parse().is_ok_and(|port: u16| port != 0)
     })
-}
-
-enum Method {
-    None,
-    Luhn,
-    Keyed,
 }
 
 #[cfg(test)]

@@ -78,11 +78,8 @@ impl Settings {
         let days: i64 = self.number(key, 0, LONGEST_DAYS)?;
         let known = self.integer("visits.hours_retention_days");
         if known > 0 && days >= known {
-            return Err(ConfigError::Value {
-                key,
-                value: days.to_string(),
-                allowed: format!("less than visits.hours_retention_days ({known})"),
-            });
+            let allowed = format!("less than visits.hours_retention_days ({known})");
+            return Err(ConfigError::value(key, days, allowed));
         }
         Ok(u32::try_from(days).ok().filter(|days| *days > 0))
     }
@@ -101,11 +98,8 @@ impl Settings {
     fn ip2region(&self, key: &'static str) -> Result<Vec<PathBuf>, ConfigError> {
         let paths = self.texts(key);
         if paths.len() > MAX_IP2REGION_FILES || paths.iter().any(String::is_empty) {
-            return Err(ConfigError::Value {
-                key,
-                value: paths.join(", "),
-                allowed: "a list of at most two files, one for IPv4 and one for IPv6".to_owned(),
-            });
+            let allowed = "a list of at most two files, one for IPv4 and one for IPv6";
+            return Err(ConfigError::value(key, paths.join(", "), allowed));
         }
         Ok(paths.into_iter().map(PathBuf::from).collect())
     }
