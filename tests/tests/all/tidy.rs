@@ -16,13 +16,15 @@ const ARROWS: [(&str, &[&str]); 5] = [
 ];
 
 /// Which folder or file of the sidecar alone may speak of a library.
-const LIBRARIES: [(&str, &str); 8] = [
+const LIBRARIES: [(&str, &str); 10] = [
     ("axum", "http"),
     ("schemars", "http"),
     ("sqlx", "store"),
     ("redis", "publisher"),
     ("ua_parser", "enrich"),
     ("maxminddb", "enrich"),
+    ("comfy_table", "cli"),
+    ("csv_core", "csv_parser"),
     ("hyper", "cli"),
     ("hyper_util", "cli"),
 ];
