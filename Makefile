@@ -61,7 +61,7 @@ test: build lint docs deb
 VENDORED := $(CURDIR)/target/vendored
 # What no version of nginx makes a difference for.
 OF_SIDECAR := backup campaign_links cli console console_campaigns console_keys console_live console_statistics \
-	doctor full_disk input keys kills newcomer openapi operations postgres schemathesis traces transfer unique visits_kept \
+	doctor full_disk keys kills newcomer openapi operations postgres schemathesis traces transfer unique visits_kept \
 	visits_stored watch
 
 test-vendored: build

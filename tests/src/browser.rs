@@ -4,10 +4,13 @@
 //! requests to other hosts.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::http::{self, Connection};
@@ -225,21 +228,26 @@ impl Browser {
         );
     }
 
-    /// Checks with axe-core that nobody is kept from using the page, in light and in the dark.
+    /// Checks with axe-core that nobody is kept from using the page, in light and in the dark, which differ in
+    /// colors only.
     ///
     /// # Panics
     /// When it finds a serious or critical fault.
     pub fn assert_accessible(&self) {
-        let axe = fs::read_to_string(axe()).expect("axe-core");
-        for is_dark in [false, true] {
+        // The script is run here and not loaded, so that the page's policy need not allow it.
+        if self.run("return !window.axe", &[]) == json!(true) {
+            self.run(&format!("{};window.axe = axe", *AXE), &[]);
+        }
+        for (is_dark, options) in [
+            (false, json!({})),
+            (true, json!({"runOnly": ["color-contrast"]})),
+        ] {
             self.set_dark(is_dark);
-            // The script is run here and not loaded, so that the page's policy need not allow it.
-            self.run(&format!("{axe};window.axe = axe"), &[]);
             let body = json!({
-                "script": "const done = arguments[0]; axe.run(document).then((found) => done(\
+                "script": "const done = arguments[1]; axe.run(document, arguments[0]).then((found) => done(\
                     found.violations.filter((it) => ['serious', 'critical'].includes(it.impact))\
                     .map((it) => [it.id, it.help, it.nodes.map((node) => node.html)])))",
-                "args": [],
+                "args": [options],
             });
             let found = self.send("POST", "/execute/async", &body);
             assert_eq!(found, json!([]), "{} dark: {is_dark}", self.path());
@@ -282,7 +290,8 @@ impl Browser {
     pub fn picture(&self, path: &Path) {
         let shot = self.cdp("Page.captureScreenshot", &json!({"format": "png"}));
         let text = shot["data"].as_str().expect("a picture");
-        fs::write(path, from_base64(text)).expect("a file");
+        let image = STANDARD.decode(text).expect("base64");
+        fs::write(path, image).expect("a file");
     }
 
     fn log(&self, kind: &str) -> Vec<Value> {
@@ -351,33 +360,12 @@ impl Element<'_> {
     }
 }
 
-/// Where `scripts/axe` leaves axe-core; fetches it if it does not stand there.
-fn axe() -> PathBuf {
+/// axe-core, which `scripts/axe` fetches if it is missing.
+static AXE: LazyLock<String> = LazyLock::new(|| {
     let output = Command::new(crate::workspace().join("scripts/axe")).output();
     let output = output.expect("scripts/axe can be run");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "scripts/axe: {said}");
-    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
-}
-
-fn from_base64(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0_u32, 0);
-    for character in text.bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => continue,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    bytes
-}
+    let path = String::from_utf8(output.stdout).expect("a path");
+    fs::read_to_string(path.trim()).expect("axe-core")
+});

@@ -2,6 +2,9 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, mpsc};
+use std::thread;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -42,6 +45,37 @@ impl Stack {
     /// Starts everything as it comes.
     pub fn start() -> Self {
         Self::with(&StackOptions::default())
+    }
+
+    /// The stack of all tests that need nothing of their own but links, campaigns and keys, started by
+    /// the first of them. A test on it neither edits, reloads, flushes nor limits anything, reads no
+    /// counter and no whole listing, and causes no line in a log that another would complain of.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn shared() -> &'static Self {
+        static SHARED: LazyLock<(Stack, Child)> = LazyLock::new(|| {
+            let (started, stack) = mpsc::sync_channel(0);
+            // The kernel ends servers together with the thread that started them, so this one stays.
+            thread::spawn(move || {
+                let _ = started.send(Stack::start());
+                loop {
+                    thread::park();
+                }
+            });
+            let stack = stack.recv().expect("the shared stack starts");
+            // Nothing drops a static: the directory is removed once this process is gone, which closes
+            // the pipe.
+            let cleaner = Command::new("setsid")
+                .args(["sh", "-c", "cat; until rm -rf \"$0\"; do sleep 0.1; done"])
+                .arg(stack.directory())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            (stack, cleaner.expect("a shell"))
+        });
+        &SHARED.0
     }
 
     /// Starts everything on a PostgreSQL, which must live longer.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use shortlink_tests::ports;
 use shortlink_tests::process::Process;
 use shortlink_tests::sidecar::program;
 use shortlink_tests::stack::{Stack, text};
@@ -30,7 +31,7 @@ struct Said {
 
 impl User {
     fn new(stack: &Stack) -> Self {
-        let home = stack.directory().join("home");
+        let home = stack.directory().join(format!("home-{}", ports::free()));
         fs::create_dir_all(&home).expect("a home");
         Self {
             home,
@@ -122,8 +123,8 @@ fn path(path: &Path) -> &str {
 
 #[test]
 fn a_link_is_made_shown_changed_held_back_and_revoked() {
-    let stack = Stack::start();
-    let user = User::new(&stack);
+    let stack = Stack::shared();
+    let user = User::new(stack);
     let made = user.ok(&[
         "links",
         "create",
@@ -219,8 +220,8 @@ fn a_link_is_made_shown_changed_held_back_and_revoked() {
 
 #[test]
 fn who_sits_at_a_terminal_is_asked_before_a_link_is_revoked() {
-    let stack = Stack::start();
-    let user = User::new(&stack);
+    let stack = Stack::shared();
+    let user = User::new(stack);
     let code = stack.link("https://www.example.com/");
     for (answer, exit, status) in [("n", 1, 302), ("y", 0, 410)] {
         // `script` gives the command a terminal.

@@ -93,7 +93,7 @@ fn hostile_requests_get_no_5xx_and_leave_no_error_in_the_log() {
 
 #[test]
 fn hosts_that_nobody_listed_get_nothing() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let code = stack.link("https://example.com/");
     for host in [
         "evil.example",

@@ -24,7 +24,6 @@ mod foreign_redis;
 mod full_disk;
 mod hostile;
 mod http2;
-mod input;
 mod keys;
 mod kills;
 mod links;

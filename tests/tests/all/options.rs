@@ -70,7 +70,7 @@ fn a_paused_link_is_gone_at_once_and_back_at_once() {
 
 #[test]
 fn a_link_begins_when_it_was_meant_to() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let start = stack.redis.now() + 4;
     let body = json!({ "longUrl": "https://example.com/", "validSince": format_time(start) });
     let link = stack.create(&body);
@@ -93,8 +93,8 @@ fn a_link_begins_when_it_was_meant_to() {
 
 #[test]
 fn fifty_requests_at_once_for_the_same_make_one_link() {
-    let stack = Stack::start();
-    let body = json!({ "longUrl": "https://example.com/", "dedupe": true, "tags": ["a"] });
+    let stack = Stack::shared();
+    let body = json!({ "longUrl": "https://example.com/", "dedupe": true, "tags": ["fifty"] });
     let answers: Vec<Response> = thread::scope(|scope| {
         let callers: Vec<_> = (0..50)
             .map(|_| {
@@ -114,7 +114,7 @@ fn fifty_requests_at_once_for_the_same_make_one_link() {
     let made = answers.iter().filter(|answer| answer.status == 201).count();
     let found = answers.iter().filter(|answer| answer.status == 200).count();
     assert_eq!((made, found), (1, 49));
-    let page = stack.api("GET", "/v1/links", None).json();
+    let page = stack.api("GET", "/v1/links?tag=fifty", None).json();
     assert_eq!(page["links"].as_array().map(Vec::len), Some(1));
     let code = codes.into_iter().next().expect("a code");
     assert_eq!(stack.follow(&code).status, 302);
@@ -125,7 +125,7 @@ fn fifty_requests_at_once_for_the_same_make_one_link() {
 
 #[test]
 fn changes_are_remembered_and_made_to_what_was_seen() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let (port, key) = (stack.nginx.internal_port, &*stack.sidecar.key);
     let code = stack.link("https://example.com/1");
     let path = format!("/v1/links/{code}");
@@ -181,7 +181,7 @@ fn changes_are_remembered_and_made_to_what_was_seen() {
 
 #[test]
 fn marks_and_queries_are_appended_whatever_stands_there() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let utm = json!({ "source": "SMS & more", "campaign": "Fr\u{fc}hling+1", "content": "#1" });
     for (url, expected) in [
         ("https://example.com", "https://example.com/?"),
@@ -266,7 +266,7 @@ fn marks_and_queries_are_appended_whatever_stands_there() {
 
 #[test]
 fn a_long_query_reaches_its_page_or_is_left_away() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let body = json!({ "longUrl": "https://example.com/a", "forwardQuery": true });
     let code = text(&stack.create(&body), "shortCode");
     let query = "x".repeat(7000);

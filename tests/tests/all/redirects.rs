@@ -13,7 +13,7 @@ const TARGET: &str = "https://www.example.com/path;p?q=1&r=%20a#fragment";
 
 #[test]
 fn a_made_link_redirects_without_a_body() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let made = stack.create(&json!({ "longUrl": TARGET }));
     assert_eq!(made["published"], true);
     let code = text(&made, "shortCode");
@@ -40,7 +40,7 @@ fn a_made_link_redirects_without_a_body() {
 
 #[test]
 fn a_followed_code_can_be_watched_in_redis() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let code = stack.link(TARGET);
     let mut monitor = stack.redis.monitor();
     assert_eq!(stack.follow(&code).status, 302);
@@ -96,7 +96,7 @@ fn redis_may_stand_behind_a_unix_socket_with_another_prefix_and_database() {
 
 #[test]
 fn every_redirect_status_is_the_links_own() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     for status in [301, 302, 307, 308] {
         let made = stack.create(&json!({ "longUrl": TARGET, "redirectStatus": status }));
         let code = text(&made, "shortCode");
@@ -120,8 +120,19 @@ fn every_redirect_status_is_the_links_own() {
 }
 
 #[test]
+fn the_longest_target_comes_back_byte_for_byte() {
+    let stack = Stack::shared();
+    let longest = format!("https://example.com/{}", "a".repeat(8192 - 20));
+    let answer = stack.follow(&stack.link(&longest));
+    assert_eq!(
+        (answer.location(), answer.header("X-Edge")),
+        (Some(&*longest), Some("redirect/redis"))
+    );
+}
+
+#[test]
 fn requests_share_connections_in_order() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let codes: Vec<String> = (0..20)
         .map(|number| stack.link(&format!("https://example.com/{number}")))
         .collect();
@@ -163,7 +174,7 @@ fn requests_share_connections_in_order() {
 
 #[test]
 fn other_methods_are_not_allowed() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let code = stack.link(TARGET);
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "FOO"] {
         let answer = http::send(stack.nginx.public_port, method, &format!("/{code}"), &[]);
@@ -174,7 +185,7 @@ fn other_methods_are_not_allowed() {
 
 #[test]
 fn glued_text_is_left_away() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let code = stack.link(TARGET);
     for glued in [
         "。",
@@ -264,7 +275,7 @@ fn a_code_that_can_not_be_is_refused_without_asking_redis() {
 
 #[test]
 fn a_link_expires_by_itself() {
-    let stack = Stack::start();
+    let stack = Stack::shared();
     let seconds = stack.redis.now() + 3;
     let until_then = format_time(seconds);
     let made = stack.create(&json!({ "longUrl": TARGET, "validUntil": until_then }));

@@ -144,6 +144,9 @@ async fn a_key_is_rotated_with_an_overlap() {
     assert_eq!((call(&old).await, call(&new).await), (200, 200));
     service.clock.advance(SignedDuration::from_secs(60));
     assert_eq!((call(&old).await, call(&new).await), (401, 200));
+    let path = format!("/v1/keys/{}", text(&created, "id"));
+    let expired = service.call(&admin, "GET", &path, None).await;
+    assert_eq!(text(&expired, "state"), "expired");
     let path = "/v1/keys/nobody/rotate";
     let body = json!({"overlapSeconds": 0});
     let answer = service.call(&admin, "POST", path, Some(body)).await;

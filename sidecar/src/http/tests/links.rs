@@ -254,6 +254,9 @@ async fn listings_are_paged_and_filtered() {
     loop {
         let page = service.get(&path).await.json();
         pages.push(page["links"].as_array().expect("links").len());
+        // A link that is made meanwhile is newer than every cursor.
+        let meanwhile = service.create(json!({"longUrl": "https://example.com/"}));
+        assert_eq!(meanwhile.await.status, 201);
         let Some(cursor) = page["nextCursor"].as_str() else {
             break;
         };

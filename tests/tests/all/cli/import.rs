@@ -111,8 +111,8 @@ fn many_rows_get_through_nginx() {
 
 #[test]
 fn who_is_refused_does_not_wait_for_standard_input() {
-    let stack = Stack::start();
-    let user = User::new(&stack);
+    let stack = Stack::shared();
+    let user = User::new(stack);
     let mut command = user.command(&["links", "import", "-", "--format", "csv"]);
     command.env("SHORTLINK_KEY", "wrong").stdin(Stdio::piped());
     let mut running = command.stderr(Stdio::piped()).spawn().expect("started");

@@ -12,8 +12,8 @@ use super::{User, path, said};
 
 #[test]
 fn options_outrank_the_environment_and_that_the_file() {
-    let stack = Stack::start();
-    let user = User::new(&stack);
+    let stack = Stack::shared();
+    let user = User::new(stack);
     let code = stack.link("https://www.example.com/");
     let folder = user.home.join(".config/shortlink");
     fs::create_dir_all(&folder).expect("a folder");
@@ -65,8 +65,8 @@ fn options_outrank_the_environment_and_that_the_file() {
 
 #[test]
 fn what_is_refused_is_told_with_field_and_reason() {
-    let stack = Stack::start();
-    let mut user = User::new(&stack);
+    let stack = Stack::shared();
+    let mut user = User::new(stack);
     let code = stack.link("https://www.example.com/");
     for (arguments, exit, parts) in [
         (
@@ -176,8 +176,8 @@ fn what_is_refused_is_told_with_field_and_reason() {
 
 #[test]
 fn a_key_that_is_asked_too_much_of_is_waited_for() {
-    let stack = Stack::start();
-    let mut user = User::new(&stack);
+    let stack = Stack::shared();
+    let mut user = User::new(stack);
     let code = stack.link("https://www.example.com/");
     let key = [
         "keys",
