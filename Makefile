@@ -5,6 +5,10 @@
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
 export NGINX_BUILD_DIR := $(CURDIR)/target/nginx/objs
+# Tests from outside wait longer than they compute, so more of them run than there are processors.
+export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+# One set of packages, so that both runs of the tests share one build.
+TEST := cargo test --workspace --exclude ngx_http_shortlink_module
 
 help:
 	@echo 'make run     from a fresh checkout to a running service in the foreground'
@@ -53,16 +57,18 @@ docs:
 
 test: build lint docs deb
 	@scripts/setup test
-	cargo test --workspace --exclude ngx_http_shortlink_module
+	$(TEST)
 
 # The same tests on the nginx that the crate nginx-src brings, in a target directory of its own:
 # cargo would rebuild everything at each change between the two. Debian's Lua module does not load there,
 # and the packages are for Debian's nginx.
 VENDORED := $(CURDIR)/target/vendored
-# What no version of nginx makes a difference for.
+# What no version of nginx makes a difference for: what asks the sidecar alone, and what tests with several processes
+# whose nginx does only what others here show of it.
 OF_SIDECAR := backup campaign_links cli console console_campaigns console_keys console_live console_statistics \
-	doctor full_disk keys kills newcomer openapi operations postgres schemathesis traces transfer unique visits_kept \
-	visits_stored watch
+	doctor domains_nodes domains_swaps full_disk keys kills moves newcomer openapi operations packages postgres run \
+	schemathesis tidy traces transfer unique urls visits_kept visits_kills visits_live visits_live_topologies \
+	visits_stored watch whole
 
 test-vendored: build
 	@scripts/setup vendored
@@ -71,7 +77,7 @@ test-vendored: build
 		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
 	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
 	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
-		cargo test -p shortlink-tests -- --skip lua:: --skip packages $(OF_SIDECAR:%=--skip %::)
+		$(TEST) --test all -- --skip lua:: --skip packages_made:: $(OF_SIDECAR:%=--skip %::)
 
 # On Debian's version of nginx, on that of nginx-src, or on both.
 ASAN_NGINX ?= debian vendored

@@ -1,61 +1,27 @@
 //! Ten thousand real URLs are issued and followed.
 
-use std::thread;
-
-use serde_json::json;
+use serde_json::{Value, json};
 use shortlink_tests::http::{self, Connection};
 use shortlink_tests::stack::{Stack, text};
 
 const URLS: &str = include_str!("../../data/real-urls.txt");
-const WORKERS: usize = 8;
 
 /// Issues every URL; returns each code with the target that the API said is stored.
 fn issue(stack: &Stack) -> Vec<(String, String)> {
     let urls: Vec<&str> = URLS.lines().collect();
     assert_eq!(urls.len(), 10_000);
-    let key = &*stack.sidecar.key;
-    let port = stack.nginx.internal_port;
-    thread::scope(|scope| {
-        let workers: Vec<_> = urls
-            .chunks(urls.len().div_ceil(WORKERS))
-            .map(|urls| {
-                scope.spawn(move || {
-                    let mut connection = Connection::open(port).expect("a connection");
-                    let headers = [("X-Api-Key", key), ("Content-Type", "application/json")];
-                    let mut made = Vec::with_capacity(urls.len());
-                    for url in urls {
-                        let body = json!({ "longUrl": url }).to_string();
-                        let request = http::request("POST", "/v1/links", &headers, body.as_bytes());
-                        connection.send(&request).expect("sent");
-                        let answer = match connection.receive("POST").expect("read") {
-                            Some(answer) => answer,
-                            // nginx closes a connection after so many requests.
-                            None => {
-                                connection = Connection::open(port).expect("a connection");
-                                connection.send(&request).expect("sent");
-                                connection
-                                    .receive("POST")
-                                    .expect("read")
-                                    .expect("an answer")
-                            }
-                        };
-                        assert_eq!(answer.status, 201, "{url}");
-                        let closes = answer.header("Connection") == Some("close");
-                        let link = answer.json();
-                        made.push((text(&link, "shortCode"), text(&link, "longUrl")));
-                        if closes {
-                            connection = Connection::open(port).expect("a connection");
-                        }
-                    }
-                    made
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().expect("a worker"))
-            .collect()
-    })
+    let mut made = Vec::with_capacity(urls.len());
+    for urls in urls.chunks(1000) {
+        let rows: Vec<Value> = urls.iter().map(|url| json!({ "longUrl": url })).collect();
+        let answer = stack.api("POST", "/v1/links/batch", Some(&json!(rows)));
+        assert_eq!(answer.status, 200);
+        for result in answer.json().as_array().expect("results") {
+            assert_eq!(result["status"], 201, "{result}");
+            let link = &result["link"];
+            made.push((text(link, "shortCode"), text(link, "longUrl")));
+        }
+    }
+    made
 }
 
 #[test]
