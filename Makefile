@@ -55,13 +55,14 @@ docs:
 	@scripts/setup docs
 	@scripts/docs
 
+# Without the examples, which clippy has compiled, and the program, which is built for release.
 test: build lint docs deb
 	@scripts/setup test
-	$(TEST)
+	$(TEST) --tests
 
 # The same tests on the nginx that the crate nginx-src brings, in a target directory of its own:
-# cargo would rebuild everything at each change between the two. Debian's Lua module does not load there,
-# and the packages are for Debian's nginx.
+# cargo would rebuild everything at each change between the two. It is compiled soon and checks its arithmetic, as the
+# profile dev does. Debian's Lua module does not load there, and the packages are for Debian's nginx.
 VENDORED := $(CURDIR)/target/vendored
 # What no version of nginx makes a difference for: what asks the sidecar alone, and what tests with several processes
 # whose nginx does only what others here show of it.
@@ -74,9 +75,9 @@ test-vendored: build
 	@scripts/setup vendored
 	@scripts/setup test
 	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
-		cargo build --release -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
-	SHORTLINK_MODULE=$(VENDORED)/release/libngx_http_shortlink_module.so \
-	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/release/build/nginx-sys-*/out/objs/nginx | head -n 1) \
+		cargo build -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
+	SHORTLINK_MODULE=$(VENDORED)/debug/libngx_http_shortlink_module.so \
+	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/debug/build/nginx-sys-*/out/objs/nginx | head -n 1) \
 		$(TEST) --test all -- --skip lua:: --skip packages_made:: $(OF_SIDECAR:%=--skip %::)
 
 # On Debian's version of nginx, on that of nginx-src, or on both.

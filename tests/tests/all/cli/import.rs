@@ -96,20 +96,6 @@ fn an_import_that_was_cut_is_repeated_and_makes_no_link_twice() {
 }
 
 #[test]
-fn many_rows_get_through_nginx() {
-    // nginx forgets a request whose answer has begun when the sidecar reads slower than it is sent.
-    let stack = Stack::start();
-    let user = User::new(&stack);
-    let long = "x".repeat(2000);
-    let rows = (0..ROWS).map(|row| format!("https://www.example.com/{row}?{long},m-{row}\n"));
-    let text = format!("longUrl,externalId\n{}", rows.collect::<String>());
-    let file = user.file("rows.csv", &text);
-    let said = user.run(&["links", "import", path(&file)]);
-    assert_eq!(said.code, Some(0), "{}", said.error);
-    assert_eq!(links(&stack), ROWS as i64);
-}
-
-#[test]
 fn who_is_refused_does_not_wait_for_standard_input() {
     let stack = Stack::shared();
     let user = User::new(stack);
