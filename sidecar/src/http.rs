@@ -17,7 +17,6 @@ mod docs;
 mod domains;
 mod explain;
 mod extract;
-mod fields;
 mod health;
 mod history;
 mod idempotency;

@@ -3,6 +3,7 @@
 //!
 //! SQL is the truth; Redis is what nginx reads and can be made again from SQL. The parts:
 //!
+//! - [`api`]: links, campaigns and API keys as the API has them; each member is declared once.
 //! - [`core`]: links, codes, targets, API keys and visits, and the rules that hold for them.
 //! - [`service`]: what can be done with them, on request and in the background.
 //! - [`enrich`]: what visits are enriched with that comes from files.
@@ -17,6 +18,7 @@
 //! - [`trace`], [`durations`]: for which request something is done, and how long it took.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;

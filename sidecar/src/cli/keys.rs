@@ -5,17 +5,18 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::columns::Columns;
 use super::print;
+use crate::api::key::KeyBody;
 use crate::clock::{Clock, SystemClock};
-use crate::core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
+use crate::core::api_key::{ApiKey, KeyPolicy, MAX_OVERLAP, RateLimit, Scope, parse_name};
 use crate::core::codes::strategy::StrategyName;
 use crate::core::ports::{KeyListing, KeyPosition};
 use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::random;
-use crate::service::keys::{Actor, Keys, MAX_OVERLAP, NewKey, parse_name};
+use crate::service::keys::{Actor, Keys, NewKey};
 use crate::store::Store;
 
 /// The number of keys in a page.
@@ -205,29 +206,8 @@ fn moment(moment: Option<Timestamp>) -> String {
 }
 
 fn as_json(keys: &[ApiKey], now: Timestamp) -> String {
-    let keys = keys.iter().map(|key| {
-        let scopes = key.scopes.iter();
-        let scopes: Vec<&str> = scopes.map(|scope| scope.name()).collect();
-        let policy = &key.policy;
-        json!({
-            "id": key.id,
-            "name": key.name,
-            "scopes": scopes,
-            "state": key.state(now).name(),
-            "expiresAt": key.expires_at,
-            "rateLimit": key.rate_limit,
-            "policy": {
-                "strategies": policy.strategies,
-                "minBodyLength": policy.min_body_length,
-                "maxBodyLength": policy.max_body_length,
-                "allowedDomains": policy.allowed_domains,
-            },
-            "successorId": key.successor_id,
-            "createdAt": key.created_at,
-            "revokedAt": key.revoked_at,
-        })
-    });
-    let keys: Vec<Value> = keys.collect();
+    let keys = keys.iter().map(|key| KeyBody::new(key, now));
+    let keys: Vec<KeyBody> = keys.collect();
     format!("{}\n", json!({ "keys": keys }))
 }
 

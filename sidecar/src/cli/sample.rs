@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
-use vocabulary::{BodyLengths, RedirectStatus};
+use vocabulary::BodyLengths;
 
 use super::workbench::Workbench;
 use crate::config::Config;
-use crate::core::link::{Destination, Link, Second};
+use crate::core::link::{Change, Destination, Link, Second};
 use crate::core::ports::MAX_TOGETHER;
 use crate::core::target::Target;
 use crate::service::codes::lengths::Lengths;
@@ -58,25 +58,16 @@ async fn make(
         let codes = strategy.draw(&request).await?;
         let links: Vec<Link> = codes
             .iter()
-            .map(|&code| Link {
-                code,
-                destination: Destination::Target(Target::from_stored(format!(
+            .map(|&code| {
+                let target = Target::from_stored(format!(
                     "https://www.example.com/campaign/spring?recipient={code}&source=sms"
-                ))),
-                redirect_status: RedirectStatus::Found,
-                revision: 1,
-                forward_query: false,
-                valid_since: None,
-                valid_until: expired_at.and_then(Second::at),
-                max_visits: None,
-                paused_at: None,
-                revoked_at: None,
-                created_at: now,
-                updated_at: now,
-                created_by: "sample".to_owned(),
-                external_id: None,
-                note: None,
-                tags: Vec::new(),
+                ));
+                let settings = Change {
+                    valid_until: Some(expired_at.and_then(Second::at)),
+                    ..Change::default()
+                };
+                let destination = Destination::Target(target);
+                Link::new(code, destination, settings, "sample".to_owned(), now)
             })
             .collect();
         let created = bench.store.create_links(links).await?;

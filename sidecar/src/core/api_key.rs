@@ -7,18 +7,20 @@
 //! A key is rotated to a successor of the same name and rights; both are valid while its user
 //! changes over.
 
+mod name;
 mod policy;
 mod scope;
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rand::CryptoRng;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use vocabulary::Alphabet;
 
 use crate::core::codes::random::random_characters;
+pub use name::{MAX_NAME_LENGTH, NameError, parse_name};
 pub use policy::{InvalidPolicy, KeyPolicy, PolicyError, RateLimit};
 pub use scope::{Scope, UnknownScope};
 
@@ -28,6 +30,9 @@ const PREFIX: &str = "slk";
 const ID_LENGTH: usize = 10;
 /// The number of base62 characters of a secret: 62^43 > 2^256.
 const SECRET_LENGTH: usize = 43;
+
+/// The longest time for which a key and its successor are both valid.
+pub const MAX_OVERLAP: SignedDuration = SignedDuration::from_hours(24 * 90);
 
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

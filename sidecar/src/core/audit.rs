@@ -123,29 +123,7 @@ impl ChangedBy {
     /// Returns the entry for a changed link. It only names the changed members: the link's history
     /// has their former values.
     pub fn of_link(&self, link: &Link, before: &Link) -> AuditEntry {
-        let changed = [
-            (
-                "longUrl",
-                link.destination.target() != before.destination.target(),
-            ),
-            (
-                "parameters",
-                link.destination.values() != before.destination.values(),
-            ),
-            (
-                "redirectStatus",
-                link.redirect_status != before.redirect_status,
-            ),
-            ("forwardQuery", link.forward_query != before.forward_query),
-            ("validSince", link.valid_since != before.valid_since),
-            ("validUntil", link.valid_until != before.valid_until),
-            ("maxVisits", link.max_visits != before.max_visits),
-            ("externalId", link.external_id != before.external_id),
-            ("note", link.note != before.note),
-            ("tags", link.tags != before.tags),
-        ];
-        let changed = changed.iter().filter(|(_, is_changed)| *is_changed);
-        let changed: Vec<&str> = changed.map(|(name, _)| *name).collect();
+        let changed = link.differences(before);
         let mut detail = Map::new();
         detail.insert("revision".to_owned(), json!(link.revision));
         if !changed.is_empty() {

@@ -53,7 +53,7 @@ pub struct Link {
     pub tags: Vec<String>,
 }
 
-/// Changes to a link. `None` leaves a member unchanged.
+/// Changes to a link, or the settings of a new one. `None` leaves a member unchanged, or at its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// A new target; for links that have one of their own.
@@ -76,6 +76,33 @@ pub struct Change {
     pub note: Option<Option<String>>,
     /// All its tags from now on, in ascending order and each once.
     pub tags: Option<Vec<String>>,
+}
+
+impl Change {
+    /// Writes the settings of a new link down, each in a part of its own, for the digest by which identical
+    /// requests are found. A member that is added later writes no part while it has its default.
+    pub fn write_parts(&self, add: &mut impl FnMut(&[u8])) {
+        let second = |bound: Option<Option<Second>>| {
+            let second = bound.flatten().map_or(0, Second::get);
+            second.to_be_bytes()
+        };
+        let text = |text: &Option<Option<String>>| text.clone().flatten().unwrap_or_default();
+        let most = self.max_visits.flatten().map_or(0, NonZeroU64::get);
+        add(&self
+            .redirect_status
+            .unwrap_or_default()
+            .code()
+            .to_be_bytes());
+        add(&second(self.valid_since));
+        add(&second(self.valid_until));
+        add(&most.to_be_bytes());
+        // Neither of these is ever empty.
+        add(text(&self.external_id).as_bytes());
+        add(text(&self.note).as_bytes());
+        for tag in self.tags.iter().flatten() {
+            add(tag.as_bytes());
+        }
+    }
 }
 
 /// Result of an attempt to change a link.
@@ -129,6 +156,73 @@ pub struct PastChange {
 }
 
 impl Link {
+    /// A new link.
+    pub fn new(
+        code: Code,
+        destination: Destination,
+        settings: Change,
+        created_by: String,
+        now: Timestamp,
+    ) -> Self {
+        let mut link = Self {
+            code,
+            destination,
+            redirect_status: RedirectStatus::default(),
+            forward_query: false,
+            revision: 1,
+            valid_since: None,
+            valid_until: None,
+            max_visits: None,
+            paused_at: None,
+            revoked_at: None,
+            created_at: now,
+            updated_at: now,
+            created_by,
+            external_id: None,
+            note: None,
+            tags: Vec::new(),
+        };
+        link.set(settings);
+        link
+    }
+
+    /// Applies what a change specifies, but for the destination.
+    fn set(&mut self, change: Change) {
+        /// Overwrites each member that the change has.
+        macro_rules! overwrite {
+            ($($member:ident),*) => {
+                $(if let Some(value) = change.$member {
+                    self.$member = value;
+                })*
+            };
+        }
+        overwrite!(redirect_status, forward_query, valid_since, valid_until);
+        overwrite!(max_visits, external_id, note, tags);
+    }
+
+    /// The members, by the API's names, in which the link is not as another one is.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let targets = [self, other].map(|it| it.destination.target());
+        let values = [self, other].map(|it| it.destination.values());
+        let members = [
+            ("longUrl", targets[0] == targets[1]),
+            ("parameters", values[0] == values[1]),
+            (
+                "redirectStatus",
+                self.redirect_status == other.redirect_status,
+            ),
+            ("forwardQuery", self.forward_query == other.forward_query),
+            ("validSince", self.valid_since == other.valid_since),
+            ("validUntil", self.valid_until == other.valid_until),
+            ("maxVisits", self.max_visits == other.max_visits),
+            ("externalId", self.external_id == other.external_id),
+            ("note", self.note == other.note),
+            ("tags", self.tags == other.tags),
+        ];
+        let different = members.into_iter().filter(|(_, is_same)| !is_same);
+        different.map(|(name, _)| name).collect()
+    }
+
     /// Returns the link's state at a moment.
     pub fn state(&self, now: Timestamp) -> State {
         if self.revoked_at.is_some() {
@@ -149,20 +243,10 @@ impl Link {
         if self.revoked_at.is_some() {
             return Edit::Refused(Refusal::Revoked);
         }
-        let Change {
-            target,
-            values,
-            redirect_status,
-            forward_query,
-            valid_since,
-            valid_until,
-            max_visits,
-            external_id,
-            note,
-            tags,
-        } = change.clone();
         let before = self.clone();
-        let says_how = target.is_some() || redirect_status.is_some() || forward_query.is_some();
+        let Change { target, values, .. } = change.clone();
+        let says_how =
+            target.is_some() || change.redirect_status.is_some() || change.forward_query.is_some();
         let destination = match (self.destination, target, values) {
             (Destination::Target(_), _, Some(_)) => return Edit::Refused(Refusal::OfNoCampaign),
             (Destination::Target(old), target, None) => Destination::Target(target.unwrap_or(old)),
@@ -174,18 +258,11 @@ impl Link {
                 values: values.unwrap_or(old),
             },
         };
-        let changed = Self {
+        let mut changed = Self {
             destination,
-            redirect_status: redirect_status.unwrap_or(self.redirect_status),
-            forward_query: forward_query.unwrap_or(self.forward_query),
-            valid_since: valid_since.unwrap_or(self.valid_since),
-            valid_until: valid_until.unwrap_or(self.valid_until),
-            max_visits: max_visits.unwrap_or(self.max_visits),
-            external_id: external_id.unwrap_or(self.external_id),
-            note: note.unwrap_or(self.note),
-            tags: tags.unwrap_or(self.tags),
             ..self
         };
+        changed.set(change.clone());
         if changed == before {
             return Edit::Unchanged(before);
         }
@@ -242,14 +319,7 @@ impl Link {
     pub fn stands_for(&self, wanted: &Self, now: Timestamp) -> bool {
         matches!(self.state(now), State::Live | State::Scheduled)
             && self.destination == wanted.destination
-            && self.redirect_status == wanted.redirect_status
-            && self.forward_query == wanted.forward_query
-            && self.valid_since == wanted.valid_since
-            && self.valid_until == wanted.valid_until
-            && self.max_visits == wanted.max_visits
-            && self.external_id == wanted.external_id
-            && self.note == wanted.note
-            && self.tags == wanted.tags
+            && self.differences(wanted).is_empty()
     }
 
     /// The record that stands for the link in Redis.

@@ -8,8 +8,9 @@ use vocabulary::parameters::ParametersError;
 use vocabulary::{CampaignId, Code, MAX_CODE_LENGTH};
 
 use super::app::App;
-use super::fields::{Fields, Member};
 use super::problem::Problem;
+use crate::api::fields::Fields;
+use crate::api::kinds::link as kinds;
 use crate::core::campaign::{Campaign, ParameterValues};
 use crate::core::link::{Destination, Link};
 use crate::core::target::Target;
@@ -113,7 +114,7 @@ fn read_campaign<'a>(
     caller: &Caller,
     campaigns: &'a Campaigns,
 ) -> Option<&'a Campaign> {
-    let text = fields.text("campaignId").value()?;
+    let text = fields.read::<kinds::CampaignId>("campaignId").value()?;
     let id: Result<CampaignId, _> = text.parse();
     let id = id
         .map_err(|_error| fields.refuse("campaignId", "must be the id of a campaign"))
@@ -140,11 +141,9 @@ fn read_campaign<'a>(
 
 /// Reads a value for each parameter of a campaign.
 pub(super) fn read_values(fields: &mut Fields, campaign: &Campaign) -> Option<ParameterValues> {
-    let mut given = match fields.members("parameters") {
-        Member::Value(given) => given,
-        // Some may be wrong, which was noted.
-        Member::Absent | Member::Null => Map::new(),
-    };
+    // One that is no object has a fault already.
+    let given = fields.read::<kinds::Parameters>("parameters").value();
+    let mut given = given.unwrap_or_default();
     let names = campaign.target.names();
     let mut values = Vec::with_capacity(names.len());
     for name in names {

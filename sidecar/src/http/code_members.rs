@@ -1,93 +1,51 @@
-//! How codes are come up with: the members `strategy` and `codeLength`.
+//! The issuing of codes: the members `strategy` and `codeLength`.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 
-use super::fields::{Fields, Member, whole};
+use crate::api::fields::Fields;
+use crate::api::kinds::whole;
 use crate::core::api_key::KeyPolicy;
 use crate::core::codes::strategy::StrategyName;
 
-/// What is said of how codes are come up with.
+/// What a request specifies for the issuing of codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SaidOfCodes {
-    /// The way.
+pub(super) struct GivenCodes {
+    /// The strategy.
     pub(super) strategy: Option<StrategyName>,
     /// The least and the most characters before the check character.
     pub(super) lengths: Option<(u8, u8)>,
 }
 
-/// A `codeLength` as clients see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(rename = "CodeLength")]
-pub(super) enum CodeLengthBody {
-    /// One length.
-    One(u8),
-    /// Several.
-    Between {
-        /// The least.
-        min: u8,
-        /// The most.
-        max: u8,
-    },
-}
-
-impl CodeLengthBody {
-    pub(super) fn new((min, max): (u8, u8)) -> Self {
-        if min == max {
-            Self::One(min)
-        } else {
-            Self::Between { min, max }
-        }
-    }
-}
-
-/// Reads what is said, where `default` is the strategy if none is; `None` when that is none.
-pub(super) fn read_code_members(
+/// Checks what is specified, where `default` is the strategy without one.
+pub(super) fn check_codes(
     fields: &mut Fields,
+    strategy: Option<StrategyName>,
+    lengths: Option<Value>,
     default: StrategyName,
     allowed: &KeyPolicy,
-) -> Option<SaidOfCodes> {
-    let strategy = match fields.text("strategy") {
-        Member::Value(name) => match name.parse() {
-            Ok(strategy) => {
-                if let Err(error) = allowed.check_strategy(strategy) {
-                    fields.refuse("strategy", error.to_string());
-                }
-                Some(strategy)
-            }
-            Err(_unknown) => {
-                fields.refuse(
-                    "strategy",
-                    format!("must be one of {}", StrategyName::NAMES),
-                );
-                // How long its codes could be is not known either.
-                fields.ignore("codeLength");
-                return None;
-            }
-        },
-        Member::Absent | Member::Null => None,
-    };
-    let lengths = read_lengths(fields, strategy.unwrap_or(default));
+) -> GivenCodes {
+    if let Some(strategy) = strategy
+        && let Err(error) = allowed.check_strategy(strategy)
+    {
+        fields.refuse("strategy", error.to_string());
+    }
+    // The bounds of the length follow from the strategy, which is unknown if it has a fault of its own.
+    let is_unknown = strategy.is_none() && fields.is_refused("strategy");
+    let lengths = lengths.filter(|_| !is_unknown);
+    let lengths = lengths.and_then(|it| check_lengths(fields, it, strategy.unwrap_or(default)));
     if let Some((shortest, longest)) = lengths {
-        for length in [shortest, longest] {
-            if let Err(error) = allowed.check_body_length(length) {
-                fields.refuse("codeLength", error.to_string());
-                break;
-            }
+        let mut checks = [shortest, longest]
+            .map(|it| allowed.check_body_length(it))
+            .into_iter();
+        if let Some(error) = checks.find_map(Result::err) {
+            fields.refuse("codeLength", error.to_string());
         }
     }
-    Some(SaidOfCodes { strategy, lengths })
+    GivenCodes { strategy, lengths }
 }
 
-/// Reads a number, or the least and the most: without the check character.
-fn read_lengths(fields: &mut Fields, strategy: StrategyName) -> Option<(u8, u8)> {
-    let must = "a number, or an object with the numbers min and max";
-    let value = fields.member("codeLength", must, |value| match value {
-        Value::Number(_) | Value::Object(_) => Some(value),
-        _ => None,
-    });
+/// Checks a number, or the least and the most: without the check character.
+fn check_lengths(fields: &mut Fields, value: Value, strategy: StrategyName) -> Option<(u8, u8)> {
     let (least, most) = strategy.lengths();
     let allowed =
         format!("must be a whole number from {least} to {most} with the strategy {strategy}");
@@ -95,7 +53,7 @@ fn read_lengths(fields: &mut Fields, strategy: StrategyName) -> Option<(u8, u8)>
         let length = u8::try_from(whole(value)?).ok()?;
         (least..=most).contains(&length).then_some(length)
     };
-    let mut members = match value.value()? {
+    let mut members = match value {
         Value::Object(members) => members,
         number => {
             let length = within(&number);

@@ -8,17 +8,20 @@ use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, LOCATION};
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::app::SharedApp;
 use super::auth::MayManageKeys;
 use super::extract::JsonObject;
-use super::fields::{Fields, Member};
 use super::problem::Problem;
 use super::{cursor, query};
+use crate::api::fields::Fields;
+use crate::api::key::{KeyBody, KeySettings, RotationMembers};
+use crate::api::kinds::link::IN_THE_FUTURE;
+use crate::api::members::{Members, Usage};
 use crate::core::ports::{KeyListing, KeyPosition};
-use crate::service::keys::{Actor, KeyChange, MAX_OVERLAP, NewKey};
-use body::{KeyBody, PageBody, SecretBody};
+use crate::service::keys::{Actor, KeyChange, NewKey};
+use body::{PageBody, SecretBody};
 
 /// The id in the path.
 pub(super) struct IdInPath(String);
@@ -46,24 +49,23 @@ pub(super) async fn create(
 ) -> Result<impl IntoResponse, Problem> {
     let now = app.clock.now();
     let mut fields = Fields::new(members);
-    let name = body::read_name(&mut fields);
-    if name.is_none() {
-        fields.require("name");
+    let given = KeySettings::read(&mut fields, Usage::New);
+    for (name, is_given) in [
+        ("name", given.name.is_some()),
+        ("scopes", given.scopes.is_some()),
+    ] {
+        if !is_given {
+            fields.require(name);
+        }
     }
-    let scopes = body::read_scopes(&mut fields);
-    if scopes.is_none() {
-        fields.require("scopes");
-    }
-    let expires_at = body::read_expiry(&mut fields, now).value();
-    let rate_limit = body::read_rate_limit(&mut fields).value();
-    let policy = body::read_policy(&mut fields).value();
+    check_expiry(&mut fields, given.expires_at, now);
     fields.finish()?;
     let new = NewKey {
-        name: name.ok_or_else(Problem::internal)?,
-        scopes: scopes.ok_or_else(Problem::internal)?,
-        expires_at,
-        rate_limit,
-        policy: policy.unwrap_or_default(),
+        name: given.name.ok_or_else(Problem::internal)?,
+        scopes: given.scopes.ok_or_else(Problem::internal)?,
+        expires_at: given.expires_at.flatten(),
+        rate_limit: given.rate_limit.flatten(),
+        policy: given.policy.unwrap_or_default(),
     };
     let (key, secret) = app.keys.create(&Actor::Key(caller), new).await?;
     let location = format!("/v1/keys/{}", key.id);
@@ -115,12 +117,14 @@ pub(super) async fn change(
     JsonObject(members): JsonObject,
 ) -> Result<Json<KeyBody>, Problem> {
     let mut fields = Fields::new(members);
+    let given = KeySettings::read(&mut fields, Usage::Patch);
+    check_expiry(&mut fields, given.expires_at, app.clock.now());
     let change = KeyChange {
-        name: body::read_name(&mut fields),
-        scopes: body::read_scopes(&mut fields),
-        expires_at: settable(body::read_expiry(&mut fields, app.clock.now())),
-        rate_limit: settable(body::read_rate_limit(&mut fields)),
-        policy: settable(body::read_policy(&mut fields)).map(Option::unwrap_or_default),
+        name: given.name,
+        scopes: given.scopes,
+        expires_at: given.expires_at,
+        rate_limit: given.rate_limit,
+        policy: given.policy,
     };
     fields.finish()?;
     let key = app.keys.change(&Actor::Key(caller), &id, change).await?;
@@ -136,8 +140,7 @@ pub(super) async fn rotate(
     JsonObject(members): JsonObject,
 ) -> Result<impl IntoResponse, Problem> {
     let mut fields = Fields::new(members);
-    let most = u32::try_from(MAX_OVERLAP.as_secs()).unwrap_or(u32::MAX);
-    let overlap = fields.number("overlapSeconds", 0, most).value();
+    let overlap = RotationMembers::read(&mut fields, Usage::New).overlap_seconds;
     if overlap.is_none() {
         fields.require("overlapSeconds");
     }
@@ -172,12 +175,10 @@ fn no_store() -> (axum::http::HeaderName, String) {
     (CACHE_CONTROL, "no-store".to_owned())
 }
 
-/// `None` to leave something as it is, `Some(None)` to take it away.
-fn settable<T>(member: Member<T>) -> Option<Option<T>> {
-    match member {
-        Member::Absent => None,
-        Member::Null => Some(None),
-        Member::Value(value) => Some(Some(value)),
+/// Checks that a key does not expire before it is created.
+fn check_expiry(fields: &mut Fields, given: Option<Option<Timestamp>>, now: Timestamp) {
+    if given.flatten().is_some_and(|expiry| expiry <= now) {
+        fields.refuse("expiresAt", IN_THE_FUTURE);
     }
 }
 

@@ -12,13 +12,14 @@ use super::app::{App, SharedApp};
 use super::auth::{MayRead, MayWrite};
 use super::campaign_links::{Campaigns, read_values};
 use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
-use super::fields::{Fields, Member};
 use super::idempotency::{Once, create_once, digest, idempotency_key};
-use super::link_members::{Null, read_members};
+use super::link_members::read_members;
 use super::new_link::{not_created, read_new_link};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
+use crate::api::fields::Fields;
+use crate::api::members::Usage;
 use crate::core::campaign::ParameterValues;
 use crate::core::link::{Change, Expected, Link, Refusal};
 use crate::core::ports::ChunkKey;
@@ -98,7 +99,7 @@ pub(super) async fn change(
     let values = read_changed_values(&app, &mut fields, &code).await?;
     let change = Change {
         values,
-        ..read_members(&app, &mut fields, &domains.own, &caller, Null::IsRefused)
+        ..read_members(&app, &mut fields, &domains.own, &caller, Usage::Patch)
     };
     fields.finish()?;
     let of_campaign = [
@@ -142,9 +143,6 @@ async fn read_changed_values(
     code: &Code,
 ) -> Result<Option<ParameterValues>, Problem> {
     if !fields.has("parameters") {
-        if let Member::Null = fields.members("parameters") {
-            fields.refuse("parameters", "must not be null");
-        }
         return Ok(None);
     }
     let link = app.links.find(code).await?.ok_or_else(no_such_link)?;

@@ -1,16 +1,17 @@
 //! What a new link is to be: the members of `POST /v1/links`.
 
 use serde_json::{Map, Value};
-use vocabulary::{Code, RedirectStatus};
+use vocabulary::Code;
 
 use super::app::App;
 use super::campaign_links::{Campaigns, read_membership};
-use super::code_members::read_code_members;
+use super::code_members::{GivenCodes, check_codes};
 use super::extract::Domains;
-use super::fields::Fields;
-use super::link_members::{Null, read_members};
+use super::link_members::{default_status, read_members};
 use super::problem::{FieldError, Problem};
-use crate::core::api_key::KeyPolicy;
+use crate::api::fields::Fields;
+use crate::api::link::LinkIssue;
+use crate::api::members::{Members, Usage};
 use crate::core::codes::strategy::CodePolicy;
 use crate::core::link::Destination;
 use crate::service::access::Caller;
@@ -31,52 +32,49 @@ pub(super) fn read_new_link(
     let mut fields = Fields::new(members);
     let is_of_campaign = fields.has("campaignId");
     let membership = read_membership(app, &mut fields, caller, campaigns);
-    let said = read_members(app, &mut fields, &domains.own, caller, Null::IsDefault);
-    if said.target.is_none() && !is_of_campaign {
-        // What is wrong with it has been said already and is told once.
+    let mut settings = read_members(app, &mut fields, &domains.own, caller, Usage::New);
+    if settings.target.is_none() && !is_of_campaign {
+        // A fault of it has been noted already and is reported once.
         fields.require("longUrl");
     }
     let has_slug = fields.has("customSlug");
-    let slug = read_slug(app, &mut fields);
+    for name in ["strategy", "codeLength"] {
+        if has_slug && fields.has(name) {
+            fields.refuse(name, "can't be with customSlug, which is the code");
+        }
+    }
+    let issue = LinkIssue::read(&mut fields, Usage::New);
+    let slug = issue.custom_slug.flatten();
+    let slug = slug.and_then(|text| parse_slug(app, &mut fields, &text));
     let defaults = membership
         .as_ref()
         .and_then(|membership| campaigns.of_destination(membership))
         .map(|campaign| &campaign.defaults);
-    let policy = read_policy(
+    let default = defaults.map_or(app.default_policy, |it| it.policy(app.default_policy));
+    let default = caller.key().policy.narrow(default);
+    let codes = check_codes(
         &mut fields,
-        has_slug,
-        defaults.map_or(app.default_policy, |it| it.policy(app.default_policy)),
+        issue.strategy.flatten(),
+        issue.code_length.flatten(),
+        default.strategy,
         &caller.key().policy,
     );
-    let dedupe = fields.truth("dedupe").value().unwrap_or_default();
+    let dedupe = issue.dedupe.flatten().unwrap_or_default();
     if dedupe && has_slug {
         fields.refuse("dedupe", "can't be with customSlug, which is had once");
     }
     fields.finish()?;
-    let destination = membership.or(said.target.map(Destination::Target));
+    let destination = membership.or(settings.target.take().map(Destination::Target));
+    let status = default_status(app, is_of_campaign);
+    settings.redirect_status.get_or_insert(status);
+    if let Some(defaults) = defaults {
+        defaults.complete(&mut settings);
+    }
     Ok(NewLink {
         destination: destination.ok_or_else(Problem::internal)?,
         slug,
-        policy,
-        redirect_status: match said.redirect_status {
-            Some(status) => status,
-            // It is the campaign's that counts, whatever is configured when the link is made.
-            None if is_of_campaign => RedirectStatus::default(),
-            None => app.default_redirect_status,
-        },
-        forward_query: said.forward_query.unwrap_or_default(),
-        valid_since: said.valid_since.flatten(),
-        valid_until: said.valid_until.flatten(),
-        max_visits: match said.max_visits {
-            Some(most) => most,
-            None => defaults.and_then(|it| it.max_visits),
-        },
-        external_id: said.external_id.flatten(),
-        note: said.note.flatten(),
-        tags: match said.tags {
-            Some(tags) => tags,
-            None => defaults.map(|it| it.tags.clone()).unwrap_or_default(),
-        },
+        policy: policy(codes, default),
+        settings,
         dedupe,
         created_by: caller.key().id.clone(),
     })
@@ -99,37 +97,22 @@ pub(super) fn not_created(app: &App, policy: CodePolicy, error: LinkError) -> Pr
     }])
 }
 
-fn read_slug(app: &App, fields: &mut Fields) -> Option<Code> {
-    let text = fields.text("customSlug").value()?;
+fn parse_slug(app: &App, fields: &mut Fields, text: &str) -> Option<Code> {
     app.links
-        .parse_slug(&text)
+        .parse_slug(text)
         .map_err(|error| fields.refuse("customSlug", error.to_string()))
         .ok()
 }
 
-/// Reads how the code is come up with.
-fn read_policy(
-    fields: &mut Fields,
-    has_slug: bool,
-    default: CodePolicy,
-    allowed: &KeyPolicy,
-) -> CodePolicy {
-    let default = allowed.narrow(default);
-    for name in ["strategy", "codeLength"] {
-        if has_slug && fields.has(name) {
-            fields.refuse(name, "can't be with customSlug, which is the code");
-        }
-    }
-    let Some(said) = read_code_members(fields, default.strategy, allowed) else {
-        return default;
-    };
-    let strategy = said.strategy.unwrap_or(default.strategy);
+/// The policy of a new code, where the request specifies some of it.
+fn policy(given: GivenCodes, default: CodePolicy) -> CodePolicy {
+    let strategy = given.strategy.unwrap_or(default.strategy);
     let (least, most) = strategy.lengths();
     let (shortest, longest) = default.lengths;
     CodePolicy {
         strategy,
         // What is configured, as far as the strategy can do it.
-        lengths: said
+        lengths: given
             .lengths
             .unwrap_or((shortest.clamp(least, most), longest.clamp(least, most))),
     }

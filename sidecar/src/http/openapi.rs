@@ -10,7 +10,6 @@ mod campaigns;
 mod links;
 mod operation;
 mod parts;
-pub(super) mod schemas;
 mod service;
 mod visits;
 pub(super) mod words;

@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::openapi::words::{self, TYPE_PREFIX};
+pub(super) use crate::api::fields::FieldError;
 use crate::core::link::Refusal;
 use crate::core::ports::StoreError;
 use crate::service::campaigns::CampaignError;
@@ -24,16 +25,6 @@ use crate::service::new_link::NoCode;
 
 /// How many seconds a client is asked to wait when something is away.
 const RETRY_AFTER_SECONDS: &str = "2";
-
-/// One thing that is wrong with a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "FieldError")]
-pub(super) struct FieldError {
-    /// What it is about: a JSON pointer into the body.
-    pub(super) pointer: String,
-    /// What is wrong.
-    pub(super) detail: String,
-}
 
 /// An error as a client sees it. Boxed, since most requests have none.
 #[derive(Clone, Debug)]
@@ -269,6 +260,12 @@ impl From<CampaignError> for Problem {
             ),
             CampaignError::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<Vec<FieldError>> for Problem {
+    fn from(errors: Vec<FieldError>) -> Self {
+        Self::validation(errors)
     }
 }
 

@@ -1,15 +1,15 @@
 //! Links as JSON.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::openapi::words;
+use crate::api::link::LinkSettingsBody;
 use crate::core::campaign::Campaign;
-use crate::core::link::{Link, PastChange, Second};
+use crate::core::link::{Link, PastChange};
 use crate::core::ports::LinkTotal;
 use crate::core::short_url::Bases;
 
@@ -32,7 +32,7 @@ pub(super) struct LinkBody {
     #[schemars(with = "words::CampaignState")]
     campaign_state: Option<&'static str>,
     #[serde(flatten)]
-    settings: SettingsBody,
+    members: MembersBody,
     /// 1 for a new link, one more for each change; also the `ETag`.
     revision: u64,
     created_at: Timestamp,
@@ -62,41 +62,36 @@ struct VisitsBody {
     last_at: Option<Timestamp>,
 }
 
-/// What can be said of a link.
+/// The target and the settings of a link.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(rename = "LinkSettings")]
-struct SettingsBody {
-    /// Where it leads. `None` for what a link of a campaign was once: that has changed with the
+#[schemars(rename = "LinkMembers")]
+struct MembersBody {
+    /// Target of the link. Absent from the history of a link of a campaign, whose target has changed with the
     /// campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::Url")]
     long_url: Option<String>,
-    /// The campaign that it belongs to.
+    /// Id of its campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::CampaignId")]
     campaign_id: Option<String>,
-    /// Its values for the names in the campaign's `longUrl`.
+    /// Its values for the parameters of the campaign's target.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BTreeMap<String, String>")]
     parameters: Option<BTreeMap<String, String>>,
-    #[schemars(with = "words::RedirectStatus")]
-    redirect_status: u16,
-    /// Whether the visitor's query is appended to the target's.
-    forward_query: bool,
-    valid_since: Option<Timestamp>,
-    valid_until: Option<Timestamp>,
-    /// Approximate, and ended by whoever counts visits.
-    max_visits: Option<NonZeroU64>,
-    tags: Vec<String>,
-    external_id: Option<String>,
-    note: Option<String>,
+    #[serde(flatten)]
+    settings: LinkSettingsBody,
 }
 
-impl SettingsBody {
-    /// Describes a link and what its campaign says, if it belongs to one.
+impl MembersBody {
+    /// Describes a link and what its campaign defines, if it belongs to one.
     fn new(link: &Link, campaign: Option<&Campaign>) -> Self {
-        let redirect_status = campaign.map_or(link.redirect_status, |it| it.redirect_status);
+        let mut settings = LinkSettingsBody::of(link);
+        if let Some(campaign) = campaign {
+            settings.redirect_status = words::RedirectStatus(campaign.redirect_status.code());
+            settings.forward_query = campaign.forward_query;
+        }
         let values = link.destination.values();
         let parameters = campaign.zip(values).map(|(campaign, values)| {
             let names = campaign.target.names().iter().cloned();
@@ -106,14 +101,7 @@ impl SettingsBody {
             long_url: link.destination.target().map(|it| it.as_str().to_owned()),
             campaign_id: link.destination.campaign().map(|id| id.to_string()),
             parameters,
-            redirect_status: redirect_status.code(),
-            forward_query: campaign.map_or(link.forward_query, |it| it.forward_query),
-            valid_since: link.valid_since.map(Second::moment),
-            valid_until: link.valid_until.map(Second::moment),
-            max_visits: link.max_visits,
-            tags: link.tags.clone(),
-            external_id: link.external_id.clone(),
-            note: link.note.clone(),
+            settings,
         }
     }
 }
@@ -127,17 +115,17 @@ impl LinkBody {
         now: Timestamp,
         bases: &Bases,
     ) -> Self {
-        let mut settings = SettingsBody::new(link, campaign);
+        let mut members = MembersBody::new(link, campaign);
         if let (Some(campaign), Some(values)) = (campaign, link.destination.values()) {
             let target = campaign.target.expand(&link.code, values);
-            settings.long_url = target.ok().map(|target| target.as_str().to_owned());
+            members.long_url = target.ok().map(|target| target.as_str().to_owned());
         }
         Self {
             short_code: link.code.as_str().to_owned(),
             short_url: bases.of(link).map(|base| format!("{base}/{}", link.code)),
             state: link.state(now).name(),
             campaign_state: campaign.map(|campaign| campaign.state(now).name()),
-            settings,
+            members,
             revision: link.revision,
             created_at: link.created_at,
             updated_at: link.updated_at,
@@ -211,7 +199,7 @@ struct BeforeBody {
     /// Whether it was paused.
     paused: bool,
     #[serde(flatten)]
-    settings: SettingsBody,
+    members: MembersBody,
     updated_at: Timestamp,
 }
 
@@ -225,7 +213,7 @@ impl PastChangeBody {
             before: BeforeBody {
                 revision: before.revision,
                 paused: before.paused_at.is_some(),
-                settings: SettingsBody::new(before, campaign),
+                members: MembersBody::new(before, campaign),
                 updated_at: before.updated_at,
             },
         }

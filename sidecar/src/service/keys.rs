@@ -18,12 +18,6 @@ use crate::core::ports::{KeyEdit, KeyEditor, KeyListing, KeyRefusal, StoreError}
 use crate::service::access::{Access, Caller};
 use crate::store::Store;
 
-/// The most characters of a key's name.
-pub const MAX_NAME_LENGTH: usize = 100;
-
-/// The longest time for which a key and its successor both count.
-pub const MAX_OVERLAP: SignedDuration = SignedDuration::from_hours(24 * 90);
-
 /// Who manages keys.
 #[derive(Clone)]
 pub enum Actor {
@@ -239,37 +233,6 @@ impl Keys {
 /// A moment as exact as it is stored.
 fn stored(moment: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(moment.as_millisecond()).unwrap_or(moment)
-}
-
-/// Reads a key's name.
-///
-/// # Errors
-/// When it is empty, too long or can't be shown on one line.
-pub fn parse_name(text: &str) -> Result<String, NameError> {
-    if text.trim().is_empty() {
-        return Err(NameError::Empty);
-    }
-    if text.chars().count() > MAX_NAME_LENGTH {
-        return Err(NameError::TooLong);
-    }
-    if text.chars().any(char::is_control) {
-        return Err(NameError::Control);
-    }
-    Ok(text.to_owned())
-}
-
-/// Why a text can't be a key's name, in words for whoever sent it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
-    /// There is nothing to be seen.
-    #[error("must not be empty")]
-    Empty,
-    /// It has too many characters.
-    #[error("must have at most {MAX_NAME_LENGTH} characters")]
-    TooLong,
-    /// It has line ends or the like.
-    #[error("must not contain control characters")]
-    Control,
 }
 
 /// Why something could not be done with a key.

@@ -1,15 +1,14 @@
 //! New links: the request for one, and its results.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use vocabulary::{Code, RedirectStatus};
+use vocabulary::Code;
 
 use super::codes::strategy::DrawError;
 use crate::core::codes::strategy::CodePolicy;
-use crate::core::link::{Destination, Link, Refusal, Second};
+use crate::core::link::{Change, Destination, Link, Refusal};
 use crate::core::ports::{RequestDigest, StoreError};
 
 /// What a new link is to be.
@@ -21,22 +20,8 @@ pub struct NewLink {
     pub slug: Option<Code>,
     /// How a code is drawn.
     pub policy: CodePolicy,
-    /// How it redirects to a target of its own.
-    pub redirect_status: RedirectStatus,
-    /// Whether the visitor's query is appended to a target of its own.
-    pub forward_query: bool,
-    /// Before this second it answers 404.
-    pub valid_since: Option<Second>,
-    /// From this second on it answers 410.
-    pub valid_until: Option<Second>,
-    /// After about how many visits it is to end.
-    pub max_visits: Option<NonZeroU64>,
-    /// What the caller calls it.
-    pub external_id: Option<String>,
-    /// What people want to remember of it.
-    pub note: Option<String>,
-    /// What it is found by, in ascending order and each once.
-    pub tags: Vec<String>,
+    /// Its settings, with the defaults of its campaign.
+    pub settings: Change,
     /// Whether a link that was made for the same request, and is as it was, will do. For links
     /// without a code of their own.
     pub dedupe: bool,
@@ -47,24 +32,8 @@ pub struct NewLink {
 impl NewLink {
     /// The link with a code.
     pub(super) fn link(&self, code: Code, now: Timestamp) -> Link {
-        Link {
-            code,
-            destination: self.destination.clone(),
-            redirect_status: self.redirect_status,
-            forward_query: self.forward_query,
-            revision: 1,
-            valid_since: self.valid_since,
-            valid_until: self.valid_until,
-            max_visits: self.max_visits,
-            paused_at: None,
-            revoked_at: None,
-            created_at: now,
-            updated_at: now,
-            created_by: self.created_by.clone(),
-            external_id: self.external_id.clone(),
-            note: self.note.clone(),
-            tags: self.tags.clone(),
-        }
+        let (destination, settings) = (self.destination.clone(), self.settings.clone());
+        Link::new(code, destination, settings, self.created_by.clone(), now)
     }
 
     /// What is asked for, by whomever; `None` when another link will not do.
@@ -80,21 +49,12 @@ impl NewLink {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         };
-        let second = |second: Option<Second>| second.map_or(0, Second::get).to_be_bytes();
+        let forwards_query = self.settings.forward_query.unwrap_or_default();
         let (shortest, longest) = self.policy.lengths;
         add(self.destination.text().as_bytes());
         add(self.policy.strategy.name().as_bytes());
-        add(&[shortest, longest, u8::from(self.forward_query)]);
-        add(&self.redirect_status.code().to_be_bytes());
-        add(&second(self.valid_since));
-        add(&second(self.valid_until));
-        add(&self.max_visits.map_or(0, NonZeroU64::get).to_be_bytes());
-        // Neither of these is ever empty.
-        add(self.external_id.as_deref().unwrap_or_default().as_bytes());
-        add(self.note.as_deref().unwrap_or_default().as_bytes());
-        for tag in &self.tags {
-            add(tag.as_bytes());
-        }
+        add(&[shortest, longest, u8::from(forwards_query)]);
+        self.settings.write_parts(&mut add);
         Some(RequestDigest(hash.finalize().into()))
     }
 }

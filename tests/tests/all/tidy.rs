@@ -15,18 +15,18 @@ const ARROWS: [(&str, &[&str]); 5] = [
     ("tests", &["vocabulary"]),
 ];
 
-/// Which folder or file of the sidecar alone may speak of a library.
-const LIBRARIES: [(&str, &str); 10] = [
-    ("axum", "http"),
-    ("schemars", "http"),
-    ("sqlx", "store"),
-    ("redis", "publisher"),
-    ("ua_parser", "enrich"),
-    ("maxminddb", "enrich"),
-    ("comfy_table", "cli"),
-    ("csv_core", "csv_parser"),
-    ("hyper", "cli"),
-    ("hyper_util", "cli"),
+/// The folders or files of the sidecar that may use a library.
+const LIBRARIES: [(&str, &[&str]); 10] = [
+    ("axum", &["http"]),
+    ("schemars", &["api", "http"]),
+    ("sqlx", &["store"]),
+    ("redis", &["publisher"]),
+    ("ua_parser", &["enrich"]),
+    ("maxminddb", &["enrich"]),
+    ("comfy_table", &["cli"]),
+    ("csv_core", &["csv_parser"]),
+    ("hyper", &["cli"]),
+    ("hyper_util", &["cli"]),
 ];
 
 fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
@@ -134,9 +134,10 @@ fn each_library_of_the_sidecar_is_known_in_its_room_alone() {
             .expect("a name")
             .to_string_lossy()
             .replace(".rs", "");
-        for (library, home) in LIBRARIES {
+        for (library, homes) in LIBRARIES {
             let uses = code_of(&file).contains(&format!("{library}::"));
-            assert!(!uses || room == home, "{} uses {library}", inside.display());
+            let is_home = homes.contains(&&*room);
+            assert!(!uses || is_home, "{} uses {library}", inside.display());
         }
     }
 }

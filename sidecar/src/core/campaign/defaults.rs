@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use crate::core::codes::strategy::{CodePolicy, StrategyName};
+use crate::core::link::Change;
 
 /// Defaults of a campaign's new links where requests specify nothing. A change does not affect
 /// existing links.
@@ -25,5 +26,11 @@ impl CampaignDefaults {
             strategy: self.strategy.unwrap_or(others.strategy),
             lengths: self.code_lengths.unwrap_or(others.lengths),
         }
+    }
+
+    /// Completes the settings of a new link.
+    pub fn complete(&self, settings: &mut Change) {
+        settings.max_visits.get_or_insert(self.max_visits);
+        settings.tags.get_or_insert_with(|| self.tags.clone());
     }
 }

@@ -11,9 +11,11 @@ use serde::Serialize;
 
 use super::super::app::SharedApp;
 use super::super::extract::JsonObject;
-use super::super::fields::{Fields, Member};
 use super::super::problem::Problem;
 use super::{COOKIE_NAME, require_console};
+use crate::api::fields::Fields;
+use crate::api::kinds::Text;
+use crate::api::members::{Required, Usage, read};
 use crate::core::api_key::{PresentedKey, Scope};
 use crate::service::access::Caller;
 use crate::service::sessions::LIFE;
@@ -54,11 +56,7 @@ pub(super) async fn begin(
         Problem::too_many_sign_ins(error)
     })?;
     let mut fields = Fields::new(members);
-    let text = fields.text("apiKey");
-    if let Member::Null = text {
-        fields.refuse("apiKey", "must be a string");
-    }
-    let text = text.value();
+    let text = read::<Required<Text>>(&mut fields, "apiKey", Usage::New);
     if text.is_none() {
         fields.require("apiKey");
     }

@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schemas::{KeyPatch, NewKey, Rotation};
+use crate::api::key::{KeyBody, KeyPatch, NewKey, Rotation};
 use crate::core::api_key::Scope;
 use crate::core::ports::KeyRefusal;
 use crate::http::audit::PageBody as AuditPage;
 use crate::http::codespace::CodespaceBody;
-use crate::http::keys::body::{KeyBody, PageBody, SecretBody};
+use crate::http::keys::body::{PageBody, SecretBody};
 use crate::http::keys::no_such_key;
 
 pub(super) fn operations() -> Vec<Operation> {

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schemas::{CampaignPatch, NewCampaign};
+use crate::api::campaign::{CampaignBody, CampaignPatch, NewCampaign};
 use crate::core::api_key::Scope;
 use crate::http::campaign_size::{SizeBody, refused};
-use crate::http::campaigns::{CampaignBody, PageBody, no_such_campaign};
+use crate::http::campaigns::{PageBody, no_such_campaign};
 use crate::service::campaigns::CampaignError;
 
 /// What can be asked of a campaign that was made.

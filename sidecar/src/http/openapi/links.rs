@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schemas::{LinkPatch, NewLink};
+use crate::api::link::{LinkPatch, NewLink};
 use crate::core::api_key::Scope;
 use crate::http::batch::results::ResultBody;
 use crate::http::campaigns::no_such_campaign;

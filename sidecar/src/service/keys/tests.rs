@@ -356,19 +356,3 @@ async fn the_audit_log_tells_who_did_what_and_no_secrets() {
         ]
     );
 }
-
-#[test]
-fn names_are_short_and_of_one_line() {
-    for (text, verdict) in [
-        ("a", Ok(())),
-        ("Caf\u{e9} Z\u{fc}rich 1", Ok(())),
-        ("", Err(NameError::Empty)),
-        (" \u{a0}", Err(NameError::Empty)),
-        ("a\nb", Err(NameError::Control)),
-        ("a\u{1b}[2J", Err(NameError::Control)),
-        (&"\u{fc}".repeat(MAX_NAME_LENGTH), Ok(())),
-        (&"a".repeat(MAX_NAME_LENGTH + 1), Err(NameError::TooLong)),
-    ] {
-        assert_eq!(parse_name(text).map(drop), verdict, "{text:?}");
-    }
-}
