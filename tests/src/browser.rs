@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::http::{self, Connection};
 use crate::ports;
 use crate::process::Process;
-use crate::wait::{SOON, eventually};
+use crate::wait::{SOON, eventually, pass};
 
 /// How long a browser may take for anything: it starts slowly on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -125,7 +125,7 @@ impl Browser {
     /// # Panics
     /// When it does not come.
     pub fn find(&self, selector: &str) -> Element<'_> {
-        let id = eventually(selector, SOON, || self.try_find(selector));
+        let id = look(selector, || self.try_find(selector));
         Element { browser: self, id }
     }
 
@@ -151,7 +151,7 @@ impl Browser {
     /// # Panics
     /// When it does not get it.
     pub fn text_with(&self, selector: &str, part: &str) -> String {
-        eventually(&format!("{part:?} in {selector}"), SOON, || {
+        look(&format!("{part:?} in {selector}"), || {
             let script = "return document.querySelector(arguments[0])?.innerText ?? null";
             let text = self.run(script, &[json!(selector)]);
             let text = text.as_str()?.to_owned();
@@ -318,6 +318,17 @@ impl Browser {
         assert!(value["error"].is_null(), "{method} {path}: {value}");
         value
     }
+}
+
+/// Looks at a page until there is something, seldom enough that looking does not slow the page down.
+fn look<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    eventually(what, SOON, || {
+        let found = ask();
+        if found.is_none() {
+            pass(Duration::from_millis(20));
+        }
+        found
+    })
 }
 
 /// Waits until a browser has kept a text of whole lines as a file, and returns it.

@@ -27,7 +27,7 @@ use scene::{Outcomes, Scene, Tallies};
 use tables::{Course, State, tables};
 
 /// How many changes there are unless the environment says otherwise.
-const SWAPS: usize = 30;
+const SWAPS: usize = 18;
 
 /// How many links there are at the beginning; each change makes one more. So many that a new worker
 /// has most of them still to read.
