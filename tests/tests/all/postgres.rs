@@ -7,12 +7,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 use shortlink_tests::http::{self, Response};
-use shortlink_tests::made::{Made, make_batch};
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
 use shortlink_tests::sidecar::{self, Sidecar, api};
 use shortlink_tests::stack::{Stack, StackOptions, directory, text};
-use shortlink_tests::visitor::Visitor;
 use shortlink_tests::wait::{SOON, eventually, until};
 
 const TARGET: &str = "https://example.com/target";
@@ -220,36 +218,6 @@ fn postgres_is_killed_under_load_and_no_acknowledged_link_is_lost() {
     stack.redis.command(&["FLUSHALL"]);
     for code in acknowledged.iter().step_by(17) {
         assert_eq!(stack.follow(code).location(), Some(TARGET));
-    }
-}
-
-#[test]
-fn a_batch_that_is_sent_again_is_answered_with_the_same_links() {
-    const ROWS: usize = 2500;
-    let directory = directory();
-    let postgres = Postgres::start(&directory.path().join("postgres"));
-    let mut stack = Stack::on(&postgres);
-    let targets: Vec<String> = (0..ROWS)
-        .map(|row| format!("https://example.com/{row}"))
-        .collect();
-    let key = stack.sidecar.key.clone();
-    let headers = [("X-Api-Key", &*key), ("Idempotency-Key", "spring")];
-    let first = make_batch(stack.sidecar.port, &headers, &targets);
-    assert_eq!((first.made.len(), first.refused.len()), (ROWS, 0));
-    // Another process knows it too.
-    stack.sidecar.kill();
-    stack.sidecar.start_again();
-    let again = make_batch(stack.sidecar.port, &headers, &targets);
-    assert_eq!(again.made, first.made);
-    assert_eq!(
-        postgres.query("SELECT count(*) FROM links"),
-        ROWS.to_string()
-    );
-    let mut visitor = Visitor::new(stack.nginx.public_port);
-    for (_, Made { code, target }) in &first.made {
-        let answer = visitor.get(&format!("/{code}"), &[]);
-        assert_eq!((answer.status, answer.location()), (302, Some(&**target)));
-        assert_eq!(answer.header("X-Edge"), Some("redirect/redis"), "{code}");
     }
 }
 
