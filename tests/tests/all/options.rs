@@ -244,7 +244,7 @@ fn marks_and_queries_are_appended_whatever_stands_there() {
                 (false, true) => format!("&{query}"),
                 (false, false) => format!("?{query}"),
             };
-            let answer = follow_raw(&stack, code, behind);
+            let answer = follow_raw(stack, code, behind);
             let expected = format!("{head}{parted}{tail}");
             let said = String::from_utf8_lossy(behind);
             assert_eq!(answer.status, 302, "{said}");
@@ -256,7 +256,7 @@ fn marks_and_queries_are_appended_whatever_stands_there() {
     let header = [("X-Shortlink-Query", "x=1")];
     let port = stack.nginx.public_port;
     let answers = [
-        follow_raw(&stack, &alone, b"?x=1"),
+        follow_raw(stack, &alone, b"?x=1"),
         http::send(port, "GET", &format!("/{plain}"), &header),
     ];
     for answer in answers {
@@ -270,7 +270,7 @@ fn a_long_query_reaches_its_page_or_is_left_away() {
     let body = json!({ "longUrl": "https://example.com/a", "forwardQuery": true });
     let code = text(&stack.create(&body), "shortCode");
     let query = "x".repeat(7000);
-    let answer = follow_raw(&stack, &code, format!("?{query}").as_bytes());
+    let answer = follow_raw(stack, &code, format!("?{query}").as_bytes());
     let expected = format!("https://example.com/a?{query}");
     assert_eq!(answer.status, 302);
     assert!(answer.location() == Some(&*expected));
@@ -278,7 +278,7 @@ fn a_long_query_reaches_its_page_or_is_left_away() {
     let target = format!("https://example.com/{}", "a".repeat(6000));
     let body = json!({ "longUrl": target, "forwardQuery": true });
     let code = text(&stack.create(&body), "shortCode");
-    let answer = follow_raw(&stack, &code, format!("?{query}").as_bytes());
+    let answer = follow_raw(stack, &code, format!("?{query}").as_bytes());
     assert_eq!(answer.status, 302);
     assert!(answer.location() == Some(&*target));
     // The connection goes on.
