@@ -14,7 +14,6 @@ pub mod ports;
 pub mod query;
 pub mod records;
 pub mod short_url;
-pub mod state;
 pub mod store_error;
 pub mod target;
 pub mod visit;

@@ -22,7 +22,7 @@ use crate::core::codes::strategy::CodePolicy;
 use crate::core::codes::strategy::StrategyName;
 use crate::core::link::Link;
 use crate::core::ports::{Delivery, Filled, PublishError, Publisher, RecordIndex, Stood};
-use crate::core::records::{Drift, Records, Standing, drift_of};
+use crate::core::records::{Drift, Records, Standing};
 use crate::core::visit::Enrichment;
 use crate::core::visit::address::AddressPolicy;
 use crate::core::visit::agent::{Agent, Agents};
@@ -135,7 +135,7 @@ impl MemoryPublisher {
     }
 
     /// Writes a text under a code, whatever stands there.
-    pub(crate) fn set_record(&self, code: &str, text: &str) {
+    pub(crate) fn set_record(&self, code: &str, text: impl Into<Vec<u8>>) {
         let mut records = self.records.lock().expect("no holder panics");
         records.insert(code.parse().expect("a code"), text.into());
     }
@@ -144,6 +144,15 @@ impl MemoryPublisher {
     pub(crate) fn lose(&self, code: &str) {
         let mut records = self.records.lock().expect("no holder panics");
         records.remove(&code.parse().expect("a code"));
+    }
+
+    /// Writes a text under the key of a campaign, or loses the one that stands there.
+    pub(crate) fn set_campaign_record(&self, id: CampaignId, text: Option<&[u8]>) {
+        let mut campaigns = self.campaigns.lock().expect("no holder panics");
+        match text {
+            Some(text) => campaigns.insert(id, (0, text.to_vec())),
+            None => campaigns.remove(&id),
+        };
     }
 
     /// The record of a campaign.
@@ -264,22 +273,14 @@ impl RecordIndex for MemoryPublisher {
         Ok(newer)
     }
 
-    async fn compare_campaigns(
-        &self,
-        campaigns: &[Campaign],
-    ) -> Result<Vec<(usize, Drift)>, PublishError> {
+    async fn read_campaigns(&self, ids: &[CampaignId]) -> Result<Vec<Stood>, PublishError> {
         self.check("read the records of campaigns")?;
         let standing = self.campaigns.lock().expect("no holder panics");
-        let drifts = campaigns
-            .iter()
-            .enumerate()
-            .filter_map(|(place, campaign)| {
-                let text = standing.get(&campaign.id).map(|(_, text)| &**text);
-                let standing = text.map_or(Standing::Nothing, Standing::Text);
-                let drift = drift_of(&campaign.record().to_vec(), campaign.revision, 0, standing);
-                Some((place, drift?))
-            });
-        Ok(drifts.collect())
+        let stood = ids.iter().map(|id| match standing.get(id) {
+            Some((_, text)) => Stood::Text(text.clone()),
+            None => Stood::Nothing,
+        });
+        Ok(stood.collect())
     }
 
     async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError> {

@@ -1,6 +1,6 @@
 //! The state of a link or a campaign.
 
-use crate::validity::{Phase, Validity};
+use crate::validity::Phase;
 
 /// The state of a link or a campaign at a time. Of the states that apply, the last one in this
 /// order counts: a paused link that has expired is expired.
@@ -33,9 +33,8 @@ impl State {
         Self::ALL.into_iter().rev()
     }
 
-    /// Finds the state at a time, in seconds since 1970.
-    pub fn at(now: u64, validity: Validity, is_paused: bool, is_revoked: bool) -> Self {
-        let phase = validity.at(now);
+    /// Finds the state in a phase of the validity.
+    pub fn new(phase: Phase, is_paused: bool, is_revoked: bool) -> Self {
         let state = Self::by_precedence().find(|state| match state {
             Self::Live => false,
             Self::Scheduled => phase == Phase::Early,

@@ -28,6 +28,20 @@ pub enum Phase {
     Over,
 }
 
+impl Phase {
+    /// Finds the phase at a time between two bounds, in seconds since 1970.
+    #[inline]
+    pub fn at(now: u64, since: Option<NonZeroU64>, until: Option<NonZeroU64>) -> Self {
+        if until.is_some_and(|until| now >= until.get()) {
+            Self::Over
+        } else if since.is_some_and(|since| now < since.get()) {
+            Self::Early
+        } else {
+            Self::Live
+        }
+    }
+}
+
 impl Validity {
     /// Without bounds.
     pub const ALWAYS: Self = Self {
@@ -65,13 +79,7 @@ impl Validity {
     /// Returns the phase at a moment, in seconds since 1970.
     #[inline]
     pub fn at(self, now: u64) -> Phase {
-        if self.until.is_some_and(|until| now >= until.get()) {
-            Phase::Over
-        } else if self.since.is_some_and(|since| now < since.get()) {
-            Phase::Early
-        } else {
-            Phase::Live
-        }
+        Phase::at(now, self.since, self.until)
     }
 
     /// Reads a validity; `None` when it is none.

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use shortlink_vocabulary::judge::is_over;
 use shortlink_vocabulary::parameters::{MAX_PARAMETERS, MAX_PARAMETERS_LENGTH};
 use shortlink_vocabulary::record::{MAX_RECORD_LENGTH, MAX_REVISION};
 use shortlink_vocabulary::target::{MAX_TARGET_LENGTH, is_servable, with_query};
@@ -12,9 +13,9 @@ use shortlink_vocabulary::visit::{
     MAX_FRAME_LENGTH, TEXT_LIMITS, VisitError, VisitEvent, VisitFrames, VisitId, VisitMethod,
 };
 use shortlink_vocabulary::{
-    Alphabet, BodyLengths, CampaignId, CampaignLinkRecord, Check, CheckKey, CheckKeys, Code,
-    CodeRules, LinkRecord, Parameters, Phase, Record, RedirectStatus, Template, Validity, Verdict,
-    encode_parameters,
+    Alphabet, Answer, BodyLengths, CampaignId, CampaignLinkRecord, Check, CheckKey, CheckKeys,
+    Code, CodeRules, Judgement, LinkRecord, Parameters, Phase, Record, RedirectStatus, Ruling,
+    State, Template, Validity, Verdict, encode_parameters,
 };
 
 fn alphabets() -> impl Strategy<Value = Alphabet> {
@@ -199,6 +200,49 @@ proptest! {
     }
 
     /// Whatever a recipient's values are, the target is that of the template, on its host.
+    #[test]
+    fn a_state_is_the_first_that_applies_and_a_judgement_holds_until_its_second(
+        (since, until) in (0..20u64, 0..20u64), (early, later) in (0..24u64, 0..24u64),
+        (is_paused, is_revoked) in any::<(bool, bool)>(), is_campaign in any::<bool>(),
+    ) {
+        let until = if until == 0 { 0 } else { since + until };
+        let validity = Validity::new(NonZeroU64::new(since), NonZeroU64::new(until)).unwrap();
+        let (is_early, is_over_now) = (early < since, until != 0 && early >= until);
+        prop_assert_eq!(State::new(validity.at(early), is_paused, is_revoked), match () {
+            () if is_revoked => State::Revoked,
+            () if is_over_now => State::Expired,
+            () if is_paused => State::Paused,
+            () if is_early => State::Scheduled,
+            () => State::Live,
+        });
+        let record = if is_campaign {
+            Record::CampaignLink(CampaignLinkRecord {
+                campaign: CampaignId::FIRST,
+                revision: 1,
+                validity,
+                parameters: Parameters::default(),
+            })
+        } else {
+            Record::Link(LinkRecord {
+                status: RedirectStatus::Found,
+                forwards_query: false,
+                revision: 1,
+                validity,
+                target: b"https://e.com/",
+            })
+        };
+        let judgement = Judgement::of_link(Ok(record), early);
+        prop_assert_eq!(judgement.ruling == Ruling::Answer(Answer::Gone), is_over_now);
+        prop_assert_eq!(judgement.ruling == Ruling::Answer(Answer::NotYet), is_early && !is_over_now);
+        let later = early.max(later);
+        let then = Judgement::of_link(Ok(record), later).ruling;
+        match judgement.ruling {
+            ruling if !is_over(judgement.until, later) => prop_assert_eq!(then, ruling),
+            Ruling::Answer(Answer::NotYet) => prop_assert_ne!(then, judgement.ruling),
+            _ => prop_assert_eq!(then, Ruling::Answer(Answer::Gone)),
+        }
+    }
+
     #[test]
     fn what_a_template_becomes_is_what_replacing_its_places_gives(
         template in templates(), values in vec("\\PC{0,12}", 0..=MAX_PARAMETERS)

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use vocabulary::MAX_CODE_LENGTH;
+use vocabulary::{MAX_CODE_LENGTH, State};
 
 use crate::core::api_key;
 use crate::core::codes::strategy::StrategyName;
-use crate::core::state::State;
 
 /// Makes a type that stands for a schema, under a name of its own.
 macro_rules! word {

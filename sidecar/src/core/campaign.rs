@@ -8,9 +8,9 @@ mod target;
 mod values;
 
 use jiff::Timestamp;
-use vocabulary::{CampaignId, LinkRecord, Phase, Record, RedirectStatus, Validity};
+use vocabulary::{CampaignId, LinkRecord, Record, RedirectStatus, State, Validity};
 
-use super::state::State;
+use crate::core::link::since_1970;
 pub use defaults::CampaignDefaults;
 pub use target::{CampaignTarget, CampaignTargetError};
 pub use values::ParameterValues;
@@ -85,18 +85,8 @@ pub enum CampaignEdit {
 impl Campaign {
     /// Returns the campaign's state at a moment.
     pub fn state(&self, now: Timestamp) -> State {
-        let second = u64::try_from(now.as_second()).unwrap_or_default();
-        if self.revoked_at.is_some() {
-            State::Revoked
-        } else if self.paused_at.is_some() {
-            State::Paused
-        } else {
-            match self.validity.at(second) {
-                Phase::Early => State::Scheduled,
-                Phase::Live => State::Live,
-                Phase::Over => State::Expired,
-            }
-        }
+        let phase = self.validity.at(since_1970(now));
+        State::new(phase, self.paused_at.is_some(), self.revoked_at.is_some())
     }
 
     /// Applies a change.

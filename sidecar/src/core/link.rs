@@ -7,13 +7,13 @@ use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use vocabulary::parameters::Parameters;
-use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Record, RedirectStatus, Validity};
+use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record, RedirectStatus, Validity};
 
 use crate::core::campaign::ParameterValues;
-pub use crate::core::state::State;
 use crate::core::target::Target;
 pub use destination::Destination;
-pub use second::Second;
+pub use second::{Second, since_1970};
+pub use vocabulary::State;
 
 /// A short link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,17 +225,9 @@ impl Link {
 
     /// Returns the link's state at a moment.
     pub fn state(&self, now: Timestamp) -> State {
-        if self.revoked_at.is_some() {
-            State::Revoked
-        } else if self.valid_until.is_some_and(|end| now >= end.moment()) {
-            State::Expired
-        } else if self.paused_at.is_some() {
-            State::Paused
-        } else if self.valid_since.is_some_and(|start| now < start.moment()) {
-            State::Scheduled
-        } else {
-            State::Live
-        }
+        let (since, until) = self.bounds();
+        let phase = Phase::at(since_1970(now), since, until);
+        State::new(phase, self.paused_at.is_some(), self.revoked_at.is_some())
     }
 
     /// Applies a change.
@@ -349,9 +341,18 @@ impl Link {
 
     /// Returns the period in which it redirects.
     fn validity(&self) -> Validity {
+        let (since, until) = self.bounds();
+        // The period was checked when the link was created or changed. If it ends before it begins
+        // nevertheless, its end counts.
+        Validity::new(since, until)
+            .or_else(|| Validity::new(None, until))
+            .unwrap_or_default()
+    }
+
+    /// Returns the first second and the second from which it has expired.
+    fn bounds(&self) -> (Option<NonZeroU64>, Option<NonZeroU64>) {
         let bound = |second: Option<Second>| second.map(Second::non_zero);
-        // The period was checked when the link was created or changed.
-        Validity::new(bound(self.valid_since), bound(self.valid_until)).unwrap_or_default()
+        (bound(self.valid_since), bound(self.valid_until))
     }
 
     fn next_revision(self, now: Timestamp) -> Self {

@@ -5,7 +5,9 @@
 
 use jiff::Timestamp;
 use vocabulary::record::MAX_REVISION;
-use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record};
+use vocabulary::{CampaignLinkRecord, Code, Found, LinkRecord, MissReason, Phase, Record};
+
+use crate::core::link::since_1970;
 
 /// Records of links, as they are to stand in Redis at one moment.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ impl Records {
     /// None yet; those that are added are right at a moment.
     pub fn at(now: Timestamp) -> Self {
         Self {
-            now_s: u64::try_from(now.as_second()).unwrap_or_default(),
+            now_s: since_1970(now),
             text: Vec::new(),
             entries: Vec::new(),
         }
@@ -149,6 +151,17 @@ pub enum Standing<'a> {
     Text(&'a [u8]),
     /// Something that is no text.
     OtherType,
+}
+
+impl<'a> Standing<'a> {
+    /// Reads the record, or finds the reason why there is none.
+    pub fn record(self) -> Found<'a> {
+        match self {
+            Self::Nothing => Err(MissReason::Absent),
+            Self::Text(text) => Ok(Record::parse(text)?),
+            Self::OtherType => Err(MissReason::Unreadable),
+        }
+    }
 }
 
 /// The way in which the value under a link's key differs from the link's record.

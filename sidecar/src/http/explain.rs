@@ -91,7 +91,7 @@ impl ExplanationBody {
                     Source::Redis => "redis",
                     Source::Database => "database",
                 },
-                location: answer.redirect.clone().and_then(|(_, target)| target),
+                location: answer.location().map(str::to_owned),
             },
             database: explanation.link.as_ref().map(|link| DatabaseBody {
                 state: link.state(now).name(),

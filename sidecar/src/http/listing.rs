@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use jiff::Timestamp;
-use vocabulary::{CampaignId, Code};
+use vocabulary::{CampaignId, Code, State as LinkState};
 
 use super::app::SharedApp;
 use super::auth::MayRead;
@@ -15,7 +15,6 @@ use super::problem::Problem;
 use super::wire::{LinkBody, PageBody};
 use super::{cursor, query};
 use crate::core::ports::{LinkTotal, Listing, Position};
-use crate::core::state::State as LinkState;
 
 /// `GET /v1/links`
 pub(super) async fn list(
@@ -63,7 +62,7 @@ fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
                 listing.after = Some(query::cursor(&value, cursor::decode)?);
             }
             "state" => {
-                let state = LinkState::ALL.into_iter().find(|it| it.name() == value);
+                let state = LinkState::by_name(&value);
                 let state = state.ok_or_else(|| {
                     let names = LinkState::ALL.map(LinkState::name).join(", ");
                     Problem::query(format!("state must be one of {names}."))

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use redis::{RedisError, Value};
 use tokio::sync::mpsc;
-use vocabulary::KeyPrefix;
+use vocabulary::{CampaignId, KeyPrefix};
 
 use super::connection::Connection;
 use super::failure::Failure;
@@ -23,7 +23,7 @@ use super::wire::{Commands, Reply, Wire, unexpected};
 use super::{PUBLISH, UrlError, ask_incarnation, failure_error, is_noscript, load_publish};
 use crate::core::campaign::Campaign;
 use crate::core::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
-use crate::core::records::{Drift, Records, Standing, drift_of};
+use crate::core::records::{Drift, Records, Standing};
 
 /// Least time limit of one exchange of thousands of commands.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -381,28 +381,20 @@ impl RecordIndex for RedisIndex {
         Ok(newer.map(|(place, _)| place).collect())
     }
 
-    async fn compare_campaigns(
-        &self,
-        campaigns: &[Campaign],
-    ) -> Result<Vec<(usize, Drift)>, PublishError> {
-        let stood = self
-            .each("read the records of campaigns", campaigns.len(), |place| {
+    async fn read_campaigns(&self, ids: &[CampaignId]) -> Result<Vec<Stood>, PublishError> {
+        let values = self
+            .each("read the records of campaigns", ids.len(), |place| {
                 let mut command = redis::cmd("GET");
-                command.arg(self.prefix.campaign_key(campaigns[place].id));
+                command.arg(self.prefix.campaign_key(ids[place]));
                 command
             })
             .await?;
-        let drifts = campaigns.iter().zip(&stood).enumerate();
-        let drifts = drifts.filter_map(|(place, (campaign, stood))| {
-            let standing = match stood {
-                Value::Nil => Standing::Nothing,
-                Value::BulkString(text) => Standing::Text(text),
-                _ => Standing::OtherType,
-            };
-            let drift = drift_of(&campaign.record().to_vec(), campaign.revision, 0, standing);
-            Some((place, drift?))
+        let stood = values.into_iter().map(|value| match value {
+            Value::Nil => Stood::Nothing,
+            Value::BulkString(text) => Stood::Text(text),
+            _ => Stood::OtherType,
         });
-        Ok(drifts.collect())
+        Ok(stood.collect())
     }
 
     async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError> {

@@ -1,20 +1,22 @@
-//! Telling why a code answers what it answers: what SQL has, what Redis has, whether they agree,
-//! and which rule decides.
+//! Explanations: the answer of a code, the rule that decides it, and a comparison of SQL with Redis.
 //!
-//! It is looked at as the edge does: what stands in Redis counts, if it can be used, and SQL is
-//! asked otherwise. What workers of nginx keep is left out: Redis has told them of changes.
+//! The answer is found as nginx finds it. The records in Redis decide if they can be used,
+//! otherwise SQL does. The caches of nginx workers are left out: Redis notifies them of changes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vocabulary::{Code, CodeRules, Phase, Record, RedirectStatus, Validity, Verdict};
+use vocabulary::judge::{self, judge};
+use vocabulary::{
+    CampaignId, CampaignLinkRecord, Code, CodeRules, Found, LinkRecord, MissReason, Record, Verdict,
+};
 
 use crate::clock::Clock;
 use crate::core::campaign::Campaign;
-use crate::core::link::{Destination, Link, State};
+use crate::core::link::{Link, State, since_1970};
 use crate::core::ports::{RecordIndex, Stood, StoreError};
-use crate::core::records::{Drift, Records, Standing};
+use crate::core::records::Drift;
 use crate::store::Store;
 
 /// How long Redis is waited for.
@@ -57,60 +59,45 @@ pub struct Explanation {
     pub answer: Answer,
 }
 
-/// What a visitor gets, and why.
+/// The answer that visitors get, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which rule decides.
+    /// The rule that decides.
     pub rule: Rule,
-    /// Who knows.
+    /// The source of the answer.
     pub source: Source,
-    /// How it redirects and where to, if it does. Where to is not known of a link of a campaign
-    /// whose record is not that of SQL.
-    pub redirect: Option<(RedirectStatus, Option<String>)>,
+    /// The answer, with the target of a redirect.
+    pub given: judge::Answer<String>,
 }
 
-/// Who has said what a visitor gets.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody needs to be asked.
+    /// The code itself: no look-up is necessary.
     Code,
     /// The record in Redis.
     Redis,
-    /// SQL, since Redis has no record that could be used.
+    /// SQL, since Redis has no record that nginx can use.
     Database,
 }
 
-/// Which rule decides what a visitor gets.
+/// The rule that decides an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The code's check character is wrong: 404 without looking for it.
+    /// The code's check character is wrong: 404 without a look-up.
     WrongCheck,
     /// There is no such link: 404.
     Unknown,
-    /// Redis notes for a short while that there is no such link: 404.
+    /// Redis has a negative record: 404 for a short time.
     Negative,
-    /// The link redirects.
-    Live,
-    /// The link's time has not come: 404.
-    Scheduled,
-    /// The link is paused: 410.
-    Paused,
-    /// The link's time has passed: 410.
-    Expired,
-    /// The link is revoked: 410.
-    Revoked,
-    /// Redis has a record which says that the link is gone, and SQL another: 410.
+    /// Redis has a revocation of the link or its campaign, and SQL does not: 410.
     Gone,
-    /// The campaign's time has not come: 404.
-    CampaignScheduled,
-    /// The campaign is paused: 410.
-    CampaignPaused,
-    /// The campaign's time has passed: 410.
-    CampaignExpired,
-    /// The campaign is revoked: 410.
-    CampaignRevoked,
-    /// The link's campaign is missing, or makes no target of it: 503.
+    /// The link's campaign is missing, or there is no target that can be served: 503.
     NoTarget,
+    /// The state of the link.
+    Link(State),
+    /// The state of the link's campaign.
+    Campaign(State),
 }
 
 impl Rule {
@@ -120,40 +107,58 @@ impl Rule {
             Self::WrongCheck => "wrong-check",
             Self::Unknown => "unknown",
             Self::Negative => "negative",
-            Self::Live => "live",
-            Self::Scheduled => "scheduled",
-            Self::Paused => "paused",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
             Self::Gone => "gone",
-            Self::CampaignScheduled => "campaign-scheduled",
-            Self::CampaignPaused => "campaign-paused",
-            Self::CampaignExpired => "campaign-expired",
-            Self::CampaignRevoked => "campaign-revoked",
             Self::NoTarget => "no-target",
-        }
-    }
-
-    /// The status of the answer, unless it is a redirect.
-    fn status(self) -> u16 {
-        match self {
-            Self::WrongCheck
-            | Self::Unknown
-            | Self::Negative
-            | Self::Scheduled
-            | Self::CampaignScheduled => 404,
-            Self::Live | Self::NoTarget => 503,
-            _ => 410,
+            Self::Link(state) => state.name(),
+            Self::Campaign(State::Live) => "campaign-live",
+            Self::Campaign(State::Scheduled) => "campaign-scheduled",
+            Self::Campaign(State::Paused) => "campaign-paused",
+            Self::Campaign(State::Expired) => "campaign-expired",
+            Self::Campaign(State::Revoked) => "campaign-revoked",
         }
     }
 }
 
 impl Answer {
-    /// The status that a visitor gets.
+    /// Names the rule of an answer by the states of the link and its campaign; `None` is the state
+    /// of a revocation that SQL does not have.
+    fn new(
+        given: judge::Answer<&[u8]>,
+        source: Source,
+        link: Option<State>,
+        campaign: Option<State>,
+    ) -> Self {
+        let rule = match (given, link, campaign) {
+            (judge::Answer::Redirect { .. }, ..) => Rule::Link(State::Live),
+            (judge::Answer::Miss(_), ..) => Rule::NoTarget,
+            (judge::Answer::Unknown, ..) if source == Source::Redis => Rule::Negative,
+            (judge::Answer::Unknown, ..) => Rule::Unknown,
+            (_, Some(State::Live), Some(state)) => Rule::Campaign(state),
+            (_, Some(State::Live) | None, _) => Rule::Gone,
+            (_, Some(state), _) => Rule::Link(state),
+        };
+        Self {
+            rule,
+            source,
+            given: given.map(|target| String::from_utf8_lossy(target).into_owned()),
+        }
+    }
+
+    /// The status of the response.
     pub fn status(&self) -> u16 {
-        match &self.redirect {
-            Some((status, _)) => status.code(),
-            None => self.rule.status(),
+        match &self.given {
+            judge::Answer::Redirect { status, .. } => status.code(),
+            judge::Answer::Gone => 410,
+            judge::Answer::NotYet | judge::Answer::Unknown => 404,
+            judge::Answer::Miss(_) => 503,
+        }
+    }
+
+    /// The target of a redirect.
+    pub fn location(&self) -> Option<&str> {
+        match &self.given {
+            judge::Answer::Redirect { target, .. } => Some(target),
+            _ => None,
         }
     }
 }
@@ -178,8 +183,13 @@ impl Explainer {
         // SQL first: what was told to Redis by then is seen there.
         let stood = self.stood(code).await;
         let drift = match (&kept, &stood) {
-            (Some(kept), Some(stood)) => drift(&kept.records, stood),
+            (Some(kept), Some(stood)) => kept.records.drift(0, stood.standing()),
             _ => None,
+        };
+        // The record in Redis may name another campaign than SQL.
+        let campaign_stood = match campaign_of(found(stood.as_ref())) {
+            Some(id) => self.campaign_stood(id).await,
+            None => None,
         };
         let campaign_agrees = match &campaign {
             Some(campaign) => self.agrees(campaign).await,
@@ -198,10 +208,14 @@ impl Explainer {
             drift,
             campaign,
             campaign_agrees,
-            answer: refusal(Rule::WrongCheck, Source::Code),
+            answer: Answer {
+                rule: Rule::WrongCheck,
+                source: Source::Code,
+                given: judge::Answer::Unknown,
+            },
         };
         if self.rules.judge(code) != Verdict::WrongCheck {
-            explanation.answer = explanation.decide();
+            explanation.answer = explanation.decide(code, campaign_stood.as_ref());
         }
         Ok(explanation)
     }
@@ -209,6 +223,12 @@ impl Explainer {
     async fn stood(&self, code: &Code) -> Option<Stood> {
         let names = [code.as_bytes().to_vec()];
         let read = tokio::time::timeout(REDIS_LIMIT, self.index.read(&names)).await;
+        read.ok()?.ok()?.pop()
+    }
+
+    async fn campaign_stood(&self, id: CampaignId) -> Option<Stood> {
+        let ids = [id];
+        let read = tokio::time::timeout(REDIS_LIMIT, self.index.read_campaigns(&ids)).await;
         read.ok()?.ok()?.pop()
     }
 
@@ -220,118 +240,58 @@ impl Explainer {
     }
 }
 
-fn drift(records: &Records, stood: &Stood) -> Option<Drift> {
-    let standing = match stood {
-        Stood::Nothing => Standing::Nothing,
-        Stood::Text(text) => Standing::Text(text),
-        Stood::OtherType => Standing::OtherType,
-    };
-    records.drift(0, standing)
+/// The record that was read from Redis.
+fn found(stood: Option<&Stood>) -> Found<'_> {
+    stood.map_or(Err(MissReason::Unavailable), |stood| {
+        stood.standing().record()
+    })
+}
+
+/// The campaign that a link's record names.
+fn campaign_of(link: Found<'_>) -> Option<CampaignId> {
+    match link {
+        Ok(Record::CampaignLink(link)) => Some(link.campaign),
+        _ => None,
+    }
+}
+
+/// The state that a record implies, unless it is a revocation.
+fn implied(record: Found<'_>, now: u64) -> Option<State> {
+    match record {
+        Ok(
+            Record::Link(LinkRecord { validity, .. })
+            | Record::CampaignLink(CampaignLinkRecord { validity, .. }),
+        ) => Some(State::new(validity.at(now), false, false)),
+        Ok(Record::Revoked { .. } | Record::Unknown) | Err(_) => None,
+    }
 }
 
 impl Explanation {
-    /// Whether what stands in Redis is what SQL says, or means the same.
-    fn is_same(&self) -> bool {
-        self.link.is_some() && matches!(self.drift, None | Some(Drift::Long))
-    }
+    /// Judges the records in Redis as the edge does, and those that SQL implies if Redis cannot
+    /// tell.
+    fn decide(&self, code: &Code, campaign_stood: Option<&Stood>) -> Answer {
+        let now = since_1970(self.at);
+        let link_state = self.link.as_ref().map(|link| link.state(self.at));
+        let campaign_state = self.campaign.as_ref().map(|it| it.state(self.at));
+        let mut room = Vec::new();
 
-    fn decide(&self) -> Answer {
-        let Some(Stood::Text(text)) = &self.stood else {
-            return self.by_database(Source::Database);
-        };
-        let (validity, target) = match Record::parse(text) {
-            Err(_unusable) => return self.by_database(Source::Database),
-            Ok(_) if self.is_same() => return self.by_database(Source::Redis),
-            Ok(Record::Unknown) => return refusal(Rule::Negative, Source::Redis),
-            Ok(Record::Revoked { .. }) => return refusal(Rule::Gone, Source::Redis),
-            Ok(Record::Link(link)) => {
-                let target = String::from_utf8_lossy(link.target).into_owned();
-                (link.validity, Some((link.status, Some(target))))
-            }
-            Ok(Record::CampaignLink(link)) => (link.validity, None),
-        };
-        if let Some(rule) = self.out_of_time(validity) {
-            return refusal(rule, Source::Redis);
+        let (link, campaign) = (found(self.stood.as_ref()), found(campaign_stood));
+        let given = judge(code, link, campaign, now, &mut room);
+        if !matches!(given, judge::Answer::Miss(_)) {
+            let is_same = matches!(self.drift, None | Some(Drift::Long));
+            let is_named = campaign_of(link) == self.campaign.as_ref().map(|it| it.id);
+            let agrees = is_named && self.campaign_agrees == Some(true);
+            let link = link_state.filter(|_| is_same).or(implied(link, now));
+            let campaign = campaign_state.filter(|_| agrees).or(implied(campaign, now));
+            return Answer::new(given, Source::Redis, link, campaign);
         }
-        match (target, &self.campaign) {
-            (Some(redirect), _) => Answer {
-                rule: Rule::Live,
-                source: Source::Redis,
-                redirect: Some(redirect),
-            },
-            (None, Some(campaign)) => match of_campaign(campaign.state(self.at)) {
-                Some(rule) => refusal(rule, Source::Redis),
-                None => Answer {
-                    rule: Rule::Live,
-                    source: Source::Redis,
-                    redirect: Some((campaign.redirect_status, None)),
-                },
-            },
-            (None, None) => refusal(Rule::NoTarget, Source::Redis),
-        }
-    }
-
-    fn out_of_time(&self, validity: Validity) -> Option<Rule> {
-        let second = u64::try_from(self.at.as_second()).unwrap_or_default();
-        match validity.at(second) {
-            Phase::Early => Some(Rule::Scheduled),
-            Phase::Live => None,
-            Phase::Over => Some(Rule::Expired),
-        }
-    }
-
-    /// What is answered when it is as SQL says.
-    fn by_database(&self, source: Source) -> Answer {
-        let Some(link) = &self.link else {
-            return refusal(Rule::Unknown, source);
-        };
-        let rule = match link.state(self.at) {
-            State::Live => None,
-            State::Scheduled => Some(Rule::Scheduled),
-            State::Paused => Some(Rule::Paused),
-            State::Expired => Some(Rule::Expired),
-            State::Revoked => Some(Rule::Revoked),
-        };
-        let campaign = self.campaign.as_ref();
-        let rule = rule.or_else(|| campaign.and_then(|it| of_campaign(it.state(self.at))));
-        if let Some(rule) = rule {
-            return refusal(rule, source);
-        }
-        let redirect = match (&link.destination, campaign) {
-            (Destination::Target(target), _) => {
-                Some((link.redirect_status, target.as_str().to_owned()))
-            }
-            (Destination::Campaign { values, .. }, Some(campaign)) => {
-                let target = campaign.target.expand(&link.code, values).ok();
-                target.map(|target| (campaign.redirect_status, target.as_str().to_owned()))
-            }
-            (Destination::Campaign { .. }, None) => None,
-        };
-        match redirect {
-            None => refusal(Rule::NoTarget, source),
-            Some((status, target)) => Answer {
-                rule: Rule::Live,
-                source,
-                redirect: Some((status, Some(target))),
-            },
-        }
+        let link = self.link.as_ref().map_or(Record::Unknown, Link::record);
+        let campaign = self.campaign.as_ref().map(Campaign::record);
+        let campaign = campaign.ok_or(MissReason::Absent);
+        let given = judge(code, Ok(link), campaign, now, &mut room);
+        Answer::new(given, Source::Database, link_state, campaign_state)
     }
 }
 
-fn refusal(rule: Rule, source: Source) -> Answer {
-    Answer {
-        rule,
-        source,
-        redirect: None,
-    }
-}
-
-fn of_campaign(state: State) -> Option<Rule> {
-    match state {
-        State::Live => None,
-        State::Scheduled => Some(Rule::CampaignScheduled),
-        State::Paused => Some(Rule::CampaignPaused),
-        State::Expired => Some(Rule::CampaignExpired),
-        State::Revoked => Some(Rule::CampaignRevoked),
-    }
-}
+#[cfg(test)]
+mod tests;

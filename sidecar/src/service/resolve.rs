@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use vocabulary::judge::{Answer, MissReason, judge};
 use vocabulary::{CampaignId, Code, CodeRules, ExpandError, RedirectStatus, Verdict};
 
 use crate::clock::Clock;
 use crate::core::campaign::Campaign;
-use crate::core::link::{Destination, Link, State};
+use crate::core::link::{Link, since_1970};
 use crate::core::ports::{PublishError, Publisher, StoreError};
-use crate::core::target::Target;
 use crate::store::Store;
 
 /// How long SQL may take to find a link before the visitor is asked to come back.
@@ -39,8 +39,8 @@ pub enum Resolution {
 /// Where a visitor goes on to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// The link's target, or what its campaign makes of its values.
-    pub target: Target,
+    /// The link's target, or its campaign's with the link's values.
+    pub target: String,
     /// How it is answered.
     pub status: RedirectStatus,
     /// Whether the visitor's query is appended.
@@ -60,8 +60,11 @@ pub enum ResolveError {
         limit_ms: u128,
     },
     /// SQL has a link of a campaign that it has not.
-    #[error("the link belongs to the campaign {0}, which there is not")]
+    #[error("campaign {0} of the link does not exist")]
     NoCampaign(CampaignId),
+    /// SQL has a target that may not be served.
+    #[error("the link's target is invalid")]
+    Unservable,
     /// The campaign's target and the link's values make no target.
     #[error("the link's values do not fit the target of its campaign: {0}")]
     Expand(ExpandError),
@@ -132,35 +135,40 @@ impl Resolver {
             }
             publisher.publish(&[record]).await
         });
-        let now = self.clock.now();
-        match link.state(now) {
-            State::Live => {}
-            State::Scheduled => return Ok(Resolution::Unknown),
-            State::Paused | State::Expired | State::Revoked => return Ok(Resolution::Gone),
+        let now = since_1970(self.clock.now());
+        let mut room = Vec::new();
+        let of_campaign = campaign.as_ref().map(Campaign::record);
+        let of_campaign = of_campaign.ok_or(MissReason::Absent);
+        match judge(&code, Ok(link.record()), of_campaign, now, &mut room) {
+            Answer::Redirect {
+                status,
+                forwards_query,
+                target,
+            } => Ok(Resolution::Redirect(Redirect {
+                target: String::from_utf8_lossy(target).into_owned(),
+                status,
+                forward_query: forwards_query,
+            })),
+            Answer::Gone => Ok(Resolution::Gone),
+            Answer::NotYet | Answer::Unknown => Ok(Resolution::Unknown),
+            Answer::Miss(MissReason::Unexpandable(error)) => Err(ResolveError::Expand(error)),
+            Answer::Miss(_) => Err(match (link.destination.campaign(), campaign) {
+                (Some(id), None) => ResolveError::NoCampaign(id),
+                _ => ResolveError::Unservable,
+            }),
         }
-        // A link that redirects is as good as its campaign.
-        match campaign.as_ref().map(|campaign| campaign.state(now)) {
-            None | Some(State::Live) => {}
-            Some(State::Scheduled) => return Ok(Resolution::Unknown),
-            Some(State::Paused | State::Expired | State::Revoked) => {
-                return Ok(Resolution::Gone);
-            }
-        }
-        redirect(link, campaign.as_ref()).map(Resolution::Redirect)
     }
 
     /// Finds a link, and its campaign if it belongs to one.
-    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, ResolveError> {
+    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, StoreError> {
         let Some(link) = self.store.find_link(code).await? else {
             return Ok(None);
         };
         let Some(id) = link.destination.campaign() else {
             return Ok(Some((link, None)));
         };
-        match self.store.find_campaign(id).await? {
-            Some(campaign) => Ok(Some((link, Some(campaign)))),
-            None => Err(ResolveError::NoCampaign(id)),
-        }
+        let campaign = self.store.find_campaign(id).await?;
+        Ok(Some((link, campaign)))
     }
 
     /// Has something written to Redis in the background, or not at all when enough is under way.
@@ -182,25 +190,5 @@ impl Resolver {
             }
             drop(permit);
         });
-    }
-}
-
-/// Where a live link of a live campaign, or of none, leads.
-fn redirect(link: Link, campaign: Option<&Campaign>) -> Result<Redirect, ResolveError> {
-    match (link.destination, campaign) {
-        (Destination::Target(target), _) => Ok(Redirect {
-            target,
-            status: link.redirect_status,
-            forward_query: link.forward_query,
-        }),
-        (Destination::Campaign { values, .. }, Some(campaign)) => Ok(Redirect {
-            target: campaign
-                .target
-                .expand(&link.code, &values)
-                .map_err(ResolveError::Expand)?,
-            status: campaign.redirect_status,
-            forward_query: campaign.forward_query,
-        }),
-        (Destination::Campaign { id, .. }, None) => Err(ResolveError::NoCampaign(id)),
     }
 }

@@ -118,35 +118,37 @@ impl<'a> Lead<'a> {
     }
 }
 
-/// Adds what makes a link's state at a second; the same as [`crate::core::link::Link::state`].
-pub(super) fn push_state<DB>(query: &mut QueryBuilder<DB>, state: State, now: i64)
+/// Adds the condition for a state at a second: it applies, and no state that precedes it does.
+pub(super) fn push_state<DB>(query: &mut QueryBuilder<DB>, wanted: State, now: i64)
 where
     DB: Database,
     i64: Type<DB> + for<'q> Encode<'q, DB>,
 {
-    if let State::Revoked = state {
-        query.push(" AND revoked_at IS NOT NULL");
-        return;
-    }
-    query.push(" AND revoked_at IS NULL");
-    if let State::Expired = state {
-        query.push(" AND valid_until IS NOT NULL AND valid_until <= ");
-        query.push_bind(now);
-        return;
-    }
-    query.push(" AND (valid_until IS NULL OR valid_until > ");
-    query.push_bind(now).push(")");
-    if let State::Paused = state {
-        query.push(" AND paused_at IS NOT NULL");
-        return;
-    }
-    query.push(" AND paused_at IS NULL");
-    if let State::Scheduled = state {
-        query.push(" AND valid_since IS NOT NULL AND valid_since > ");
-        query.push_bind(now);
-    } else {
-        query.push(" AND (valid_since IS NULL OR valid_since <= ");
-        query.push_bind(now).push(")");
+    for state in State::by_precedence() {
+        match (state, state == wanted) {
+            (State::Revoked, true) => query.push(" AND revoked_at IS NOT NULL"),
+            (State::Revoked, false) => query.push(" AND revoked_at IS NULL"),
+            (State::Expired, true) => query
+                .push(" AND valid_until IS NOT NULL AND valid_until <= ")
+                .push_bind(now),
+            (State::Expired, false) => query
+                .push(" AND (valid_until IS NULL OR valid_until > ")
+                .push_bind(now)
+                .push(")"),
+            (State::Paused, true) => query.push(" AND paused_at IS NOT NULL"),
+            (State::Paused, false) => query.push(" AND paused_at IS NULL"),
+            (State::Scheduled, true) => query
+                .push(" AND valid_since IS NOT NULL AND valid_since > ")
+                .push_bind(now),
+            (State::Scheduled, false) => query
+                .push(" AND (valid_since IS NULL OR valid_since <= ")
+                .push_bind(now)
+                .push(")"),
+            (State::Live, _) => query,
+        };
+        if state == wanted {
+            return;
+        }
     }
 }
 

@@ -39,6 +39,11 @@ impl Second {
     }
 }
 
+/// Returns the whole seconds since 1970, as records and their judge count time; 0 before.
+pub fn since_1970(moment: Timestamp) -> u64 {
+    Second::at(moment).map_or(0, Second::get)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

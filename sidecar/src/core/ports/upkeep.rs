@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
-use vocabulary::Code;
+use vocabulary::{CampaignId, Code};
 
 use super::{PublishError, StoreError};
 use crate::core::campaign::Campaign;
-use crate::core::records::{Drift, Records};
+use crate::core::records::{Drift, Records, Standing, drift_of};
 
 /// Walks through links, removes dead ones, and remembers how far whoever does so has come.
 ///
@@ -158,7 +158,20 @@ pub trait RecordIndex: Send + Sync {
     async fn compare_campaigns(
         &self,
         campaigns: &[Campaign],
-    ) -> Result<Vec<(usize, Drift)>, PublishError>;
+    ) -> Result<Vec<(usize, Drift)>, PublishError> {
+        let ids: Vec<CampaignId> = campaigns.iter().map(|campaign| campaign.id).collect();
+        let stood = self.read_campaigns(&ids).await?;
+        let drifts = campaigns.iter().zip(&stood).enumerate();
+        let drifts = drifts.filter_map(|(place, (campaign, stood))| {
+            let record = campaign.record().to_vec();
+            let drift = drift_of(&record, campaign.revision, 0, stood.standing());
+            Some((place, drift?))
+        });
+        Ok(drifts.collect())
+    }
+
+    /// Reads the values of campaigns' keys.
+    async fn read_campaigns(&self, ids: &[CampaignId]) -> Result<Vec<Stood>, PublishError>;
 
     /// Sends on the names of all keys of link records, some at a time, until all were seen or
     /// nobody receives any more. A name is what stands behind the prefix: a code, unless somebody
@@ -187,6 +200,17 @@ pub enum Stood {
     Text(Vec<u8>),
     /// Something that is no text.
     OtherType,
+}
+
+impl Stood {
+    /// Borrows the value.
+    pub fn standing(&self) -> Standing<'_> {
+        match self {
+            Self::Nothing => Standing::Nothing,
+            Self::Text(text) => Standing::Text(text),
+            Self::OtherType => Standing::OtherType,
+        }
+    }
 }
 
 /// What became of records that were put in place.

@@ -85,6 +85,11 @@ async fn what_stands_in_redis_counts_where_it_differs() {
             (410, "expired", "redis", "different"),
         ),
         ("nonsense", (302, "live", "database", "different")),
+        // nginx does not serve it, and asks the sidecar.
+        (
+            "1 302 9 0 javascript:alert(1)",
+            (302, "live", "database", "newer"),
+        ),
         (
             "2 302 1 0 https://example.org/",
             (302, "live", "database", "different"),
@@ -156,6 +161,28 @@ async fn a_link_is_as_good_as_its_campaign() {
     assert_eq!(service.call(key, "POST", &path, None).await.status, 200);
     let paused = explain(&service, "abc").await;
     assert_eq!(gist(&paused), (410, "campaign-paused", "redis", "same"));
+    // nginx finds another record of the campaign, or none that it can use.
+    let number = id.parse().expect("an id");
+    for (record, expected, location) in [
+        (
+            "1 302 9 0 https://example.org/{0}",
+            (302, "live", "redis", "same"),
+            json!("https://example.org/7"),
+        ),
+        ("1 410 9", (410, "gone", "redis", "same"), Value::Null),
+        (
+            "1 302 9 0 https://example.org/{1}",
+            (410, "campaign-paused", "database", "same"),
+            Value::Null,
+        ),
+    ] {
+        let text = Some(record.as_bytes());
+        service.redis.set_campaign_record(number, text);
+        let explanation = explain(&service, "abc").await;
+        assert_eq!(gist(&explanation), expected, "{record}");
+        assert_eq!(explanation["answer"]["location"], location);
+        assert_eq!(explanation["campaign"]["agrees"], json!(false));
+    }
 }
 
 #[tokio::test]
