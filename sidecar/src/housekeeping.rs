@@ -1,36 +1,97 @@
-//! What is done now and then: forgetting what nobody needs any more.
+//! Small jobs that every process runs.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use tokio_util::sync::CancellationToken;
+use rand::CryptoRng;
 
 use crate::clock::Clock;
+use crate::service::codes::pool::PooledCodes;
+use crate::service::codes::strategy::DrawError;
+use crate::core::ports::{PublishError, StoreError, VisitQueue};
+use crate::core::visit::visitor::KeyRing;
+use crate::jobs::{Job, Next};
 use crate::store::Store;
 
-/// How long a request can be sent again with the same `Idempotency-Key`.
+/// The interval at which old results, keys and readers are deleted.
+pub const EVERY: Duration = Duration::from_secs(60);
+
+/// The interval at which the pool of codes is filled.
+pub const FILL_EVERY: Duration = Duration::from_secs(1);
+
+/// The time for which a request can be sent again with the same `Idempotency-Key`.
 const REPEATABLE_FOR: SignedDuration = SignedDuration::from_hours(24);
 
-/// How often there is a look.
-const EVERY: Duration = Duration::from_secs(60);
+/// The time after which a process that has not read visits is no reader any more.
+const ABSENT: Duration = Duration::from_secs(86_400);
 
-/// Keeps house until `shutdown`.
-pub async fn run(store: Arc<Store>, clock: Arc<dyn Clock>, shutdown: CancellationToken) {
-    while !shutdown.is_cancelled() {
-        match store.forget_chunks(clock.now() - REPEATABLE_FOR).await {
-            Ok(0) => {}
-            Ok(chunks) => tracing::debug!(chunks, "old requests were forgotten"),
-            Err(error) => tracing::warn!(
-                error = &error as &dyn Error,
-                "old requests are not forgotten; trying again"
-            ),
+/// Deletes old results of idempotent requests.
+pub struct OldResults {
+    /// The store of the results.
+    pub store: Arc<Store>,
+    /// The clock that results expire by.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Job for OldResults {
+    type Error = StoreError;
+    const NAME: &'static str = "idempotency";
+    const FAILURE: &'static str = "old requests are not forgotten; trying again";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let before = self.clock.now() - REPEATABLE_FOR;
+        let chunks = self.store.forget_chunks(before).await?;
+        if chunks > 0 {
+            tracing::debug!(chunks, "old requests were forgotten");
         }
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = tokio::time::sleep(EVERY) => {}
-        }
+        Ok(Next::Idle)
+    }
+}
+
+/// Destroys the keys of days that are over, in memory and in SQL, and forgets absent readers of
+/// visits.
+pub struct OldKeys {
+    /// The keys.
+    pub keys: Arc<KeyRing>,
+    /// The queue of visits.
+    pub queue: Arc<dyn VisitQueue>,
+    /// The clock that days end by.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// An error while keys are destroyed.
+#[derive(Debug, thiserror::Error)]
+pub enum OldKeysError {
+    /// SQL failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis failed.
+    #[error(transparent)]
+    Queue(#[from] PublishError),
+}
+
+impl Job for OldKeys {
+    type Error = OldKeysError;
+    const NAME: &'static str = "day_keys";
+    const FAILURE: &'static str = "old keys of days can't be destroyed; trying again";
+
+    async fn step(&mut self) -> Result<Next, OldKeysError> {
+        self.keys.destroy_old(self.clock.now()).await?;
+        self.queue.forget_readers(ABSENT).await?;
+        Ok(Next::Idle)
+    }
+}
+
+/// Fills the pool of codes of those lengths that codes were taken of.
+impl<R: CryptoRng + Send> Job for Arc<PooledCodes<R>> {
+    type Error = DrawError;
+    const NAME: &'static str = "pool";
+    const FAILURE: &'static str = "the pool of codes can't be filled";
+
+    async fn step(&mut self) -> Result<Next, DrawError> {
+        self.fill_where_low().await?;
+        Ok(Next::Idle)
     }
 }
 
@@ -40,7 +101,7 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::core::link::tests::link;
     use crate::core::ports::{Chunk, ChunkKey, NewChunk, RowOutcome};
-    use crate::testing::{TemporaryStore, eventually};
+    use crate::testing::TemporaryStore;
 
     #[tokio::test]
     async fn a_request_is_forgotten_after_a_day_and_no_sooner() {
@@ -68,17 +129,14 @@ mod tests {
             clock.advance(SignedDuration::from_hours(12));
         }
         clock.advance(SignedDuration::from_secs(1));
-        let shutdown = CancellationToken::new();
-        let house = run(Arc::clone(&kept.store), clock, shutdown.clone());
-        let house = tokio::spawn(house);
-        eventually("the first is forgotten", || async {
-            let found = kept.store.find_chunk(&key(0)).await;
-            found.expect("a store").is_none()
-        })
-        .await;
+        let mut job = OldResults {
+            store: Arc::clone(&kept.store),
+            clock,
+        };
+        assert_eq!(job.step().await.expect("a store"), Next::Idle);
+        let found = kept.store.find_chunk(&key(0)).await;
+        assert!(found.expect("a store").is_none());
         let found = kept.store.find_chunk(&key(1)).await;
         assert!(found.expect("a store").is_some());
-        shutdown.cancel();
-        house.await.expect("no panic");
     }
 }

@@ -28,6 +28,7 @@ pub mod durations;
 pub mod enrich;
 pub mod housekeeping;
 pub mod http;
+pub mod jobs;
 pub mod lifecycle;
 pub mod outbox;
 pub mod publisher;

@@ -27,6 +27,7 @@ use crate::core::visit::Enrichment;
 use crate::core::visit::address::AddressPolicy;
 use crate::core::visit::agent::{Agent, Agents};
 use crate::core::visit::place::{Place, Places};
+use crate::jobs::Claims;
 use crate::service::codes::hash::HashedCodes;
 use crate::service::codes::lengths::Lengths;
 use crate::service::codes::permuted::PermutedCodes;
@@ -382,6 +383,19 @@ pub(crate) fn issuer(
     rules: &CodeRules,
 ) -> Issuer {
     Issuer::start(parts(store, publisher, delivery, clock, rules))
+}
+
+/// Has a holder claim jobs in a store.
+pub(crate) fn claims<C: Clock + 'static>(
+    store: &Arc<Store>,
+    clock: &Arc<C>,
+    holder: &str,
+) -> Claims {
+    Claims {
+        store: Arc::clone(store),
+        clock: Arc::clone(clock) as _,
+        holder: holder.to_owned(),
+    }
 }
 
 /// Waits for something to come true.

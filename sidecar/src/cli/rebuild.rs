@@ -10,7 +10,8 @@ use super::display::Display;
 use super::print;
 use super::workbench::{Workbench, thousands};
 use crate::config::Config;
-use crate::service::rebuild::{Outcome, Progress, Rebuild, RebuildError};
+use crate::jobs::{Outcome, Run};
+use crate::service::rebuild::{Progress, Rebuild, RebuildJob};
 
 /// The number of pages that are in flight to Redis at once.
 const LANES: usize = 3;
@@ -31,36 +32,29 @@ async fn rebuild(bench: &Workbench, restart: bool, json: bool) -> anyhow::Result
         store: Arc::clone(&bench.store),
         index: Arc::clone(&bench.index),
         clock: Arc::clone(&bench.clock),
-        holder: bench.holder.clone(),
         lanes: LANES,
+        restart,
     };
     let shutdown = CancellationToken::new();
     crate::lifecycle::cancel_on_signal(shutdown.clone())?;
     let begun = Instant::now();
     let display = Display::new("links");
-    let report = |progress: Progress| {
-        display.show(progress.done, progress.total, progress.resumed);
-    };
-    let mut is_waiting = false;
-    let (outcome, progress) = loop {
-        match rebuild.run(restart, &shutdown, &report).await {
-            Err(RebuildError::Claimed)
-                if begun.elapsed() < PATIENCE && !shutdown.is_cancelled() =>
-            {
-                if !is_waiting {
-                    eprintln!("shortlink: another process does this or was killed; waiting");
-                    is_waiting = true;
-                }
-                tokio::time::sleep(Duration::from_millis(500)).await;
-            }
-            done => break done?,
+    let mut report = |job: Option<&RebuildJob>| match job {
+        Some(RebuildJob { progress, .. }) => {
+            display.show(progress.done, progress.total, progress.resumed);
         }
+        None => eprintln!("shortlink: another process does this or was killed; waiting"),
     };
+    let mut run = Run::new(rebuild.job(), &bench.claims);
+    let outcome = run.finish(PATIENCE, &shutdown, &mut report).await?;
+    if outcome == Outcome::Claimed {
+        anyhow::bail!("another process is writing the records of all links");
+    }
     display.finish();
     let seconds = begun.elapsed().as_secs_f64().max(1e-9);
     let Progress {
         filled, resumed, ..
-    } = progress;
+    } = run.job.progress;
     let rate = filled.total() as f64 / seconds;
     if resumed > 0 {
         eprintln!("shortlink: {} links were done before", thousands(resumed));
@@ -89,8 +83,8 @@ async fn rebuild(bench: &Workbench, restart: bool, json: bool) -> anyhow::Result
             thousands(filled.newer),
         )
     })?;
-    match outcome {
-        Outcome::Done => Ok(()),
-        Outcome::Stopped => anyhow::bail!("interrupted; the next run goes on here"),
+    if outcome != Outcome::Done {
+        anyhow::bail!("interrupted; the next run goes on here");
     }
+    Ok(())
 }

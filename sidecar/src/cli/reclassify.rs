@@ -16,7 +16,8 @@ use crate::config::Config;
 use crate::core::ports::TimeSpan;
 use crate::core::visit::class::RULESET;
 use crate::enrich::agents::AgentReader;
-use crate::service::reclassify::{Outcome, Reclassify, Report};
+use crate::jobs::Outcome;
+use crate::service::reclassify::{Reclassify, Report};
 use crate::transfer::moment::{self, Moment};
 
 /// The exit code for a rehearsal that has found something to be changed.
@@ -66,8 +67,6 @@ pub(super) async fn run(
     let reclassify = Reclassify {
         store: Arc::clone(&bench.store),
         agents: Arc::new(agents),
-        clock: Arc::clone(&bench.clock),
-        holder: bench.holder.clone(),
         time: TimeSpan { since, until },
         hours_since: config
             .visits
@@ -79,8 +78,13 @@ pub(super) async fn run(
     crate::lifecycle::cancel_on_signal(shutdown.clone())?;
     let begun = Instant::now();
     let display = Display::new("visits");
-    let progress = |report: &Report| display.show(report.reached, report.total, 0);
-    let done = reclassify.run(&shutdown, &progress).await;
+    let mut progress = |report: Option<&Report>| match report {
+        Some(report) => display.show(report.reached, report.total, 0),
+        None => eprintln!("shortlink: another process counts people again, or was killed; waiting"),
+    };
+    let done = reclassify
+        .run(&bench.claims, &shutdown, &mut progress)
+        .await;
     display.finish();
     bench.close().await;
     let (outcome, report) = done?;

@@ -7,6 +7,7 @@ use secrecy::ExposeSecret;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::core::ports::RecordIndex;
+use crate::jobs::Claims;
 use crate::publisher::RedisIndex;
 use crate::random;
 use crate::store;
@@ -17,8 +18,8 @@ pub(super) struct Workbench {
     pub(super) store: Arc<Store>,
     pub(super) index: Arc<dyn RecordIndex>,
     pub(super) clock: Arc<dyn Clock>,
-    /// The name of this process among the holders of claims.
-    pub(super) holder: String,
+    /// The place where jobs are claimed.
+    pub(super) claims: Claims,
 }
 
 impl Workbench {
@@ -30,11 +31,17 @@ impl Workbench {
             config.redis.prefix.clone(),
             config.redis.timeout,
         )?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let claims = Claims {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            holder: random::holder()?,
+        };
         Ok(Self {
             store,
             index: Arc::new(index),
-            clock: Arc::new(SystemClock),
-            holder: random::holder()?,
+            clock,
+            claims,
         })
     }
 

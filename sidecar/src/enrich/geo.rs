@@ -4,15 +4,14 @@ use std::error::Error;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio_util::sync::CancellationToken;
 
 use super::maxmind::MaxMind;
 pub use super::watched::FileFault;
 use super::watched::Watched;
 use super::xdb::Xdb;
+use crate::core::ports::StoreError;
 use crate::core::visit::place::{Place, Places};
+use crate::jobs::{Job, Next};
 
 /// The configured databases. Without any, all places are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,26 +82,24 @@ impl Geo {
         let looks = max_mind.chain(regions);
         looks.filter(|(path, look)| is_read(path, look)).count()
     }
+}
 
-    /// Looks every so often until `shutdown`.
-    pub async fn watch(self: Arc<Self>, every: Duration, shutdown: CancellationToken) {
-        if !self.is_configured() {
-            return;
+/// Reads databases that were replaced.
+impl Job for Arc<Geo> {
+    type Error = StoreError;
+    const NAME: &'static str = "geo";
+    const FAILURE: &'static str = "looking for new databases of places has failed";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let geo = Arc::clone(self);
+        // Large files take their time, and others want to go on meanwhile.
+        if tokio::task::spawn_blocking(move || geo.look())
+            .await
+            .is_err()
+        {
+            tracing::error!("{}", Self::FAILURE);
         }
-        loop {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(every) => {}
-            }
-            let geo = Arc::clone(&self);
-            // Large files take their time, and others want to go on meanwhile.
-            if tokio::task::spawn_blocking(move || geo.look())
-                .await
-                .is_err()
-            {
-                tracing::error!("looking for new databases of places has failed");
-            }
-        }
+        Ok(Next::Idle)
     }
 }
 

@@ -16,6 +16,7 @@ use super::app::{App, SharedApp};
 use super::health::count_waiting;
 use crate::core::ports::StoreError;
 use crate::durations::DATABASE;
+use crate::jobs::JOBS;
 use text::{Kind, Text};
 
 /// How long the database may take for all that it is asked here besides what waits.
@@ -39,6 +40,7 @@ pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     process::add(&mut text);
     answers(&app, &mut text);
     durations(&app, &mut text);
+    jobs(&mut text);
     visits(&app, &mut text).await;
     let waiting = count_waiting(&app).await;
     text.gauge(
@@ -118,6 +120,37 @@ fn durations(app: &App, text: &mut Text) {
     );
     for (operation, counted) in DATABASE.read() {
         samples.add_durations(&[("db_operation_name", operation)], &counted);
+    }
+}
+
+/// Adds the steps of background jobs.
+fn jobs(text: &mut Text) {
+    let mut samples = text.metric(
+        "shortlink_job_duration_seconds",
+        Kind::Histogram,
+        "Duration of the steps of background jobs of this process, in seconds.",
+    );
+    for (job, counted) in JOBS.steps.read() {
+        samples.add_durations(&[("job", job)], &counted);
+    }
+    let results = JOBS.results();
+    let mut samples = text.metric(
+        "shortlink_job_failures_total",
+        Kind::Counter,
+        "Steps of background jobs of this process that failed.",
+    );
+    for (job, of) in &results {
+        samples.add(&[("job", job)], of.failures);
+    }
+    let mut samples = text.metric(
+        "shortlink_job_last_success_seconds",
+        Kind::Gauge,
+        "Time of the last successful step of a background job of this process, in seconds since 1970.",
+    );
+    for (job, of) in &results {
+        if let Some(at) = of.succeeded_at {
+            samples.add(&[("job", job)], at.as_duration().as_secs_f64());
+        }
     }
 }
 

@@ -1,86 +1,165 @@
-//! Starts what runs in the background.
+//! Starts the background jobs.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::SignedDuration;
-use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
 use super::parts::Parts;
-use crate::housekeeping;
+use crate::core::visit::visitor::KeyRing;
+use crate::housekeeping::{self, OldKeys, OldResults};
+use crate::jobs::{Claims, Job, Run};
 use crate::random;
-use crate::service::keeper::Keeper;
-use crate::service::sweep::Sweep;
-use crate::service::unvisited::Unvisited;
-use crate::service::visits::VisitWriter;
+use crate::service::drift::Inspector;
+use crate::service::reconcile::{self, Reconcile};
+use crate::service::refill::{self, Refill};
+use crate::service::retention::{self, Retention, RetentionPeriods};
+use crate::service::sweep::{Stage, Sweep, Swept};
+use crate::service::unvisited::{Expired, Unvisited};
+use crate::service::visits::{self, VisitWriter};
 
 /// The longest time from reading a link to publishing it, besides the waits for Redis.
 const LEAST_STRAGGLE: SignedDuration = SignedDuration::from_secs(10);
 
+/// Starts background jobs.
+struct Starter<'p> {
+    parts: &'p Parts,
+    claims: Claims,
+    stop: &'p CancellationToken,
+}
+
 /// Starts all background jobs; they end with `stop`.
 pub(super) fn start(parts: &Parts, stop: &CancellationToken) -> Result<(), ServeError> {
-    let config = &parts.config;
-    let tasks = &parts.tasks;
-    let (store, clock) = (|| Arc::clone(&parts.store), || Arc::clone(&parts.clock));
-    tasks.spawn(Arc::clone(&parts.pool).keep_filled(stop.clone()));
-    tasks.spawn(housekeeping::run(store(), clock(), stop.clone()));
-    let keeper = Keeper {
-        store: store(),
-        index: Arc::clone(&parts.index),
-        clock: clock(),
-        holder: parts.holder.clone(),
-        links_per_s: config.upkeep.reconcile_per_s,
-        rebuilds: config.upkeep.rebuild,
+    let starter = Starter {
+        parts,
+        claims: Claims {
+            store: Arc::clone(&parts.store),
+            clock: Arc::clone(&parts.clock),
+            holder: parts.holder.clone(),
+        },
+        stop,
     };
-    tasks.spawn(keeper.run(stop.clone()));
-    if let Some(live) = &parts.live {
-        tasks.spawn(Arc::clone(live).run());
+    starter.start_upkeep();
+    starter.start_visits()
+}
+
+impl Starter<'_> {
+    fn run(&self, job: impl Job + 'static, every: Duration) {
+        let run = Run::new(job, &self.claims);
+        self.parts
+            .tasks
+            .spawn(run.forever(every, self.stop.clone()));
     }
-    if parts.enrichment.is_some() {
-        let geo = Arc::clone(&parts.geo);
-        tasks.spawn(geo.watch(config.visits.geo_check, stop.clone()));
+
+    /// Starts the jobs for links.
+    fn start_upkeep(&self) {
+        let Parts { config, index, .. } = self.parts;
+        let (store, clock) = (&self.claims.store, &self.claims.clock);
+        self.run(Arc::clone(&self.parts.pool), housekeeping::FILL_EVERY);
+        let results = OldResults {
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+        };
+        self.run(results, housekeeping::EVERY);
+        if config.upkeep.rebuild {
+            let refill = Refill {
+                claims: self.claims.clone(),
+                index: Arc::clone(index),
+                shutdown: self.stop.clone(),
+                settled: None,
+            };
+            self.run(refill, refill::EVERY);
+        }
+        if config.upkeep.reconcile_per_s > 0 {
+            let inspector = Inspector {
+                store: Arc::clone(store),
+                index: Arc::clone(index),
+                clock: Arc::clone(clock),
+            };
+            let reconcile = Reconcile::new(inspector, config.upkeep.reconcile_per_s);
+            self.run(reconcile, reconcile::EVERY);
+        }
+        if let Some(every) = config.upkeep.sweep {
+            let days = i64::from(config.links.quarantine_days);
+            let straggle = SignedDuration::try_from(config.redis.timeout * 4).unwrap_or_default();
+            let sweep = Sweep {
+                store: Arc::clone(store),
+                index: Arc::clone(index),
+                clock: Arc::clone(clock),
+                quarantine: (days > 0).then(|| SignedDuration::from_hours(24 * days)),
+                straggle: LEAST_STRAGGLE + straggle,
+                stage: Stage::default(),
+                swept: Swept::default(),
+            };
+            self.run(sweep, every);
+        }
     }
-    if let (Some(queue), Some(enrichment)) = (&parts.visits, &parts.enrichment) {
+
+    /// Starts the jobs for visits.
+    fn start_visits(&self) -> Result<(), ServeError> {
+        let Parts {
+            config,
+            delivery,
+            visit_counters: counters,
+            ..
+        } = self.parts;
+        let (store, clock) = (&self.claims.store, &self.claims.clock);
+        if let Some(live) = &self.parts.live {
+            self.parts.tasks.spawn(Arc::clone(live).run());
+        }
+        let Some(enrichment) = &self.parts.enrichment else {
+            return Ok(());
+        };
+        if self.parts.geo.is_configured() {
+            self.run(Arc::clone(&self.parts.geo), config.visits.geo_check);
+        }
+        let Some(queue) = &self.parts.visits else {
+            return Ok(());
+        };
+        let keys = Arc::new(KeyRing::new(Arc::clone(store) as _));
+        let old_keys = OldKeys {
+            keys: Arc::clone(&keys),
+            queue: Arc::clone(queue) as _,
+            clock: Arc::clone(clock),
+        };
+        self.run(old_keys, housekeeping::EVERY);
+        let writer = VisitWriter {
+            queue: Arc::clone(queue) as _,
+            store: Arc::clone(store),
+            delivery: Arc::clone(delivery),
+            enrichment: Arc::clone(enrichment),
+            clock: Arc::clone(clock),
+            counters: Arc::clone(counters),
+        };
+        self.run(writer.job(keys, random::generator()?), visits::EVERY);
+        let retention = Retention::new(
+            Arc::clone(store),
+            Arc::clone(clock),
+            Arc::clone(counters),
+            RetentionPeriods {
+                visits: config.visits.retention,
+                minutes: config.visits.minutes_retention,
+                hours: config.visits.hours_retention,
+            },
+        );
+        self.run(retention, retention::EVERY);
         if let (Some(days), Some(every)) = (
             config.visits.expire_unvisited_after_days,
             config.upkeep.sweep,
         ) {
             let unvisited = Unvisited {
-                store: store(),
+                store: Arc::clone(store),
                 queue: Arc::clone(queue) as _,
-                delivery: Arc::clone(&parts.delivery),
-                clock: clock(),
-                holder: parts.holder.clone(),
+                delivery: Arc::clone(delivery),
+                clock: Arc::clone(clock),
                 days,
-                every,
+                walk: None,
+                done: Expired::default(),
             };
-            tasks.spawn(unvisited.run(stop.clone()));
+            self.run(unvisited, every);
         }
-        let writer = VisitWriter {
-            queue: Arc::clone(queue) as _,
-            store: store(),
-            delivery: Arc::clone(&parts.delivery),
-            enrichment: Arc::clone(enrichment),
-            clock: clock(),
-            counters: Arc::clone(&parts.visit_counters),
-            retention: config.visits.retention,
-            minutes_retention: config.visits.minutes_retention,
-            hours_retention: config.visits.hours_retention,
-        };
-        tasks.spawn(writer.run(random::generator()?, stop.clone()));
+        Ok(())
     }
-    if let Some(every) = config.upkeep.sweep {
-        let days = i64::from(config.links.quarantine_days);
-        let straggle = SignedDuration::try_from(config.redis.timeout * 4).unwrap_or_default();
-        let sweep = Sweep {
-            store: store(),
-            index: Arc::clone(&parts.index),
-            clock: clock(),
-            holder: parts.holder.clone(),
-            quarantine: (days > 0).then(|| SignedDuration::from_hours(24 * days)),
-            straggle: LEAST_STRAGGLE + straggle,
-            every,
-        };
-        tasks.spawn(sweep.run(stop.clone()));
-    }
-    Ok(())
 }

@@ -15,13 +15,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::core::ports::{Filled, Page, Place, PublishError, RecordIndex, StoreError};
+use crate::jobs::{Job, Next};
 use crate::store::Store;
 
 /// How many links a page has.
@@ -30,11 +29,8 @@ const PAGE: u32 = 2048;
 /// How many campaigns are written together.
 const CAMPAIGNS: u32 = 1000;
 
-/// How often the position is noted, the claim renewed and Redis looked at.
+/// How often the position is noted and Redis looked at.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
-
-/// How long a claim is good that is not renewed.
-const CLAIM: SignedDuration = SignedDuration::from_secs(10);
 
 /// How long Redis is waited for when it is lost on the way.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,9 +44,6 @@ const BACK: Duration = Duration::from_secs(60);
 /// How often what Redis has lost on the way is written again before that is called hopeless.
 const MAX_RETURNS: u32 = 5;
 
-/// The name of the task and of what is noted of it.
-const TASK: &str = "rebuild";
-
 /// Writes the records of all links.
 pub struct Rebuild {
     /// Where links are.
@@ -59,10 +52,29 @@ pub struct Rebuild {
     pub index: Arc<dyn RecordIndex>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// What nobody else is called.
-    pub holder: String,
     /// How many pages are on their way at once.
     pub lanes: usize,
+    /// Whether to begin anew, wherever the run before has stopped.
+    pub restart: bool,
+}
+
+/// A rebuild under way: a step writes one page.
+pub struct RebuildJob {
+    rebuild: Rebuild,
+    /// How far it is.
+    pub progress: Progress,
+    walk: Option<Walk>,
+}
+
+/// A walk through the links that Redis has not lost anything of since.
+struct Walk {
+    note: Note,
+    pages: BoxStream<'static, Result<Done, RebuildError>>,
+    /// Positions of the last [`BACK`], the oldest first.
+    trail: VecDeque<(Instant, i64, u64)>,
+    look_at: Instant,
+    /// How often Redis has lost what was written.
+    returns: u32,
 }
 
 /// How far a rebuild has come.
@@ -104,86 +116,92 @@ impl Note {
     }
 }
 
-/// How a run ends that has not failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All links are done.
-    Done,
-    /// It was asked to stop; the next run goes on.
-    Stopped,
+impl Job for RebuildJob {
+    type Error = RebuildError;
+    const NAME: &'static str = "rebuild";
+    const FAILURE: &'static str = "the records of all links can't be written";
+    const LEASE: Option<Duration> = Some(Duration::from_secs(10));
+
+    async fn begin(&mut self) -> Result<(), RebuildError> {
+        let usage = self.rebuild.store.code_usage(0).await?;
+        let note = self.rebuild.find_start().await?;
+        self.progress = Progress {
+            done: note.done,
+            total: usage.iter().map(|usage| usage.links).sum(),
+            resumed: note.done,
+            ..Progress::default()
+        };
+        self.walk = Some(self.rebuild.walk_from(note, 0).await?);
+        Ok(())
+    }
+
+    async fn step(&mut self) -> Result<Next, RebuildError> {
+        let Some(walk) = &mut self.walk else {
+            return Ok(Next::Idle);
+        };
+        let Some(page) = walk.pages.next().await else {
+            self.walk = None;
+            self.rebuild.store.take_note(Self::NAME, None).await?;
+            self.progress.total = self.progress.done;
+            return Ok(Next::Idle);
+        };
+        let (filled, links, next) = page?;
+        self.progress.filled += filled;
+        walk.note.done += links;
+        self.progress.done = walk.note.done;
+        if let Some(Place(after)) = next {
+            walk.note.after = after;
+        }
+        if Instant::now() < walk.look_at {
+            return Ok(Next::Now);
+        }
+        walk.mark();
+        let Some(earlier) = self.rebuild.look(&walk.note).await? else {
+            self.rebuild.keep(&walk.note).await?;
+            walk.look_at = Instant::now() + NOTE_EVERY;
+            return Ok(Next::Now);
+        };
+        let returns = walk.returns + 1;
+        if returns > MAX_RETURNS {
+            return Err(RebuildError::Losing);
+        }
+        tracing::warn!(
+            done = walk.note.done,
+            from = earlier.done,
+            "Redis has lost what was written; going back"
+        );
+        self.progress.done = earlier.done;
+        self.walk = Some(self.rebuild.walk_from(earlier, returns).await?);
+        Ok(Next::Now)
+    }
+
+    async fn end(&mut self) -> Result<(), RebuildError> {
+        match self.walk.take() {
+            Some(walk) => Ok(self.rebuild.keep(&walk.note).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Walk {
+    /// Marks the position as one of the trail.
+    fn mark(&mut self) {
+        let Self { note, trail, .. } = self;
+        trail.push_back((Instant::now(), note.after, note.done));
+        while trail.len() > 1 && trail[1].0.elapsed() > BACK {
+            trail.pop_front();
+        }
+        (note.safe_after, note.safe_done) = (trail[0].1, trail[0].2);
+    }
 }
 
 impl Rebuild {
-    /// Writes all records, from the position of the run before unless `restart`; tells `report`
-    /// now and then how far it is.
-    ///
-    /// # Errors
-    /// When SQL fails, Redis does not come back, or somebody else does the same.
-    pub async fn run(
-        &self,
-        restart: bool,
-        shutdown: &CancellationToken,
-        report: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(Outcome, Progress), RebuildError> {
-        if !self.claim().await? {
-            return Err(RebuildError::Claimed);
-        }
-        let done = self.run_claimed(restart, shutdown, report).await;
-        if let Err(error) = self.store.release(TASK, &self.holder).await {
-            tracing::debug!(error = &error as &dyn Error, "the claim ends by itself");
-        }
-        done
-    }
-
-    async fn run_claimed(
-        &self,
-        restart: bool,
-        shutdown: &CancellationToken,
-        report: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(Outcome, Progress), RebuildError> {
-        let usage = self.store.code_usage(0).await?;
-        let mut progress = Progress {
-            total: usage.iter().map(|usage| usage.links).sum(),
-            ..Progress::default()
-        };
-        let mut note = self.find_start(restart).await?;
-        progress.resumed = note.done;
-        let mut returns = 0;
-        loop {
-            progress.done = note.done;
-            report(progress);
-            // There are few, and no link of one redirects without its campaign.
-            self.fill_campaigns().await?;
-            let end = self.walk(&mut note, &mut progress, shutdown, report).await;
-            match end {
-                Ok(End::Done) => {
-                    self.store.take_note(TASK, None).await?;
-                    progress.total = progress.done;
-                    report(progress);
-                    return Ok((Outcome::Done, progress));
-                }
-                Ok(End::Stopped) => {
-                    self.keep(&note).await?;
-                    return Ok((Outcome::Stopped, progress));
-                }
-                Ok(End::Lost(from)) => {
-                    returns += 1;
-                    if returns > MAX_RETURNS {
-                        return Err(RebuildError::Losing);
-                    }
-                    tracing::warn!(
-                        done = note.done,
-                        from = from.done,
-                        "Redis has lost what was written; going back"
-                    );
-                    note = from;
-                }
-                Err(error) => {
-                    // The position first: whoever goes on needs it more than an exact error.
-                    let _ = self.keep(&note).await;
-                    return Err(error);
-                }
-            }
+    /// Prepares the job, which begins where the run before has stopped.
+    pub fn job(self) -> RebuildJob {
+        RebuildJob {
+            rebuild: self,
+            progress: Progress::default(),
+            walk: None,
         }
     }
 
@@ -201,10 +219,10 @@ impl Rebuild {
     }
 
     /// Where to begin: where the run before has ended, if Redis still has what that has written.
-    async fn find_start(&self, restart: bool) -> Result<Note, RebuildError> {
+    async fn find_start(&self) -> Result<Note, RebuildError> {
         let incarnation = patiently(|| self.index.incarnation()).await?;
-        let before = self.store.note(TASK).await?;
-        let before = before.filter(|_| !restart);
+        let before = self.store.note(RebuildJob::NAME).await?;
+        let before = before.filter(|_| !self.restart);
         let before: Option<Note> = before.and_then(|text| serde_json::from_str(&text).ok());
         match before {
             Some(note) => match self.look(&note).await? {
@@ -241,67 +259,23 @@ impl Rebuild {
         filled.try_buffered(self.lanes).boxed()
     }
 
-    /// Writes page after page behind a position.
-    async fn walk(
-        &self,
-        note: &mut Note,
-        progress: &mut Progress,
-        shutdown: &CancellationToken,
-        report: &(dyn Fn(Progress) + Sync),
-    ) -> Result<End, RebuildError> {
-        let mut filled = self.filled_pages(Place(note.after));
-        // Positions of the last [`BACK`], the oldest first.
-        let mut trail = VecDeque::from([(Instant::now(), note.safe_after, note.safe_done)]);
-        let mut look_at = Instant::now() + NOTE_EVERY;
-        loop {
-            let page = tokio::select! {
-                () = shutdown.cancelled() => return Ok(End::Stopped),
-                () = tokio::time::sleep_until(look_at) => None,
-                page = filled.next() => Some(page),
-            };
-            let next = match page {
-                Some(None) => return Ok(End::Done),
-                Some(Some(page)) => {
-                    let (filled, links, next) = page?;
-                    progress.filled += filled;
-                    note.done += links;
-                    progress.done = note.done;
-                    next
-                }
-                None => None,
-            };
-            if let Some(Place(after)) = next {
-                note.after = after;
-            }
-            report(*progress);
-            if Instant::now() < look_at {
-                continue;
-            }
-            trail.push_back((Instant::now(), note.after, note.done));
-            while trail.len() > 1 && trail[1].0.elapsed() > BACK {
-                trail.pop_front();
-            }
-            (note.safe_after, note.safe_done) = (trail[0].1, trail[0].2);
-            if let Some(earlier) = self.look(note).await? {
-                return Ok(End::Lost(earlier));
-            }
-            self.keep(note).await?;
-            look_at = Instant::now() + NOTE_EVERY;
-        }
+    /// Begins to write the records behind a position. Those of campaigns come first: there are few,
+    /// and no link of one redirects without its campaign.
+    async fn walk_from(&self, note: Note, returns: u32) -> Result<Walk, RebuildError> {
+        self.fill_campaigns().await?;
+        Ok(Walk {
+            pages: self.filled_pages(Place(note.after)),
+            trail: VecDeque::from([(Instant::now(), note.safe_after, note.safe_done)]),
+            look_at: Instant::now() + NOTE_EVERY,
+            note,
+            returns,
+        })
     }
 
-    /// Notes the position and renews the claim.
-    async fn keep(&self, note: &Note) -> Result<(), RebuildError> {
-        if !self.claim().await? {
-            return Err(RebuildError::Claimed);
-        }
+    /// Notes the position.
+    async fn keep(&self, note: &Note) -> Result<(), StoreError> {
         let text = serde_json::to_string(note).unwrap_or_default();
-        Ok(self.store.take_note(TASK, Some(text)).await?)
-    }
-
-    async fn claim(&self) -> Result<bool, StoreError> {
-        let now = self.clock.now();
-        self.store.claim(TASK, &self.holder, now, now + CLAIM).await
+        self.store.take_note(RebuildJob::NAME, Some(text)).await
     }
 
     /// Where to go back to when Redis has lost what was written: to the beginning when it is
@@ -345,13 +319,6 @@ async fn patiently<'a, T>(
 /// What became of a page, how many links it had, and where the next begins.
 type Done = (Filled, u64, Option<Place>);
 
-enum End {
-    Done,
-    Stopped,
-    /// Redis has lost what was written; where to go on.
-    Lost(Note),
-}
-
 /// Why a rebuild has ended before all links were done.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
@@ -361,9 +328,6 @@ pub enum RebuildError {
     /// Redis failed for too long.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// Somebody else does it.
-    #[error("another process is writing the records of all links")]
-    Claimed,
     /// Redis loses records as fast as they are written.
     #[error("Redis keeps losing what was written: is it full, with eviction?")]
     Losing,

@@ -23,22 +23,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::patience;
-use crate::clock::Clock;
 use crate::core::ports::{MAX_VERDICTS, StoreError, TimeSpan};
 use crate::core::visit::agent::Agents;
 use crate::core::visit::class::Class;
 use crate::core::visit::stored::{StoredVisit, Verdict};
+use crate::jobs::{Claims, Job, Next, Outcome, Run};
 use crate::store::Store;
+use people::People;
 
 /// How many visits are read at a time.
 const PAGE: u32 = 2000;
-
-/// The longest rest between two transactions.
-const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// How long is waited before the database is tried again, each time that it fails.
 const PAUSES: [Duration; 6] = [
@@ -51,21 +48,26 @@ const PAUSES: [Duration; 6] = [
 ];
 
 /// Classifies stored visits again.
+#[derive(Clone)]
 pub struct Reclassify {
     /// Where they are.
     pub store: Arc<Store>,
     /// What clients are.
     pub agents: Arc<dyn Agents>,
-    /// What time it is.
-    pub clock: Arc<dyn Clock>,
-    /// What nobody else is called.
-    pub holder: String,
     /// Visits of which time.
     pub time: TimeSpan,
     /// From when on hours are still counted apart.
     pub hours_since: Option<Timestamp>,
     /// Whether nothing is to be written.
     pub is_rehearsal: bool,
+}
+
+/// The part of it that goes through visits.
+struct Walk {
+    reclassify: Reclassify,
+    report: Report,
+    /// The numbers of visits: the first, the one that was looked at last, and the last.
+    numbers: Option<(i64, i64, i64)>,
 }
 
 /// How far it has come, and what was found.
@@ -111,77 +113,112 @@ impl Report {
     }
 }
 
-/// How a run ends that has not failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All visits are as the rules have it.
-    Done,
-    /// It was asked to stop; the next run finds what is left.
-    Stopped,
-}
-
 impl Reclassify {
-    /// Classifies all visits that there are when it begins; tells `progress` now and then how far
-    /// it is.
+    /// Classifies all visits that there are when it begins, and counts the people of days again that
+    /// have lost somebody. Reports now and then how far it is, and `None` while it waits for another
+    /// process that counts people.
     ///
     /// # Errors
     /// When SQL fails and does not come back.
     pub async fn run(
-        &self,
+        self,
+        claims: &Claims,
         shutdown: &CancellationToken,
-        progress: &(dyn Fn(&Report) + Sync),
+        report: &mut (dyn FnMut(Option<&Report>) + Send),
     ) -> Result<(Outcome, Report), StoreError> {
-        let mut report = Report::default();
-        let numbers = again(|| self.store.visit_numbers()).await?;
-        if let Some((first, last)) = numbers {
-            report.total = (last - first).unsigned_abs() + 1;
-            let mut after = first - 1;
-            while after < last {
-                if shutdown.is_cancelled() {
-                    return Ok((Outcome::Stopped, report));
-                }
-                let page = again(|| self.store.visits_after(after, self.time, PAGE)).await?;
-                let Some(reached) = page.last else {
-                    break;
-                };
-                after = reached;
-                report.visits += page.visits.len() as u64;
-                self.judge(page.visits, &mut report).await?;
-                report.reached = ((after - first).unsigned_abs() + 1).min(report.total);
-                progress(&report);
+        let is_rehearsal = self.is_rehearsal;
+        let people = People::new(Arc::clone(&self.store));
+        let walk = Walk {
+            reclassify: self,
+            report: Report::default(),
+            numbers: None,
+        };
+        let mut run = Run::new(walk, claims);
+        let mut progress = |walk: Option<&Walk>| report(walk.map(|walk| &walk.report));
+        let outcome = run.finish(Duration::MAX, shutdown, &mut progress).await?;
+        let mut done = run.job.report;
+        if is_rehearsal || outcome != Outcome::Done {
+            return Ok((outcome, done));
+        }
+        let mut run = Run::new(people, claims);
+        let mut waiting = |people: Option<&People>| {
+            if people.is_none() {
+                report(None);
             }
-            report.reached = report.total;
-            progress(&report);
-        }
-        if self.is_rehearsal {
-            return Ok((Outcome::Done, report));
-        }
-        let outcome = self.count_people(&mut report, shutdown).await?;
-        Ok((outcome, report))
+        };
+        let outcome = run.finish(Duration::MAX, shutdown, &mut waiting).await?;
+        done.days = run.job.days;
+        Ok((outcome, done))
+    }
+}
+
+impl Job for Walk {
+    type Error = StoreError;
+    const NAME: &'static str = "reclassify";
+    const FAILURE: &'static str = "visits can't be classified again";
+
+    /// Finds the visits that there are: those that are stored later are classified by these rules.
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        let numbers = again(|| self.reclassify.store.visit_numbers()).await?;
+        self.numbers = numbers.map(|(first, last)| (first, first - 1, last));
+        self.report = Report {
+            total: numbers.map_or(0, |(first, last)| (last - first).unsigned_abs() + 1),
+            ..Report::default()
+        };
+        Ok(())
     }
 
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if let Some((first, after, last)) = self.numbers
+            && after < last
+        {
+            let page = again(|| {
+                self.reclassify
+                    .store
+                    .visits_after(after, self.reclassify.time, PAGE)
+            })
+            .await?;
+            if let Some(reached) = page.last {
+                self.numbers = Some((first, reached, last));
+                self.report.visits += page.visits.len() as u64;
+                self.judge(page.visits).await?;
+                let all = (reached - first).unsigned_abs() + 1;
+                self.report.reached = all.min(self.report.total);
+                return Ok(if self.reclassify.is_rehearsal {
+                    Next::Now
+                } else {
+                    // Those who store visits write too, and SQLite has no queue for its lock.
+                    Next::Rest
+                });
+            }
+        }
+        self.report.reached = self.report.total;
+        Ok(Next::Idle)
+    }
+}
+
+impl Walk {
     /// Judges visits and writes what is different.
-    async fn judge(&self, visits: Vec<StoredVisit>, report: &mut Report) -> Result<(), StoreError> {
+    async fn judge(&mut self, visits: Vec<StoredVisit>) -> Result<(), StoreError> {
         let verdicts = visits.into_iter().filter_map(|visit| {
-            let verdict = visit.reclassified(&*self.agents)?;
+            let verdict = visit.reclassified(&*self.reclassify.agents)?;
             Some((visit, verdict))
         });
         let verdicts: Vec<(StoredVisit, Verdict)> = verdicts.collect();
         for (visit, verdict) in &verdicts {
-            report.note(visit.class, verdict.classification.class);
+            self.report.note(visit.class, verdict.classification.class);
         }
-        if self.is_rehearsal {
+        if self.reclassify.is_rehearsal {
             return Ok(());
         }
         for some in verdicts.chunks(MAX_VERDICTS) {
-            let begun = Instant::now();
-            report.written += again(|| {
+            self.report.written += again(|| {
                 let verdicts = some.to_vec();
-                self.store.reclassify_visits(verdicts, self.hours_since)
+                self.reclassify
+                    .store
+                    .reclassify_visits(verdicts, self.reclassify.hours_since)
             })
             .await?;
-            // Whoever stores visits wants to write too, and SQLite has no queue for its lock.
-            tokio::time::sleep(begun.elapsed().min(LONGEST_REST)).await;
         }
         Ok(())
     }

@@ -15,7 +15,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +22,8 @@ use jiff::civil::time;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use vocabulary::{CampaignId, Code};
 
-use super::keeper::pause;
 use crate::clock::Clock;
 use crate::core::audit::{Action, ChangedBy};
 use crate::core::campaign::Campaign;
@@ -36,6 +32,7 @@ use crate::core::ports::{
     Delivery, Listing, Position, PublishError, QueueDepth, StoreError, VisitQueue,
 };
 use crate::core::visit::visitor::day_of;
+use crate::jobs::{Job, Next};
 use crate::store::Store;
 
 /// How many links are looked at together.
@@ -46,15 +43,6 @@ const LONGEST_DELAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long after a walk has begun the next one does.
 const WALK_EVERY: SignedDuration = SignedDuration::from_hours(24);
-
-/// How long a claim is good that is not renewed.
-const CLAIM: SignedDuration = SignedDuration::from_secs(60);
-
-/// The longest rest between two batches.
-const LONGEST_REST: Duration = Duration::from_secs(1);
-
-/// The name of the task and of what is noted of it.
-const TASK: &str = "unvisited";
 
 /// Under which name is noted when links with times of their own were imported for somebody.
 pub(super) fn import_note(maker: &str) -> String {
@@ -71,17 +59,17 @@ pub struct Unvisited {
     pub delivery: Arc<dyn Delivery>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// What nobody else is called.
-    pub holder: String,
     /// After how many recorded days.
     pub days: u32,
-    /// How long is waited before there is another look.
-    pub every: Duration,
+    /// The walk in progress, if it is this process'.
+    pub walk: Option<Walk>,
+    /// What it has done.
+    pub done: Expired,
 }
 
 /// How far a walk has come. Moments are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Walk {
+pub struct Walk {
     /// When it began.
     began: i64,
     /// Links without a sign of life since this moment expire.
@@ -90,6 +78,12 @@ struct Walk {
     after: Option<(i64, String)>,
     /// Whether all were looked at.
     is_over: bool,
+    /// Campaigns that links of this walk belong to, as they were read.
+    #[serde(skip)]
+    campaigns: HashMap<CampaignId, Option<Campaign>>,
+    /// The last imports for makers of links of this walk.
+    #[serde(skip)]
+    imports: HashMap<String, Option<Timestamp>>,
 }
 
 /// What a look has done.
@@ -111,71 +105,58 @@ pub enum UnvisitedError {
     #[error(transparent)]
     Queue(#[from] PublishError),
     /// Visits are yet to be counted.
-    #[error("visits wait to be stored, the oldest since {0}")]
-    Late(Timestamp),
+    #[error("visits have waited to be stored for longer than a minute")]
+    Late,
     /// Visits are yet to be counted, and nobody knows since when.
     #[error("visits wait to be stored since nobody knows when")]
     Unknown,
 }
 
-impl Unvisited {
-    /// Looks now and then until `shutdown`.
-    pub async fn run(self, shutdown: CancellationToken) {
-        let mut is_failing = false;
-        while !shutdown.is_cancelled() {
-            match self.sweep(&shutdown).await {
-                Ok(done) => {
-                    is_failing = false;
-                    if done.expired > 0 {
-                        tracing::info!(
-                            links = done.links,
-                            expired = done.expired,
-                            "links that nobody visits have expired"
-                        );
-                    }
-                }
-                Err(error) => {
-                    if !is_failing {
-                        tracing::warn!(
-                            error = &error as &dyn Error,
-                            "links that nobody visits can't be looked for; trying again until \
-                             they can"
-                        );
-                    }
-                    is_failing = true;
+impl Job for Unvisited {
+    type Error = UnvisitedError;
+    const NAME: &'static str = "unvisited";
+    const FAILURE: &'static str =
+        "links that nobody visits can't be looked for; trying again until they can";
+    const LEASE: Option<Duration> = Some(Duration::from_secs(60));
+
+    async fn begin(&mut self) -> Result<(), UnvisitedError> {
+        self.walk = None;
+        Ok(())
+    }
+
+    async fn step(&mut self) -> Result<Next, UnvisitedError> {
+        let walk = match self.walk.take() {
+            Some(walk) => walk,
+            None => {
+                self.done = Expired::default();
+                match self.walk().await? {
+                    Some(walk) => walk,
+                    None => return Ok(Next::Idle),
                 }
             }
-            pause(self.every, &shutdown).await;
-        }
-    }
-
-    /// Goes on with a walk, or begins one when it is time, unless another process does.
-    ///
-    /// # Errors
-    /// When SQL or Redis fails, or visits are yet to be counted. What was done stays done.
-    pub async fn sweep(&self, shutdown: &CancellationToken) -> Result<Expired, UnvisitedError> {
-        let mut done = Expired::default();
-        if !self.claim().await? {
-            return Ok(done);
-        }
-        let walked = match self.walk().await {
-            Ok(Some(walk)) => self.go_on(walk, &mut done, shutdown).await,
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
         };
-        self.store.release(TASK, &self.holder).await?;
-        walked.map(|()| done)
+        let walk = self.go_on(walk).await?;
+        if walk.is_over {
+            self.log();
+            return Ok(Next::Idle);
+        }
+        self.walk = Some(walk);
+        Ok(Next::Rest)
     }
 
-    async fn claim(&self) -> Result<bool, StoreError> {
-        let now = self.clock.now();
-        self.store.claim(TASK, &self.holder, now, now + CLAIM).await
+    async fn end(&mut self) -> Result<(), UnvisitedError> {
+        if self.walk.is_some() {
+            self.log();
+        }
+        Ok(())
     }
+}
 
+impl Unvisited {
     /// The walk that is under way, or a new one; `None` while there is nothing to be done.
     async fn walk(&self) -> Result<Option<Walk>, UnvisitedError> {
         let now = self.clock.now();
-        let note = self.store.note(TASK).await?;
+        let note = self.store.note(Self::NAME).await?;
         let walk = note.and_then(|text| serde_json::from_str::<Walk>(&text).ok());
         if let Some(walk) = walk {
             let age = now.as_millisecond() - walk.began;
@@ -199,54 +180,54 @@ impl Unvisited {
             before: before.as_millisecond(),
             after: None,
             is_over: false,
+            campaigns: HashMap::new(),
+            imports: HashMap::new(),
         }))
     }
 
-    async fn go_on(
-        &self,
-        mut walk: Walk,
-        done: &mut Expired,
-        shutdown: &CancellationToken,
-    ) -> Result<(), UnvisitedError> {
-        let Ok(before) = Timestamp::from_millisecond(walk.before) else {
-            return Ok(self.store.take_note(TASK, None).await?);
-        };
-        let mut campaigns = HashMap::new();
-        let mut imports = HashMap::new();
-        while !walk.is_over && !shutdown.is_cancelled() && self.claim().await? {
-            let begun = Instant::now();
-            self.check_queue().await?;
-            let links = self.next(&walk, before).await?;
-            done.links += links.len() as u64;
-            match links.last() {
-                Some(last) => {
-                    let made = last.created_at.as_millisecond();
-                    walk.after = Some((made, last.code.to_string()));
-                }
-                None => walk.is_over = true,
-            }
-            let mut quiet = Vec::with_capacity(links.len());
-            for link in links {
-                let last_sign = self.last_sign(&link, &mut campaigns, &mut imports).await?;
-                if last_sign.is_some_and(|sign| sign < before) {
-                    quiet.push(link);
-                }
-            }
-            let codes: Vec<Code> = quiet.iter().map(|link| link.code).collect();
-            let visited = self.store.visit_totals(&codes).await?;
-            let visited: HashMap<Code, Timestamp> = visited
-                .into_iter()
-                .map(|total| (total.code, total.last_at))
-                .collect();
-            quiet.retain(|link| visited.get(&link.code).is_none_or(|last| *last < before));
-            for link in quiet {
-                done.expired += u64::from(self.expire(link).await?);
-            }
-            let text = serde_json::to_string(&walk).unwrap_or_default();
-            self.store.take_note(TASK, Some(text)).await?;
-            pause(begun.elapsed().min(LONGEST_REST), shutdown).await;
+    fn log(&self) {
+        if self.done.expired > 0 {
+            tracing::info!(
+                links = self.done.links,
+                expired = self.done.expired,
+                "links that nobody visits have expired"
+            );
         }
-        Ok(())
+    }
+
+    /// Looks at the next links of a walk; answers how far it is then.
+    async fn go_on(&mut self, mut walk: Walk) -> Result<Walk, UnvisitedError> {
+        let before = Timestamp::from_millisecond(walk.before).unwrap_or(Timestamp::MIN);
+        self.check_queue().await?;
+        let links = self.next(&walk, before).await?;
+        self.done.links += links.len() as u64;
+        match links.last() {
+            Some(last) => {
+                let made = last.created_at.as_millisecond();
+                walk.after = Some((made, last.code.to_string()));
+            }
+            None => walk.is_over = true,
+        }
+        let mut quiet = Vec::with_capacity(links.len());
+        for link in links {
+            let last_sign = self.last_sign(&link, &mut walk).await?;
+            if last_sign.is_some_and(|sign| sign < before) {
+                quiet.push(link);
+            }
+        }
+        let codes: Vec<Code> = quiet.iter().map(|link| link.code).collect();
+        let visited = self.store.visit_totals(&codes).await?;
+        let visited: HashMap<Code, Timestamp> = visited
+            .into_iter()
+            .map(|total| (total.code, total.last_at))
+            .collect();
+        quiet.retain(|link| visited.get(&link.code).is_none_or(|last| *last < before));
+        for link in quiet {
+            self.done.expired += u64::from(self.expire(link).await?);
+        }
+        let text = serde_json::to_string(&walk).unwrap_or_default();
+        self.store.take_note(Self::NAME, Some(text)).await?;
+        Ok(walk)
     }
 
     /// Refuses while visits are yet to be counted that may be links' signs of life.
@@ -254,7 +235,7 @@ impl Unvisited {
         let QueueDepth { batches, oldest } = self.queue.depth().await?;
         match oldest {
             Some(oldest) if self.clock.now().duration_since(oldest) > LONGEST_DELAY => {
-                Err(UnvisitedError::Late(oldest))
+                Err(UnvisitedError::Late)
             }
             None if batches > 0 => Err(UnvisitedError::Unknown),
             _ => Ok(()),
@@ -287,13 +268,12 @@ impl Unvisited {
     async fn last_sign(
         &self,
         link: &Link,
-        campaigns: &mut HashMap<CampaignId, Option<Campaign>>,
-        imports: &mut HashMap<String, Option<Timestamp>>,
+        walk: &mut Walk,
     ) -> Result<Option<Timestamp>, StoreError> {
         let mut signs = vec![link.created_at, link.updated_at];
         signs.extend(link.valid_since.map(Second::moment));
         if let Destination::Campaign { id, .. } = link.destination {
-            let campaign = match campaigns.entry(id) {
+            let campaign = match walk.campaigns.entry(id) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(place) => place.insert(self.store.find_campaign(id).await?),
             };
@@ -308,7 +288,7 @@ impl Unvisited {
                 _ => return Ok(None),
             }
         }
-        let imported = match imports.entry(link.created_by.clone()) {
+        let imported = match walk.imports.entry(link.created_by.clone()) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
                 let note = self.store.note(&import_note(&link.created_by)).await?;

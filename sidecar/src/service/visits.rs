@@ -6,15 +6,13 @@
 
 mod counters;
 
-use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rand::rngs::StdRng;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use vocabulary::Code;
 use vocabulary::visit::{VisitError, VisitFrames};
 
@@ -22,42 +20,27 @@ use crate::clock::Clock;
 use crate::core::audit::{Action, ChangedBy};
 use crate::core::link::{Change, Edit, Link, Second};
 use crate::core::ports::{
-    Delivery, KeptVisits, MAX_VISITS_TOGETHER, OldCounts, Poison, PublishError, QueuedBatch,
-    QueuedId, StoreError, VisitQueue,
+    Delivery, KeptVisits, MAX_VISITS_TOGETHER, Poison, PublishError, QueuedBatch, QueuedId,
+    StoreError, VisitQueue,
 };
-use crate::core::visit::visitor::{DayKeys, KeyRing, LiveKeys};
+use crate::core::visit::visitor::{KeyRing, LiveKeys};
 use crate::core::visit::{Enrichment, Visit};
+use crate::jobs::{Job, Next};
 use crate::store::Store;
 pub use counters::VisitCounters;
 
 /// How many batches are taken at a time. The edge puts some hundred events into one.
 const TOGETHER: usize = 32;
 
-/// How long is waited before an empty queue is looked at again.
-const IDLE: Duration = Duration::from_millis(100);
-
-/// How long is waited after a failure, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The interval at which an empty queue is looked at.
+pub const EVERY: Duration = Duration::from_millis(100);
 
 /// How long batches may be with somebody before others take them over. Storing takes some
 /// milliseconds; whoever takes longer is dead, or their database is.
 const ABANDONED: Duration = Duration::from_secs(30);
 
-/// After how long a process that has not asked for batches is forgotten as a reader.
-const ABSENT: Duration = Duration::from_secs(86_400);
-
 /// How often there is a look at what was abandoned, and what is stored is trimmed.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
-
-/// How often old visits and keys are looked for.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
-
-/// How many visits are forgotten at a time.
-const FORGET_TOGETHER: u32 = 2000;
-
-/// How often in a row: visits that come must not wait for long.
-const MAX_FORGETS: u32 = 200;
 
 /// The most bytes that are kept of what can't be read.
 const MAX_POISON_BYTES: usize = 4096;
@@ -76,12 +59,17 @@ pub struct VisitWriter {
     pub clock: Arc<dyn Clock>,
     /// What has been done.
     pub counters: Arc<VisitCounters>,
-    /// How long visits are kept; `None` for ever.
-    pub retention: Option<SignedDuration>,
-    /// How long what is counted by the minute is kept; `None` for ever.
-    pub minutes_retention: Option<SignedDuration>,
-    /// How long what is counted by the hour and day is kept; `None` for ever.
-    pub hours_retention: Option<SignedDuration>,
+}
+
+/// The storing of visits under way.
+pub struct VisitJob {
+    writer: VisitWriter,
+    keys: Arc<KeyRing>,
+    rng: StdRng,
+    /// What was read and is yet to be stored.
+    read: Read,
+    /// When what others have left is looked for next.
+    tidy_at: Instant,
 }
 
 /// What was read of batches.
@@ -94,69 +82,56 @@ struct Read {
     has_left_some: bool,
 }
 
-impl VisitWriter {
-    /// Works until `shutdown`. While batches are stored the next are read.
-    pub async fn run(self, mut rng: StdRng, shutdown: CancellationToken) {
-        let keys = KeyRing::new(Arc::clone(&self.store) as Arc<dyn DayKeys>);
-        let (mut tidy_at, mut forget_at) = (Instant::now(), Instant::now());
-        let mut pause = None;
-        let mut read = Read::default();
-        while !shutdown.is_cancelled() {
-            let now = Instant::now();
-            let (is_tidy, is_forgetful) = (now >= tidy_at, now >= forget_at);
-            if is_tidy {
-                tidy_at = now + TIDY_EVERY;
-            }
-            let stored = async {
-                self.store(std::mem::take(&mut read)).await?;
-                // Not before the database works.
-                if is_forgetful {
-                    forget_at = now + FORGET_EVERY;
-                    self.forget(&keys).await?;
-                }
-                Ok(())
-            };
-            let (stored, next) = tokio::join!(stored, self.next(&keys, &mut rng, is_tidy));
-            // What could not be stored is taken over later, by this process or another.
-            let next = next.map(|next| read = next);
-            if read.has_left_some {
-                tidy_at = now;
-            }
-            let wait = match stored.and(next) {
-                Ok(()) => {
-                    if pause.take().is_some() {
-                        tracing::info!("visits can be stored again");
-                    }
-                    if read.ids.is_empty() {
-                        IDLE
-                    } else {
-                        Duration::ZERO
-                    }
-                }
-                Err(error) => {
-                    if pause.is_none() {
-                        tracing::warn!(
-                            error = &error as &dyn Error,
-                            "visits can't be stored; they wait in Redis until they can"
-                        );
-                    }
-                    let wait = pause.map_or(FIRST_PAUSE, |pause: Duration| pause * 2);
-                    *pause.insert(wait.min(LONGEST_PAUSE))
-                }
-            };
-            if !wait.is_zero() {
-                tokio::select! {
-                    () = shutdown.cancelled() => {}
-                    () = tokio::time::sleep(wait) => {}
-                }
-            }
+impl Job for VisitJob {
+    type Error = WriteError;
+    const NAME: &'static str = "visits";
+    const FAILURE: &'static str = "visits can't be stored; they wait in Redis until they can";
+
+    /// Stores what was read before, while the next is read.
+    async fn step(&mut self) -> Result<Next, WriteError> {
+        let Self {
+            writer,
+            keys,
+            rng,
+            read,
+            tidy_at,
+        } = self;
+        let now = Instant::now();
+        let is_tidy = now >= *tidy_at;
+        if is_tidy {
+            *tidy_at = now + TIDY_EVERY;
         }
-        // Or somebody else would have to find out first that nobody does it.
-        if let Err(error) = self.store(read).await {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "the last visits were not stored; they wait in Redis"
-            );
+        let stored = writer.store(std::mem::take(read));
+        let (stored, next) = tokio::join!(stored, writer.next(keys, rng, is_tidy));
+        // What could not be stored is taken over later, by this process or another.
+        let next = next.map(|next| *read = next);
+        if read.has_left_some {
+            *tidy_at = now;
+        }
+        stored.and(next)?;
+        Ok(if read.ids.is_empty() {
+            Next::Idle
+        } else {
+            Next::Now
+        })
+    }
+
+    /// Stores the last that was read, or another process would have to find out first that this one
+    /// is gone.
+    async fn end(&mut self) -> Result<(), WriteError> {
+        self.writer.store(std::mem::take(&mut self.read)).await
+    }
+}
+
+impl VisitWriter {
+    /// Prepares the job. New keys are drawn from `rng`.
+    pub fn job(self, keys: Arc<KeyRing>, rng: StdRng) -> VisitJob {
+        VisitJob {
+            writer: self,
+            keys,
+            rng,
+            read: Read::default(),
+            tidy_at: Instant::now(),
         }
     }
 
@@ -255,34 +230,6 @@ impl VisitWriter {
         }
         Ok(())
     }
-
-    async fn forget(&self, keys: &KeyRing) -> Result<(), WriteError> {
-        let now = self.clock.now();
-        keys.destroy_old(now).await?;
-        self.queue.forget_readers(ABSENT).await?;
-        let before = |kept: SignedDuration| now.checked_sub(kept).unwrap_or(Timestamp::MIN);
-        if let Some(before) = self.retention.map(before) {
-            for _ in 0..MAX_FORGETS {
-                let forgotten = self.store.forget_visits(before, FORGET_TOGETHER).await?;
-                self.counters
-                    .forgotten
-                    .fetch_add(forgotten, Ordering::Relaxed);
-                if forgotten < u64::from(FORGET_TOGETHER) {
-                    break;
-                }
-            }
-        }
-        let old = OldCounts {
-            minutes_before: self.minutes_retention.map(before),
-            hours_before: self.hours_retention.map(before),
-        };
-        for _ in 0..MAX_FORGETS {
-            if self.store.forget_counts(old, FORGET_TOGETHER).await? == 0 {
-                break;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Makes visits of batches.
@@ -324,7 +271,7 @@ fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys) -> Re
 
 /// Why visits were not stored.
 #[derive(Debug, thiserror::Error)]
-enum WriteError {
+pub enum WriteError {
     /// SQL failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rand::CryptoRng;
-use tokio_util::sync::CancellationToken;
 use vocabulary::{Code, CodeRules};
 
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
@@ -23,9 +22,6 @@ const LEAST_TAKEN: u32 = 256;
 
 /// How many codes are put into the pool with one write.
 const FILLED_TOGETHER: u64 = 1000;
-
-/// How often the pool is looked after.
-const TICK: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// How many unused codes of each length there are to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,24 +54,16 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
         }
     }
 
-    /// Looks after the lengths that codes were taken of until `shutdown`.
-    pub async fn keep_filled(self: Arc<Self>, shutdown: CancellationToken) {
-        while !shutdown.is_cancelled() {
-            let lengths: Vec<usize> = self.taken.lock().await.keys().copied().collect();
-            for length in lengths {
-                if let Err(error) = self.fill_if_low(length).await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        length,
-                        "the pool of codes can't be filled"
-                    );
-                }
-            }
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = tokio::time::sleep(TICK) => {}
-            }
+    /// Fills the pool where it is low, of those lengths that codes were taken of.
+    ///
+    /// # Errors
+    /// When SQL fails.
+    pub async fn fill_where_low(&self) -> Result<(), DrawError> {
+        let lengths: Vec<usize> = self.taken.lock().await.keys().copied().collect();
+        for length in lengths {
+            self.fill_if_low(length).await?;
         }
+        Ok(())
     }
 
     async fn fill_if_low(&self, length: usize) -> Result<(), DrawError> {

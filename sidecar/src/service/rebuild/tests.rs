@@ -1,11 +1,12 @@
-use std::sync::atomic::{AtomicU32, Ordering};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::clock::ManualClock;
 use crate::core::link::Link;
 use crate::core::link::tests::link;
 use crate::core::ports::{MAX_TOGETHER, Publisher};
-use crate::testing::{MemoryPublisher, TemporaryStore};
+use crate::jobs::{Outcome, Run};
+use crate::testing::{MemoryPublisher, TemporaryStore, claims};
 
 /// More than some pages.
 const LINKS: usize = 5000;
@@ -30,14 +31,24 @@ impl Scene {
         }
     }
 
-    fn rebuild(&self, holder: &str) -> Rebuild {
-        Rebuild {
+    fn rebuild(&self, holder: &str) -> Run<RebuildJob> {
+        let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+        let rebuild = Rebuild {
             store: Arc::clone(&self.kept.store),
             index: Arc::clone(&self.redis) as _,
-            clock: Arc::new(ManualClock::at("2026-06-01T00:00:00Z")),
-            holder: holder.to_owned(),
+            clock: Arc::clone(&clock) as _,
             lanes: 2,
-        }
+            restart: false,
+        };
+        let claims = claims(&self.kept.store, &clock, holder);
+        Run::new(rebuild.job(), &claims)
+    }
+
+    async fn run(&self, holder: &str) -> (Outcome, Progress) {
+        let mut run = self.rebuild(holder);
+        let shutdown = CancellationToken::new();
+        let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
+        (outcome.expect("all servers work"), run.job.progress)
     }
 
     async fn keys(&self) -> u64 {
@@ -54,9 +65,7 @@ async fn all_links_are_written_and_none_that_is_newer_is_replaced() {
     };
     scene.redis.publish(&[newer]).await.expect("a Redis");
     scene.redis.set_record("a18", "1 404 0");
-    let token = CancellationToken::new();
-    let done = scene.rebuild("one").run(false, &token, &|_| {}).await;
-    let (outcome, progress) = done.expect("all servers work");
+    let (outcome, progress) = scene.run("one").await;
     assert_eq!(outcome, Outcome::Done);
     let filled = Filled {
         added: LINKS as u64 - 2,
@@ -84,26 +93,17 @@ async fn a_run_goes_on_where_the_one_before_was_stopped_unless_redis_was_emptied
     let scene = Scene::new().await;
     let stop_after_first = async || {
         let token = CancellationToken::new();
-        let calls = AtomicU32::new(0);
-        let report = |_| {
-            // The first call tells where it begins.
-            if calls.fetch_add(1, Ordering::SeqCst) == 1 {
-                token.cancel();
-            }
-        };
-        let done = scene.rebuild("one").run(false, &token, &report).await;
-        done.expect("all servers work")
+        let mut run = scene.rebuild("one");
+        let outcome = run
+            .finish(Duration::ZERO, &token, &mut |_| token.cancel())
+            .await;
+        (outcome.expect("all servers work"), run.job.progress)
     };
     let (outcome, progress) = stop_after_first().await;
     assert_eq!(outcome, Outcome::Stopped);
     let before = progress.done;
     assert!(before > 0 && before < LINKS as u64);
-    let token = CancellationToken::new();
-    let (outcome, progress) = scene
-        .rebuild("two")
-        .run(false, &token, &|_| {})
-        .await
-        .expect("all servers work");
+    let (outcome, progress) = scene.run("two").await;
     assert_eq!((outcome, progress.resumed), (Outcome::Done, before));
     assert_eq!(scene.keys().await, LINKS as u64);
 
@@ -111,18 +111,17 @@ async fn a_run_goes_on_where_the_one_before_was_stopped_unless_redis_was_emptied
     let (outcome, _) = stop_after_first().await;
     assert_eq!(outcome, Outcome::Stopped);
     scene.redis.restart();
-    let done = scene.rebuild("two").run(false, &token, &|_| {}).await;
-    assert_eq!(done.expect("all servers work").1.resumed, 0);
+    assert_eq!(scene.run("two").await.1.resumed, 0);
     assert_eq!(scene.keys().await, LINKS as u64);
 }
 
 #[tokio::test]
 async fn one_process_does_it() {
     let scene = Scene::new().await;
-    let rebuild = scene.rebuild("one");
-    assert!(rebuild.claim().await.expect("a store"));
-    let token = CancellationToken::new();
-    let refused = scene.rebuild("two").run(false, &token, &|_| {}).await;
-    assert!(matches!(refused, Err(RebuildError::Claimed)), "{refused:?}");
+    let now = "2026-06-01T00:00:00Z".parse().expect("a moment");
+    let until = "2026-06-01T00:00:10Z".parse().expect("a moment");
+    let claimed = scene.kept.store.claim("rebuild", "one", now, until).await;
+    assert!(claimed.expect("a store"));
+    assert_eq!(scene.run("two").await.0, Outcome::Claimed);
     assert_eq!(scene.keys().await, 0);
 }

@@ -1,14 +1,14 @@
 //! Counting the people of days again that have lost somebody.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
-use tokio_util::sync::CancellationToken;
-
-use super::{Outcome, Reclassify, Report, again};
+use super::again;
 use crate::core::ports::{StaleDay, StoreError};
 use crate::core::visit::sketch::Sketch;
+use crate::jobs::{Job, Next};
+use crate::store::Store;
 
 /// How many days are counted together, of a campaign or of all. A sketch takes 4 KB.
 const TOGETHER: u32 = 1024;
@@ -19,102 +19,123 @@ const WRITTEN_TOGETHER: usize = 32;
 /// How many visits are read at a time.
 const PAGE: u32 = 5000;
 
-/// The name of the task: who counts the same days at the same time only starts the others anew.
-const TASK: &str = "people";
+/// Counts the people of all days again that have lost somebody, by whichever run. One process does
+/// it: others would only make it begin again.
+pub(super) struct People {
+    store: Arc<Store>,
+    /// Days that were counted, each once for all and once for each campaign.
+    pub(super) days: u64,
+    count: Option<Count>,
+}
 
-/// How long a claim is good that is not renewed.
-const CLAIM: SignedDuration = SignedDuration::from_secs(10);
+/// Days whose people are read.
+struct Count {
+    days: Vec<StaleDay>,
+    /// By campaign and day.
+    sketches: HashMap<(i64, i64), Sketch>,
+    /// The number of the visit that was read last.
+    after: i64,
+    /// Whether their sketches were replaced before and the people are read once more.
+    is_second: bool,
+}
 
-/// How long is waited before somebody else's claim is looked at again.
-const WAIT: Duration = Duration::from_millis(250);
+impl Job for People {
+    type Error = StoreError;
+    const NAME: &'static str = "people";
+    const FAILURE: &'static str = "the people of days can't be counted again";
+    /// The claim only saves work: what counts is the generation of each day.
+    const LEASE: Option<Duration> = Some(Duration::from_secs(10));
 
-impl Reclassify {
-    /// Counts the people of all days again that have lost somebody, whoever has noted them.
-    pub(super) async fn count_people(
-        &self,
-        report: &mut Report,
-        shutdown: &CancellationToken,
-    ) -> Result<Outcome, StoreError> {
-        let mut is_waiting = false;
-        let outcome = loop {
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.count = None;
+        Ok(())
+    }
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let Some(mut count) = self.count.take() else {
             let days = again(|| self.store.stale_days(TOGETHER)).await?;
-            if days.is_empty() {
-                break Outcome::Done;
-            }
-            if shutdown.is_cancelled() {
-                break Outcome::Stopped;
-            }
-            if !self.claims().await? {
-                if !is_waiting {
-                    tracing::info!("another process counts people again, or was killed; waiting");
-                    is_waiting = true;
-                }
-                tokio::time::sleep(WAIT).await;
-                continue;
-            }
-            tracing::info!(days = days.len(), "the people of days are counted again");
-            let Some(found) = self.people_of(days, shutdown).await? else {
-                break Outcome::Stopped;
+            let Some(count) = Count::of(days, false) else {
+                return Ok(Next::Idle);
             };
-            let mut replaced = Vec::new();
-            for some in found.chunks(WRITTEN_TOGETHER) {
-                replaced.extend(again(|| self.store.replace_people(some.to_vec())).await?);
-            }
-            let Some(found) = self.people_of(replaced, shutdown).await? else {
-                break Outcome::Stopped;
-            };
-            for some in found.chunks(WRITTEN_TOGETHER) {
-                report.days += again(|| self.store.settle_people(some.to_vec())).await?;
-            }
+            tracing::info!(
+                days = count.days.len(),
+                "the people of days are counted again"
+            );
+            self.count = Some(count);
+            return Ok(Next::Now);
         };
-        again(|| self.store.release(TASK, &self.holder)).await?;
-        Ok(outcome)
-    }
-
-    async fn claims(&self) -> Result<bool, StoreError> {
-        let now = self.clock.now();
-        again(|| self.store.claim(TASK, &self.holder, now, now + CLAIM)).await
-    }
-
-    /// Reads who the people of days were, from the visits that there are; `None` when it was asked
-    /// to stop.
-    async fn people_of(
-        &self,
-        days: Vec<StaleDay>,
-        shutdown: &CancellationToken,
-    ) -> Result<Option<Vec<(StaleDay, Sketch)>>, StoreError> {
-        let each = || days.iter().map(|day| day.day);
-        let (Some(first), Some(last)) = (each().min(), each().max()) else {
-            return Ok(Some(Vec::new()));
+        let span = count.span();
+        let page = again(|| self.store.people_after(count.after, span, PAGE)).await?;
+        let Some(reached) = page.last else {
+            self.count = self.write(count).await?;
+            return Ok(Next::Now);
         };
-        let sketches = days.iter();
-        let sketches = sketches.map(|day| ((day.campaign, day.day), Sketch::default()));
-        let mut sketches: HashMap<(i64, i64), Sketch> = sketches.collect();
-        let mut after = i64::MIN;
-        loop {
-            if shutdown.is_cancelled() {
-                return Ok(None);
-            }
-            // The claim only saves work: what counts is each day's generation.
-            self.claims().await?;
-            let page = again(|| self.store.people_after(after, (first, last), PAGE)).await?;
-            let Some(reached) = page.last else {
-                break;
-            };
-            after = reached;
-            for (campaign, day, visitor) in page.people {
-                // Those of a campaign are of all, too.
-                for of in [0, campaign] {
-                    if let Some(sketch) = sketches.get_mut(&(of, day)) {
-                        sketch.add(visitor);
-                    }
+        count.after = reached;
+        for (campaign, day, visitor) in page.people {
+            // Those of a campaign are of all, too.
+            for of in [0, campaign] {
+                if let Some(sketch) = count.sketches.get_mut(&(of, day)) {
+                    sketch.add(visitor);
                 }
             }
         }
-        let found = days.into_iter().filter_map(|day| {
-            let sketch = sketches.remove(&(day.campaign, day.day))?;
+        self.count = Some(count);
+        Ok(Next::Now)
+    }
+}
+
+impl People {
+    /// Counts those that a store has noted.
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            days: 0,
+            count: None,
+        }
+    }
+
+    /// Writes what was found; answers the days that are to be read once more.
+    async fn write(&mut self, count: Count) -> Result<Option<Count>, StoreError> {
+        let is_second = count.is_second;
+        let found: Vec<(StaleDay, Sketch)> = count.found().collect();
+        let mut replaced = Vec::new();
+        for some in found.chunks(WRITTEN_TOGETHER) {
+            if is_second {
+                self.days += again(|| self.store.settle_people(some.to_vec())).await?;
+            } else {
+                replaced.extend(again(|| self.store.replace_people(some.to_vec())).await?);
+            }
+        }
+        Ok(Count::of(replaced, true))
+    }
+}
+
+impl Count {
+    fn of(days: Vec<StaleDay>, is_second: bool) -> Option<Self> {
+        let sketches = days.iter();
+        let sketches = sketches.map(|day| ((day.campaign, day.day), Sketch::default()));
+        let sketches: HashMap<_, _> = sketches.collect();
+        (!days.is_empty()).then_some(Self {
+            days,
+            sketches,
+            after: i64::MIN,
+            is_second,
+        })
+    }
+
+    /// The first and the last day.
+    fn span(&self) -> (i64, i64) {
+        let each = || self.days.iter().map(|day| day.day);
+        (
+            each().min().unwrap_or_default(),
+            each().max().unwrap_or_default(),
+        )
+    }
+
+    fn found(mut self) -> impl Iterator<Item = (StaleDay, Sketch)> {
+        self.days.into_iter().filter_map(move |day| {
+            let sketch = self.sketches.remove(&(day.campaign, day.day))?;
             Some((day, sketch))
-        });
-        Ok(Some(found.collect()))
+        })
     }
 }

@@ -1,12 +1,12 @@
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use super::*;
-use crate::clock::ManualClock;
+use crate::clock::{Clock, ManualClock};
 use crate::core::ports::{CountQuery, Counted};
 use crate::core::visit::Visit;
 use crate::core::visit::class::Classification;
 use crate::core::visit::visitor::LiveKeys;
-use crate::testing::{Nothing, TemporaryStore, enrichment};
+use crate::testing::{Nothing, TemporaryStore, claims, enrichment};
 
 const NOON: u64 = 1_780_315_200_000; // 2026-06-01T12:00:00Z
 
@@ -43,6 +43,7 @@ fn mistaken(sequence: u64) -> Visit {
 
 struct Scene {
     kept: TemporaryStore,
+    clock: Arc<ManualClock>,
     reclassify: Reclassify,
 }
 
@@ -53,8 +54,6 @@ impl Scene {
         let reclassify = Reclassify {
             store: Arc::clone(&kept.store),
             agents: Arc::new(Nothing),
-            clock: Arc::clone(&clock) as _,
-            holder: "holder".to_owned(),
             time: TimeSpan::default(),
             hours_since: None,
             is_rehearsal: false,
@@ -64,7 +63,24 @@ impl Scene {
             let done = kept.store.keep_visits(visits, clock.now()).await;
             done.expect("a working store");
         }
-        Self { kept, reclassify }
+        Self {
+            kept,
+            clock,
+            reclassify,
+        }
+    }
+
+    /// Runs until the end, or until `shutdown`, which a step may cancel.
+    async fn run(
+        &self,
+        shutdown: &CancellationToken,
+        progress: impl Fn(&Report) + Send + Sync,
+    ) -> (Outcome, Report) {
+        let claims = claims(&self.kept.store, &self.clock, "holder");
+        let mut report = |report: Option<&Report>| progress(report.expect("no other process"));
+        let reclassify = self.reclassify.clone();
+        let done = reclassify.run(&claims, shutdown, &mut report).await;
+        done.expect("a working store")
     }
 
     async fn bots(&self) -> u64 {
@@ -85,11 +101,7 @@ async fn a_rehearsal_says_what_would_change_and_changes_nothing() {
     let mut scene = Scene::with(30).await;
     scene.reclassify.is_rehearsal = true;
     for _ in 0..2 {
-        let done = scene
-            .reclassify
-            .run(&CancellationToken::new(), &|_| {})
-            .await;
-        let (outcome, report) = done.expect("a working store");
+        let (outcome, report) = scene.run(&CancellationToken::new(), |_| {}).await;
         assert_eq!(
             (outcome, report.visits, report.written),
             (Outcome::Done, 30, 0)
@@ -107,11 +119,7 @@ async fn only_visits_of_the_time_that_was_asked_for_are_classified() {
         since: "2026-06-01T12:30:00Z".parse().ok(),
         until: "2026-06-01T12:40:00Z".parse().ok(),
     };
-    let done = scene
-        .reclassify
-        .run(&CancellationToken::new(), &|_| {})
-        .await;
-    let (_, report) = done.expect("a working store");
+    let (_, report) = scene.run(&CancellationToken::new(), |_| {}).await;
     assert_eq!((report.visits, report.written), (10, 10));
     assert_eq!(scene.bots().await, 10);
 }
@@ -124,15 +132,10 @@ async fn a_run_that_was_stopped_leaves_the_rest_to_the_next() {
         assert!(report.reached > 0 && report.reached <= report.total);
         shutdown.cancel();
     };
-    let done = scene.reclassify.run(&shutdown, &stop).await;
-    let (outcome, first) = done.expect("a working store");
+    let (outcome, first) = scene.run(&shutdown, stop).await;
     assert_eq!(outcome, Outcome::Stopped);
     assert_eq!((first.written, scene.bots().await), (2000, 2000));
-    let done = scene
-        .reclassify
-        .run(&CancellationToken::new(), &|_| {})
-        .await;
-    let (outcome, second) = done.expect("a working store");
+    let (outcome, second) = scene.run(&CancellationToken::new(), |_| {}).await;
     assert_eq!(outcome, Outcome::Done);
     assert_eq!((second.written, scene.bots().await), (2010, 4010));
     assert_eq!(second.reached, second.total);
@@ -141,10 +144,6 @@ async fn a_run_that_was_stopped_leaves_the_rest_to_the_next() {
 #[tokio::test]
 async fn without_visits_there_is_nothing_to_be_done() {
     let scene = Scene::with(0).await;
-    let done = scene
-        .reclassify
-        .run(&CancellationToken::new(), &|_| {})
-        .await;
-    let (outcome, report) = done.expect("a working store");
+    let (outcome, report) = scene.run(&CancellationToken::new(), |_| {}).await;
     assert_eq!((outcome, report), (Outcome::Done, Report::default()));
 }

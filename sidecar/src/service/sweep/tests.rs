@@ -1,9 +1,12 @@
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 use crate::clock::ManualClock;
 use crate::core::link::tests::{link, moment};
 use crate::core::link::{Link, Second};
 use crate::core::ports::Publisher;
-use crate::testing::{MemoryPublisher, TemporaryStore};
+use crate::jobs::{Outcome, Run};
+use crate::testing::{MemoryPublisher, TemporaryStore, claims};
 
 struct Scene {
     kept: TemporaryStore,
@@ -36,13 +39,21 @@ impl Scene {
             store: Arc::clone(&self.kept.store),
             index: Arc::clone(&self.redis) as _,
             clock: Arc::clone(&self.clock) as _,
-            holder: "one".to_owned(),
             quarantine: Some(SignedDuration::from_hours(24 * 30)),
             straggle: SignedDuration::from_secs(10),
-            every: Duration::from_secs(1),
+            stage: Stage::default(),
+            swept: Swept::default(),
         };
-        let swept = sweep.sweep(&CancellationToken::new()).await;
-        swept.expect("all servers work")
+        let (sweep, outcome) = self.run(sweep).await;
+        assert_eq!(outcome.expect("all servers work"), Outcome::Done);
+        sweep.swept
+    }
+
+    async fn run(&self, sweep: Sweep) -> (Sweep, Result<Outcome, InspectError>) {
+        let mut run = Run::new(sweep, &claims(&self.kept.store, &self.clock, "one"));
+        let shutdown = CancellationToken::new();
+        let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
+        (run.job, outcome)
     }
 }
 
@@ -123,12 +134,12 @@ async fn nothing_is_deleted_that_redis_can_not_be_told_of() {
         store: Arc::clone(&scene.kept.store),
         index: Arc::clone(&scene.redis) as _,
         clock: Arc::clone(&scene.clock) as _,
-        holder: "one".to_owned(),
         quarantine: Some(SignedDuration::from_hours(24)),
         straggle: SignedDuration::ZERO,
-        every: Duration::from_secs(1),
+        stage: Stage::default(),
+        swept: Swept::default(),
     };
-    let swept = sweep.sweep(&CancellationToken::new()).await;
+    let (_, swept) = scene.run(sweep).await;
     swept.expect_err("a Redis that is away");
     let found = scene.kept.store.find_link(&link("abc").code).await;
     assert!(found.expect("a working store").is_some());

@@ -1,6 +1,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
 use vocabulary::Validity;
 use vocabulary::visit::{VisitId, VisitMethod};
 
@@ -15,9 +16,10 @@ use crate::core::visit::Visit;
 use crate::core::visit::agent::Agent;
 use crate::core::visit::class::{Class, Classification};
 use crate::core::visit::place::Place;
+use crate::jobs::{Outcome, Run};
 use crate::outbox::outbox;
 use crate::service::import::{ImportOptions, Importer};
-use crate::testing::{MemoryPublisher, TemporaryStore};
+use crate::testing::{MemoryPublisher, TemporaryStore, claims};
 
 /// A queue of which no more is known than how much is in it.
 #[derive(Default)]
@@ -72,7 +74,7 @@ struct Scene {
     redis: Arc<MemoryPublisher>,
     clock: Arc<ManualClock>,
     queue: Arc<Depth>,
-    unvisited: Unvisited,
+    outbox: Arc<dyn Delivery>,
     sequence: u64,
 }
 
@@ -89,21 +91,12 @@ impl Scene {
         );
         let queue = Arc::new(Depth::default());
         queue.set(0, None);
-        let unvisited = Unvisited {
-            store: Arc::clone(&kept.store),
-            queue: Arc::clone(&queue) as _,
-            delivery: Arc::new(outbox),
-            clock: Arc::clone(&clock) as _,
-            holder: "one".to_owned(),
-            days: DAYS,
-            every: Duration::from_secs(1),
-        };
         Self {
             kept,
             redis,
             clock,
             queue,
-            unvisited,
+            outbox: Arc::new(outbox),
             sequence: 0,
         }
     }
@@ -161,8 +154,27 @@ impl Scene {
         }
     }
 
+    async fn run(
+        &self,
+        shutdown: &CancellationToken,
+    ) -> (Expired, Result<Outcome, UnvisitedError>) {
+        let unvisited = Unvisited {
+            store: Arc::clone(&self.kept.store),
+            queue: Arc::clone(&self.queue) as _,
+            delivery: Arc::clone(&self.outbox),
+            clock: Arc::clone(&self.clock) as _,
+            days: DAYS,
+            walk: None,
+            done: Expired::default(),
+        };
+        let mut run = Run::new(unvisited, &claims(&self.kept.store, &self.clock, "one"));
+        let outcome = run.finish(Duration::ZERO, shutdown, &mut |_| {}).await;
+        (run.job.done, outcome)
+    }
+
     async fn try_sweep(&self) -> Result<Expired, UnvisitedError> {
-        self.unvisited.sweep(&CancellationToken::new()).await
+        let (done, outcome) = self.run(&CancellationToken::new()).await;
+        outcome.map(|_| done)
     }
 
     async fn sweep(&self) -> Expired {
@@ -267,10 +279,7 @@ async fn nothing_expires_while_visits_wait_or_nobody_knows() {
     );
     scene.queue.set(3, Some("2026-06-01T11:58:00Z"));
     let refused = scene.try_sweep().await;
-    assert!(
-        matches!(refused, Err(UnvisitedError::Late(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(UnvisitedError::Late)), "{refused:?}");
     assert_eq!(scene.state("quiet").await, State::Live);
     scene.queue.set(3, Some("2026-06-01T11:59:30Z"));
     assert_eq!(scene.sweep().await.expired, 1);
@@ -417,20 +426,29 @@ async fn a_walk_goes_on_where_it_was_left_and_one_does_it() {
     }
     let store = &scene.kept.store;
     let now = scene.clock.now();
-    let claimed = store.claim(TASK, "two", now, now + CLAIM).await;
+    let until = now + SignedDuration::from_secs(60);
+    let claimed = store.claim(Unvisited::NAME, "two", now, until).await;
     assert!(claimed.expect("a working store"));
     assert_eq!(scene.sweep().await, Expired::default());
-    store.release(TASK, "two").await.expect("a working store");
+    store
+        .release(Unvisited::NAME, "two")
+        .await
+        .expect("a working store");
     // Stopped within the first batch, and started again.
     let shutdown = CancellationToken::new();
     let stopped = async {
-        while store.note(TASK).await.expect("a working store").is_none() {
+        while store
+            .note(Unvisited::NAME)
+            .await
+            .expect("a working store")
+            .is_none()
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         shutdown.cancel();
     };
-    let (first, ()) = tokio::join!(scene.unvisited.sweep(&shutdown), stopped);
-    let first = first.expect("all servers work");
+    let ((first, outcome), ()) = tokio::join!(scene.run(&shutdown), stopped);
+    assert_eq!(outcome.expect("all servers work"), Outcome::Stopped);
     assert_eq!(first.expired, u64::from(BATCH));
     let second = scene.sweep().await;
     assert_eq!((second.links, second.expired), (20, 20));

@@ -4,15 +4,19 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
+use jiff::SignedDuration;
 use rand::SeedableRng;
+use tokio_util::sync::CancellationToken;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use super::*;
 use crate::clock::ManualClock;
 use crate::core::link::tests::link;
 use crate::core::ports::{Publisher, QueueDepth, VisitListing};
+use crate::jobs::Run;
 use crate::outbox::outbox;
-use crate::testing::{MemoryPublisher, TemporaryStore, enrichment};
+use crate::service::retention::{self, Retention, RetentionPeriods};
+use crate::testing::{MemoryPublisher, TemporaryStore, claims, enrichment, eventually};
 
 /// A queue in memory that can be made to forget what was settled.
 #[derive(Default)]
@@ -103,9 +107,6 @@ impl Scene {
             enrichment: Arc::new(enrichment()),
             clock,
             counters: Arc::default(),
-            retention: None,
-            minutes_retention: None,
-            hours_retention: None,
         };
         Self {
             keys: KeyRing::new(Arc::clone(&kept.store) as _),
@@ -146,13 +147,18 @@ impl Scene {
 }
 
 fn frame(sequence: u64, code: &str) -> Vec<u8> {
+    // When it is noon.
+    frame_at(1_780_315_200_000, sequence, code)
+}
+
+fn frame_at(time_ms: u64, sequence: u64, code: &str) -> Vec<u8> {
     let mut frames = Vec::new();
     let event = VisitEvent {
         id: VisitId {
             origin: 7,
             sequence,
         },
-        time_ms: 1_780_315_200_000,
+        time_ms,
         status: 302,
         method: VisitMethod::Get,
         code: code.as_bytes(),
@@ -258,4 +264,58 @@ async fn a_link_is_ended_when_it_was_visited_often_enough() {
     scene.queue.put("4-0", frame(3, "twice"));
     scene.round().await.expect("all servers work");
     assert_eq!(scene.counted(), [4, 0, 0, 1]);
+}
+
+#[tokio::test]
+async fn visits_are_stored_while_old_ones_are_deleted() {
+    const OLD: u64 = 20_000;
+    let mut scene = Scene::new().await;
+    for batch in 0..4 {
+        let sequences = batch * OLD / 4..(batch + 1) * OLD / 4;
+        let frames: Vec<_> = sequences
+            .map(|sequence| frame_at(1_700_000_000_000, sequence, "abc"))
+            .collect();
+        scene.queue.put(&format!("{batch}-0"), frames.concat());
+    }
+    scene.round().await.expect("all servers work");
+    let counters = Arc::clone(&scene.writer.counters);
+    let deleted = || counters.forgotten.load(Ordering::Relaxed);
+    let clock = Arc::new(ManualClock::at(NOW));
+    let periods = RetentionPeriods {
+        visits: Some(SignedDuration::from_hours(24 * 30)),
+        ..RetentionPeriods::default()
+    };
+    let retention = Retention::new(
+        Arc::clone(&scene.kept.store),
+        Arc::clone(&clock) as _,
+        Arc::clone(&counters),
+        periods,
+    );
+    let run = Run::new(retention, &claims(&scene.kept.store, &clock, "one"));
+    let shutdown = CancellationToken::new();
+    let job = tokio::spawn(run.forever(retention::EVERY, shutdown.clone()));
+    eventually("the first are deleted", async || deleted() > 0).await;
+    scene.queue.put("9-0", frame(OLD, "abc"));
+    assert_eq!(scene.round().await.expect("all servers work"), 1);
+    assert_eq!(scene.counted()[0], OLD + 1);
+    assert!(deleted() < OLD, "{}", deleted());
+    eventually("all are deleted", async || deleted() == OLD).await;
+    assert_eq!(scene.visits().await, 1);
+    shutdown.cancel();
+    job.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn the_job_stores_what_comes_and_at_its_end_what_it_has_read() {
+    let scene = Scene::new().await;
+    let mut job = scene.writer.job(Arc::new(scene.keys), scene.rng);
+    scene.queue.put("1-0", frame(0, "abc"));
+    assert_eq!(job.step().await.expect("all servers work"), Next::Now);
+    assert_eq!(scene.queue.settled(), [""; 0]);
+    scene.queue.put("2-0", frame(1, "abc"));
+    assert_eq!(job.step().await.expect("all servers work"), Next::Now);
+    assert_eq!(scene.queue.settled(), ["1-0"]);
+    job.end().await.expect("all servers work");
+    assert_eq!(scene.queue.settled(), ["1-0", "2-0"]);
+    assert_eq!(job.step().await.expect("all servers work"), Next::Idle);
 }

@@ -22,8 +22,10 @@ use crate::core::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};
 use crate::core::visit::class::{Class, Classification, Evidence, classify};
 use crate::core::visit::sketch::Sketch;
 use crate::core::visit::visitor::VisitorId;
-use crate::service::reclassify::{Outcome, Reclassify, Report};
+use crate::jobs::Outcome;
+use crate::service::reclassify::{Reclassify, Report};
 use crate::store::Store;
+use crate::testing::claims;
 
 in_every_store! {
     visits_classified_again_are_counted_as_if_they_always_had_been_so,
@@ -132,21 +134,20 @@ fn code_of(number: u64) -> &'static str {
     CODES[number as usize / 3 % CODES.len()]
 }
 
-fn reclassify(store: &Arc<Store>, holder: &str) -> Reclassify {
+fn reclassify(store: &Arc<Store>) -> Reclassify {
     Reclassify {
         store: Arc::clone(store),
         agents: Arc::new(NewRules),
-        clock: Arc::new(ManualClock::at(NOW)),
-        holder: holder.to_owned(),
         time: TimeSpan::default(),
         hours_since: None,
         is_rehearsal: false,
     }
 }
 
-async fn run(reclassify: &Reclassify) -> Report {
+async fn run(reclassify: Reclassify, holder: &str) -> Report {
     let shutdown = CancellationToken::new();
-    let done = reclassify.run(&shutdown, &|_report| {}).await;
+    let claims = claims(&reclassify.store, &Arc::new(ManualClock::at(NOW)), holder);
+    let done = reclassify.run(&claims, &shutdown, &mut |_report| {}).await;
     let (outcome, report) = done.expect("a working store");
     assert_eq!(outcome, Outcome::Done);
     report
@@ -215,7 +216,7 @@ async fn visits_classified_again_are_counted_as_if_they_always_had_been_so(fixtu
     }
     let wanted = counted(&*fresh.store, ids[1]).await;
     assert_ne!(counted(&*fixture.store, ids[0]).await, wanted);
-    let report = run(&reclassify(&fixture.store, "one")).await;
+    let report = run(reclassify(&fixture.store), "one").await;
     assert_eq!((report.visits, report.written), (2700, 2700));
     assert_eq!(report.changes(), 2700);
     assert!(report.days > 0);
@@ -233,7 +234,7 @@ async fn visits_classified_again_are_counted_as_if_they_always_had_been_so(fixtu
     }
     assert_eq!(found, fresh);
     // And then there is nothing left to be done.
-    let report = run(&reclassify(&fixture.store, "one")).await;
+    let report = run(reclassify(&fixture.store), "one").await;
     assert_eq!((report.changes(), report.written, report.days), (0, 0, 0));
 }
 
@@ -258,8 +259,8 @@ async fn visits_are_classified_again_while_others_come_and_by_several_at_once(fi
     });
     let tasks: Vec<_> = ["one", "two"]
         .map(|holder| {
-            let reclassify = reclassify(&fixture.store, holder);
-            tokio::spawn(async move { run(&reclassify).await.written })
+            let reclassify = reclassify(&fixture.store);
+            tokio::spawn(async move { run(reclassify, holder).await.written })
         })
         .into();
     let mut written = 0;
