@@ -7,11 +7,11 @@ use jiff::SignedDuration;
 use rand::CryptoRng;
 
 use crate::clock::Clock;
-use crate::service::codes::pool::PooledCodes;
-use crate::service::codes::strategy::DrawError;
 use crate::core::ports::{PublishError, StoreError, VisitQueue};
 use crate::core::visit::visitor::KeyRing;
 use crate::jobs::{Job, Next};
+use crate::service::codes::pool::PooledCodes;
+use crate::service::codes::strategy::DrawError;
 use crate::store::Store;
 
 /// The interval at which old results, keys and readers are deleted.
@@ -20,7 +20,7 @@ pub const EVERY: Duration = Duration::from_secs(60);
 /// The interval at which the pool of codes is filled.
 pub const FILL_EVERY: Duration = Duration::from_secs(1);
 
-/// The time for which a request can be sent again with the same `Idempotency-Key`.
+/// The time for which a request can be repeated with the same `Idempotency-Key`.
 const REPEATABLE_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// The time after which a process that has not read visits is no reader any more.

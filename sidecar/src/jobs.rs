@@ -25,7 +25,7 @@ pub use meters::{JOBS, JobMeters};
 /// The longest pause between two steps while work is waiting.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// The first pause after an error. It doubles with each further error, up to the interval of the
+/// The first pause after an error. It doubles after every further error, up to the interval of the
 /// job or [`LONGEST_BACK_OFF`], whichever is longer.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(200);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const CLAIM_EVERY: Duration = Duration::from_millis(250);
 /// Work in bounded steps.
 ///
 /// A step may be cut off at any `await`: when the claim is lost, and when the process is killed.
-/// So all that counts is stored, and a step that is done again does no harm.
+/// So progress is stored, and a repeated step does no harm.
 pub trait Job: Send {
     /// The error of a step.
     type Error: Error + From<StoreError> + Send + 'static;
@@ -151,7 +151,7 @@ impl<J: Job> Run<J> {
     /// process holds it. Reports after each step, and `None` when it begins to wait.
     ///
     /// # Errors
-    /// When a step fails.
+    /// Fails if a step does.
     pub async fn finish(
         &mut self,
         patience: Duration,

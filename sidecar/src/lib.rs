@@ -15,6 +15,7 @@
 //! - [`http`]: the API, the fallback resolver and the health checks. Nothing else knows axum.
 //! - [`config`], [`cli`], [`telemetry`], [`lifecycle`], [`clock`]: the process around them.
 //! - [`random`]: secret random numbers.
+//! - [`jobs`], [`housekeeping`]: the runner of background jobs, and small jobs of every process.
 //! - [`trace`], [`durations`]: for which request something is done, and how long it took.
 #![forbid(unsafe_code)]
 

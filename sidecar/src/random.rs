@@ -13,7 +13,7 @@ pub struct RandomError(#[source] Box<dyn Error + Send + Sync>);
 /// Seeds a generator.
 ///
 /// # Errors
-/// When the operating system has no random numbers.
+/// Fails if the operating system has no random numbers.
 pub fn generator() -> Result<StdRng, RandomError> {
     let mut seed = <StdRng as SeedableRng>::Seed::default();
     SysRng
@@ -25,7 +25,7 @@ pub fn generator() -> Result<StdRng, RandomError> {
 /// Draws bytes.
 ///
 /// # Errors
-/// When the operating system has no random numbers.
+/// Fails if the operating system has no random numbers.
 pub fn bytes<const N: usize>() -> Result<[u8; N], RandomError> {
     let mut bytes = [0; N];
     generator()?.fill_bytes(&mut bytes);
@@ -35,7 +35,7 @@ pub fn bytes<const N: usize>() -> Result<[u8; N], RandomError> {
 /// Draws the name of this process among all that claim jobs in SQL.
 ///
 /// # Errors
-/// When the operating system has no random numbers.
+/// Fails if the operating system has no random numbers.
 pub fn holder() -> Result<String, RandomError> {
     Ok(format!("{:016x}", u64::from_be_bytes(bytes()?)))
 }

@@ -2,11 +2,11 @@
 //! campaigns come first.
 //!
 //! Links are read in the order of their numbers, some thousand at a time, and several such pages
-//! are on their way to Redis at once. How far it has come is noted in SQL every second, so that
-//! whoever does it next goes on there. A claim in SQL sees to it that one process does it.
+//! are on their way to Redis at once. The position is noted in SQL every second, and the next run
+//! continues there. A claim in SQL ensures that one process does it.
 //!
-//! Links that are made or changed meanwhile are published by whoever changes them, and no record
-//! takes the place of a newer one; so nothing has to stand still.
+//! Each change made meanwhile publishes its link itself, and no record replaces a newer one; so
+//! nothing has to stand still.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -23,45 +23,45 @@ use crate::core::ports::{Filled, Page, Place, PublishError, RecordIndex, StoreEr
 use crate::jobs::{Job, Next};
 use crate::store::Store;
 
-/// How many links a page has.
+/// The number of links per page.
 const PAGE: u32 = 2048;
 
-/// How many campaigns are written together.
+/// The number of campaigns that are written together.
 const CAMPAIGNS: u32 = 1000;
 
-/// How often the position is noted and Redis looked at.
+/// The interval at which the position is noted and Redis examined.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// How long Redis is waited for when it is lost on the way.
+/// The longest wait for a Redis that is lost on the way.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long is waited before Redis is tried again.
+/// The pause before Redis is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How far back is gone when Redis has started again: it may have lost its last seconds.
+/// The time to go back by when Redis has started again: it may have lost its last seconds.
 const BACK: Duration = Duration::from_secs(60);
 
-/// How often what Redis has lost on the way is written again before that is called hopeless.
+/// The number of times that lost records are written again before the rebuild fails.
 const MAX_RETURNS: u32 = 5;
 
 /// Writes the records of all links.
 pub struct Rebuild {
-    /// Where links are.
+    /// The store of the links.
     pub store: Arc<Store>,
-    /// Where their records go.
+    /// Redis.
     pub index: Arc<dyn RecordIndex>,
-    /// What time it is.
+    /// The clock that links expire by.
     pub clock: Arc<dyn Clock>,
-    /// How many pages are on their way at once.
+    /// The number of pages on their way at once.
     pub lanes: usize,
-    /// Whether to begin anew, wherever the run before has stopped.
+    /// Begins anew instead of where the run before has stopped.
     pub restart: bool,
 }
 
 /// A rebuild under way: a step writes one page.
 pub struct RebuildJob {
     rebuild: Rebuild,
-    /// How far it is.
+    /// The progress so far.
     pub progress: Progress,
     walk: Option<Walk>,
 }
@@ -73,20 +73,20 @@ struct Walk {
     /// Positions of the last [`BACK`], the oldest first.
     trail: VecDeque<(Instant, i64, u64)>,
     look_at: Instant,
-    /// How often Redis has lost what was written.
+    /// The number of times that Redis has lost written records.
     returns: u32,
 }
 
-/// How far a rebuild has come.
+/// The progress of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Links that were dealt with, by interrupted runs before this one too.
     pub done: u64,
-    /// How many links there are, roughly.
+    /// The approximate number of links.
     pub total: u64,
-    /// What became of those that this run has dealt with.
+    /// The results of those that this run has written.
     pub filled: Filled,
-    /// How many links runs before this one had dealt with.
+    /// The number of links that runs before this one had written.
     pub resumed: u64,
 }
 
@@ -95,12 +95,12 @@ pub struct Progress {
 struct Note {
     /// The number of the last link that is done.
     after: i64,
-    /// How many links are done.
+    /// The number of links that are done.
     done: u64,
     /// The same, as of [`BACK`] ago.
     safe_after: i64,
     safe_done: u64,
-    /// Which Redis that was.
+    /// The data set of Redis at that time.
     incarnation: String,
 }
 
@@ -218,7 +218,8 @@ impl Rebuild {
         }
     }
 
-    /// Where to begin: where the run before has ended, if Redis still has what that has written.
+    /// Returns the position where the run before has ended, if Redis still has what that has written;
+    /// the beginning otherwise.
     async fn find_start(&self) -> Result<Note, RebuildError> {
         let incarnation = patiently(|| self.index.incarnation()).await?;
         let before = self.store.note(RebuildJob::NAME).await?;
@@ -278,8 +279,8 @@ impl Rebuild {
         self.store.take_note(RebuildJob::NAME, Some(text)).await
     }
 
-    /// Where to go back to when Redis has lost what was written: to the beginning when it is
-    /// empty, or a minute when it has started again.
+    /// Returns the position to go back to when Redis has lost written records: the beginning when it
+    /// is empty, or a minute ago when it has started again.
     async fn look(&self, note: &Note) -> Result<Option<Note>, RebuildError> {
         let incarnation = patiently(|| self.index.incarnation()).await?;
         let keys = patiently(|| self.index.count()).await?;
@@ -316,10 +317,10 @@ async fn patiently<'a, T>(
     }
 }
 
-/// What became of a page, how many links it had, and where the next begins.
+/// The result of a page, its number of links, and the beginning of the next.
 type Done = (Filled, u64, Option<Place>);
 
-/// Why a rebuild has ended before all links were done.
+/// A reason why a rebuild has ended before all links were done.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
     /// SQL failed.

@@ -18,7 +18,7 @@ use crate::core::ports::{OldCounts, StoreError};
 use crate::jobs::{Job, Next};
 use crate::store::Store;
 
-/// The interval at which visits and counts are looked for that are due.
+/// The interval at which due visits and counts are deleted.
 pub const EVERY: Duration = Duration::from_secs(60);
 
 /// The time that a transaction should take at most.
@@ -38,7 +38,7 @@ pub struct Retention {
     clock: Arc<dyn Clock>,
     counters: Arc<VisitCounters>,
     periods: RetentionPeriods,
-    /// What may be due, the next first.
+    /// Kinds of rows that may be due, the next first.
     due: VecDeque<Due>,
     /// The rows of the next transaction.
     rows: u32,

@@ -1,12 +1,12 @@
-//! What becomes of links that are dead.
+//! Removal of dead links.
 //!
 //! The record of a link that has expired is replaced by the short one that revoked links have: it
-//! answers the same and takes a fraction of the room. Links that have been dead for as long as the
+//! answers the same and takes a fraction of the memory. Links that have been dead for as long as the
 //! quarantine lasts are deleted, in an order that leaves nothing wrong wherever it is cut off:
 //!
 //! 1. Redis answers 410 for the link, if it did not already.
 //! 2. SQL deletes it and keeps its code taken, in one transaction.
-//! 3. A while later, when nobody can be about to write what was read before, the record is removed
+//! 3. A while later, when no process can be about to write an earlier state, the record is removed
 //!    from Redis.
 //! 4. The code is free.
 
@@ -23,28 +23,28 @@ use crate::core::records::first_fields;
 use crate::jobs::{Job, Next};
 use crate::store::Store;
 
-/// How many links are dealt with together.
+/// The number of links per step.
 const BATCH: u32 = 500;
 
-/// How far the sweep stays behind the clock: a link that is stored with an expiry just ahead is
+/// The distance of the sweep behind the clock: a link that is stored with an expiry just ahead is
 /// then never behind it.
 const LAG: SignedDuration = SignedDuration::from_secs(5);
 
 /// Shortens, deletes and frees.
 pub struct Sweep {
-    /// Where links are.
+    /// The store of the links.
     pub store: Arc<Store>,
-    /// Where their records are.
+    /// Redis, with their records.
     pub index: Arc<dyn RecordIndex>,
-    /// What time it is.
+    /// The clock that links expire by.
     pub clock: Arc<dyn Clock>,
-    /// How long dead links are kept; `None` for ever.
+    /// The time for which dead links stay; `None` for ever.
     pub quarantine: Option<SignedDuration>,
-    /// How long somebody may take to write to Redis what was read from SQL before.
+    /// The longest time from a read in SQL to the write of that state to Redis.
     pub straggle: SignedDuration,
-    /// What the sweep is at.
+    /// The present stage.
     pub stage: Stage,
-    /// What it has done.
+    /// The results so far.
     pub swept: Swept,
 }
 
@@ -62,7 +62,7 @@ pub enum Stage {
     Free,
 }
 
-/// What a sweep has done.
+/// The results of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Records of expired links that were looked at.
@@ -146,7 +146,7 @@ impl Sweep {
             return Ok(false);
         }
         self.index.fill(&dead).await?;
-        // What stands otherwise after all might redirect once nothing else is known of it.
+        // A record that differs after all might redirect once SQL does not know the link.
         let wrong = self.index.compare(&dead).await?;
         let links: Vec<(Code, u64)> = dead
             .iter()
@@ -159,7 +159,7 @@ impl Sweep {
         if deleted == 0 {
             tracing::warn!(
                 links = dead.len(),
-                "dead links are kept: Redis has other records of them"
+                "dead links are not deleted: Redis has other records of them"
             );
         }
         Ok(deleted > 0)
@@ -191,7 +191,7 @@ impl Sweep {
     }
 }
 
-/// Whether a new link can be published there.
+/// Reports whether a new link can be published there.
 fn is_nothing(stood: &Stood) -> bool {
     match stood {
         Stood::Nothing => true,

@@ -1,9 +1,9 @@
-//! What becomes of links that nobody visits: they expire.
+//! Expiry of unvisited links.
 //!
 //! A link expires when so many *recorded days* have passed without a sign of life of it. Recorded
 //! is a day (UTC) on which at least one visit of any link was counted: days on which nothing was
 //! recorded, before recording was switched on or while it was off, say nothing about any link. Signs
-//! of life are a visit by whoever it was, a change of the link or of its campaign, the beginning of
+//! of life are any visit, a change of the link or of its campaign, the beginning of
 //! their validity, and an import by the link's maker. Only links that redirect can expire this way.
 //!
 //! Nothing is swept unless the queue of visits is known to be nearly empty: what is in it may be the
@@ -35,48 +35,49 @@ use crate::core::visit::visitor::day_of;
 use crate::jobs::{Job, Next};
 use crate::store::Store;
 
-/// How many links are looked at together.
+/// The number of links per step.
 const BATCH: u32 = 500;
 
-/// How long a visit may have been in the queue for the links to be swept.
+/// The longest backlog of visits with which links expire.
 const LONGEST_DELAY: SignedDuration = SignedDuration::from_secs(60);
 
-/// How long after a walk has begun the next one does.
+/// The interval at which walks begin.
 const WALK_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Under which name is noted when links with times of their own were imported for somebody.
+/// Returns the name of the note with the time when links with times of their own were imported for
+/// a maker.
 pub(super) fn import_note(maker: &str) -> String {
     format!("imported for {maker}")
 }
 
-/// Lets links expire that nobody visits.
+/// Expires unvisited links.
 pub struct Unvisited {
-    /// Where links and counts are.
+    /// The store of links and counts.
     pub store: Arc<Store>,
-    /// Where visits are that are yet to be counted.
+    /// The queue of visits that are yet to be counted.
     pub queue: Arc<dyn VisitQueue>,
-    /// How Redis is told.
+    /// Publishes expired links.
     pub delivery: Arc<dyn Delivery>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// After how many recorded days.
     pub days: u32,
     /// The walk in progress, if it is this process'.
     pub walk: Option<Walk>,
-    /// What it has done.
+    /// The results so far.
     pub done: Expired,
 }
 
-/// How far a walk has come. Moments are milliseconds since 1970.
+/// The progress of a walk. Moments are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Walk {
-    /// When it began.
+    /// The time of its beginning.
     began: i64,
     /// Links without a sign of life since this moment expire.
     before: i64,
-    /// When the link was made that was looked at last, and its code.
+    /// The creation time and the code of the last link that was examined.
     after: Option<(i64, String)>,
-    /// Whether all were looked at.
+    /// All were examined.
     is_over: bool,
     /// Campaigns that links of this walk belong to, as they were read.
     #[serde(skip)]
@@ -86,7 +87,7 @@ pub struct Walk {
     imports: HashMap<String, Option<Timestamp>>,
 }
 
-/// What a look has done.
+/// The results of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
     /// Links that were looked at.
@@ -95,7 +96,7 @@ pub struct Expired {
     pub expired: u64,
 }
 
-/// Why links are not swept.
+/// A reason why links do not expire.
 #[derive(Debug, thiserror::Error)]
 pub enum UnvisitedError {
     /// SQL failed.
@@ -107,16 +108,15 @@ pub enum UnvisitedError {
     /// Visits are yet to be counted.
     #[error("visits have waited to be stored for longer than a minute")]
     Late,
-    /// Visits are yet to be counted, and nobody knows since when.
-    #[error("visits wait to be stored since nobody knows when")]
+    /// Visits are yet to be counted, for an unknown time.
+    #[error("visits wait to be stored for an unknown time")]
     Unknown,
 }
 
 impl Job for Unvisited {
     type Error = UnvisitedError;
     const NAME: &'static str = "unvisited";
-    const FAILURE: &'static str =
-        "links that nobody visits can't be looked for; trying again until they can";
+    const FAILURE: &'static str = "unvisited links can't be found; trying again until they can";
     const LEASE: Option<Duration> = Some(Duration::from_secs(60));
 
     async fn begin(&mut self) -> Result<(), UnvisitedError> {
@@ -190,7 +190,7 @@ impl Unvisited {
             tracing::info!(
                 links = self.done.links,
                 expired = self.done.expired,
-                "links that nobody visits have expired"
+                "unvisited links have expired"
             );
         }
     }
@@ -250,7 +250,7 @@ impl Unvisited {
                 code: code.parse().ok()?,
             })
         });
-        // No link was made at the beginning of time, so that any code will do.
+        // No link is as old as the beginning of time, so that any code will do.
         let first = "0".parse().ok().map(|code| Position {
             created_at: before,
             code,
@@ -264,7 +264,8 @@ impl Unvisited {
         self.store.list_links(&listing).await
     }
 
-    /// When there was the last sign of a link's life besides its visits; `None` if it can't expire.
+    /// Returns the time of the last sign of a link's life besides its visits; `None` if it can't
+    /// expire.
     async fn last_sign(
         &self,
         link: &Link,

@@ -1,8 +1,8 @@
-//! Storing what the edge tells of visits.
+//! Storing of visits that the edge reports.
 //!
 //! Batches are taken from a queue, read, enriched, stored together, and settled once they are. A
-//! crash between the last two has them taken again, by whoever finds them: nothing is stored twice,
-//! since each event has an id. What can't be read goes to quarantine and keeps nothing else back.
+//! crash between the last two has them taken again, by the next process that finds them: nothing is
+//! stored twice, since each event has an id. Unreadable events go to quarantine and delay nothing.
 
 mod counters;
 
@@ -29,35 +29,35 @@ use crate::jobs::{Job, Next};
 use crate::store::Store;
 pub use counters::VisitCounters;
 
-/// How many batches are taken at a time. The edge puts some hundred events into one.
+/// The number of batches that are taken at a time. The edge puts some hundred events into one.
 const TOGETHER: usize = 32;
 
 /// The interval at which an empty queue is looked at.
 pub const EVERY: Duration = Duration::from_millis(100);
 
-/// How long batches may be with somebody before others take them over. Storing takes some
-/// milliseconds; whoever takes longer is dead, or their database is.
+/// The time after which other processes take batches over. Storing takes some milliseconds; a
+/// process that takes longer is dead, or its database is.
 const ABANDONED: Duration = Duration::from_secs(30);
 
-/// How often there is a look at what was abandoned, and what is stored is trimmed.
+/// The interval at which abandoned batches are taken over and stored ones trimmed.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
-/// The most bytes that are kept of what can't be read.
+/// The most bytes that quarantine stores of an unreadable event.
 const MAX_POISON_BYTES: usize = 4096;
 
 /// Stores visits.
 pub struct VisitWriter {
-    /// Where they come from.
+    /// The queue that they come from.
     pub queue: Arc<dyn VisitQueue>,
-    /// Where they go.
+    /// The store that they go to.
     pub store: Arc<Store>,
-    /// How Redis is told of links that have ended.
+    /// Publishes links that have ended.
     pub delivery: Arc<dyn Delivery>,
-    /// What makes visits of events.
+    /// Turns events into visits.
     pub enrichment: Arc<Enrichment>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What has been done.
+    /// The counters of results.
     pub counters: Arc<VisitCounters>,
 }
 
@@ -66,19 +66,19 @@ pub struct VisitJob {
     writer: VisitWriter,
     keys: Arc<KeyRing>,
     rng: StdRng,
-    /// What was read and is yet to be stored.
+    /// Events that were read and are yet to be stored.
     read: Read,
-    /// When what others have left is looked for next.
+    /// The next time to take over abandoned batches.
     tidy_at: Instant,
 }
 
-/// What was read of batches.
+/// Events that were read from batches.
 #[derive(Debug, Default)]
 struct Read {
     visits: Vec<Visit>,
     poison: Vec<Poison>,
     ids: Vec<QueuedId>,
-    /// Whether there may be more that others have left.
+    /// There may be more abandoned batches.
     has_left_some: bool,
 }
 
@@ -103,7 +103,7 @@ impl Job for VisitJob {
         }
         let stored = writer.store(std::mem::take(read));
         let (stored, next) = tokio::join!(stored, writer.next(keys, rng, is_tidy));
-        // What could not be stored is taken over later, by this process or another.
+        // Batches that could not be stored are taken over later, by this process or another.
         let next = next.map(|next| *read = next);
         if read.has_left_some {
             *tidy_at = now;
@@ -269,7 +269,7 @@ fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys) -> Re
     read
 }
 
-/// Why visits were not stored.
+/// A reason why visits were not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// SQL failed.

@@ -66,7 +66,8 @@ pub trait VisitStore: Send + Sync {
         days: u32,
     ) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Deletes some visits that were kept before a moment, at most `limit`; answers how many.
+    /// Deletes some visits that were kept before a moment, at most `limit`, or those of one day
+    /// together; answers how many.
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
     /// Forgets some of what was counted of times that are long past, at most `limit` rows of each

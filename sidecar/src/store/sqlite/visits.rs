@@ -232,6 +232,9 @@ impl DayKeys for SqliteStore {
 }
 
 /// Deletes the visits that were stored first, as long as they are of before a moment.
+/// The number of oldest visits, by their ids, among which those are found that are due.
+const FORGET_AMONG: u32 = 20_000;
+
 struct Forget {
     before: Timestamp,
     limit: u32,
@@ -243,12 +246,14 @@ impl Write for Forget {
     const OPERATION: &'static str = "forget visits";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+        // Visits have no index by time. Those of clocks that are ahead must not hold up the others.
         let done = sqlx::query(
-            "DELETE FROM visits WHERE at < ?1 AND id IN \
-             (SELECT id FROM visits ORDER BY id LIMIT ?2)",
+            "DELETE FROM visits WHERE id IN (SELECT id FROM \
+             (SELECT id, at FROM visits ORDER BY id LIMIT ?3) WHERE at < ?1 LIMIT ?2)",
         )
         .bind(self.before.as_millisecond())
         .bind(self.limit)
+        .bind(FORGET_AMONG)
         .execute(&mut *connection)
         .await?;
         if done.rows_affected() == 0 {

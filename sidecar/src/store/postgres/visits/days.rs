@@ -76,7 +76,8 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Drops the parts of days that ended before a moment; answers how many visits that were.
+    /// Drops the part of the first day with visits that ended before a moment; answers how many
+    /// visits that were.
     pub(super) async fn drop_days(&self, before: Timestamp) -> Result<u64, StoreError> {
         let dropped = self.run(DropDays(before)).await?;
         self.days
@@ -128,7 +129,7 @@ impl Work for DropDays {
         let names: Vec<String> = sqlx::query_scalar(
             "SELECT relname::text FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid \
              WHERE inhparent = 'visits'::regclass AND relname ~ '^visits_[0-9]{8}$' \
-             AND relname < $1",
+             AND relname < $1 ORDER BY relname",
         )
         .bind(name(day_of(self.0)))
         .fetch_all(&mut *connection)
@@ -139,11 +140,16 @@ impl Work for DropDays {
             let visits: i64 = sqlx::query_scalar(AssertSqlSafe(count))
                 .fetch_one(&mut *connection)
                 .await?;
-            let statement = format!("DROP TABLE IF EXISTS {name}");
+            // Those who store visits wait behind this statement while it waits for readers.
+            let statement =
+                format!("SET LOCAL lock_timeout = '100ms'; DROP TABLE IF EXISTS {name}");
             sqlx::raw_sql(AssertSqlSafe(statement))
                 .execute(&mut *connection)
                 .await?;
             dropped += visits;
+            if visits > 0 {
+                break;
+            }
         }
         Ok(dropped.unsigned_abs())
     }
