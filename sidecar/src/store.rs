@@ -1,8 +1,13 @@
 //! Where links, the outbox and API keys are kept. Nothing outside of this module knows SQL, and
 //! nothing but [`open`] and [`migrate`] knows which store there is.
 
+mod audit;
+mod campaigns;
 mod columns;
+mod db;
 mod defaults;
+mod domains;
+mod keys;
 mod past;
 pub mod postgres;
 pub mod sqlite;
@@ -10,7 +15,10 @@ pub mod sqlite;
 mod lines;
 mod schema;
 mod shared;
+mod sql;
 mod texts;
+mod tx;
+mod value;
 mod visits;
 
 use std::path::PathBuf;
@@ -26,7 +34,9 @@ use crate::core::codes::numbering::CodeKey;
 use crate::core::ports::{Operations, StoreError};
 use crate::core::visit::visitor::{DayKey, DayKeys};
 
+use db::Statement;
 use postgres::PostgresStore;
+use sql::Sql;
 use sqlite::SqliteStore;
 
 pub use schema::SchemaError;
@@ -72,37 +82,65 @@ impl Scheme {
 
 /// The database that holds everything.
 pub struct Store {
-    engine: Box<dyn Operations>,
+    engine: Engine,
+}
+
+enum Engine {
+    Sqlite(SqliteStore),
+    Postgres(PostgresStore),
 }
 
 impl std::ops::Deref for Store {
     type Target = dyn Operations;
 
     fn deref(&self) -> &Self::Target {
-        &*self.engine
+        match &self.engine {
+            Engine::Sqlite(store) => store,
+            Engine::Postgres(store) => store,
+        }
     }
 }
 
-impl<E: Operations + 'static> From<E> for Store {
-    fn from(engine: E) -> Self {
-        Self {
-            engine: Box::new(engine),
+impl Store {
+    fn scheme(&self) -> Scheme {
+        match &self.engine {
+            Engine::Sqlite(_) => Scheme::Sqlite,
+            Engine::Postgres(_) => Scheme::Postgres,
         }
+    }
+
+    /// Begins a statement that is put together.
+    fn statement<'a>(&self, sql: Sql) -> Statement<'a> {
+        Statement::new(self.scheme(), sql)
+    }
+}
+
+impl From<SqliteStore> for Store {
+    fn from(store: SqliteStore) -> Self {
+        let engine = Engine::Sqlite(store);
+        Self { engine }
+    }
+}
+
+impl From<PostgresStore> for Store {
+    fn from(store: PostgresStore) -> Self {
+        let engine = Engine::Postgres(store);
+        Self { engine }
     }
 }
 
 #[async_trait]
 impl DayKeys for Store {
     async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError> {
-        self.engine.day_key(day, fresh).await
+        (**self).day_key(day, fresh).await
     }
 
     async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError> {
-        self.engine.known_day_key(day).await
+        (**self).known_day_key(day).await
     }
 
     async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
-        self.engine.destroy_day_keys(before).await
+        (**self).destroy_day_keys(before).await
     }
 }
 

@@ -8,7 +8,6 @@
 mod audit;
 mod campaigns;
 mod codes;
-mod domains;
 mod idempotency;
 mod keys;
 mod links;
@@ -29,12 +28,11 @@ use crate::core::link::Link;
 pub use crate::core::store_error::StoreError;
 use crate::core::visit::visitor::DayKeys;
 
-pub use audit::{AuditListing, AuditStore};
-pub use campaigns::{CampaignEditor, CampaignStore, PublishedCampaign};
+pub use audit::AuditListing;
+pub use campaigns::{CampaignEditor, PublishedCampaign};
 pub use codes::{CodeStore, CodeUsage, PoolCounts};
-pub use domains::DomainStore;
 pub use idempotency::{Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome};
-pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyStore, KeyToEdit};
+pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdit};
 pub use links::{
     Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, MAX_TOGETHER, Position,
     RequestDigest,
@@ -56,15 +54,11 @@ pub use visits::{
 #[async_trait]
 pub trait Operations:
     LinkStore
-    + CampaignStore
     + OutboxStore
     + IdempotencyStore
     + CodeStore
-    + KeyStore
-    + AuditStore
     + UpkeepStore
     + VisitStore
-    + DomainStore
     + ReclassifyStore
     + DayKeys
 {

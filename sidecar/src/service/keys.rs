@@ -159,7 +159,7 @@ impl Keys {
     ) -> Result<Option<ApiKey>, KeyError> {
         change.expires_at = change.expires_at.map(|expiry| expiry.map(stored));
         let (now, actor) = (self.clock.now(), actor.clone());
-        let editor = Box::new(move |edited| rules::change(&actor, edited, change, now));
+        let editor = Box::new(move |edited| rules::change(&actor, edited, change.clone(), now));
         let edit = self.edit(id, now, editor).await?;
         Ok(edit.map(|(key, _successor)| key))
     }
@@ -178,7 +178,8 @@ impl Keys {
     ) -> Result<Option<Rotation>, KeyError> {
         let (now, actor) = (self.clock.now(), actor.clone());
         let (drawn, secret) = self.generate();
-        let editor = Box::new(move |edited| rules::rotate(&actor, edited, drawn, overlap, now));
+        let editor =
+            Box::new(move |edited| rules::rotate(&actor, edited, drawn.clone(), overlap, now));
         Ok(match self.edit(id, now, editor).await? {
             Some((predecessor, Some(successor))) => Some(Rotation {
                 predecessor,

@@ -9,18 +9,15 @@ use sqlx::Row as _;
 use sqlx::error::UnexpectedNullError;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use vocabulary::{CampaignId, Code, RedirectStatus, Validity};
+use vocabulary::{CampaignId, Code, RedirectStatus};
 
-use crate::core::announcement::{Announcement, Heard};
-use crate::core::audit::StoredAuditEntry;
-use crate::core::campaign::{Campaign, CampaignTarget, ParameterValues};
+use crate::core::campaign::ParameterValues;
 use crate::core::link::{Destination, Link, Second};
 use crate::core::ports::{KeptVisit, Position, TimeSpan, VisitPage};
 use crate::core::target::Target;
 use crate::core::visit::agent::Versioned;
 use crate::core::visit::class::Class;
 use crate::core::visit::stored::{StoredAgent, StoredVisit};
-use crate::store::defaults;
 use crate::store::shared::invalid;
 use crate::store::texts::to_tags;
 use crate::store::visits;
@@ -129,23 +126,6 @@ fn known<T>(value: Option<T>, column: &'static str) -> Result<T, sqlx::Error> {
     })
 }
 
-/// Reads what an nginx says of domains.
-pub(super) fn heard(row: &impl Columns) -> Result<Heard, sqlx::Error> {
-    let name = "domain_nodes";
-    let table = Table { name, row };
-    Ok(Heard {
-        announcement: Announcement {
-            node: table.text("node")?.to_owned(),
-            bases: table.text("bases")?.to_owned(),
-            names: table.text("names")?.to_owned(),
-            states: table.text("states")?.to_owned(),
-            more: table.count("more")?,
-        },
-        changed_at: table.moment("changed_at")?,
-        heard_at: table.moment("heard_at")?,
-    })
-}
-
 /// Reads a link.
 pub(super) fn link(row: &impl Columns) -> Result<Link, sqlx::Error> {
     let name = "links";
@@ -188,51 +168,6 @@ pub(super) fn link(row: &impl Columns) -> Result<Link, sqlx::Error> {
         external_id: table.optional_text("external_id")?,
         note: table.optional_text("note")?,
         tags: to_tags(row.text("tags")?)?,
-    })
-}
-
-/// Reads a campaign.
-pub(super) fn campaign(row: &impl Columns) -> Result<Campaign, sqlx::Error> {
-    let name = "campaigns";
-    let table = Table { name, row };
-    let names = serde_json::from_str(table.text("parameters")?);
-    let names = names.map_err(|_error| table.bad("parameters"))?;
-    let (since, until) = (
-        table.non_zero("valid_since")?,
-        table.non_zero("valid_until")?,
-    );
-    Ok(Campaign {
-        id: CampaignId::new(table.count("id")?).ok_or_else(|| table.bad("id"))?,
-        name: table.text("name")?.to_owned(),
-        target: CampaignTarget::from_stored(table.text("target")?.to_owned(), names),
-        redirect_status: table.redirect_status()?,
-        forward_query: row.truth("forward_query")?,
-        revision: table.count("revision")?,
-        validity: Validity::new(since, until).ok_or_else(|| table.bad("valid_until"))?,
-        paused_at: table.optional_moment("paused_at")?,
-        revoked_at: table.optional_moment("revoked_at")?,
-        created_at: table.moment("created_at")?,
-        updated_at: table.moment("updated_at")?,
-        created_by: table.text("created_by")?.to_owned(),
-        external_id: table.optional_text("external_id")?,
-        note: table.optional_text("note")?,
-        defaults: defaults::from_json(table.text("defaults")?)
-            .ok_or_else(|| table.bad("defaults"))?,
-    })
-}
-
-/// Reads an entry of the audit log.
-pub(super) fn audit_entry(row: &impl Columns) -> Result<StoredAuditEntry, sqlx::Error> {
-    let name = "audit_log";
-    let table = Table { name, row };
-    let detail = serde_json::from_str(table.text("detail")?);
-    Ok(StoredAuditEntry {
-        id: table.number("id")?,
-        at: table.moment("at")?,
-        key_id: table.optional_text("key_id")?,
-        action: table.text("action")?.to_owned(),
-        subject: table.text("subject")?.to_owned(),
-        detail: detail.map_err(|_error| table.bad("detail"))?,
     })
 }
 

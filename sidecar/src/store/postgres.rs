@@ -8,16 +8,12 @@
 //! in a crash ([`work`]). When a connection is lost while something is written nobody knows whether
 //! it was, so that is an error and is not tried again.
 
-mod audit;
-mod campaigns;
 mod codes;
 mod creation;
 mod deletion;
 mod digests;
-mod domains;
 mod history;
 mod idempotency;
-mod keys;
 mod links;
 mod listing;
 mod outbox;
@@ -54,7 +50,7 @@ pub struct PostgresStore {
     limit: std::time::Duration,
     turn: Turn,
     code_key: CodeKey,
-    numbering: Arc<Numbering>,
+    pub(super) numbering: Arc<Numbering>,
     days: visits::Days,
 }
 

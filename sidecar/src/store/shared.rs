@@ -171,11 +171,16 @@ where
     F: Future<Output = Result<T, E>> + Send,
 {
     async fn operation(self, name: &'static str) -> Result<T, StoreError> {
-        let begun = Instant::now();
-        let outcome = self.await;
-        took(name, begun.elapsed());
-        outcome.map_err(failed(name))
+        timed(name, self).await.map_err(failed(name))
     }
+}
+
+/// Takes the time of something.
+pub(super) async fn timed<T>(operation: &'static str, done: impl Future<Output = T>) -> T {
+    let begun = Instant::now();
+    let outcome = done.await;
+    took(operation, begun.elapsed());
+    outcome
 }
 
 /// Counts how long an operation took, and logs one that a request has waited for long: the log has its

@@ -6,16 +6,12 @@
 //! which the write-ahead log lets run beside the writer.
 
 mod adoption;
-mod audit;
-mod campaigns;
 mod codes;
 mod creation;
 mod deletion;
 mod digests;
-mod domains;
 mod history;
 mod idempotency;
-mod keys;
 mod links;
 mod listing;
 mod outbox;
@@ -50,10 +46,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
-    readers: SqlitePool,
-    writer: Writer,
+    pub(super) readers: SqlitePool,
+    pub(super) writer: Writer,
     code_key: CodeKey,
-    numbering: Arc<Numbering>,
+    pub(super) numbering: Arc<Numbering>,
 }
 
 impl SqliteStore {

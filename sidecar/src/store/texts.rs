@@ -1,26 +1,10 @@
 //! What both stores keep as text in one column: lists of words, tags, and what became of the rows of
 //! a request.
 
-use std::str::FromStr;
-
 use serde_json::Value;
 
 use crate::core::ports::RowOutcome;
 use crate::store::shared::invalid;
-
-/// Reads words that are parted by spaces.
-pub(super) fn words<T: FromStr>(
-    text: Option<&str>,
-    table: &'static str,
-    column: &'static str,
-) -> Result<Option<Vec<T>>, sqlx::Error> {
-    text.map(|text| {
-        let words = text.split_ascii_whitespace().map(str::parse);
-        words.collect::<Result<_, _>>()
-    })
-    .transpose()
-    .map_err(|_error| invalid(table, column))
-}
 
 /// Writes words so that [`words`] reads them. None of them has spaces.
 pub(super) fn joined(words: impl IntoIterator<Item = impl ToString>) -> String {

@@ -1,10 +1,5 @@
 //! Keeping the audit log.
 
-use async_trait::async_trait;
-
-use super::StoreError;
-use crate::core::audit::StoredAuditEntry;
-
 /// Which entries of the audit log to list. What is `None` is not asked for.
 #[derive(Clone, Debug, Default)]
 pub struct AuditListing {
@@ -18,12 +13,4 @@ pub struct AuditListing {
     pub before: Option<i64>,
     /// The most entries to answer with.
     pub limit: u32,
-}
-
-/// Reads the audit log. It is written by what makes the changes that it tells of.
-#[async_trait]
-pub trait AuditStore: Send + Sync {
-    /// Lists entries, the latest first.
-    async fn list_audit(&self, listing: &AuditListing)
-    -> Result<Vec<StoredAuditEntry>, StoreError>;
 }

@@ -1,9 +1,7 @@
 //! Keeping API keys.
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::StoreError;
 use crate::core::api_key::{ApiKey, Scope};
 use crate::core::audit::AuditEntry;
 
@@ -74,27 +72,4 @@ pub enum KeyRefusal {
 }
 
 /// Decides, inside a store's transaction, what becomes of the key that is there.
-pub type KeyEditor = Box<dyn FnOnce(KeyToEdit) -> KeyEdit + Send>;
-
-/// Keeps API keys. Every method that changes something also writes to the audit log, in the same
-/// transaction, and has made both durable when it returns.
-#[async_trait]
-pub trait KeyStore: Send + Sync {
-    /// Keeps a new key.
-    async fn create_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError>;
-
-    /// Finds a key by its id, whatever its state.
-    async fn find_key(&self, id: &str) -> Result<Option<ApiKey>, StoreError>;
-
-    /// Lists keys, the latest first, those of one millisecond by id downwards.
-    async fn list_keys(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, StoreError>;
-
-    /// Has `editor` decide what becomes of a key and keeps that. Nobody else changes any key
-    /// meanwhile, or two who each remove one of the last two administrators would both be let.
-    async fn edit_key(
-        &self,
-        id: &str,
-        now: Timestamp,
-        editor: KeyEditor,
-    ) -> Result<Option<KeyEdit>, StoreError>;
-}
+pub type KeyEditor = Box<dyn Fn(KeyToEdit) -> KeyEdit + Send + Sync>;

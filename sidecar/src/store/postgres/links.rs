@@ -8,7 +8,6 @@ use sqlx::query::Query;
 use sqlx::{Postgres, Row as _};
 use vocabulary::Code;
 
-use super::audit::append_audit;
 use super::creation::CreateLinks;
 use super::digests::{FindByDigest, FindOrCreate};
 use super::history::ReadHistory;
@@ -23,7 +22,9 @@ use crate::core::ports::{
     ChangedBy, Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, OutboxSpan, Position,
     Receipt, RequestDigest, StoreError,
 };
+use crate::store::audit;
 use crate::store::columns as common;
+use crate::store::db::Db;
 use crate::store::past::NOBODY;
 use crate::store::shared::invalid;
 
@@ -290,7 +291,11 @@ impl Work for EditLink<'_> {
         if let Edit::Changed(link) = &edit {
             let key_id = self.by.key_id.as_deref().unwrap_or(NOBODY);
             history::add(connection, id, &before, link.updated_at, key_id).await?;
-            append_audit(connection, &self.by.of_link(link, &before)).await?;
+            audit::append(
+                &mut Db::postgres(connection.connection()),
+                &self.by.of_link(link, &before),
+            )
+            .await?;
             let row: Rows<'_> = [(id, link)].into_iter().collect();
             row.update(connection).await?;
             if before.tags != link.tags {

@@ -14,7 +14,6 @@ use sqlx::{Postgres, QueryBuilder};
 use vocabulary::Code;
 
 use super::PostgresStore;
-use super::audit::append_audit;
 use super::statements::Statements;
 use super::work::Work;
 use crate::core::ports::{
@@ -24,7 +23,9 @@ use crate::core::ports::{
 };
 use crate::core::visit::Visit;
 use crate::core::visit::visitor::{DayKey, DayKeys};
+use crate::store::audit;
 use crate::store::columns;
+use crate::store::db::Db;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use counts::{
     CountByTime, CountByValue, CountDomains, CountOverTime, CountTotals, CountVisitors,
@@ -270,7 +271,11 @@ impl Work for Erase<'_> {
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         for code in self.codes {
-            append_audit(connection, &erasure(*code, self.key_id, self.now)).await?;
+            audit::append(
+                &mut Db::postgres(connection.connection()),
+                &erasure(*code, self.key_id, self.now),
+            )
+            .await?;
         }
         let codes: Vec<&str> = self.codes.iter().map(Code::as_str).collect();
         let done = sqlx::query("DELETE FROM visits WHERE code = ANY($1::text[])")

@@ -11,7 +11,9 @@ use super::PostgresStore;
 use super::session::{is_sound, is_transient};
 use super::statements::{Comment, Statements};
 use crate::core::ports::StoreError;
+use crate::store::db::Db;
 use crate::store::shared::Operation;
+use crate::store::tx::Done;
 
 /// How often something is done that the server has undone.
 const MAX_ATTEMPTS: u32 = 4;
@@ -58,6 +60,68 @@ impl PostgresStore {
     pub(super) async fn transact<W: Work>(&self, work: W) -> Result<W::Output, StoreError> {
         let done = self.repeat(work, true);
         done.operation(W::OPERATION).await
+    }
+
+    /// Does something once, and once more when the server has undone it.
+    pub(in crate::store) async fn perform<A: Sync, T, F>(
+        &self,
+        operation: &'static str,
+        args: &A,
+        work: &F,
+        in_transaction: bool,
+    ) -> Result<T, sqlx::Error>
+    where
+        F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Sync,
+    {
+        let mut attempt = 1;
+        loop {
+            match self.try_once(args, work, in_transaction).await {
+                // Only what the server says it has undone is done again. Whether a transaction
+                // whose connection was lost was committed nobody knows.
+                Err(error) if is_transient(&error) && attempt < MAX_ATTEMPTS => {
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        operation,
+                        "PostgreSQL has undone something; it is done again"
+                    );
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_once<A: Sync, T, F>(
+        &self,
+        args: &A,
+        work: &F,
+        in_transaction: bool,
+    ) -> Result<T, sqlx::Error>
+    where
+        F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Sync,
+    {
+        let mut session = Session(Some(self.pool.acquire().await?));
+        let connection = session.connection()?;
+        let done = async {
+            if !in_transaction {
+                let mut db = Db::postgres(connection);
+                return work(&mut db, args).await;
+            }
+            let mut transaction = connection.begin().await?;
+            let output = {
+                let mut db = Db::postgres(&mut transaction);
+                work(&mut db, args).await?
+            };
+            transaction.commit().await?;
+            Ok(output)
+        };
+        let outcome = tokio::time::timeout(self.limit, done)
+            .await
+            .unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        if outcome.as_ref().err().is_none_or(is_sound) {
+            session.give_back();
+        }
+        outcome
     }
 
     async fn repeat<W: Work>(

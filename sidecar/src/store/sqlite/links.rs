@@ -9,7 +9,6 @@ use sqlx::Sqlite;
 use sqlx::sqlite::SqliteConnection;
 use vocabulary::Code;
 
-use super::audit::append_audit;
 use super::creation::CreateLinks;
 use super::digests::{FindOrCreate, find_by_digest};
 use super::outbox::enqueue;
@@ -23,7 +22,9 @@ use crate::core::ports::{
     Receipt, RequestDigest, StoreError,
 };
 use crate::core::target::Target;
+use crate::store::audit;
 use crate::store::columns as common;
+use crate::store::db::Db;
 use crate::store::past::NOBODY;
 use crate::store::shared::Operation;
 use crate::store::texts::of_tags;
@@ -354,7 +355,7 @@ impl Write for EditLink {
         if let Edit::Changed(link) = &edit {
             let key_id = self.by.key_id.as_deref().unwrap_or(NOBODY);
             history::add(connection, id, &before, link.updated_at, key_id).await?;
-            append_audit(connection, &self.by.of_link(link, &before)).await?;
+            audit::append(&mut Db::Sqlite(connection), &self.by.of_link(link, &before)).await?;
             update(connection, id, link).await?;
             if before.tags != link.tags {
                 tags::remove(connection, id, link.created_at, &before.tags).await?;

@@ -3,7 +3,6 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use sqlx::sqlite::SqliteConnection;
 
-use super::audit::append_audit;
 use super::writer::Write;
 use super::{OpenError, SqliteStore, listing};
 use crate::core::audit::Action;
@@ -11,6 +10,8 @@ use crate::core::link::tests::link;
 use crate::core::ports::Operations as _;
 use crate::core::ports::OutboxStore;
 use crate::store::Scheme;
+use crate::store::audit;
+use crate::store::db::Db;
 use crate::store::tests::keys::{actions, entry};
 use crate::store::tests::listing::filters;
 use crate::store::tests::{Fixture, KEY, create};
@@ -114,7 +115,7 @@ impl Write for Fails {
     const OPERATION: &'static str = "fail";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        append_audit(connection, &entry(Action::KeyRevoke, "x")).await?;
+        audit::append(&mut Db::Sqlite(connection), &entry(Action::KeyRevoke, "x")).await?;
         Err(sqlx::Error::RowNotFound)
     }
 }

@@ -16,7 +16,6 @@ use sqlx::{QueryBuilder, Sqlite};
 use vocabulary::Code;
 
 use super::SqliteStore;
-use super::audit::append_audit;
 use super::links::find_id;
 use super::upkeep::json_list;
 use super::writer::Write;
@@ -28,7 +27,9 @@ use crate::core::ports::{
 };
 use crate::core::visit::Visit;
 use crate::core::visit::visitor::{DayKey, DayKeys};
+use crate::store::audit;
 use crate::store::columns;
+use crate::store::db::Db;
 use crate::store::shared::Operation;
 use crate::store::visits::{day_key, erasure, kept_columns, poison_entry, push_filters};
 use keeping::KeepVisits;
@@ -283,7 +284,11 @@ impl Write for Erase {
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
         let mut ids = Vec::with_capacity(self.codes.len());
         for code in &self.codes {
-            append_audit(connection, &erasure(*code, &self.key_id, self.now)).await?;
+            audit::append(
+                &mut Db::Sqlite(connection),
+                &erasure(*code, &self.key_id, self.now),
+            )
+            .await?;
             // Every code that visits are kept of has an id.
             ids.extend(find_id(&mut *connection, &self.numbering, code).await?);
         }

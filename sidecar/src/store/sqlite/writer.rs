@@ -17,7 +17,9 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::core::ports::StoreError;
+use crate::store::db::Db;
 use crate::store::shared::took;
+use crate::store::tx::Done;
 
 /// The most changes that share a transaction. Everybody in it waits for all of them.
 const MAX_BATCH: usize = 256;
@@ -43,7 +45,7 @@ pub(super) trait Write: Send + 'static {
 }
 
 /// A hand on the connection that writes.
-pub(super) struct Writer {
+pub(in crate::store) struct Writer {
     queue: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -75,6 +77,32 @@ impl Writer {
         // With the time in the queue: what a caller waits for.
         took(W::OPERATION, begun.elapsed());
         answer.map_err(|_gone| closed())?
+    }
+
+    /// Has an operation done within a transaction that others share.
+    pub(in crate::store) async fn run<A, T, F>(
+        &self,
+        operation: &'static str,
+        args: A,
+        work: F,
+    ) -> Result<T, StoreError>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+        F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Queued {
+            operation,
+            args,
+            work,
+            output: None,
+            reply,
+        });
+        let closed = || StoreError::new(operation, Arc::new(WriterClosed));
+        let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
+        queue.send(job).await.map_err(|_job| closed())?;
+        answer.await.map_err(|_gone| closed())?
     }
 
     /// Writes what is in the queue and ends the connection.
@@ -123,6 +151,41 @@ impl<W: Write> Job for Pending<W> {
             (Err(error), _) => Err(StoreError::new(W::OPERATION, error)),
             // Everything in a transaction that was committed was applied before.
             (Ok(()), None) => Err(StoreError::new(W::OPERATION, Arc::new(WriterClosed))),
+        };
+        // A caller who has left does not want to know.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// An operation of any kind in the queue.
+struct Queued<A, T, F> {
+    operation: &'static str,
+    args: A,
+    work: F,
+    /// What was done, once it has been.
+    output: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+#[async_trait]
+impl<A, T, F> Job for Queued<A, T, F>
+where
+    A: Send + Sync,
+    T: Send,
+    F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
+{
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let mut db = Db::Sqlite(connection);
+        self.output = Some((self.work)(&mut db, &self.args).await?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>) {
+        let answer = match (outcome, self.output) {
+            (Ok(()), Some(output)) => Ok(output),
+            (Err(error), _) => Err(StoreError::new(self.operation, error)),
+            // Everything in a transaction that was committed was applied before.
+            (Ok(()), None) => Err(StoreError::new(self.operation, Arc::new(WriterClosed))),
         };
         // A caller who has left does not want to know.
         let _ = self.reply.send(answer);

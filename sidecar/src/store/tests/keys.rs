@@ -51,9 +51,9 @@ async fn replace(fixture: &Fixture, key: &ApiKey, successor: Option<&ApiKey>) {
     let audit = vec![entry(Action::KeyChange, &key.id)];
     let (changed, successor) = (Box::new(key.clone()), successor.cloned().map(Box::new));
     let editor = Box::new(move |_| KeyEdit::Changed {
-        key: changed,
-        successor,
-        audit,
+        key: changed.clone(),
+        successor: successor.clone(),
+        audit: audit.clone(),
     });
     let edit = fixture.store.edit_key(&key.id, Timestamp::MAX, editor);
     assert!(edit.await.expect("a store").is_some());
@@ -211,7 +211,7 @@ async fn what_is_refused_or_unchanged_leaves_no_trace_and_a_rotation_two(fixture
     let unchanged = made.clone();
     let editors: [crate::core::ports::KeyEditor; 2] = [
         Box::new(|_| KeyEdit::Refused(KeyRefusal::Revoked)),
-        Box::new(|_| KeyEdit::Unchanged(Box::new(unchanged))),
+        Box::new(move |_| KeyEdit::Unchanged(Box::new(unchanged.clone()))),
     ];
     for editor in editors {
         let edit = fixture.store.edit_key(&made.id, now, editor).await;
