@@ -9,7 +9,10 @@ use serde_json::{Map, Value};
 
 use super::app::SharedApp;
 use super::auth::MayAudit;
+use super::operation::operations;
+use super::operation::parameter::{Parameter, parameters, string};
 use super::problem::Problem;
+use super::query::{CURSOR, LIMIT};
 use super::{cursor, query};
 use crate::core::audit::StoredAuditEntry;
 use crate::core::ports::AuditListing;
@@ -35,15 +38,32 @@ struct EntryBody {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "AuditPage")]
-pub(super) struct PageBody {
+struct PageBody {
     /// The entries.
     entries: Vec<EntryBody>,
     /// Where the listing goes on; `None` at its end.
     next_cursor: Option<String>,
 }
 
+parameters! {
+    SUBJECT: query "subject", "Subject",
+        "Only what was done to this: key:…, campaign:… or link:….", string;
+    BY_KEY: query "keyId", "ByKey", "Only what was done with this API key.", string;
+    ACTION: query "action", "Action", "Only this, such as link.revoke.", string;
+}
+
+/// The parameters of the listing.
+const QUERY: [Parameter; 5] = [LIMIT, CURSOR, SUBJECT, BY_KEY, ACTION];
+
+operations! {
+    get "/v1/audit", "listAudit", "Lists what was done", list {
+        .text("To keys, campaigns and links, the latest first. Who made a link is told by it.")
+        .query(&QUERY).answers::<PageBody>(200, "A page.")
+    }
+}
+
 /// `GET /v1/audit`
-pub(super) async fn list(
+async fn list(
     State(app): State<SharedApp>,
     _: MayAudit,
     RawQuery(query): RawQuery,
@@ -53,7 +73,8 @@ pub(super) async fn list(
     // One entry more tells whether there is another page.
     listing.limit += 1;
     let mut entries = app.store.list_audit(&listing).await?;
-    let next_cursor = query::page(&mut entries, limit).map(|last| cursor::encode_audit(last.id));
+    let next_cursor =
+        query::page(&mut entries, limit).map(|last| cursor::encode(cursor::AUDIT, last.id));
     let entries = entries.into_iter().map(body).collect();
     Ok(Json(PageBody {
         entries,
@@ -80,15 +101,11 @@ fn read_listing(query: &str) -> Result<AuditListing, Problem> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "limit" => listing.limit = query::limit(&value)?,
-            "cursor" => listing.before = Some(query::cursor(&value, cursor::decode_audit)?),
+            "cursor" => listing.before = Some(cursor::decode(cursor::AUDIT, &value)?),
             "subject" => listing.subject = Some(value.into_owned()),
             "keyId" => listing.key_id = Some(value.into_owned()),
             "action" => listing.action = Some(value.into_owned()),
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters limit, cursor, subject, keyId and action.",
-                ));
-            }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     Ok(listing)

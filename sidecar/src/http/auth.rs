@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::app::{App, SharedApp};
 use super::console;
+use super::operation::{Operation, Taken};
 use super::problem::Problem;
 use crate::core::api_key::{PresentedKey, Scope};
 use crate::service::access::Caller;
@@ -26,6 +27,12 @@ macro_rules! permission {
         permission!(@extract $name, $scope, |_caller| Self);
     };
     (@extract $name:ident, $scope:ident, $with:expr) => {
+        impl Taken for $name {
+            fn describe(operation: Operation) -> Operation {
+                operation.scope(Scope::$scope)
+            }
+        }
+
         impl FromRequestParts<SharedApp> for $name {
             type Rejection = Problem;
 
@@ -77,6 +84,12 @@ permission! {
 
 /// Whoever asks may look at visits, and may go on doing so for as long as that holds.
 pub(super) struct MayListen(pub(super) Admission);
+
+impl Taken for MayListen {
+    fn describe(operation: Operation) -> Operation {
+        operation.scope(Scope::StatsRead)
+    }
+}
 
 /// That somebody was let in.
 pub(super) struct Admission {

@@ -10,9 +10,9 @@
 //! links.
 
 mod chunks;
-pub(super) mod results;
+mod results;
 mod rows;
-pub(super) mod said_of_all;
+mod said_of_all;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,22 +23,25 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::app::SharedApp;
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
+use super::campaigns::no_such_campaign;
 use super::extract::Domains;
-use super::idempotency::idempotency_key;
+use super::idempotency::{IDEMPOTENCY_KEY, bad_key, idempotency_key};
 use super::new_link::read_new_link;
+use super::operation::operations;
 use super::problem::{FieldError, Problem};
+use crate::api::link;
 use crate::core::ports::ChunkKey;
 use crate::service::access::{Caller, ChargeError};
 use crate::service::new_link::{LinkError, NewLink};
 use crate::service::repeat::{RepeatError, RowResult, RowsDigest};
 use crate::trace;
 use chunks::{RawChunk, chunks};
-use results::{Answer, Teller, array, lines, result_of_problem};
+use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
 use rows::{BadRow, BrokenBody, Format, Rows};
 use said_of_all::SaidOfAll;
 
@@ -46,8 +49,29 @@ use said_of_all::SaidOfAll;
 /// third published.
 const CHUNKS_AT_ONCE: usize = 4;
 
+operations! {
+    post "/v1/links/batch", "createLinks", "Makes any number of links", create {
+        .text(
+            "Each row is what `POST /v1/links` takes. Results come in the order of the rows while \
+             they are still being sent: as an array if an array was sent and no lines are asked \
+             for (`Accept: application/x-ndjson`), else a line each. A row that is wrong harms no \
+             other. In CSV the first line has the names, `tags` are parted by `|`, and members of \
+             objects are called as `parameters.member`.",
+        )
+        .takes(&[IDEMPOTENCY_KEY])
+        .takes(&said_of_all::QUERY)
+        .takes_rows::<link::NewLink>(json!([
+            { "longUrl": "https://www.example.com/a" },
+            { "longUrl": "https://www.example.com/b", "externalId": "m-18" },
+        ]))
+        .answers::<Vec<ResultBody>>(200, "A result for each row.")
+        .or_rows::<ResultBody>("application/x-ndjson")
+        .problems([bad_key(), said_of_all::bad_delimiter(), no_such_campaign()])
+    }
+}
+
 /// `POST /v1/links/batch`
-pub(super) async fn create(
+async fn create(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     domains: Domains,

@@ -8,11 +8,14 @@ use serde::Serialize;
 use super::app::SharedApp;
 use super::auth::MayReadCampaigns;
 use super::campaigns::{CampaignInPath, no_such_campaign};
+use super::operation::operations;
+use super::operation::parameter::{number, parameters};
 use super::problem::Problem;
+use super::query;
 
 /// How many links are counted, unless the client says otherwise, and at most.
-pub(super) const DEFAULT_MOST: u32 = 100_000;
-pub(super) const MOST: u32 = 1_000_000;
+const DEFAULT_MOST: u32 = 100_000;
+const MOST: u32 = 1_000_000;
 
 /// How many links there are.
 #[derive(Serialize, JsonSchema)]
@@ -25,8 +28,21 @@ pub(super) struct SizeBody {
     is_all: bool,
 }
 
+parameters! {
+    COUNTED: query "most", "Most", "How far it is counted.",
+        |_| number(1, MOST.into(), DEFAULT_MOST.into());
+}
+
+operations! {
+    get "/v1/campaigns/{id}/links", "countCampaignLinks", "Counts a campaign's links", count {
+        .text("As far as `most`. `GET /v1/links?campaignId=…` lists them.")
+        .takes(&[COUNTED])
+        .answers::<SizeBody>(200, "How many there are.").problems([refused()])
+    }
+}
+
 /// `GET /v1/campaigns/{id}/links`
-pub(super) async fn count(
+async fn count(
     State(app): State<SharedApp>,
     _: MayReadCampaigns,
     CampaignInPath(id): CampaignInPath,
@@ -35,7 +51,7 @@ pub(super) async fn count(
     let mut most = DEFAULT_MOST;
     for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
         if name != "most" {
-            return Err(Problem::query("There is only the parameter most."));
+            return Err(query::only(&[COUNTED]));
         }
         let number = value.parse().ok();
         let number = number.filter(|number| (1..=MOST).contains(number));
@@ -51,6 +67,6 @@ pub(super) async fn count(
 }
 
 /// The bound is none.
-pub(super) fn refused() -> Problem {
+fn refused() -> Problem {
     Problem::query(format!("most must be a number from 1 to {MOST}."))
 }

@@ -9,15 +9,21 @@ use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 use vocabulary::{CampaignId, Validity};
 
 use super::app::SharedApp;
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
 use super::campaign_defaults::read_defaults;
-use super::extract::{Domains, JsonObject};
+use super::extract::{BASE, DOMAINS, Domains, JsonObject};
+use super::operation::parameter::{Parameter, of, parameters};
+use super::operation::{Operation, Taken, operations};
 use super::problem::Problem;
-use super::query;
-use crate::api::campaign::{CampaignBody, CampaignIdentity, CampaignSettings};
+use super::query::{self, CURSOR, LIMIT};
+use super::words;
+use crate::api::campaign::{
+    CampaignBody, CampaignIdentity, CampaignPatch, CampaignSettings, NewCampaign as NewCampaignBody,
+};
 use crate::api::fields::Fields;
 use crate::api::kinds::link::IN_THE_FUTURE;
 use crate::api::members::{Members, Usage};
@@ -25,10 +31,61 @@ use crate::core::campaign::{CampaignChange, CampaignTarget};
 use crate::core::link::Second;
 use crate::core::target::{OwnHosts, Target};
 use crate::service::access::Caller;
-use crate::service::campaigns::{NewCampaign, StoredCampaign};
+use crate::service::campaigns::{CampaignError, NewCampaign, StoredCampaign};
+
+parameters! {
+    pub(super) ID: path "id", "CampaignId", "The id of a campaign.", of::<words::CampaignId>;
+}
+
+/// The parameters of the listing.
+const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
+
+operations! {
+    get "/v1/campaigns", "listCampaigns", "Lists campaigns, the latest first", list {
+        .query(&QUERY).answers::<PageBody>(200, "A page.")
+    }
+    post "/v1/campaigns", "createCampaign", "Makes a campaign", create {
+        .takes(&[DOMAINS, BASE])
+        .takes_json::<NewCampaignBody, 1>([("campaign", json!({
+            "name": "Spring",
+            "longUrl": "https://shop.example.com/p?m={member}&c={code}",
+            "defaults": { "tags": ["spring"] },
+        }))])
+        .answers::<CampaignBody>(201, "The campaign.").with(["Location"]).leads_to("id", ID)
+    }
+    get "/v1/campaigns/{id}", "getCampaign", "Shows a campaign", find {
+        .answers::<CampaignBody>(200, "The campaign.")
+    }
+    patch "/v1/campaigns/{id}", "changeCampaign", "Changes a campaign", change {
+        .also(changes)
+        .text("And with it where all its links lead, at once.")
+        .takes(&[DOMAINS, BASE])
+        .takes_json::<CampaignPatch, 1>([
+            ("target", json!({ "longUrl": "https://shop.example.com/summer?m={member}" })),
+        ])
+    }
+    delete "/v1/campaigns/{id}", "revokeCampaign", "Revokes a campaign", revoke {
+        .also(changes)
+        .text("All its links are answered 410 from then on. It is still there to be looked at.")
+    }
+    post "/v1/campaigns/{id}/pause", "pauseCampaign", "Pauses a campaign", pause {
+        .also(changes)
+        .text("All its links are answered 410 until it is resumed. Again changes nothing.")
+    }
+    post "/v1/campaigns/{id}/resume", "resumeCampaign", "Resumes a campaign", resume {
+        .also(changes).text("Again changes nothing.")
+    }
+}
+
+/// Describes what all changes of a campaign share.
+fn changes(operation: Operation) -> Operation {
+    operation
+        .answers::<CampaignBody>(200, "The campaign as it is now.")
+        .problems([CampaignError::Revoked.into()])
+}
 
 /// `POST /v1/campaigns`
-pub(super) async fn create(
+async fn create(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     domains: Domains,
@@ -74,7 +131,7 @@ pub(super) async fn create(
 }
 
 /// `GET /v1/campaigns/{id}`
-pub(super) async fn find(
+async fn find(
     State(app): State<SharedApp>,
     _: MayReadCampaigns,
     CampaignInPath(id): CampaignInPath,
@@ -84,7 +141,7 @@ pub(super) async fn find(
 }
 
 /// `PATCH /v1/campaigns/{id}`
-pub(super) async fn change(
+async fn change(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
@@ -127,7 +184,7 @@ pub(super) async fn change(
 }
 
 /// `POST /v1/campaigns/{id}/pause`
-pub(super) async fn pause(
+async fn pause(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
@@ -136,7 +193,7 @@ pub(super) async fn pause(
 }
 
 /// `POST /v1/campaigns/{id}/resume`
-pub(super) async fn resume(
+async fn resume(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
@@ -145,7 +202,7 @@ pub(super) async fn resume(
 }
 
 /// `DELETE /v1/campaigns/{id}`
-pub(super) async fn revoke(
+async fn revoke(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
@@ -156,7 +213,7 @@ pub(super) async fn revoke(
 }
 
 /// `GET /v1/campaigns`
-pub(super) async fn list(
+async fn list(
     State(app): State<SharedApp>,
     _: MayReadCampaigns,
     RawQuery(text): RawQuery,
@@ -166,14 +223,10 @@ pub(super) async fn list(
         match &*name {
             "limit" => limit = query::limit(&value)?,
             "cursor" => {
-                let id = query::cursor(&value, |id| CampaignId::parse(id.as_bytes()))?;
-                after = Some(id);
+                let id = CampaignId::parse(value.as_bytes());
+                after = Some(id.ok_or_else(Problem::cursor)?);
             }
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters limit and cursor.",
-                ));
-            }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     // One more tells whether there is another page.
@@ -291,6 +344,12 @@ impl FromRequestParts<SharedApp> for CampaignInPath {
             .and_then(|Path(id)| CampaignId::parse(id.as_bytes()))
             .map(Self)
             .ok_or_else(no_such_campaign)
+    }
+}
+
+impl Taken for CampaignInPath {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[ID]).problems([no_such_campaign()])
     }
 }
 

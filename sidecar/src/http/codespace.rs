@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use super::app::SharedApp;
 use super::auth::MayRead;
-use super::openapi::words;
+use super::operation::operations;
 use super::problem::Problem;
+use super::words;
 use crate::service::codespace::LengthUsage;
 
 #[derive(Serialize, JsonSchema)]
@@ -106,11 +107,14 @@ impl LengthBody {
     }
 }
 
+operations! {
+    get "/v1/codespace", "getCodespace", "Tells how full codes are", usage {
+        .answers::<CodespaceBody>(200, "By the number of characters.").with(["Cache-Control"])
+    }
+}
+
 /// `GET /v1/codespace`
-pub(super) async fn usage(
-    State(app): State<SharedApp>,
-    _: MayRead,
-) -> Result<impl IntoResponse, Problem> {
+async fn usage(State(app): State<SharedApp>, _: MayRead) -> Result<impl IntoResponse, Problem> {
     let usage = app.codespace.usage().await?;
     let body = CodespaceBody {
         strategy: app.codespace.policy.strategy.name(),

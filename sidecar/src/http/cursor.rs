@@ -1,150 +1,112 @@
 //! Cursors: where a listing goes on, as a text that means nothing to a client.
 
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use vocabulary::Code;
 
-use crate::core::ports::{KeyPosition, Position};
+use super::problem::Problem;
 
-/// What a cursor begins with before it is encoded, so that another form can come later.
-const VERSION: &str = "1";
+/// Prefixes of cursors. Each listing has its own, so none takes cursors of another.
+pub(super) const LINKS: &str = "1";
+pub(super) const HISTORY: &str = "h1";
+pub(super) const KEYS: &str = "k1";
+pub(super) const AUDIT: &str = "a1";
+pub(super) const VISITS: &str = "v1";
 
-/// Writes a cursor.
-pub(super) fn encode(position: &Position) -> String {
-    let Position { created_at, code } = position;
-    URL_SAFE_NO_PAD.encode(format!("{VERSION}.{}.{code}", created_at.as_millisecond()))
-}
+/// An item of a listing by time: its moment and its code or id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dated<T>(pub(super) Timestamp, pub(super) T);
 
-/// Reads a cursor; `None` when [`encode`] has not made it.
-pub(super) fn decode(cursor: &str) -> Option<Position> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    let text = std::str::from_utf8(&bytes).ok()?;
-    let (version, rest) = text.split_once('.')?;
-    let (millisecond, code) = rest.split_once('.')?;
-    if version != VERSION {
-        return None;
+impl<T: Display> Display for Dated<T> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.0.as_millisecond(), self.1)
     }
-    Some(Position {
-        created_at: Timestamp::from_millisecond(millisecond.parse().ok()?).ok()?,
-        code: Code::parse(code.as_bytes()).ok()?,
-    })
 }
 
-/// What cursors of other listings begin with: none of them is a cursor of another listing.
-const HISTORY_VERSION: &str = "h1";
-const KEYS_VERSION: &str = "k1";
-const AUDIT_VERSION: &str = "a1";
-const VISIT_VERSION: &str = "v1";
+impl<T: FromStr> FromStr for Dated<T> {
+    type Err = ();
 
-/// Writes a cursor of a history: behind the change that left a revision behind.
-pub(super) fn encode_revision(revision: u64) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{HISTORY_VERSION}.{revision}"))
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (millisecond, rest) = text.split_once('.').ok_or(())?;
+        let millisecond = millisecond.parse().map_err(|_error| ())?;
+        let moment = Timestamp::from_millisecond(millisecond).map_err(|_error| ())?;
+        Ok(Self(moment, rest.parse().map_err(|_error| ())?))
+    }
 }
 
-/// Reads a cursor of a history; `None` when [`encode_revision`] has not made it.
-pub(super) fn decode_revision(cursor: &str) -> Option<u64> {
-    versioned(cursor, HISTORY_VERSION)?.parse().ok()
+/// Writes a cursor of a listing: behind this item.
+pub(super) fn encode(prefix: &str, item: impl Display) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{prefix}.{item}"))
 }
 
-/// Writes a cursor of keys.
-pub(super) fn encode_key(position: &KeyPosition) -> String {
-    let KeyPosition { created_at, id } = position;
-    let millisecond = created_at.as_millisecond();
-    URL_SAFE_NO_PAD.encode(format!("{KEYS_VERSION}.{millisecond}.{id}"))
-}
-
-/// Reads a cursor; `None` when [`encode_key`] has not made it.
-pub(super) fn decode_key(cursor: &str) -> Option<KeyPosition> {
-    let rest = versioned(cursor, KEYS_VERSION)?;
-    let (millisecond, id) = rest.split_once('.')?;
-    Some(KeyPosition {
-        created_at: Timestamp::from_millisecond(millisecond.parse().ok()?).ok()?,
-        id: id.to_owned(),
-    })
-}
-
-/// Writes a cursor of the audit log: behind the entry with this number.
-pub(super) fn encode_audit(id: i64) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{AUDIT_VERSION}.{id}"))
-}
-
-/// Reads a cursor; `None` when [`encode_audit`] has not made it.
-pub(super) fn decode_audit(cursor: &str) -> Option<i64> {
-    versioned(cursor, AUDIT_VERSION)?.parse().ok()
-}
-
-/// Writes a cursor of visits: behind the visit with this number.
-pub(super) fn encode_visit(number: i64) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{VISIT_VERSION}.{number}"))
-}
-
-/// Reads a cursor; `None` when [`encode_visit`] has not made it.
-pub(super) fn decode_visit(cursor: &str) -> Option<i64> {
-    versioned(cursor, VISIT_VERSION)?.parse().ok()
-}
-
-/// What follows the version that a cursor must begin with.
-fn versioned(cursor: &str, version: &str) -> Option<String> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    let text = String::from_utf8(bytes).ok()?;
-    let (found, rest) = text.split_once('.')?;
-    (found == version).then(|| rest.to_owned())
+/// Reads a cursor of a listing.
+pub(super) fn decode<T: FromStr>(prefix: &str, cursor: &str) -> Result<T, Problem> {
+    let item = || {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+        let (found, item) = std::str::from_utf8(&bytes).ok()?.split_once('.')?;
+        (found == prefix).then(|| item.parse().ok())?
+    };
+    item().ok_or_else(Problem::cursor)
 }
 
 #[cfg(test)]
 mod tests {
+    use vocabulary::Code;
+
     use super::*;
+
+    fn read<T: FromStr>(prefix: &str, cursor: &str) -> Option<T> {
+        decode(prefix, cursor).ok()
+    }
+
+    fn read_link(cursor: &str) -> Option<Dated<Code>> {
+        read(LINKS, cursor)
+    }
 
     #[test]
     fn every_listing_has_cursors_of_its_own() {
-        let created_at = Timestamp::from_millisecond(1_767_225_600_123).expect("a moment");
-        let of_links = encode(&Position {
-            created_at,
-            code: "abc".parse().expect("a code"),
-        });
-        let position = KeyPosition {
-            created_at,
-            id: "abc".to_owned(),
-        };
-        let of_keys = encode_key(&position);
-        let of_audit = encode_audit(7);
-        assert_eq!(decode_key(&of_keys), Some(position));
-        assert_eq!(decode_audit(&of_audit), Some(7));
-        assert_eq!((decode(&of_keys), decode(&of_audit)), (None, None));
-        assert_eq!((decode_key(&of_links), decode_key(&of_audit)), (None, None));
-        assert_eq!(
-            (decode_audit(&of_links), decode_audit(&of_keys)),
-            (None, None)
-        );
+        let moment = Timestamp::from_millisecond(1_767_225_600_123).expect("a moment");
+        let item = Dated(moment, "abc".to_owned());
+        let prefixes = [LINKS, HISTORY, KEYS, AUDIT, VISITS];
+        for prefix in prefixes {
+            for other in prefixes {
+                let is_same = prefix == other;
+                let dated = read(prefix, &encode(other, &item));
+                assert_eq!(dated, is_same.then(|| item.clone()), "{prefix} {other}");
+                let number = read(prefix, &encode(other, 7));
+                assert_eq!(number, is_same.then_some(7), "{prefix} {other}");
+            }
+        }
     }
 
     #[test]
     fn a_cursor_is_read_as_it_was_written() {
         for millisecond in [0, 1, 1_767_225_600_123] {
             for code in ["a", "Ab3xK9qY", "0123456789ABCDEF"] {
-                let position = Position {
-                    created_at: Timestamp::from_millisecond(millisecond).expect("a moment"),
-                    code: code.parse().expect("a code"),
-                };
-                assert_eq!(decode(&encode(&position)), Some(position));
+                let moment = Timestamp::from_millisecond(millisecond).expect("a moment");
+                let item = Dated(moment, code.parse().expect("a code"));
+                assert_eq!(read_link(&encode(LINKS, &item)), Some(item));
             }
         }
+        let of_earlier_versions = "MS4xNzY3MjI1NjAwMTIzLmFiYw";
+        let moment = Timestamp::from_millisecond(1_767_225_600_123).expect("a moment");
+        let item = Dated(moment, "abc".parse().expect("a code"));
+        assert_eq!(read_link(of_earlier_versions), Some(item));
     }
 
     #[test]
     fn a_cursor_of_a_history_is_read_as_it_was_written_and_is_none_of_a_listing() {
         for revision in [0, 1, u64::MAX] {
-            let cursor = encode_revision(revision);
-            assert_eq!(decode_revision(&cursor), Some(revision));
-            assert_eq!(decode(&cursor), None);
+            let cursor = encode(HISTORY, revision);
+            assert_eq!(read(HISTORY, &cursor), Some(revision));
+            assert_eq!(read_link(&cursor), None);
         }
         for text in ["", "h1", "h1.", "h1.x", "h1.-1", "h2.1", "1.5.abc"] {
-            assert_eq!(
-                decode_revision(&URL_SAFE_NO_PAD.encode(text)),
-                None,
-                "{text}"
-            );
+            let read = read::<u64>(HISTORY, &URL_SAFE_NO_PAD.encode(text));
+            assert_eq!(read, None, "{text}");
         }
     }
 
@@ -163,10 +125,10 @@ mod tests {
             "1.9223372036854775807.abc",
             "1.5.0123456789ABCDEFG",
         ] {
-            assert_eq!(decode(&URL_SAFE_NO_PAD.encode(text)), None, "{text}");
+            assert_eq!(read_link(&URL_SAFE_NO_PAD.encode(text)), None, "{text}");
         }
         for text in ["not base64!", "MS41LmFiYw==", "/w", "_w"] {
-            assert_eq!(decode(text), None, "{text}");
+            assert_eq!(read_link(text), None, "{text}");
         }
     }
 }

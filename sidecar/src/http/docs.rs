@@ -11,6 +11,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
+use super::operation::operations;
+
 const SKELETON: &str = include_str!("docs/page.html");
 const STYLE: &str = include_str!("docs/page.css");
 const SCRIPT: &str = include_str!("docs/page.js");
@@ -36,8 +38,15 @@ fn source(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(digest))
 }
 
+operations! {
+    get "/docs", "getDocumentation", "Shows this description to people", show {
+        .answers_text(200, "A page.", "text/html")
+        .with(["Cache-Control", "Content-Security-Policy"])
+    }
+}
+
 /// `GET /docs`
-pub(super) async fn show() -> impl IntoResponse {
+async fn show() -> impl IntoResponse {
     let headers: [(HeaderName, &'static str); 5] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, &POLICY),

@@ -12,8 +12,11 @@ use vocabulary::domains::{BoundTo, DomainState};
 
 use super::app::{App, SharedApp};
 use super::auth::MayReadStats;
-use super::openapi::words;
+use super::extract::{BASE, DOMAINS};
+use super::operation::operations;
+use super::operation::parameter::{parameters, string};
 use super::problem::Problem;
+use super::words;
 use crate::core::announcement::{AnnouncedDomain, Heard};
 use crate::service::domains::{DomainView, Overview};
 
@@ -125,8 +128,27 @@ struct FallBody {
     since: f64,
 }
 
+parameters! {
+    STATES: header "X-Shortlink-States", "States",
+        "A letter for the state of each short domain. nginx sets it.", string;
+    NODE: header "X-Shortlink-Node", "Node",
+        "Which nginx it is: the name of its machine. nginx sets it.", string;
+}
+
+operations! {
+    get "/v1/domains", "listDomains", "Tells of the short domains", list {
+        .text(
+            "As each nginx has them, which says so with every request that its internal server \
+             passes on, with visits by minute, and whether a domain has fallen, as one that is \
+             blocked.",
+        )
+        .takes(&[BASE, DOMAINS, STATES, NODE])
+        .answers::<DomainsBody>(200, "All that are listed or visited.")
+    }
+}
+
 /// `GET /v1/domains`
-pub(super) async fn list(
+async fn list(
     State(app): State<SharedApp>,
     _: MayReadStats,
     RawQuery(query): RawQuery,

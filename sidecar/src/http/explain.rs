@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::CodeInPath;
+use super::operation::operations;
 use super::problem::Problem;
 use crate::core::ports::Stood;
 use crate::core::records::Drift;
@@ -140,8 +141,18 @@ fn agreement(explanation: &Explanation) -> &'static str {
     }
 }
 
+operations! {
+    get "/v1/links/{code}/explain", "explainCode", "Tells why a code answers what it answers", explain {
+        .text(
+            "Of codes without a link, too: what SQL says, what Redis holds, and what follows. What \
+             can be no code is not found.",
+        )
+        .answers::<ExplanationBody>(200, "What is known.").with(["Cache-Control"])
+    }
+}
+
 /// `GET /v1/links/{code}/explain`
-pub(super) async fn explain(
+async fn explain(
     State(app): State<SharedApp>,
     _: MayRead,
     CodeInPath(code): CodeInPath,

@@ -11,9 +11,20 @@ use vocabulary::Code;
 use vocabulary::domains::Base;
 
 use super::app::SharedApp;
+use super::operation::parameter::{of, parameters, string};
+use super::operation::{Operation, Taken};
 use super::problem::{FieldError, Problem};
+use super::words;
 use crate::core::short_url::Bases;
 use crate::core::target::OwnHosts;
+
+parameters! {
+    pub(super) CODE: path "code", "Code", "The code of a link.", of::<words::Code>;
+    pub(super) BASE: header "X-Shortlink-Base", "Base",
+        "What short URLs begin with. nginx sets it, from `shortlink_domains`.", string;
+    pub(super) DOMAINS: header "X-Shortlink-Domains", "Domains",
+        "The short domains, where links may not lead to. nginx sets it.", string;
+}
 
 /// The body: a JSON object.
 pub(super) struct JsonObject(pub(super) Map<String, Value>);
@@ -46,6 +57,9 @@ impl FromRequest<SharedApp> for JsonObject {
     }
 }
 
+/// Described by its operation ([`Operation::takes_json`]).
+impl Taken for JsonObject {}
+
 /// The code in the path.
 pub(super) struct CodeInPath(pub(super) Code);
 
@@ -60,6 +74,12 @@ impl FromRequestParts<SharedApp> for CodeInPath {
             .and_then(|Path(code)| code.parse().ok())
             .map(Self)
             .ok_or_else(no_such_link)
+    }
+}
+
+impl Taken for CodeInPath {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[CODE]).problems([no_such_link()])
     }
 }
 
@@ -105,6 +125,12 @@ impl FromRequestParts<SharedApp> for Domains {
             bases: Bases::new(bases),
             own,
         })
+    }
+}
+
+impl Taken for Domains {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[BASE, DOMAINS])
     }
 }
 

@@ -12,7 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::app::SharedApp;
-use super::openapi::words;
+use super::operation::operations;
+use super::words;
 use crate::outbox::overdue;
 
 /// How long a check of the database may take. Redis has a limit of its own.
@@ -23,7 +24,7 @@ const COUNT_LIMIT: u32 = 100_000;
 
 /// That the process runs.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Alive {
+struct Alive {
     /// `alive`
     status: &'static str,
 }
@@ -31,7 +32,7 @@ pub(super) struct Alive {
 /// What is there of what the service needs.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReadinessReport")]
-pub(super) struct Ready {
+struct Ready {
     #[schemars(with = "words::Readiness")]
     status: &'static str,
     checks: Checks,
@@ -55,8 +56,18 @@ struct OutboxCheck {
     waiting: Option<u32>,
 }
 
+operations! {
+    get "/healthz", "isAlive", "Tells that the process runs", alive {
+        .answers::<Alive>(200, "It does.").with(["Cache-Control"])
+    }
+    get "/readyz", "isReady", "Tells whether what the service needs is there", ready {
+        .answers::<Ready>(200, "It is, or all that is really needed.").with(["Cache-Control"])
+        .answers::<Ready>(503, "The database is away.").with(["Cache-Control"])
+    }
+}
+
 /// `GET /healthz`: the process runs.
-pub(super) async fn alive() -> impl IntoResponse {
+async fn alive() -> impl IntoResponse {
     (
         [(CACHE_CONTROL, "no-store")],
         Json(Alive { status: "alive" }),
@@ -65,7 +76,7 @@ pub(super) async fn alive() -> impl IntoResponse {
 
 /// `GET /readyz`: what the service needs is there. Without Redis it works, if not as fast; without
 /// the database it does not.
-pub(super) async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
+async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
     let (waiting, redis) = tokio::join!(count_waiting(&app), app.publisher.incarnation());
     let status = match (&waiting, &redis) {
         (None, _) => "unavailable",

@@ -7,12 +7,25 @@ use super::app::SharedApp;
 use super::auth::MayRead;
 use super::campaign_links::Campaigns;
 use super::extract::{CodeInPath, no_such_link};
+use super::operation::operations;
+use super::operation::parameter::Parameter;
 use super::problem::Problem;
+use super::query::{CURSOR, LIMIT};
 use super::wire::{HistoryBody, PastChangeBody};
 use super::{cursor, query};
 
+/// The parameters of the listing.
+const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
+
+operations! {
+    get "/v1/links/{code}/history", "listLinkHistory", "Lists what a link was", list {
+        .text("Before each change, the latest first.")
+        .query(&QUERY).answers::<HistoryBody>(200, "A page.")
+    }
+}
+
 /// `GET /v1/links/{code}/history`: the changes that a link has been through, the latest first.
-pub(super) async fn list(
+async fn list(
     State(app): State<SharedApp>,
     _: MayRead,
     CodeInPath(code): CodeInPath,
@@ -24,20 +37,16 @@ pub(super) async fn list(
         match &*name {
             "limit" => limit = query::limit(&value)?,
             "cursor" => {
-                before = Some(query::cursor(&value, cursor::decode_revision)?);
+                before = Some(cursor::decode(cursor::HISTORY, &value)?);
             }
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters limit and cursor.",
-                ));
-            }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     // One change more tells whether there is another page.
     let history = app.links.history(&code, before, limit + 1).await?;
     let mut history = history.ok_or_else(no_such_link)?;
     let next_cursor = query::page(&mut history, limit)
-        .map(|change| cursor::encode_revision(change.before.revision));
+        .map(|change| cursor::encode(cursor::HISTORY, change.before.revision));
     // A link never leaves its campaign.
     let links = history.iter().map(|change| &change.before);
     let campaigns = Campaigns::of(&app, links).await?;

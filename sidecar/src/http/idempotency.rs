@@ -4,16 +4,23 @@ use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::app::App;
+use super::operation::parameter::parameters;
 use super::problem::Problem;
 use crate::core::ports::ChunkKey;
 use crate::service::new_link::{LinkError, NewLink, Stored};
 use crate::service::repeat::{RepeatError, RowResult, RowsDigest};
 
 /// The longest `Idempotency-Key`.
-pub(super) const LONGEST_KEY: usize = 255;
+const LONGEST_KEY: usize = 255;
+
+parameters! {
+    pub(super) IDEMPOTENCY_KEY: header "Idempotency-Key", "IdempotencyKey",
+        "Makes it safe to send the request again for 24 hours: it has one effect.",
+        |_| json!({ "type": "string", "pattern": format!("^[!-~]{{1,{LONGEST_KEY}}}$") });
+}
 
 /// The key of a request, if it has one.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

@@ -1,6 +1,6 @@
 //! `/v1/keys`
 
-pub(super) mod body;
+mod body;
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, RawQuery, State};
@@ -9,22 +9,29 @@ use axum::http::header::{CACHE_CONTROL, LOCATION};
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use super::app::SharedApp;
 use super::auth::MayManageKeys;
 use super::extract::JsonObject;
+use super::operation::parameter::{Parameter, parameters, string};
+use super::operation::{Operation, Taken, operations};
 use super::problem::Problem;
+use super::query::{CURSOR, LIMIT};
 use super::{cursor, query};
 use crate::api::fields::Fields;
-use crate::api::key::{KeyBody, KeySettings, RotationMembers};
+use crate::api::key::{
+    KeyBody, KeyPatch, KeySettings, NewKey as NewKeyBody, Rotation, RotationMembers,
+};
 use crate::api::kinds::link::IN_THE_FUTURE;
 use crate::api::members::{Members, Usage};
-use crate::core::ports::{KeyListing, KeyPosition};
+use crate::core::api_key::Scope;
+use crate::core::ports::{KeyListing, KeyPosition, KeyRefusal};
 use crate::service::keys::{Actor, KeyChange, NewKey};
 use body::{PageBody, SecretBody};
 
 /// The id in the path.
-pub(super) struct IdInPath(String);
+struct IdInPath(String);
 
 impl FromRequestParts<SharedApp> for IdInPath {
     type Rejection = Problem;
@@ -36,13 +43,74 @@ impl FromRequestParts<SharedApp> for IdInPath {
     }
 }
 
+impl Taken for IdInPath {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[ID]).problems([no_such_key()])
+    }
+}
+
 /// There is no key of the id in the path.
-pub(super) fn no_such_key() -> Problem {
+fn no_such_key() -> Problem {
     Problem::not_found("There is no API key with this id.")
 }
 
+parameters! {
+    ID: path "id", "KeyId", "The id of an API key.", string;
+}
+
+/// The parameters of the listing.
+const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
+
+operations! {
+    get "/v1/keys", "listKeys", "Lists API keys, the latest first", list {
+        .query(&QUERY).answers::<PageBody>(200, "A page.")
+    }
+    post "/v1/keys", "createKey", "Makes an API key", create {
+        .takes_json::<NewKeyBody, 1>([("key", json!({
+            "name": "shop",
+            "scopes": ["links:write", "links:read"],
+            "rateLimit": { "requestsPerSecond": 50, "burst": 200 },
+            "policy": { "strategies": ["pool"], "allowedDomains": ["example.com"] },
+        }))])
+        .answers::<SecretBody>(201, "The key, with its secret: this once.")
+        .with(["Location", "Cache-Control"]).leads_to("id", ID)
+        .problems([KeyRefusal::Scope(Scope::Admin).into()])
+    }
+    get "/v1/keys/{id}", "getKey", "Shows an API key", find {
+        .answers::<KeyBody>(200, "The key.")
+    }
+    patch "/v1/keys/{id}", "changeKey", "Changes an API key", change {
+        .text("Each member as a whole.")
+        .takes_json::<KeyPatch, 1>([
+            ("expiry", json!({ "expiresAt": "2030-12-31T23:59:59Z" })),
+        ])
+        .answers::<KeyBody>(200, "The key as it is now.")
+        .problems([
+            KeyRefusal::Scope(Scope::Admin).into(),
+            KeyRefusal::Revoked.into(),
+            KeyRefusal::LastAdmin.into(),
+        ])
+    }
+    delete "/v1/keys/{id}", "revokeKey", "Revokes an API key, for good", revoke {
+        .answers::<KeyBody>(200, "The key as it is now.")
+        .problems([KeyRefusal::Scope(Scope::Admin).into(), KeyRefusal::LastAdmin.into()])
+    }
+    post "/v1/keys/{id}/rotate", "rotateKey", "Makes a successor of an API key", rotate {
+        .text("With the same rights. The old key goes on for a time.")
+        .takes_json::<Rotation, 1>([("day", json!({ "overlapSeconds": 86_400 }))])
+        .answers::<SecretBody>(201, "The successor, with its secret: this once.")
+        .with(["Location", "Cache-Control"])
+        .problems([
+            KeyRefusal::Scope(Scope::Admin).into(),
+            KeyRefusal::Revoked.into(),
+            KeyRefusal::Expired.into(),
+            KeyRefusal::Rotated.into(),
+        ])
+    }
+}
+
 /// `POST /v1/keys`
-pub(super) async fn create(
+async fn create(
     State(app): State<SharedApp>,
     MayManageKeys(caller): MayManageKeys,
     JsonObject(members): JsonObject,
@@ -78,7 +146,7 @@ pub(super) async fn create(
 }
 
 /// `GET /v1/keys/{id}`
-pub(super) async fn find(
+async fn find(
     State(app): State<SharedApp>,
     _: MayManageKeys,
     IdInPath(id): IdInPath,
@@ -88,7 +156,7 @@ pub(super) async fn find(
 }
 
 /// `GET /v1/keys`
-pub(super) async fn list(
+async fn list(
     State(app): State<SharedApp>,
     _: MayManageKeys,
     RawQuery(query): RawQuery,
@@ -98,19 +166,15 @@ pub(super) async fn list(
     // One key more tells whether there is another page.
     listing.limit += 1;
     let mut keys = app.keys.list(&listing).await?;
-    let next_cursor = query::page(&mut keys, limit).map(|last| {
-        cursor::encode_key(&KeyPosition {
-            created_at: last.created_at,
-            id: last.id.clone(),
-        })
-    });
+    let next_cursor = query::page(&mut keys, limit)
+        .map(|last| cursor::encode(cursor::KEYS, cursor::Dated(last.created_at, &last.id)));
     let now = app.clock.now();
     let keys = keys.iter().map(|key| KeyBody::new(key, now)).collect();
     Ok(Json(PageBody { keys, next_cursor }))
 }
 
 /// `PATCH /v1/keys/{id}`
-pub(super) async fn change(
+async fn change(
     State(app): State<SharedApp>,
     MayManageKeys(caller): MayManageKeys,
     IdInPath(id): IdInPath,
@@ -133,7 +197,7 @@ pub(super) async fn change(
 }
 
 /// `POST /v1/keys/{id}/rotate`
-pub(super) async fn rotate(
+async fn rotate(
     State(app): State<SharedApp>,
     MayManageKeys(caller): MayManageKeys,
     IdInPath(id): IdInPath,
@@ -160,7 +224,7 @@ pub(super) async fn rotate(
 }
 
 /// `DELETE /v1/keys/{id}`
-pub(super) async fn revoke(
+async fn revoke(
     State(app): State<SharedApp>,
     MayManageKeys(caller): MayManageKeys,
     IdInPath(id): IdInPath,
@@ -190,12 +254,11 @@ fn read_listing(query: &str) -> Result<KeyListing, Problem> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "limit" => listing.limit = query::limit(&value)?,
-            "cursor" => listing.after = Some(query::cursor(&value, cursor::decode_key)?),
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters limit and cursor.",
-                ));
+            "cursor" => {
+                let cursor::Dated(created_at, id) = cursor::decode(cursor::KEYS, &value)?;
+                listing.after = Some(KeyPosition { created_at, id });
             }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     Ok(listing)

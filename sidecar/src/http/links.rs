@@ -6,19 +6,22 @@ use axum::extract::State;
 use axum::http::header::{ETAG, LOCATION};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
+use serde_json::json;
 use vocabulary::Code;
 
 use super::app::{App, SharedApp};
 use super::auth::{MayRead, MayWrite};
 use super::campaign_links::{Campaigns, read_values};
-use super::extract::{CodeInPath, Domains, JsonObject, no_such_link};
-use super::idempotency::{Once, create_once, digest, idempotency_key};
+use super::extract::{CODE, CodeInPath, Domains, JsonObject, no_such_link};
+use super::idempotency::{IDEMPOTENCY_KEY, Once, bad_key, create_once, digest, idempotency_key};
 use super::link_members::read_members;
 use super::new_link::{not_created, read_new_link};
+use super::operation::{Operation, operations};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::wire::LinkBody;
 use crate::api::fields::Fields;
+use crate::api::link::{LinkPatch, NewLink};
 use crate::api::members::Usage;
 use crate::core::campaign::ParameterValues;
 use crate::core::link::{Change, Expected, Link, Refusal};
@@ -27,8 +30,56 @@ use crate::service::access::Caller;
 use crate::service::links::EditedBy;
 use crate::service::new_link::{LinkError, Stored};
 
+operations! {
+    post "/v1/links", "createLink", "Makes a link", create {
+        .text("With `dedupe` the link that is there is answered, with 200.")
+        .takes(&[IDEMPOTENCY_KEY])
+        .takes_json::<NewLink, 2>([
+            ("target", json!({
+                "longUrl": "https://www.example.com/spring",
+                "validUntil": "2030-12-31T23:59:59Z",
+                "tags": ["spring"],
+                "externalId": "m-17",
+            })),
+            ("campaign", json!({ "campaignId": "1", "parameters": { "member": "4711" } })),
+        ])
+        .answers::<LinkBody>(201, "The link, which is new.").with(["ETag", "Location"])
+        .leads_to("shortCode", CODE)
+        .answers::<LinkBody>(200, "The link, which was there (`dedupe`).").with(["ETag"])
+        .problems([bad_key(), Problem::taken(), Problem::forgotten(), Problem::other_request()])
+    }
+    get "/v1/links/{code}", "getLink", "Shows a link", find {
+        .answers::<LinkBody>(200, "The link.").with(["ETag"])
+    }
+    patch "/v1/links/{code}", "changeLink", "Changes a link", change {
+        .also(changes)
+        .takes_json::<LinkPatch, 1>([
+            ("target", json!({ "longUrl": "https://www.example.com/summer", "validUntil": null })),
+        ])
+    }
+    delete "/v1/links/{code}", "revokeLink", "Revokes a link, for good", revoke {
+        .also(changes)
+        .text("It is answered 410 from then on, and is still there to be looked at.")
+    }
+    post "/v1/links/{code}/pause", "pauseLink", "Pauses a link", pause {
+        .also(changes)
+        .text("It is answered 410 until it is resumed. Again changes nothing.")
+    }
+    post "/v1/links/{code}/resume", "resumeLink", "Resumes a link", resume {
+        .also(changes).text("Again changes nothing.")
+    }
+}
+
+/// Describes what all changes of a link share.
+fn changes(operation: Operation) -> Operation {
+    operation
+        .answers::<LinkBody>(200, "The link as it is now.")
+        .with(["ETag"])
+        .problems([Problem::revoked()])
+}
+
 /// `POST /v1/links`: 201 for a new link, 200 for one that was there and will do.
-pub(super) async fn create(
+async fn create(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     domains: Domains,
@@ -73,11 +124,11 @@ pub(super) async fn create(
 }
 
 /// `GET /v1/links/{code}`
-pub(super) async fn find(
+async fn find(
     State(app): State<SharedApp>,
     _: MayRead,
-    CodeInPath(code): CodeInPath,
     domains: Domains,
+    CodeInPath(code): CodeInPath,
 ) -> Result<Response<Body>, Problem> {
     let link = app.links.find(&code).await?.ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(&app, [&link]).await?;
@@ -87,12 +138,12 @@ pub(super) async fn find(
 }
 
 /// `PATCH /v1/links/{code}`
-pub(super) async fn change(
+async fn change(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
+    domains: Domains,
     CodeInPath(code): CodeInPath,
     IfMatch(expected): IfMatch,
-    domains: Domains,
     JsonObject(members): JsonObject,
 ) -> Result<Response<Body>, Problem> {
     let mut fields = Fields::new(members);
@@ -163,36 +214,36 @@ fn edited_by(caller: &Caller, expected: Expected) -> EditedBy {
 }
 
 /// `POST /v1/links/{code}/pause`
-pub(super) async fn pause(
+async fn pause(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
+    domains: Domains,
     CodeInPath(code): CodeInPath,
     IfMatch(expected): IfMatch,
-    domains: Domains,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
     answer_found(app.links.pause(&code, editor).await, &app, &domains).await
 }
 
 /// `POST /v1/links/{code}/resume`
-pub(super) async fn resume(
+async fn resume(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
+    domains: Domains,
     CodeInPath(code): CodeInPath,
     IfMatch(expected): IfMatch,
-    domains: Domains,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
     answer_found(app.links.resume(&code, editor).await, &app, &domains).await
 }
 
 /// `DELETE /v1/links/{code}`
-pub(super) async fn revoke(
+async fn revoke(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
+    domains: Domains,
     CodeInPath(code): CodeInPath,
     IfMatch(expected): IfMatch,
-    domains: Domains,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
     answer_found(app.links.revoke(&code, editor).await, &app, &domains).await

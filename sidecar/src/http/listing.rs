@@ -11,13 +11,41 @@ use super::app::SharedApp;
 use super::auth::MayRead;
 use super::campaign_links::Campaigns;
 use super::extract::Domains;
+use super::operation::operations;
+use super::operation::parameter::{Parameter, of, parameters, string};
 use super::problem::Problem;
+use super::query::{CURSOR, EXTERNAL_ID, LIMIT, OF_CAMPAIGN};
 use super::wire::{LinkBody, PageBody};
+use super::words;
 use super::{cursor, query};
 use crate::core::ports::{LinkTotal, Listing, Position};
 
+parameters! {
+    STATE: query "state", "LinkState", "Only links in this state.", of::<words::LinkState>;
+    TAG: query "tag", "Tag", "Only links with this tag.", string;
+    CREATED_BY: query "createdBy", "CreatedBy",
+        "Only links that this API key has made.", string;
+}
+
+/// The parameters of the listing.
+const QUERY: [Parameter; 7] = [
+    LIMIT,
+    CURSOR,
+    STATE,
+    TAG,
+    EXTERNAL_ID,
+    OF_CAMPAIGN,
+    CREATED_BY,
+];
+
+operations! {
+    get "/v1/links", "listLinks", "Lists links, the latest first", list {
+        .query(&QUERY).answers::<PageBody>(200, "A page.")
+    }
+}
+
 /// `GET /v1/links`
-pub(super) async fn list(
+async fn list(
     State(app): State<SharedApp>,
     _: MayRead,
     domains: Domains,
@@ -34,7 +62,9 @@ pub(super) async fn list(
         created_at: link.created_at,
         code: link.code,
     });
-    let next_cursor = next.or(page.read_to).as_ref().map(cursor::encode);
+    let next = next.or(page.read_to);
+    let next_cursor =
+        next.map(|it| cursor::encode(cursor::LINKS, cursor::Dated(it.created_at, it.code)));
     let bases = &domains.bases;
     let campaigns = Campaigns::of(&app, &links).await?;
     let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
@@ -59,7 +89,10 @@ fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
         match &*name {
             "limit" => listing.limit = query::limit(&value)?,
             "cursor" => {
-                listing.after = Some(query::cursor(&value, cursor::decode)?);
+                listing.after = {
+                    let cursor::Dated(created_at, code) = cursor::decode(cursor::LINKS, &value)?;
+                    Some(Position { created_at, code })
+                };
             }
             "state" => {
                 let state = LinkState::by_name(&value);
@@ -78,12 +111,7 @@ fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
                 listing.campaign = Some(id);
             }
             "createdBy" => listing.created_by = Some(value.into_owned()),
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters limit, cursor, state, tag, externalId, \
-                     campaignId and createdBy.",
-                ));
-            }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     Ok(listing)

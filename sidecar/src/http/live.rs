@@ -1,5 +1,6 @@
 //! `GET /v1/visits/live`: visits while they happen, as server-sent events.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,13 +11,16 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
+use serde_json::json;
 
 use super::app::SharedApp;
 use super::auth::{Admission, MayListen};
+use super::operation::operations;
+use super::operation::parameter::{Parameter, parameters, string};
 use super::problem::Problem;
-use super::query;
+use super::query::{self, CLASS, OF_CODE};
 use super::visits::VisitBody;
 use crate::service::live::{Listener, LiveFilter, LiveId, Told};
 
@@ -33,8 +37,55 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Tells nginx to pass on what comes at once.
 const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
 
+parameters! {
+    LAST_EVENT_ID: header "Last-Event-ID", "LastEventId",
+        "The id of the last event that was seen: what came since follows first.", string;
+    DOMAIN: query "domain", "Domain", "Only visits of this short domain.",
+        |_| json!({ "type": "string", "minLength": 1 });
+}
+
+/// The parameters of the query.
+const QUERY: [Parameter; 3] = [CLASS, OF_CODE, DOMAIN];
+
+operations! {
+    get "/v1/visits/live", "listenToVisits", "Tells of visits while they happen", listen {
+        .text(
+            "Server-sent events. `begun` (with an id): visits are told from now on. `visit` (with \
+             an id): one. `sampled` and `lost`: so many were left out, since there were more than \
+             `visits.live_per_s`, or you do not read fast enough. `interrupted` and `resumed`: \
+             Redis is away, and back. `gap`: behind your `Last-Event-ID` there may have been \
+             visits that are not told. `end`: the key opens this no more, or the service stops. \
+             The data of each is JSON.",
+        )
+        .takes(&[LAST_EVENT_ID]).query(&QUERY)
+        .answers_events::<LiveData>(200, "Events.").with(["Cache-Control"])
+        .problems([bad_id(), switched_off()])
+    }
+}
+
+/// The data of an event of the live feed.
+enum LiveData {}
+
+impl JsonSchema for LiveData {
+    fn schema_name() -> Cow<'static, str> {
+        "LiveData".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "By the event: `visit`; `sampled` and `lost`; `end`; all others.",
+            "anyOf": [
+                generator.subschema_for::<VisitBody>(),
+                generator.subschema_for::<CountBody>(),
+                generator.subschema_for::<EndBody>(),
+                generator.subschema_for::<NothingBody>(),
+            ],
+        })
+    }
+}
+
 /// `GET /v1/visits/live`
-pub(super) async fn listen(
+async fn listen(
     State(app): State<SharedApp>,
     MayListen(admission): MayListen,
     headers: HeaderMap,
@@ -43,9 +94,7 @@ pub(super) async fn listen(
     let filter = read_filter(&query.unwrap_or_default())?;
     let after = read_last_event_id(&headers)?;
     let Some(live) = &app.live else {
-        return Err(Problem::not_found(
-            "The live feed is switched off (visits.live_listeners).",
-        ));
+        return Err(switched_off());
     };
     let listener = live.listen(filter, after).ok_or_else(|| {
         Problem::unavailable("As many listen already as visits.live_listeners allows.")
@@ -75,11 +124,7 @@ fn read_filter(text: &str) -> Result<LiveFilter, Problem> {
                 }
                 filter.host = Some(value.into_owned());
             }
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters class, code and domain.",
-                ));
-            }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     Ok(filter)
@@ -94,10 +139,17 @@ fn read_last_event_id(headers: &HeaderMap) -> Result<Option<LiveId>, Problem> {
         Ok("") => Ok(None),
         text => {
             let id = text.ok().and_then(LiveId::parse);
-            let detail = "The header Last-Event-ID must be the id of an event of this feed.";
-            id.map(Some).ok_or_else(|| Problem::malformed(detail))
+            id.map(Some).ok_or_else(bad_id)
         }
     }
+}
+
+fn bad_id() -> Problem {
+    Problem::malformed("The header Last-Event-ID must be the id of an event of this feed.")
+}
+
+fn switched_off() -> Problem {
+    Problem::not_found("The live feed is switched off (visits.live_listeners).")
 }
 
 /// A feed that is open.
@@ -121,20 +173,20 @@ async fn until_locked_out(admission: Admission, app: SharedApp) {
 /// How many visits were not told.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LiveCount")]
-pub(super) struct CountBody {
+struct CountBody {
     visits: u64,
 }
 
 /// Why the feed ends.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LiveEnd")]
-pub(super) struct EndBody {
+struct EndBody {
     reason: &'static str,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LiveNothing")]
-pub(super) struct NothingBody {}
+struct NothingBody {}
 
 impl Feed {
     /// Waits for the next event; without a feed it is the last one.

@@ -14,6 +14,7 @@ use axum::response::IntoResponse;
 
 use super::app::{App, SharedApp};
 use super::health::count_waiting;
+use super::operation::operations;
 use crate::core::ports::StoreError;
 use crate::durations::DATABASE;
 use crate::jobs::JOBS;
@@ -22,8 +23,14 @@ use text::{Kind, Text};
 /// How long the database may take for all that it is asked here besides what waits.
 const DATABASE_LIMIT: Duration = Duration::from_secs(2);
 
+operations! {
+    get "/metrics", "getMetrics", "Tells Prometheus what this process has counted", show {
+        .answers_text(200, "Prometheus' text format.", "text/plain").with(["Cache-Control"])
+    }
+}
+
 /// `GET /metrics`. What can't be asked now is left out.
-pub(super) async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
+async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     let mut text = Text::default();
     text.metric(
         "shortlink_sidecar_info",

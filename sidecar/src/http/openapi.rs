@@ -1,28 +1,22 @@
-//! `/openapi.json`: what the API takes and answers, as OpenAPI 3.1.
+//! `/openapi.json`: the API as OpenAPI 3.1 describes it, and the list of its operations, from which
+//! the router is built as well.
 //!
 //! Schemas of answers are made of the types that are sent, problems of the problems that are
-//! answered, limits of the constants that are compared with. What is written by hand (which
-//! operation does what, and the schemas of what is read member by member) is held by tests: each
-//! route of the router is here, and the service is asked whether it does as it is described.
-
-mod administration;
-mod campaigns;
-mod links;
-mod operation;
-mod parts;
-mod service;
-mod visits;
-pub(super) mod words;
+//! answered, limits of the constants that are compared with. Tests ask the service whether it does
+//! as it is described.
 
 use std::sync::LazyLock;
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
-use schemars::SchemaGenerator;
-use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use operation::{Operation, Refusals};
+use super::operation::{Components, Operation, operations};
+use super::words::Description;
+use super::{
+    audit, batch, campaign_size, campaigns, codespace, docs, domains, explain, health, history,
+    keys, links, listing, live, metrics, qr, resolve, stats, visits,
+};
 
 /// The description as it is sent: always the same.
 static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
@@ -40,8 +34,7 @@ is allowed where `GET` is.
 An API key goes into `X-Api-Key` or `Authorization: Bearer`. Each request takes a unit of its rate
 limit; what is too much is answered 429 with `Retry-After`.";
 
-/// `GET /openapi.json`
-pub(super) async fn show() -> impl IntoResponse {
+async fn show() -> impl IntoResponse {
     let headers = [
         (CONTENT_TYPE, "application/json"),
         (CACHE_CONTROL, "no-cache"),
@@ -57,21 +50,15 @@ pub(super) fn text() -> String {
     text
 }
 
-/// The description.
+/// Describes all operations.
 fn document() -> Value {
-    let mut settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.definitions_path = "/components/schemas".into();
-    settings.meta_schema = None;
-    let mut generator = SchemaGenerator::new(settings);
-    let mut refusals = Refusals::default();
-    let mut paths: Map<String, Value> = Map::new();
-    for operation in operations() {
-        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        let method = operation.method;
-        path[method] = operation.describe(&mut generator, &mut refusals);
+    let mut operations = all_operations();
+    operations.extend(Operation::tagged("service", [vec![resolve::operation()]]));
+    let mut components = Components::new(&operations);
+    let mut paths = json!({});
+    for operation in operations {
+        operation.describe(&mut components, &mut paths);
     }
-    let parameters = parts::parameters(&mut generator);
-    let schemas = generator.take_definitions(true);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -89,22 +76,46 @@ fn document() -> Value {
             { "name": "service", "description": "The service itself. Needs no key." },
         ],
         "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "parameters": parameters,
-            "responses": refusals.into_value(),
-            "headers": parts::all_headers(),
-            "securitySchemes": parts::security(),
-        },
+        "components": components.into_value(),
     })
 }
 
-/// Every operation.
-fn operations() -> Vec<Operation> {
-    let mut operations = links::operations();
-    operations.extend(campaigns::operations());
-    operations.extend(visits::operations());
-    operations.extend(administration::operations());
-    operations.extend(service::operations());
-    operations
+operations! {
+    get "/openapi.json", "getDescription", "Describes the API", show {
+        .answers::<Description>(200, "This description.").with(["Cache-Control"])
+    }
+}
+
+/// Lists every operation but that of visitors ([`resolve::operation`]), which the router treats
+/// otherwise. Names of shared responses depend on the order.
+pub(super) fn all_operations() -> Vec<Operation> {
+    let links = [
+        listing::operations(),
+        batch::operations(),
+        links::operations(),
+        history::operations(),
+        explain::operations(),
+        qr::operations(),
+        codespace::operations(),
+    ];
+    let campaigns = [campaigns::operations(), campaign_size::operations()];
+    let visits = [
+        stats::operations(),
+        domains::operations(),
+        visits::operations(),
+        live::operations(),
+    ];
+    let keys = [keys::operations(), audit::operations()];
+    let service = [
+        health::operations(),
+        metrics::operations(),
+        docs::operations(),
+        operations(),
+    ];
+    Operation::tagged("links", links)
+        .chain(Operation::tagged("campaigns", campaigns))
+        .chain(Operation::tagged("visits", visits))
+        .chain(Operation::tagged("keys", keys))
+        .chain(Operation::tagged("service", service))
+        .collect()
 }

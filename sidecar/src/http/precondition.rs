@@ -1,13 +1,21 @@
 //! `ETag` and `If-Match`: who changes a link may say which revision of it they have seen.
 
 use axum::extract::FromRequestParts;
-use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
+use serde_json::json;
 
 use super::app::SharedApp;
+use super::operation::parameter::parameters;
+use super::operation::{Operation, Taken};
 use super::problem::Problem;
 use crate::core::link::{Expected, Link};
+
+parameters! {
+    IF_MATCH: header "If-Match", "IfMatch",
+        "The ETag of what you have seen; a change is made only to that. Several parted by commas, or *.",
+        |_| json!({ "type": "string", "pattern": r#"^(\*|(W/)?"[0-9]*"(, ?(W/)?"[0-9]*")*)$"# });
+}
 
 /// The tag of a link's present revision.
 pub(super) fn etag(link: &Link) -> HeaderValue {
@@ -23,17 +31,26 @@ impl FromRequestParts<SharedApp> for IfMatch {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _app: &SharedApp) -> Result<Self, Problem> {
-        expected(&parts.headers).map(Self).ok_or_else(|| {
-            Problem::malformed("If-Match must be * or a list of tags, each between double quotes.")
-        })
+        expected(&parts.headers).map(Self).ok_or_else(bad_tags)
     }
+}
+
+impl Taken for IfMatch {
+    fn describe(operation: Operation) -> Operation {
+        let other = Problem::other_revision(2);
+        operation.takes(&[IF_MATCH]).problems([bad_tags(), other])
+    }
+}
+
+fn bad_tags() -> Problem {
+    Problem::malformed("If-Match must be * or a list of tags, each between double quotes.")
 }
 
 /// Reads `If-Match`, however many lines it has; `None` when it can't be read. A tag that no link
 /// can have, and a weak one, is like that of another revision.
 fn expected(headers: &HeaderMap) -> Option<Expected> {
     let mut tags: Option<Vec<u64>> = None;
-    for line in headers.get_all(IF_MATCH) {
+    for line in headers.get_all(IF_MATCH.name) {
         let line = line.to_str().ok()?.trim();
         if line == "*" {
             return Some(Expected::Any);
@@ -72,7 +89,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             for line in lines {
-                headers.append(IF_MATCH, HeaderValue::from_static(line));
+                headers.append(IF_MATCH.name, HeaderValue::from_static(line));
             }
             assert_eq!(expected(&headers), read, "{lines:?}");
         }

@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::openapi::words::{self, TYPE_PREFIX};
+use super::words::{self, TYPE_PREFIX};
 pub(super) use crate::api::fields::FieldError;
 use crate::core::link::Refusal;
 use crate::core::ports::StoreError;

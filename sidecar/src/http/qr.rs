@@ -10,17 +10,25 @@ use qrcode::{Color, EcLevel, QrCode};
 use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::{CodeInPath, Domains, no_such_link};
+use super::operation::operations;
 use super::problem::Problem;
 
 /// How many modules stay white around the code, as its standard asks.
 const QUIET: usize = 4;
 
+operations! {
+    get "/v1/links/{code}/qr", "drawLink", "Draws a link's short URL as a QR code", draw {
+        .answers_text(200, "The drawing.", "image/svg+xml")
+        .with(["Cache-Control", "Content-Security-Policy"]).problems([no_domain()])
+    }
+}
+
 /// `GET /v1/links/{code}/qr`
-pub(super) async fn draw(
+async fn draw(
     State(app): State<SharedApp>,
     _: MayRead,
-    CodeInPath(code): CodeInPath,
     domains: Domains,
+    CodeInPath(code): CodeInPath,
 ) -> Result<impl IntoResponse, Problem> {
     let link = app.links.find(&code).await?.ok_or_else(no_such_link)?;
     let base = domains.bases.of(&link).ok_or_else(no_domain)?;
@@ -37,7 +45,7 @@ pub(super) async fn draw(
 }
 
 /// A link has no short URL as long as nginx does not say on which domain.
-pub(super) fn no_domain() -> Problem {
+fn no_domain() -> Problem {
     Problem::unavailable("No short domain is known: nginx says none (X-Shortlink-Base).")
 }
 

@@ -1,14 +1,48 @@
 //! What all listings share.
 
 use jiff::Timestamp;
+use serde_json::json;
 use vocabulary::Code;
 
+use super::operation::parameter::{self, Parameter, number, of, parameters, string};
 use super::problem::Problem;
+use super::words;
 use crate::core::visit::class::Class;
 
 /// How many items a page has, unless the client says otherwise, and at most.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
 pub(super) const MAX_LIMIT: u32 = 1000;
+
+parameters! {
+    pub(super) LIMIT: query "limit", "Limit", "How many items a page has.",
+        |_| number(1, MAX_LIMIT.into(), DEFAULT_LIMIT.into());
+    pub(super) CURSOR: query "cursor", "Cursor",
+        "Where the listing goes on: the nextCursor of an earlier answer.",
+        |_| json!({ "type": "string", "pattern": "^[-0-9A-Za-z_]+$" });
+    pub(super) SINCE: query "since", "Since",
+        "Not before this moment. Statistics begin seven days before their end unless it is said, \
+         and 800 days at most.", parameter::moment;
+    pub(super) UNTIL: query "until", "Until",
+        "Before this moment: now, unless it is said.", parameter::moment;
+    pub(super) CLASS: query "class", "Class", "Only visits of this class.", of::<words::VisitClass>;
+    pub(super) OF_CODE: query "code", "OfCode", "Only visits of this link.", of::<words::Code>;
+    pub(super) EXTERNAL_ID: query "externalId", "ExternalId",
+        "Only links that you call so.", string;
+    pub(super) OF_CAMPAIGN: query "campaignId", "OfCampaign",
+        "Only links of this campaign.", of::<words::CampaignId>;
+}
+
+/// Refuses every parameter but these.
+pub(super) fn only(parameters: &[Parameter]) -> Problem {
+    let names: Vec<&str> = parameters.iter().map(|it| it.name).collect();
+    Problem::query(match &names[..] {
+        [first @ .., last] if !first.is_empty() => {
+            let first = first.join(", ");
+            format!("There are only the parameters {first} and {last}.")
+        }
+        names => format!("There is only the parameter {}.", names.concat()),
+    })
+}
 
 /// Reads how many items a page is to have.
 pub(super) fn limit(value: &str) -> Result<u32, Problem> {
@@ -16,11 +50,6 @@ pub(super) fn limit(value: &str) -> Result<u32, Problem> {
     limit
         .filter(|limit| (1..=MAX_LIMIT).contains(limit))
         .ok_or_else(|| Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}.")))
-}
-
-/// Reads a cursor with `decode`.
-pub(super) fn cursor<T>(value: &str, decode: impl Fn(&str) -> Option<T>) -> Result<T, Problem> {
-    decode(value).ok_or_else(Problem::cursor)
 }
 
 /// Reads a moment.

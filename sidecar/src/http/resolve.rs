@@ -8,37 +8,63 @@ use std::error::Error;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{ALLOW, CACHE_CONTROL, LOCATION, RETRY_AFTER};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
+use vocabulary::RedirectStatus;
 
 use super::app::SharedApp;
+use super::operation::Operation;
+use super::operation::parameter::{parameters, string};
 use super::problem::log_panic;
+use super::words::redirect_statuses;
 use crate::core::query::with_forwarded;
 use crate::service::resolve::{Redirect, Resolution};
 
-/// Where nginx puts the visitor's query, as it came. Not behind the path: a visitor may send bytes
-/// there that no reader of URLs takes, and must be redirected all the same.
-const QUERY: &str = "x-shortlink-query";
-
 const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 
-/// `GET /resolve/{code}`, with whatever follows the code.
-pub(super) async fn resolve(
-    State(app): State<SharedApp>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response<Body> {
-    if method != Method::GET && method != Method::HEAD {
-        let headers = [NO_STORE, (ALLOW, "GET, HEAD")];
-        return (StatusCode::METHOD_NOT_ALLOWED, headers).into_response();
+// The visitor's query is in a header and not behind the path: a visitor may send bytes there that no
+// reader of URLs takes, and must be redirected all the same.
+parameters! {
+    PATH: path "path", "Path", "A code, with whatever follows it behind a slash.", string;
+    QUERY: header "X-Shortlink-Query", "VisitorQuery",
+        "The visitor's query, as it came. nginx sets it.", string;
+}
+
+/// The operation of this file.
+pub(super) fn operation() -> Operation {
+    let path = "/resolve/{*path}";
+    let text =
+        "Asked by nginx' public server when Redis could not say. The internal one refuses it.";
+    let mut operation = Operation::get(path, "followLink", "Follows a link, for nginx", resolve)
+        .text(text)
+        .takes(&[PATH, QUERY])
+        .terse();
+    for status in redirect_statuses() {
+        operation = operation
+            .answers_nothing(status, "Where the link leads.")
+            .with(["Location"]);
+        // Browsers may cache the others.
+        if RedirectStatus::from_code(status).is_some_and(|it| !it.is_permanent()) {
+            operation = operation.with(["Cache-Control"]);
+        }
     }
+    operation
+        .answers_text(404, "There is no such link, or not yet.", "text/plain")
+        .with(["Cache-Control"])
+        .answers_text(410, "The link does not redirect, or no more.", "text/plain")
+        .with(["Cache-Control"])
+        .answers_text(503, "It is not known where the link leads.", "text/plain")
+        .with(["Cache-Control", "Retry-After"])
+}
+
+/// `GET /resolve/{code}`, with whatever follows the code.
+async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> Response<Body> {
     // The path as it came: an encoded character is none that a code could have.
     let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
     let code = path.split('/').next().unwrap_or_default();
     match app.resolver.resolve(code.as_bytes()).await {
         Ok(Resolution::Redirect(to)) => {
-            let query = headers.get(QUERY).map(HeaderValue::as_bytes);
+            let query = headers.get(QUERY.name).map(HeaderValue::as_bytes);
             redirect(&to, query.unwrap_or_default(), code)
         }
         Ok(Resolution::Gone) => (
@@ -62,6 +88,12 @@ pub(super) async fn resolve(
             unavailable()
         }
     }
+}
+
+/// Answers requests with other methods than GET and HEAD as tersely as all else here.
+pub(super) async fn not_allowed() -> Response<Body> {
+    let headers = [NO_STORE, (ALLOW, "GET, HEAD")];
+    (StatusCode::METHOD_NOT_ALLOWED, headers).into_response()
 }
 
 /// What is answered when the handler has panicked: never that there is no link.

@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::app::App;
-use super::router;
+use super::router::router;
 
 /// Answers requests until `shutdown`; then takes no more, and returns when those that were begun
 /// are answered.

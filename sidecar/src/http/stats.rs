@@ -8,14 +8,17 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 use super::app::SharedApp;
 use super::auth::MayReadStats;
-use super::campaigns::{CampaignInPath, no_such_campaign};
-use super::extract::{CodeInPath, no_such_link};
-use super::openapi::words;
+use super::campaigns::{self, CampaignInPath, no_such_campaign};
+use super::extract::{CODE, CodeInPath, no_such_link};
+use super::operation::parameter::{Parameter, number, of, parameters};
+use super::operation::{Operation, operations};
 use super::problem::Problem;
-use super::query;
+use super::query::{self, MAX_LIMIT, SINCE, UNTIL};
+use super::words;
 use crate::core::ports::{CountQuery, Counted, Dimension, Hours};
 use crate::core::visit::class::Class;
 
@@ -32,12 +35,12 @@ const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
 const DEFAULT_VALUES: u32 = 50;
 
 /// How many values of a dimension have intervals of their own at most, and of how many intervals.
-pub(super) const MAX_VALUES_OVER_TIME: usize = 20;
-pub(super) const MAX_INTERVALS_OF_VALUES: i64 = 1000;
+const MAX_VALUES_OVER_TIME: usize = 20;
+const MAX_INTERVALS_OF_VALUES: i64 = 1000;
 
 /// How many minutes of domains are answered unless the client says otherwise, and at most.
-pub(super) const DEFAULT_MINUTES: i64 = 60;
-pub(super) const MAX_MINUTES: i64 = 24 * 60;
+const DEFAULT_MINUTES: i64 = 60;
+const MAX_MINUTES: i64 = 24 * 60;
 
 /// Numbers of visits by class.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -120,8 +123,50 @@ pub(super) struct StatsBody {
     by: BTreeMap<&'static str, Vec<ValueBody>>,
 }
 
+parameters! {
+    MINUTES: query "minutes", "Minutes", "How far back.",
+        |_| number(1, MAX_MINUTES, DEFAULT_MINUTES);
+    INTERVAL: query "interval", "Interval",
+        "How long the intervals are: an hour up to three days, else a day.", of::<words::Interval>;
+    BY: query "by", "By", "What to count by, parted by commas.", |generator| {
+        json!({ "type": "array", "items": of::<words::Dimension>(generator), "minItems": 1 })
+    };
+    VALUES: query "limit", "Values", "How many values of each dimension are answered.",
+        |_| number(1, MAX_LIMIT.into(), DEFAULT_VALUES.into());
+    VALUE_INTERVALS: query "valueIntervals", "ValueIntervals",
+        format!(
+            "Whether each value has intervals of its own, of at most {MAX_INTERVALS_OF_VALUES}: the \
+             {MAX_VALUES_OVER_TIME} values with the most visits."
+        ),
+        |_| json!({ "type": "boolean", "default": false });
+}
+
+/// The parameters of statistics.
+const QUERY: [Parameter; 6] = [SINCE, UNTIL, INTERVAL, BY, VALUES, VALUE_INTERVALS];
+
+operations! {
+    get "/v1/stats", "getStats", "Counts all visits", of_all { .also(counts) }
+    get "/v1/links/{code}/stats", "getLinkStats", "Counts visits of a link", of_link {
+        .also(counts).takes(&[CODE])
+    }
+    get "/v1/campaigns/{id}/stats", "getCampaignStats", "Counts visits of a campaign's links", of_campaign {
+        .also(counts).takes(&[campaigns::ID])
+    }
+    get "/v1/domains/stats", "getDomainStats", "Counts visits of each short domain", of_domains {
+        .text("By minute, so that a domain that is blocked shows. Minutes without are left out.")
+        .query(&[MINUTES]).answers::<DomainsBody>(200, "What was counted.")
+    }
+}
+
+/// Describes what all statistics share.
+fn counts(operation: Operation) -> Operation {
+    operation
+        .query(&QUERY)
+        .answers::<StatsBody>(200, "What was counted.")
+}
+
 /// `GET /v1/stats`
-pub(super) async fn of_all(
+async fn of_all(
     State(app): State<SharedApp>,
     _: MayReadStats,
     RawQuery(query): RawQuery,
@@ -130,7 +175,7 @@ pub(super) async fn of_all(
 }
 
 /// `GET /v1/campaigns/{id}/stats`
-pub(super) async fn of_campaign(
+async fn of_campaign(
     State(app): State<SharedApp>,
     _: MayReadStats,
     CampaignInPath(id): CampaignInPath,
@@ -143,7 +188,7 @@ pub(super) async fn of_campaign(
 }
 
 /// `GET /v1/links/{code}/stats`
-pub(super) async fn of_link(
+async fn of_link(
     State(app): State<SharedApp>,
     _: MayReadStats,
     CodeInPath(code): CodeInPath,
@@ -230,12 +275,7 @@ fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
                     _ => return Err(Problem::query("valueIntervals must be true or false.")),
                 };
             }
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters since, until, interval, by, limit and \
-                     valueIntervals.",
-                ));
-            }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     let until = until.unwrap_or(now);
@@ -402,7 +442,7 @@ pub(super) struct DomainsBody {
 
 /// `GET /v1/domains/stats`: by minute, so that a domain that is blocked shows. Minutes without
 /// visits are left out.
-pub(super) async fn of_domains(
+async fn of_domains(
     State(app): State<SharedApp>,
     _: MayReadStats,
     RawQuery(query): RawQuery,
@@ -410,7 +450,7 @@ pub(super) async fn of_domains(
     let mut minutes = DEFAULT_MINUTES;
     for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         if name != "minutes" {
-            return Err(Problem::query("There is only the parameter minutes."));
+            return Err(query::only(&[MINUTES]));
         }
         minutes = value
             .parse()

@@ -21,6 +21,7 @@ mod visits;
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request};
 use rand::SeedableRng;
@@ -30,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use vocabulary::{CodeRules, RedirectStatus};
 
+use super::router::router;
 use super::*;
 use crate::clock::Clock;
 use crate::clock::ManualClock;

@@ -18,9 +18,11 @@ use super::app::SharedApp;
 use super::auth::{MayReadStats, MayWrite};
 use super::cursor;
 use super::extract::CodeInPath;
-use super::openapi::words;
+use super::operation::operations;
+use super::operation::parameter::Parameter;
 use super::problem::Problem;
-use super::query;
+use super::query::{self, CLASS, CURSOR, EXTERNAL_ID, LIMIT, OF_CAMPAIGN, OF_CODE, SINCE, UNTIL};
+use super::words;
 use crate::core::ports::{KeptVisit, Listing, Position, StoreError, VisitListing};
 use crate::core::visit::Visit;
 use crate::core::visit::agent::Versioned;
@@ -140,8 +142,39 @@ pub(super) struct PageBody {
     next_cursor: Option<String>,
 }
 
+/// The parameters of the listing.
+const QUERY: [Parameter; 6] = [LIMIT, CURSOR, CLASS, OF_CODE, SINCE, UNTIL];
+
+/// The parameters that select links whose visits are erased.
+const ERASED: [Parameter; 2] = [EXTERNAL_ID, OF_CAMPAIGN];
+
+operations! {
+    get "/v1/visits", "listVisits", "Lists visits, the latest first", list {
+        .text(
+            "With `Accept: application/x-ndjson` or `text/csv` all of them, as lines; such an \
+             answer that can't be finished breaks off.",
+        )
+        .query(&QUERY).answers::<PageBody>(200, "A page, or all of them.")
+        .or_rows::<VisitBody>("application/x-ndjson").or_text("text/csv")
+    }
+    delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
+        .text(
+            "Of all links that you call so, or of a campaign; one of both must be given. Counts \
+             stay: there is nobody in them.",
+        )
+        .query(&ERASED).answers::<ErasureBody>(200, "A receipt.")
+    }
+    get "/v1/links/{code}/visits", "listLinkVisits", "Lists visits of a link", of_link {
+        .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page.")
+    }
+    delete "/v1/links/{code}/visits", "eraseLinkVisits", "Erases visits of a link", erase_of_link {
+        .text("Counts stay: there is nobody in them.")
+        .answers::<ErasureBody>(200, "A receipt.")
+    }
+}
+
 /// `GET /v1/links/{code}/visits`: a page, those that were stored last first.
-pub(super) async fn of_link(
+async fn of_link(
     State(app): State<SharedApp>,
     _: MayReadStats,
     CodeInPath(code): CodeInPath,
@@ -156,7 +189,7 @@ pub(super) async fn of_link(
 }
 
 /// `GET /v1/visits`: a page, or with `Accept: application/x-ndjson` or `text/csv` all of them.
-pub(super) async fn list(
+async fn list(
     State(app): State<SharedApp>,
     _: MayReadStats,
     headers: HeaderMap,
@@ -192,7 +225,7 @@ pub(super) struct ErasureBody {
 
 /// `DELETE /v1/links/{code}/visits`: deletes what is kept of a link's visitors. Counts stay: there
 /// is nobody in them.
-pub(super) async fn erase_of_link(
+async fn erase_of_link(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     CodeInPath(code): CodeInPath,
@@ -208,7 +241,7 @@ pub(super) async fn erase_of_link(
 }
 
 /// `DELETE /v1/visits`: the same of all links that are called so, or belong to a campaign.
-pub(super) async fn erase(
+async fn erase(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     RawQuery(query): RawQuery,
@@ -225,11 +258,7 @@ pub(super) async fn erase(
                     .ok_or_else(|| Problem::query("campaignId must be the id of a campaign."))?;
                 listing.campaign = Some(id);
             }
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters externalId and campaignId.",
-                ));
-            }
+            _ => return Err(query::only(&ERASED)),
         }
     }
     if listing.external_id.is_none() && listing.campaign.is_none() {
@@ -262,7 +291,7 @@ async fn page(app: &SharedApp, mut listing: VisitListing) -> Result<Json<PageBod
     listing.limit += 1;
     let mut visits = app.store.list_visits(&listing).await?;
     let last = query::page(&mut visits, limit);
-    let next_cursor = last.map(|visit| cursor::encode_visit(visit.number));
+    let next_cursor = last.map(|visit| cursor::encode(cursor::VISITS, visit.number));
     Ok(Json(PageBody {
         visits: visits.into_iter().map(VisitBody::from).collect(),
         next_cursor,
@@ -277,16 +306,12 @@ fn read_listing(text: &str) -> Result<VisitListing, Problem> {
     for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
         match &*name {
             "limit" => listing.limit = query::limit(&value)?,
-            "cursor" => listing.before = Some(query::cursor(&value, cursor::decode_visit)?),
+            "cursor" => listing.before = Some(cursor::decode(cursor::VISITS, &value)?),
             "class" => listing.class = Some(query::class(&value)?),
             "code" => listing.code = Some(query::code(&value)?),
             "since" => listing.since = Some(query::moment("since", &value)?),
             "until" => listing.until = Some(query::moment("until", &value)?),
-            _ => {
-                return Err(Problem::query(
-                    "There are only the parameters limit, cursor, class, code, since and until.",
-                ));
-            }
+            _ => return Err(query::only(&QUERY)),
         }
     }
     Ok(listing)

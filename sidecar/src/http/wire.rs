@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::openapi::words;
+use super::words;
 use crate::api::link::LinkSettingsBody;
 use crate::core::campaign::Campaign;
 use crate::core::link::{Link, PastChange};

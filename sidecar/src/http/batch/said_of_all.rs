@@ -2,17 +2,40 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
 use vocabulary::CampaignId;
 
 use super::rows::{Csv, Format};
 use crate::http::app::App;
 use crate::http::campaigns::no_such_campaign;
+use crate::http::operation::parameter::{Parameter, of, parameters, string};
 use crate::http::problem::Problem;
+use crate::http::query;
+use crate::http::words;
 use crate::service::repeat::RowsDigest;
 
+parameters! {
+    CAMPAIGN: query "campaignId", "CampaignOfRows",
+        "The campaign of rows that name none.", of::<words::CampaignId>;
+    COLUMNS: query "columns", "Columns",
+        "For CSV: the names of the columns in place of those in the first line, parted by commas. \
+         A column without a name is left out.", string;
+    DELIMITER: query "delimiter", "Delimiter", "For CSV: what parts values.", |_| {
+        let names = DELIMITERS.map(|(name, _)| name);
+        json!({ "type": "string", "enum": names, "default": "comma" })
+    };
+}
+
+/// The parameters of the query.
+pub(super) const QUERY: [Parameter; 3] = [CAMPAIGN, COLUMNS, DELIMITER];
+
 /// The names that a delimiter has in a query.
-pub(in crate::http) const DELIMITERS: [(&str, u8); 3] =
-    [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
+const DELIMITERS: [(&str, u8); 3] = [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
+
+/// The delimiter is none that CSV can have.
+pub(super) fn bad_delimiter() -> Problem {
+    Problem::query("delimiter must be comma, semicolon or tab.")
+}
 
 /// What is said of all rows.
 #[derive(Default)]
@@ -57,16 +80,10 @@ impl SaidOfAll {
                 "columns" => said.csv.columns = Some(read_columns(&value)?),
                 "delimiter" => {
                     let known = DELIMITERS.iter().find(|(known, _)| *known == value);
-                    let (_, byte) = known.ok_or_else(|| {
-                        Problem::query("delimiter must be comma, semicolon or tab.")
-                    })?;
+                    let (_, byte) = known.ok_or_else(bad_delimiter)?;
                     said.csv.delimiter = *byte;
                 }
-                _ => {
-                    return Err(Problem::query(
-                        "There are only the parameters campaignId, columns and delimiter.",
-                    ));
-                }
+                _ => return Err(query::only(&QUERY)),
             }
         }
         Ok(said)
