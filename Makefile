@@ -60,10 +60,9 @@ test: build lint docs deb
 	@scripts/setup test
 	$(TEST) --tests
 
-# The same tests on the nginx that the crate nginx-src brings, in a target directory of its own:
-# cargo would rebuild everything at each change between the two. It is compiled soon and checks its arithmetic, as the
-# profile dev does. Debian's Lua module does not load there, and the packages are for Debian's nginx.
-VENDORED := $(CURDIR)/target/vendored
+# The same tests on the nginx that the crate nginx-src brings. It and the module for it are built in cargo's profile dev,
+# which is soon done, checks arithmetic, and leaves the module that was built for release alone. Debian's Lua module does
+# not load there, and the packages are for Debian's nginx.
 # What no version of nginx makes a difference for: what asks the sidecar alone, and what tests with several processes
 # whose nginx does only what others here show of it.
 OF_SIDECAR := backup campaign_links cli console console_campaigns console_keys console_live console_statistics \
@@ -75,9 +74,9 @@ test-vendored: build
 	@scripts/setup vendored
 	@scripts/setup test
 	env -u NGINX_SOURCE_DIR -u NGINX_BUILD_DIR NGX_CONFIGURE_ARGS=--with-http_auth_request_module \
-		cargo build -p ngx_http_shortlink_module --features vendored --target-dir $(VENDORED)
-	SHORTLINK_MODULE=$(VENDORED)/debug/libngx_http_shortlink_module.so \
-	SHORTLINK_NGINX=$$(ls -t $(VENDORED)/debug/build/nginx-sys-*/out/objs/nginx | head -n 1) \
+		cargo build -p ngx_http_shortlink_module --features vendored
+	SHORTLINK_MODULE=$(CURDIR)/target/debug/libngx_http_shortlink_module.so \
+	SHORTLINK_NGINX=$$(ls -t $(CURDIR)/target/debug/build/nginx-sys-*/out/objs/nginx | head -n 1) \
 		$(TEST) --test all -- --skip lua:: --skip packages_made:: $(OF_SIDECAR:%=--skip %::)
 
 # On Debian's version of nginx, on that of nginx-src, or on both.
