@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
             let kept = Arc::clone(&kept);
             tokio::spawn(async move {
                 while Instant::now() < end {
-                    let some = keep_some(&*store, &*codes).await?;
+                    let some = keep_some(&store, &*codes).await?;
                     kept.fetch_add(some as u64, Ordering::Relaxed);
                 }
                 anyhow::Ok(())

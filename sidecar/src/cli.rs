@@ -226,7 +226,7 @@ impl Cli {
             }
             Command::Export(command) => {
                 let store = open(&config).await?;
-                let done = command.run(&*store).await;
+                let done = command.run(&store).await;
                 store.close().await;
                 done
             }

@@ -192,7 +192,7 @@ impl ImportCommand {
                 redirect_status: config.links.redirect_status,
                 created_by: self.key_id.unwrap_or_else(|| "import".to_owned()),
                 now: began,
-                campaigns: campaigns(&*store).await?,
+                campaigns: campaigns(&store).await?,
             },
         };
         let importer = Importer {

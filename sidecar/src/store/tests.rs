@@ -212,7 +212,7 @@ async fn a_link_is_found_as_it_was_kept_and_its_code_is_taken(fixture: Fixture) 
         ..link("Full")
     };
     for link in [link("abc"), full] {
-        create(&*fixture.store, link.clone()).await;
+        create(&fixture.store, link.clone()).await;
         let found = fixture.store.find_link(&link.code).await.expect("a store");
         assert_eq!(found, Some(link));
     }
@@ -220,7 +220,7 @@ async fn a_link_is_found_as_it_was_kept_and_its_code_is_taken(fixture: Fixture) 
         created_by: "somebody else".to_owned(),
         ..link("abc")
     };
-    assert_eq!(try_create(&*fixture.store, other).await, None);
+    assert_eq!(try_create(&fixture.store, other).await, None);
     let found = fixture
         .store
         .find_link(&code("abc"))
@@ -236,7 +236,7 @@ async fn a_link_is_found_as_it_was_kept_and_its_code_is_taken(fixture: Fixture) 
             .expect("a store"),
         None
     );
-    create(&*fixture.store, link("ABC")).await;
+    create(&fixture.store, link("ABC")).await;
 }
 
 async fn many_are_kept_together_but_those_whose_codes_are_taken(fixture: Fixture) {
@@ -343,7 +343,7 @@ async fn concurrent_creations_of_one_code_have_one_winner(fixture: Fixture) {
     let attempts: Vec<_> = (0..50)
         .map(|_| {
             let store = Arc::clone(&store);
-            tokio::spawn(async move { try_create(&*store, link("abc")).await })
+            tokio::spawn(async move { try_create(&store, link("abc")).await })
         })
         .collect();
     let mut winners = 0;
@@ -355,9 +355,9 @@ async fn concurrent_creations_of_one_code_have_one_winner(fixture: Fixture) {
 }
 
 async fn edits_are_kept_and_revocation_is_final(fixture: Fixture) {
-    assert_eq!(revoke(&*fixture.store, "abc").await, None);
-    create(&*fixture.store, link("abc")).await;
-    let Some(Edit::Changed(revoked)) = revoke(&*fixture.store, "abc").await else {
+    assert_eq!(revoke(&fixture.store, "abc").await, None);
+    create(&fixture.store, link("abc")).await;
+    let Some(Edit::Changed(revoked)) = revoke(&fixture.store, "abc").await else {
         panic!("a live link can be revoked");
     };
     let found = fixture
@@ -368,11 +368,11 @@ async fn edits_are_kept_and_revocation_is_final(fixture: Fixture) {
     assert_eq!(found.as_ref(), Some(&revoked));
     assert_eq!(revoked.revision, 2);
     assert_eq!(
-        revoke(&*fixture.store, "abc").await,
+        revoke(&fixture.store, "abc").await,
         Some(Edit::Unchanged(revoked))
     );
     // A revoked link's code stays taken.
-    assert_eq!(try_create(&*fixture.store, link("abc")).await, None);
+    assert_eq!(try_create(&fixture.store, link("abc")).await, None);
 }
 
 async fn what_is_published_leaves_the_outbox_unless_it_has_changed_meanwhile(fixture: Fixture) {
@@ -389,11 +389,11 @@ async fn what_is_published_leaves_the_outbox_unless_it_has_changed_meanwhile(fix
         }])
     };
     for text in ["a", "b", "c"] {
-        let receipt = create(&*fixture.store, link(text)).await;
+        let receipt = create(&fixture.store, link(text)).await;
         assert_eq!(receipt, published(text, 1));
     }
-    revoke(&*fixture.store, "b").await;
-    revoke(&*fixture.store, "c").await;
+    revoke(&fixture.store, "b").await;
+    revoke(&fixture.store, "c").await;
     // Changes come first.
     assert_eq!(fixture.waiting().await, ["b", "c", "a"]);
     let count = fixture.store.count_waiting(Timestamp::MAX, 2).await;
@@ -422,12 +422,12 @@ async fn what_is_published_leaves_the_outbox_unless_it_has_changed_meanwhile(fix
     assert_eq!(fixture.store.reopen_applied().await.expect("a store"), 0);
 
     // Asked again for what was done long ago: told again.
-    revoke(&*fixture.store, "b").await;
+    revoke(&fixture.store, "b").await;
     assert_eq!(fixture.waiting().await, ["b"]);
 }
 
 async fn closing_writes_what_was_asked_for_and_then_nothing_more(fixture: Fixture) {
-    create(&*fixture.store, link("abc")).await;
+    create(&fixture.store, link("abc")).await;
     fixture.store.close().await;
     let refused = fixture.store.create_links(vec![link("def")]).await;
     assert!(refused.is_err());
@@ -436,7 +436,7 @@ async fn closing_writes_what_was_asked_for_and_then_nothing_more(fixture: Fixtur
 }
 
 async fn edits_at_the_same_time_follow_each_other(fixture: Fixture) {
-    create(&*fixture.store, link("abc")).await;
+    create(&fixture.store, link("abc")).await;
     let edits: Vec<_> = (0..20)
         .map(|number| {
             let store = Arc::clone(&fixture.store);

@@ -297,7 +297,7 @@ mod tests {
             (Format::Ndjson, Some(State::Expired), ""),
         ] {
             let mut writer = LinkWriter::new(Vec::new(), format, now).expect("a vector");
-            let exported = export(&**store, &mut writer, state, |_| {}).await;
+            let exported = export(store, &mut writer, state, |_| {}).await;
             let written = writer.finish().expect("a vector");
             assert_eq!(String::from_utf8(written).expect("text"), expected);
             assert_eq!(

@@ -107,7 +107,7 @@ async fn processes_that_migrate_at_once_do_it_once_with_one_key() {
 #[tokio::test]
 async fn a_key_that_was_lost_is_not_replaced() {
     let fixture = Fixture::new(Scheme::Postgres).await;
-    create(&*fixture.store, link("abc")).await;
+    create(&fixture.store, link("abc")).await;
     let url = fixture.options.url.expose_secret();
     execute(url, "DELETE FROM settings".to_owned()).await;
     migrate(&fixture.options, &KEY)
@@ -162,10 +162,10 @@ async fn one_store_delivers_the_outbox_and_another_takes_over() {
     let fixture = Fixture::new(Scheme::Postgres).await;
     let (one, other) = (&fixture.store, fixture.open().await);
     let now = moment(REVOKED_AT);
-    create(&**one, link("a")).await;
+    create(one, link("a")).await;
     let first = one.waiting(Timestamp::MAX).await.expect("a store");
     assert_eq!(codes(&first.links), ["a"]);
-    create(&*other, link("b")).await;
+    create(&other, link("b")).await;
     let second = other.waiting(Timestamp::MAX).await.expect("a store");
     assert!(second.receipt.0.is_empty(), "it is not its turn");
     one.settle(vec![first.receipt], now).await.expect("a store");
@@ -188,7 +188,7 @@ async fn one_store_delivers_the_outbox_and_another_takes_over() {
 
     // So does one that is gone.
     one.close().await;
-    create(&*other, link("c")).await;
+    create(&other, link("c")).await;
     eventually("another is alone", async || {
         let waiting = other.waiting(Timestamp::MAX).await.expect("a store");
         codes(&waiting.links) == ["c"]
@@ -251,7 +251,7 @@ async fn a_store_outlives_its_sessions() {
 #[tokio::test]
 async fn a_lock_is_waited_for_within_bounds() {
     let fixture = Fixture::new(Scheme::Postgres).await;
-    create(&*fixture.store, link("abc")).await;
+    create(&fixture.store, link("abc")).await;
     let mut impatient = fixture.options.clone();
     impatient.lock_timeout = std::time::Duration::from_millis(50);
     let impatient = open(&impatient).await.expect("a good database");

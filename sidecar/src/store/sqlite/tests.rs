@@ -25,7 +25,7 @@ async fn open(url: &str) -> SqliteStore {
 #[tokio::test]
 async fn the_outbox_outlives_the_process() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
-    create(&*fixture.store, link("abc")).await;
+    create(&fixture.store, link("abc")).await;
     // As after a kill: the database's files at this moment, opened elsewhere.
     let copy = fixture.directory.path().join("copy");
     std::fs::create_dir(&copy).expect("room");

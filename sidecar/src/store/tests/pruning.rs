@@ -88,7 +88,7 @@ async fn old_counts_are_forgotten_a_few_at_a_time_and_links_keep_their_totals(fi
         [(20, 20), (21, 20)]
     );
     let (one, two) = (fixture.open().await, fixture.open().await);
-    let tasks = [one, two].map(|store| tokio::spawn(async move { forget(&*store).await }));
+    let tasks = [one, two].map(|store| tokio::spawn(async move { forget(&store).await }));
     let mut gone = 0;
     for task in tasks {
         gone += task.await.expect("no panic");
@@ -179,7 +179,7 @@ async fn the_days_on_which_visits_were_recorded_are_known(fixture: Fixture) {
     ];
     let visits = visits.into_iter().enumerate();
     let visits = visits.map(|(n, at)| of_class(Class::Bot, visit(n as u64, "abc", at)));
-    keep(&*store, visits.collect()).await;
+    keep(&store, visits.collect()).await;
     for (days, begin) in [
         (1, Some("2026-05-31T00:00:00Z")),
         (2, Some("2026-05-28T00:00:00Z")),

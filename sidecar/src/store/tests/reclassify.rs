@@ -208,19 +208,19 @@ async fn visits_classified_again_are_counted_as_if_they_always_had_been_so(fixtu
         (&fixture.store, old as fn(u64, &str) -> Visit),
         (&fresh.store, new),
     ] {
-        ids.push(links(&**store).await);
+        ids.push(links(store).await);
         for part in 0..3 {
             let visits = (part * 900..part * 900 + 900).map(|n| make(n, code_of(n)));
-            keep(&**store, visits.collect()).await;
+            keep(store, visits.collect()).await;
         }
     }
-    let wanted = counted(&*fresh.store, ids[1]).await;
-    assert_ne!(counted(&*fixture.store, ids[0]).await, wanted);
+    let wanted = counted(&fresh.store, ids[1]).await;
+    assert_ne!(counted(&fixture.store, ids[0]).await, wanted);
     let report = run(reclassify(&fixture.store), "one").await;
     assert_eq!((report.visits, report.written), (2700, 2700));
     assert_eq!(report.changes(), 2700);
     assert!(report.days > 0);
-    assert_eq!(counted(&*fixture.store, ids[0]).await, wanted);
+    assert_eq!(counted(&fixture.store, ids[0]).await, wanted);
     for (table, rows) in [
         ("visit_link_hours", fresh.count("visit_link_hours").await),
         ("visit_hours", fresh.count("visit_hours").await),
@@ -228,7 +228,7 @@ async fn visits_classified_again_are_counted_as_if_they_always_had_been_so(fixtu
     ] {
         assert_eq!(fixture.count(table).await, rows, "{table}");
     }
-    let (mut found, mut fresh) = (listed(&*fixture.store).await, listed(&*fresh.store).await);
+    let (mut found, mut fresh) = (listed(&fixture.store).await, listed(&fresh.store).await);
     for visit in found.iter_mut().chain(&mut fresh) {
         visit.number = 0;
     }
@@ -240,9 +240,9 @@ async fn visits_classified_again_are_counted_as_if_they_always_had_been_so(fixtu
 
 async fn visits_are_classified_again_while_others_come_and_by_several_at_once(fixture: Fixture) {
     let fresh = beside(&fixture).await;
-    let (id, fresh_id) = (links(&*fixture.store).await, links(&*fresh.store).await);
+    let (id, fresh_id) = (links(&fixture.store).await, links(&fresh.store).await);
     let visits = (0..3000).map(|n| old(n, code_of(n)));
-    keep(&*fixture.store, visits.collect()).await;
+    keep(&fixture.store, visits.collect()).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
         let (store, is_over) = (fixture.open().await, Arc::clone(&is_over));
@@ -250,7 +250,7 @@ async fn visits_are_classified_again_while_others_come_and_by_several_at_once(fi
             let mut number = 3000;
             while !is_over.load(Ordering::SeqCst) || number < 4000 {
                 let visits = (number..number + 50).map(|n| new(n, code_of(n)));
-                keep(&*store, visits.collect()).await;
+                keep(&store, visits.collect()).await;
                 number += 50;
             }
             store.close().await;
@@ -272,10 +272,10 @@ async fn visits_are_classified_again_while_others_come_and_by_several_at_once(fi
     assert_eq!(written, 3000);
     for first in (0..last).step_by(1000) {
         let visits = (first..last.min(first + 1000)).map(|n| new(n, code_of(n)));
-        keep(&*fresh.store, visits.collect()).await;
+        keep(&fresh.store, visits.collect()).await;
     }
-    let wanted = counted(&*fresh.store, fresh_id).await;
-    assert_eq!(counted(&*fixture.store, id).await, wanted);
+    let wanted = counted(&fresh.store, fresh_id).await;
+    assert_eq!(counted(&fixture.store, id).await, wanted);
     assert_eq!(fixture.count("visit_stale_sketches").await, 0);
 }
 

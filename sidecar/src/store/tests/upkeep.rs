@@ -37,7 +37,7 @@ const FAR: &str = "abcdefghijklmnop";
 impl Fixture {
     /// Keeps a link, of which Redis was told long ago.
     async fn keep(&self, link: &Link) {
-        let receipt = create(&*self.store, link.clone()).await;
+        let receipt = create(&self.store, link.clone()).await;
         let settled = self.store.settle(vec![receipt], link.updated_at).await;
         settled.expect("a working store");
         let forgotten = self.store.forget_applied(moment(NOW)).await;
@@ -198,7 +198,7 @@ async fn links_whose_ids_are_far_from_each_other_wait_until_redis_was_told(fixtu
     let links: Vec<Link> = (0..50).map(|n| link(&format!("c{n}"))).collect();
     let created = store.create_links(links.clone()).await;
     let created = created.expect("a working store");
-    create(&**store, link("other")).await;
+    create(store, link("other")).await;
     // A change has a row of its own.
     let revoke = Box::new(|link: Link| link.revoke(moment(NOW)));
     let edited = store
@@ -358,7 +358,7 @@ async fn a_code_is_not_free_while_its_link_is_being_deleted(fixture: Fixture) {
         let creations: Vec<_> = (0..3)
             .map(|_| {
                 let (store, link) = (Arc::clone(&other), link(dead.code.as_str()));
-                tokio::spawn(async move { try_create(&*store, link).await })
+                tokio::spawn(async move { try_create(&store, link).await })
             })
             .collect();
         let deleted = deletion.await.expect("no panic");

@@ -476,7 +476,7 @@ async fn many_who_store_the_same_visits_at_once_store_each_once(fixture: Fixture
             let store = Arc::clone(&fixture.store);
             let mut visits = visits.clone();
             visits.rotate_left(shift * 31);
-            tokio::spawn(async move { keep(&*store, visits).await.new.len() })
+            tokio::spawn(async move { keep(&store, visits).await.new.len() })
         })
         .collect();
     let mut new = 0;
@@ -485,7 +485,7 @@ async fn many_who_store_the_same_visits_at_once_store_each_once(fixture: Fixture
     }
     assert_eq!(new, 200);
     assert_eq!(fixture.count("visits").await, 200);
-    assert_eq!(total(&*fixture.store, Counted::All).await, 200);
+    assert_eq!(total(&fixture.store, Counted::All).await, 200);
 }
 
 async fn people_are_counted_once_a_day(fixture: Fixture) {
