@@ -81,6 +81,29 @@ request! {
     pub LinkPatch: Patch, required [], of LinkTarget, LinkSettings
 }
 
+/// The columns of `shortlink export`, which an import knows. Their order is the format: a new member comes last.
+pub const EXPORTED: [&str; 19] = [
+    "shortCode",
+    "longUrl",
+    "createdAt",
+    "validUntil",
+    "redirectStatus",
+    "state",
+    "revokedAt",
+    "revision",
+    "updatedAt",
+    "createdBy",
+    "validSince",
+    "forwardQuery",
+    "maxVisits",
+    "pausedAt",
+    "externalId",
+    "note",
+    "tags",
+    "campaignId",
+    "parameters",
+];
+
 /// All members that a request for a new link can have.
 pub fn members() -> impl Iterator<Item = &'static Member> {
     let tables = [

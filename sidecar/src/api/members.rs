@@ -68,13 +68,17 @@ impl Member {
         self.about.trim().to_owned()
     }
 
-    /// Its name in the style of the command line, such as `max-visits`, or one of its own.
+    /// The name of its option on the command line.
     pub fn option(&self) -> String {
-        self.option
-            .map_or_else(|| words_of(self.name, '-'), str::to_owned)
+        self.option.map_or_else(|| self.kebab(), str::to_owned)
     }
 
-    /// Its name as text, such as `max visits`.
+    /// Its name in the style of the command line, such as `valid-since`.
+    pub fn kebab(&self) -> String {
+        words_of(self.name, '-')
+    }
+
+    /// Its name as text, such as `valid since`.
     pub fn label(&self) -> String {
         words_of(self.name, ' ')
     }
@@ -100,7 +104,7 @@ impl Member {
     }
 }
 
-/// Splits a name such as `maxVisits` into words.
+/// Splits a name such as `validSince` into words.
 fn words_of(name: &str, separator: char) -> String {
     let mut words = String::with_capacity(name.len() + 4);
     for character in name.chars() {

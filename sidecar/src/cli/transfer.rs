@@ -48,9 +48,8 @@ Columns are found by name; upper and lower case, _, - and spaces make no differe
   url      longUrl, originalUrl, destination, destinationUrl, target, targetUrl, url
   created  created, createdAt, creationDate, dateCreated, timestamp
   expires  expires, expiresAt, validUntil, expirationDate, expiryDate
-  redirectStatus, revokedAt, revision, updatedAt, validSince, forwardQuery, maxVisits, pausedAt,
-  externalId, note, tags, campaignId, parameters: as written by `shortlink export`
-All other columns are ignored. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds
+  All others that `shortlink export` writes are known by their names there.
+Other columns are ignored. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds
 or milliseconds since 1970. Files can be compressed with gzip.
 
 The import never changes existing links. A row whose link exists with the same target is no error, so

@@ -166,15 +166,7 @@ fn members(campaign: &Campaign) -> Map<String, Value> {
         ("validSince", json!(campaign.validity.since())),
         ("validUntil", json!(campaign.validity.until())),
         ("note", json!(campaign.note)),
-        (
-            "defaults",
-            json!({
-                "strategy": defaults.strategy,
-                "codeLength": defaults.code_lengths,
-                "maxVisits": defaults.max_visits,
-                "tags": defaults.tags,
-            }),
-        ),
+        ("defaults", defaults.members()),
     ];
     let members = members.into_iter();
     members

@@ -2,73 +2,96 @@
 
 use std::str::FromStr;
 
-/// What a column can mean.
+use crate::api::kinds::Shape;
+use crate::api::link::LinkSettings;
+use crate::api::members::Members;
+
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// The code, or a short URL that ends with it.
     Code,
     /// The target.
     Url,
-    /// When the link was made.
+    /// The time of the link's creation.
     Created,
-    /// From when on it leads nowhere.
-    Expires,
-    /// How it redirects.
-    RedirectStatus,
-    /// When it was revoked.
+    /// The time of its revocation.
     Revoked,
     /// Its revision.
     Revision,
-    /// When it was changed last.
+    /// The time of its last change.
     Updated,
-    /// From when on it redirects.
-    ValidSince,
-    /// Whether the visitor's query is appended.
-    ForwardQuery,
-    /// After about how many visits it ends.
-    MaxVisits,
-    /// Since when it is paused.
+    /// The time of its pause.
     Paused,
-    /// What the caller calls it.
-    ExternalId,
-    /// What people want to remember of it.
-    Note,
-    /// What it is found by: parted by `|`, or as a JSON list.
-    Tags,
-    /// The campaign that it belongs to.
+    /// Its campaign.
     Campaign,
-    /// The values for the campaign's target, as they stand in a record.
+    /// The values for the campaign's target, as they are in a record.
     Parameters,
+    /// One of its settings, by its place in [`LinkSettings::MEMBERS`].
+    Setting(usize),
 }
 
-/// How many columns there are.
+/// The columns that are no settings.
+const OTHERS: [Column; 9] = [
+    Column::Code,
+    Column::Url,
+    Column::Created,
+    Column::Revoked,
+    Column::Revision,
+    Column::Updated,
+    Column::Paused,
+    Column::Campaign,
+    Column::Parameters,
+];
+
+/// The number of columns.
 pub const COLUMNS: usize = Column::ALL.len();
 
 impl Column {
     /// Every column.
-    pub const ALL: [Self; 17] = [
-        Self::Code,
-        Self::Url,
-        Self::Created,
-        Self::Expires,
-        Self::RedirectStatus,
-        Self::Revoked,
-        Self::Revision,
-        Self::Updated,
-        Self::ValidSince,
-        Self::ForwardQuery,
-        Self::MaxVisits,
-        Self::Paused,
-        Self::ExternalId,
-        Self::Note,
-        Self::Tags,
-        Self::Campaign,
-        Self::Parameters,
-    ];
+    pub const ALL: [Self; OTHERS.len() + LinkSettings::MEMBERS.len()] = {
+        let mut all = [Self::Code; OTHERS.len() + LinkSettings::MEMBERS.len()];
+        let mut place = 0;
+        while place < all.len() {
+            all[place] = match place.checked_sub(OTHERS.len()) {
+                None => OTHERS[place],
+                Some(setting) => Self::Setting(setting),
+            };
+            place += 1;
+        }
+        all
+    };
+
+    /// The column of a setting.
+    pub fn setting(name: &str) -> Option<Self> {
+        let mut settings = LinkSettings::MEMBERS.iter();
+        let place = settings.position(|member| member.name == name)?;
+        Some(Self::Setting(place))
+    }
+
+    /// Its place in [`Column::ALL`].
+    pub fn place(self) -> usize {
+        match self {
+            Self::Setting(place) => OTHERS.len() + place,
+            other => OTHERS
+                .iter()
+                .position(|it| *it == other)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The form of its values.
+    pub fn shape(self) -> Shape {
+        match self {
+            Self::Setting(place) => LinkSettings::MEMBERS[place].shape,
+            _ => Shape::Text,
+        }
+    }
 
     /// The names, for messages that list what is allowed.
-    pub const NAMES: &'static str = "code, url, created, expires, redirectStatus, revokedAt, revision, updatedAt, validSince, \
-         forwardQuery, maxVisits, pausedAt, externalId, note, tags, campaignId, parameters";
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
 
     /// The column's name.
     pub fn name(self) -> &'static str {
@@ -76,29 +99,25 @@ impl Column {
             Self::Code => "code",
             Self::Url => "url",
             Self::Created => "created",
-            Self::Expires => "expires",
-            Self::RedirectStatus => "redirectStatus",
             Self::Revoked => "revokedAt",
             Self::Revision => "revision",
             Self::Updated => "updatedAt",
-            Self::ValidSince => "validSince",
-            Self::ForwardQuery => "forwardQuery",
-            Self::MaxVisits => "maxVisits",
             Self::Paused => "pausedAt",
-            Self::ExternalId => "externalId",
-            Self::Note => "note",
-            Self::Tags => "tags",
             Self::Campaign => "campaignId",
             Self::Parameters => "parameters",
+            Self::Setting(place) => match LinkSettings::MEMBERS[place].name {
+                "validUntil" => "expires",
+                name => name,
+            },
         }
     }
 
-    /// What files call it, as [`normal`] writes names. If a file has several of them the first
-    /// counts: next to `shortCode` a `shortUrl` says nothing more, and where there is a `longUrl` the
-    /// `url` is something else.
+    /// The names in other programs' files, as [`normal`] writes names, for columns that have several. If a file
+    /// has several of them the first counts: next to `shortCode` a `shortUrl` adds nothing, and where there is a
+    /// `longUrl` the `url` is something else.
     fn synonyms(self) -> &'static [&'static str] {
-        match self {
-            Self::Code => &[
+        match self.name() {
+            "code" => &[
                 "code",
                 "shortcode",
                 "slug",
@@ -109,7 +128,7 @@ impl Column {
                 "bitlink",
                 "link",
             ],
-            Self::Url => &[
+            "url" => &[
                 "longurl",
                 "originalurl",
                 "destination",
@@ -118,44 +137,43 @@ impl Column {
                 "targeturl",
                 "url",
             ],
-            Self::Created => &[
+            "created" => &[
                 "created",
                 "createdat",
                 "creationdate",
                 "datecreated",
                 "timestamp",
             ],
-            Self::Expires => &[
+            "expires" => &[
                 "expires",
                 "expiresat",
                 "validuntil",
                 "expirationdate",
                 "expirydate",
             ],
-            Self::RedirectStatus => &["redirectstatus"],
-            Self::Revoked => &["revokedat"],
-            Self::Revision => &["revision"],
-            Self::Updated => &["updatedat"],
-            Self::ValidSince => &["validsince"],
-            Self::ForwardQuery => &["forwardquery"],
-            Self::MaxVisits => &["maxvisits"],
-            Self::Paused => &["pausedat"],
-            Self::ExternalId => &["externalid"],
-            Self::Note => &["note"],
-            Self::Tags => &["tags"],
-            Self::Campaign => &["campaignid"],
-            Self::Parameters => &["parameters"],
+            _ => &[],
         }
+    }
+
+    /// How well a name, as [`normal`] writes it, fits the column: 0 is best.
+    fn rank(self, name: &str) -> Option<usize> {
+        if normal_characters(self.name()).eq(name.chars()) {
+            let own = self.synonyms().iter().position(|&it| it == name);
+            return own.or(Some(0));
+        }
+        self.synonyms().iter().position(|&it| it == name)
     }
 }
 
 /// A name in the one spelling in which names are compared: `Long URL`, `long_url` and `longUrl` are
 /// the same.
 fn normal(name: &str) -> String {
-    name.chars()
-        .filter(|c| !matches!(c, '_' | '-' | ' '))
-        .flat_map(char::to_lowercase)
-        .collect()
+    normal_characters(name).collect()
+}
+
+fn normal_characters(name: &str) -> impl Iterator<Item = char> {
+    let characters = name.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
+    characters.flat_map(char::to_lowercase)
 }
 
 /// What somebody says that one column of their file means: `code=keyword`, or `created=` for a
@@ -174,11 +192,10 @@ impl FromStr for Assignment {
             .split_once('=')
             .ok_or("must be like code=keyword".to_owned())?;
         let wanted = normal(column);
-        let column = Column::ALL.into_iter().find(|column| {
-            normal(column.name()) == wanted || column.synonyms().contains(&&*wanted)
-        });
+        let mut columns = Column::ALL.into_iter();
+        let column = columns.find(|column| column.rank(&wanted).is_some());
         Ok(Self {
-            column: column.ok_or_else(|| format!("must begin with one of {}", Column::NAMES))?,
+            column: column.ok_or_else(|| format!("must begin with one of {}", Column::names()))?,
             name: name.trim().to_owned(),
         })
     }
@@ -243,7 +260,7 @@ impl Names {
             if self.assigned.iter().any(|it| it.column == column) {
                 return None;
             }
-            let rank = column.synonyms().iter().position(|&it| it == normal)?;
+            let rank = column.rank(&normal)?;
             Some((column, rank))
         })
     }
@@ -258,7 +275,7 @@ impl Names {
             let Some((column, rank)) = self.meaning(name) else {
                 continue;
             };
-            let best = &mut best[column as usize];
+            let best = &mut best[column.place()];
             match best {
                 Some((standing, _)) if *standing == rank => {
                     return Err(ColumnsError::Twice { name: name.clone() });
@@ -269,7 +286,7 @@ impl Names {
         }
         let has = || header.join(", ");
         for Assignment { column, name } in &self.assigned {
-            if best[*column as usize].is_none() && !name.is_empty() {
+            if best[column.place()].is_none() && !name.is_empty() {
                 return Err(ColumnsError::Absent {
                     name: name.clone(),
                     has: has(),
@@ -277,7 +294,7 @@ impl Names {
             }
         }
         for column in [Column::Code, Column::Url] {
-            if best[column as usize].is_none() {
+            if best[column.place()].is_none() {
                 return Err(ColumnsError::Missing { column, has: has() });
             }
         }
@@ -303,13 +320,13 @@ impl Cells {
     pub fn set(&mut self, column: Column, text: &[u8]) {
         let start = self.text.len();
         self.text.extend_from_slice(text);
-        self.spans[column as usize] = Some((start, self.text.len()));
+        self.spans[column.place()] = Some((start, self.text.len()));
     }
 
     /// A cell's text without white space around it; `None` for one that has none, or what databases
     /// write for none.
     pub fn get(&self, column: Column) -> Option<&[u8]> {
-        let (start, end) = self.spans[column as usize]?;
+        let (start, end) = self.spans[column.place()]?;
         let text = self.text[start..end].trim_ascii();
         let is_none = text.is_empty() || text == b"\\N" || text.eq_ignore_ascii_case(b"null");
         // `null` is a code, if an odd one.
@@ -372,11 +389,10 @@ mod tests {
             (&["longUrl=b"], " a ,b, code", 2, 1, None, None),
         ] {
             let places = names(assigned).places(&header(text)).expect(text);
-            assert_eq!(
-                places[..4],
-                [Some(code), Some(url), created, expires],
-                "{text}"
-            );
+            let until = Column::setting("validUntil").expect("a setting");
+            let columns = [Column::Code, Column::Url, Column::Created, until];
+            let found = columns.map(|column| places[column.place()]);
+            assert_eq!(found, [Some(code), Some(url), created, expires], "{text}");
         }
     }
 

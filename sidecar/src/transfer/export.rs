@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::num::NonZeroU64;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 use vocabulary::CampaignId;
 
 use super::input::Format;
+use crate::api::link::{EXPORTED, LinkSettingsBody};
 use crate::core::campaign::{Campaign, ParameterValues};
 use crate::core::link::{Destination, Link, State};
 use crate::core::ports::StoreError;
@@ -19,81 +20,62 @@ use crate::store::Store;
 /// How many links are read at a time.
 const TOGETHER: u32 = 1000;
 
-/// The names of the columns, which an import knows. They are those of the API.
-const NAMES: [&str; 19] = [
-    "shortCode",
-    "longUrl",
-    "createdAt",
-    "validUntil",
-    "redirectStatus",
-    "state",
-    "revokedAt",
-    "revision",
-    "updatedAt",
-    "createdBy",
-    "validSince",
-    "forwardQuery",
-    "maxVisits",
-    "pausedAt",
-    "externalId",
-    "note",
-    "tags",
-    "campaignId",
-    "parameters",
-];
+/// A link as it is written: the values of [`EXPORTED`] by their names.
+struct Row(Map<String, Value>);
 
-/// A link as it is written, in the order of [`NAMES`].
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Row<'a> {
-    short_code: &'a str,
-    /// Where a link of a campaign leads now; `None` when its campaign makes no target of its
-    /// values.
-    long_url: Option<Cow<'a, str>>,
-    created_at: Timestamp,
-    valid_until: Option<Timestamp>,
-    redirect_status: u16,
-    state: &'static str,
-    revoked_at: Option<Timestamp>,
-    revision: u64,
-    updated_at: Timestamp,
-    created_by: &'a str,
-    valid_since: Option<Timestamp>,
-    forward_query: bool,
-    max_visits: Option<NonZeroU64>,
-    paused_at: Option<Timestamp>,
-    external_id: Option<&'a str>,
-    note: Option<&'a str>,
-    /// Parted by `|`, or a JSON list when one of them has that.
-    tags: Option<String>,
-    campaign_id: Option<String>,
-    /// As they stand in a record.
-    parameters: Option<&'a str>,
+impl Row {
+    fn new(link: &Link, campaigns: &Campaigns, now: Timestamp) -> Self {
+        let settings = serde_json::to_value(LinkSettingsBody::of(link));
+        let mut row = match settings {
+            Ok(Value::Object(settings)) => settings,
+            _ => Map::new(),
+        };
+        let others = [
+            ("shortCode", json!(link.code.as_str())),
+            // Absent when the campaign makes no target of the link's values.
+            ("longUrl", json!(campaigns.target(link))),
+            ("createdAt", json!(link.created_at)),
+            ("state", json!(link.state(now).name())),
+            ("revokedAt", json!(link.revoked_at)),
+            ("revision", json!(link.revision)),
+            ("updatedAt", json!(link.updated_at)),
+            ("createdBy", json!(link.created_by)),
+            ("pausedAt", json!(link.paused_at)),
+            // Separated by `|`, or a JSON list when one of them has that.
+            ("tags", json!(joined(&link.tags))),
+            (
+                "campaignId",
+                json!(link.destination.campaign().map(|id| id.to_string())),
+            ),
+            // As they are in a record.
+            (
+                "parameters",
+                json!(link.destination.values().map(ParameterValues::as_str)),
+            ),
+        ];
+        row.extend(others.map(|(name, value)| (name.to_owned(), value)));
+        Self(row)
+    }
+
+    /// The values in the order of the columns.
+    fn values(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        let columns = EXPORTED.into_iter();
+        columns.map(|name| (name, self.0.get(name).unwrap_or(&Value::Null)))
+    }
+
+    /// The fields of a line.
+    fn fields(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        self.values().map(|(_, value)| match value {
+            Value::Null => Cow::Borrowed(""),
+            Value::String(text) => Cow::Borrowed(&**text),
+            other => Cow::Owned(other.to_string()),
+        })
+    }
 }
 
-impl<'a> Row<'a> {
-    fn new(link: &'a Link, campaigns: &Campaigns, now: Timestamp) -> Self {
-        Self {
-            short_code: link.code.as_str(),
-            long_url: campaigns.target(link),
-            created_at: link.created_at,
-            valid_until: link.valid_until.map(|end| end.moment()),
-            redirect_status: link.redirect_status.code(),
-            state: link.state(now).name(),
-            revoked_at: link.revoked_at,
-            revision: link.revision,
-            updated_at: link.updated_at,
-            created_by: &link.created_by,
-            valid_since: link.valid_since.map(|start| start.moment()),
-            forward_query: link.forward_query,
-            max_visits: link.max_visits,
-            paused_at: link.paused_at,
-            external_id: link.external_id.as_deref(),
-            note: link.note.as_deref(),
-            tags: joined(&link.tags),
-            campaign_id: link.destination.campaign().map(|id| id.to_string()),
-            parameters: link.destination.values().map(ParameterValues::as_str),
-        }
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.values())
     }
 }
 
@@ -173,7 +155,7 @@ impl<W: Write> LinkWriter<W> {
             .has_headers(false)
             .from_writer(out);
         // Also where there are no links.
-        writer.write_record(NAMES)?;
+        writer.write_record(EXPORTED)?;
         Ok(Self {
             out: Out::Separated(Box::new(writer)),
             now,
@@ -187,7 +169,10 @@ impl<W: Write> LinkWriter<W> {
     fn write(&mut self, link: &Link, campaigns: &Campaigns) -> io::Result<()> {
         let row = Row::new(link, campaigns, self.now);
         match &mut self.out {
-            Out::Separated(writer) => Ok(writer.serialize(row)?),
+            Out::Separated(writer) => {
+                let fields: Vec<Cow<'_, str>> = row.fields().collect();
+                Ok(writer.write_record(fields.iter().map(|field| field.as_bytes()))?)
+            }
             Out::Json(out) => {
                 serde_json::to_writer(&mut *out, &row)?;
                 out.write_all(b"\n")

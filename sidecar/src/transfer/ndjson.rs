@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::columns::{Cells, Column, Names};
 use super::csv::{Next, Rows};
 use super::row::{MAX_ROW, Refusal};
+use crate::api::kinds::Shape;
 
 /// Rows of JSON objects.
 pub struct NdjsonRows<R> {
@@ -57,17 +58,17 @@ impl<R: BufRead + Send> NdjsonRows<R> {
             let Some((column, rank)) = self.names.meaning(name) else {
                 continue;
             };
-            if value.is_null() || rank >= ranks[column as usize] {
+            if value.is_null() || rank >= ranks[column.place()] {
                 continue;
             }
-            ranks[column as usize] = rank;
+            ranks[column.place()] = rank;
             match value {
                 Value::String(text) => cells.set(column, text.as_bytes()),
                 Value::Number(number) => cells.set(column, number.to_string().as_bytes()),
-                Value::Bool(truth) if column == Column::ForwardQuery => {
+                Value::Bool(truth) if column.shape() == Shape::Truth => {
                     cells.set(column, truth.to_string().as_bytes());
                 }
-                Value::Array(_) if column == Column::Tags => {
+                Value::Array(_) if column.shape() == Shape::List => {
                     cells.set(column, value.to_string().as_bytes());
                 }
                 _ => {

@@ -1,19 +1,20 @@
 //! Makes a link of a row, or says why it can't be one.
 
 use std::collections::HashMap;
-use std::num::NonZeroU64;
 
 use jiff::Timestamp;
+use serde_json::{Map, Value};
 use vocabulary::{CampaignId, Code, CodeError, CodeRules, Parameters, RedirectStatus, Verdict};
 
 use super::columns::{Cells, Column};
 use super::moment::{self, Moment};
-use crate::core::annotation::{
-    MAX_TAGS, check_external_id, check_note, check_tag, normalized_tags,
-};
+use crate::api::fields::{FieldError, Fields};
+use crate::api::kinds::Shape;
+use crate::api::link::LinkSettings;
+use crate::api::members::{Members, Usage};
 use crate::core::campaign::ParameterValues;
 use crate::core::codes::reserved::ReservedWords;
-use crate::core::link::{Destination, Link, Second, is_never_valid};
+use crate::core::link::{Change, Destination, Link, is_never_valid};
 use crate::core::target::{OwnHosts, Target, TargetError, TargetPolicy};
 
 /// The most bytes that a row may have: a target, and a few long texts beside it.
@@ -51,47 +52,56 @@ impl Checks {
     pub fn link(&self, cells: &Cells) -> Result<Link, Refusal> {
         let code = self.code(cells)?;
         let destination = self.destination(cells)?;
-        let redirect_status = match number(cells, Column::RedirectStatus, u64::from(u16::MAX))? {
-            None => self.redirect_status,
-            Some(code) => u16::try_from(code)
-                .ok()
-                .and_then(RedirectStatus::from_code)
-                .ok_or(Refusal::RedirectStatus)?,
-        };
-        let valid_since = second(cells, Column::ValidSince)?;
-        let valid_until = second(cells, Column::Expires)?;
-        if is_never_valid(valid_since, valid_until) {
-            return Err(Refusal::Time {
-                column: Column::ValidSince,
-            });
-        }
+        let settings = self.settings(cells)?;
         let paused_at = time(cells, Column::Paused)?;
         let revoked_at = time(cells, Column::Revoked)?;
         let revision = number(cells, Column::Revision, MAX_REVISION)?;
         Ok(Link {
-            code,
-            destination,
-            redirect_status,
             // A link has a revision of its own for being paused or revoked.
             revision: revision
                 .unwrap_or(1 + u64::from(paused_at.is_some()) + u64::from(revoked_at.is_some())),
-            forward_query: truth(cells, Column::ForwardQuery)?.unwrap_or_default(),
-            valid_since,
-            valid_until,
-            max_visits: number(cells, Column::MaxVisits, MAX_REVISION)?.and_then(NonZeroU64::new),
             paused_at,
             revoked_at,
-            external_id: annotation(cells, Column::ExternalId, |text| {
-                check_external_id(text).map_err(|error| error.to_string())
-            })?,
-            note: annotation(cells, Column::Note, |text| {
-                check_note(text).map_err(|error| error.to_string())
-            })?,
-            tags: tags(cells)?,
             created_at: time(cells, Column::Created)?.unwrap_or(self.now),
             updated_at: time(cells, Column::Updated)?.unwrap_or(self.now),
-            created_by: self.created_by.clone(),
+            ..Link::new(
+                code,
+                destination,
+                settings,
+                self.created_by.clone(),
+                self.now,
+            )
         })
+    }
+
+    /// Reads the settings as a request for a link has them.
+    fn settings(&self, cells: &Cells) -> Result<Change, Refusal> {
+        let mut members = Map::new();
+        for (place, member) in LinkSettings::MEMBERS.iter().enumerate() {
+            if let Some(value) = value(cells, Column::Setting(place))? {
+                members.insert(member.name.to_owned(), value);
+            }
+        }
+        let mut fields = Fields::new(members);
+        let mut settings = Change::from(LinkSettings::read(&mut fields, Usage::New));
+        if let Some(FieldError { pointer, detail }) = fields.faults().into_iter().next() {
+            let column = pointer.split('/').nth(1).and_then(Column::setting);
+            return Err(match column {
+                Some(column) => Refusal::Setting {
+                    column,
+                    problem: detail,
+                },
+                None => Refusal::Json { problem: detail },
+            });
+        }
+        if is_never_valid(
+            settings.valid_since.flatten(),
+            settings.valid_until.flatten(),
+        ) {
+            return Err(Refusal::NeverValid);
+        }
+        settings.redirect_status.get_or_insert(self.redirect_status);
+        Ok(settings)
     }
 
     fn destination(&self, cells: &Cells) -> Result<Destination, Refusal> {
@@ -169,65 +179,24 @@ fn time(cells: &Cells, column: Column) -> Result<Option<Timestamp>, Refusal> {
     }
 }
 
-/// A bound in time. One that can't be kept would be a link without it.
-fn second(cells: &Cells, column: Column) -> Result<Option<Second>, Refusal> {
-    match time(cells, column)? {
-        None => Ok(None),
-        Some(moment) => {
-            let second = Second::at(moment).ok_or(Refusal::Time { column })?;
-            Ok(Some(second))
-        }
-    }
-}
-
-fn truth(cells: &Cells, column: Column) -> Result<Option<bool>, Refusal> {
-    match text(cells, column)? {
-        None => Ok(None),
-        Some("true" | "1") => Ok(Some(true)),
-        Some("false" | "0") => Ok(Some(false)),
-        Some(_) => Err(Refusal::Truth { column }),
-    }
-}
-
-fn annotation(
-    cells: &Cells,
-    column: Column,
-    check: impl FnOnce(&str) -> Result<(), String>,
-) -> Result<Option<String>, Refusal> {
+/// A setting as JSON has it.
+fn value(cells: &Cells, column: Column) -> Result<Option<Value>, Refusal> {
     let Some(text) = text(cells, column)? else {
         return Ok(None);
     };
-    match check(text) {
-        Ok(()) => Ok(Some(text.to_owned())),
-        Err(problem) => Err(Refusal::Annotation { column, problem }),
-    }
-}
-
-fn tags(cells: &Cells) -> Result<Vec<String>, Refusal> {
-    let refused = |problem: String| Refusal::Annotation {
-        column: Column::Tags,
-        problem,
+    let value = match (column.shape(), text) {
+        (Shape::Moment, _) => return Ok(time(cells, column)?.map(|it| it.to_string().into())),
+        (Shape::Truth, "1") => Ok(Value::Bool(true)),
+        (Shape::Truth, "0") => Ok(Value::Bool(false)),
+        (Shape::List, list) if list.starts_with('[') => {
+            serde_json::from_str(list).map_err(|_error| "a list of texts")
+        }
+        (shape, text) => shape.of_csv(text),
     };
-    let text = text(cells, Column::Tags)?.unwrap_or_default();
-    let tags: Vec<String> = if text.starts_with('[') {
-        let list = serde_json::from_str(text);
-        list.map_err(|_error| refused("must be a list of texts".to_owned()))?
-    } else {
-        let tags = text.split('|').map(str::trim);
-        tags.filter(|tag| !tag.is_empty())
-            .map(str::to_owned)
-            .collect()
-    };
-    for tag in &tags {
-        check_tag(tag).map_err(|error| refused(error.to_string()))?;
-    }
-    let tags = normalized_tags(tags);
-    if tags.len() > MAX_TAGS {
-        return Err(refused(format!(
-            "must be at most {MAX_TAGS} different ones"
-        )));
-    }
-    Ok(tags)
+    value.map(Some).map_err(|expected| Refusal::Setting {
+        column,
+        problem: format!("must be {expected}"),
+    })
 }
 
 fn number(cells: &Cells, column: Column, most: u64) -> Result<Option<u64>, Refusal> {
@@ -307,9 +276,6 @@ pub enum Refusal {
         /// Why not.
         source: TargetError,
     },
-    /// It does not redirect so.
-    #[error("redirectStatus must be one of {}", RedirectStatus::CODES)]
-    RedirectStatus,
     /// A time is none.
     #[error("{} is not a time since 1970 like 2030-12-31T23:59:59Z", .column.name())]
     Time {
@@ -325,20 +291,17 @@ pub enum Refusal {
         /// How many there are to be.
         parameters: usize,
     },
-    /// Something is neither true nor false.
-    #[error("{} is neither true nor false", .column.name())]
-    Truth {
-        /// What.
-        column: Column,
-    },
-    /// A text that goes with the link can't be kept.
+    /// A setting is invalid.
     #[error("{} {problem}", .column.name())]
-    Annotation {
-        /// Which.
+    Setting {
+        /// The column.
         column: Column,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
+    /// The link would never redirect.
+    #[error("validSince is not a time before the end of validity")]
+    NeverValid,
     /// A number is none.
     #[error("{} is not a number within bounds", .column.name())]
     Number {
@@ -369,11 +332,13 @@ impl Refusal {
             Self::Reserved => "reserved words",
             Self::WrongCheck { .. } => "codes of an issued length without its check character",
             Self::Target { .. } => "targets that links may not have",
-            Self::RedirectStatus | Self::Time { .. } | Self::Number { .. } | Self::Truth { .. } => {
+            Self::Setting { column, .. } if matches!(column.shape(), Shape::Text | Shape::List) => {
+                "texts that links may not have"
+            }
+            Self::Time { .. } | Self::Number { .. } | Self::Setting { .. } | Self::NeverValid => {
                 "times and numbers that are none"
             }
             Self::Campaign | Self::Parameters { .. } => "links of campaigns that there are not",
-            Self::Annotation { .. } => "texts that links may not have",
         }
     }
 
@@ -393,7 +358,10 @@ impl Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
+    use crate::core::link::Second;
 
     fn checks() -> Checks {
         Checks {
@@ -409,6 +377,10 @@ mod tests {
             now: "2026-01-01T00:00:00Z".parse().expect("a moment"),
             campaigns: [(CampaignId::FIRST, 2)].into(),
         }
+    }
+
+    fn setting(name: &str) -> Column {
+        Column::setting(name).expect("a setting")
     }
 
     fn link(cells: &[(Column, &[u8])]) -> Result<Link, Refusal> {
@@ -428,18 +400,18 @@ mod tests {
         assert_eq!((made.revision, made.created_at), (1, checks().now));
         let full = link(&[
             (Column::Created, b"2019-05-01 08:00:00"),
-            (Column::Expires, b"1600000000"),
-            (Column::RedirectStatus, b"301"),
+            (setting("validUntil"), b"1600000000"),
+            (setting("redirectStatus"), b"301"),
             (Column::Revoked, b"2020-01-01"),
             (Column::Revision, b"7"),
             (Column::Updated, b"2020-01-01"),
-            (Column::ValidSince, b"2019-06-01"),
-            (Column::ForwardQuery, b"true"),
-            (Column::MaxVisits, b"9"),
+            (setting("validSince"), b"2019-06-01"),
+            (setting("forwardQuery"), b"true"),
+            (setting("maxVisits"), b"9"),
             (Column::Paused, b"2019-07-01"),
-            (Column::ExternalId, b"order 7"),
-            (Column::Note, b"two\nlines"),
-            (Column::Tags, b"b | a|a"),
+            (setting("externalId"), b"order 7"),
+            (setting("note"), b"two\nlines"),
+            (setting("tags"), b"b | a|a"),
         ]);
         let full = full.expect("a link");
         let moment = |text: &str| -> Timestamp { text.parse().expect("a moment") };
@@ -456,7 +428,7 @@ mod tests {
         assert_eq!(full.external_id.as_deref(), Some("order 7"));
         assert_eq!(full.note.as_deref(), Some("two\nlines"));
         assert_eq!(full.tags, ["a", "b"]);
-        let tagged = link(&[(Column::Tags, b"[\"a|b\"]")]).expect("a link");
+        let tagged = link(&[(setting("tags"), b"[\"a|b\"]")]).expect("a link");
         assert_eq!(tagged.tags, ["a|b"]);
         let of_campaign = link(&[
             (Column::Url, b""),
@@ -495,10 +467,7 @@ mod tests {
 
     #[test]
     fn a_row_that_would_not_be_resolved_is_refused() {
-        use Column::{
-            Campaign, Code, Created, Expires, ExternalId, ForwardQuery, MaxVisits, RedirectStatus,
-            Revision, Tags, Url,
-        };
+        use Column::{Campaign, Code, Created, Revision, Url};
         for (column, text, kind) in [
             (Code, &b""[..], "rows without a code or target"),
             (Code, b"https://short/", "texts that can't be codes"),
@@ -528,15 +497,35 @@ mod tests {
             (Url, b"https://10.0.0.1/", "targets that links may not have"),
             (Created, b"yesterday", "times and numbers that are none"),
             (Created, b"1969-01-01", "times and numbers that are none"),
-            (Expires, b"1970-01-01", "times and numbers that are none"),
-            (RedirectStatus, b"200", "times and numbers that are none"),
+            (
+                setting("validUntil"),
+                b"1970-01-01",
+                "times and numbers that are none",
+            ),
+            (
+                setting("redirectStatus"),
+                b"200",
+                "times and numbers that are none",
+            ),
             (Campaign, b"2", "links of campaigns that there are not"),
             // It has two parameters.
             (Campaign, b"1", "links of campaigns that there are not"),
-            (ForwardQuery, b"maybe", "times and numbers that are none"),
-            (MaxVisits, b"0", "times and numbers that are none"),
-            (ExternalId, b"a\tb", "texts that links may not have"),
-            (Tags, b"[1]", "texts that links may not have"),
+            (
+                setting("forwardQuery"),
+                b"maybe",
+                "times and numbers that are none",
+            ),
+            (
+                setting("maxVisits"),
+                b"0",
+                "times and numbers that are none",
+            ),
+            (
+                setting("externalId"),
+                b"a\tb",
+                "texts that links may not have",
+            ),
+            (setting("tags"), b"[1]", "texts that links may not have"),
             (Revision, b"0", "times and numbers that are none"),
             (
                 Revision,

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value};
 
 use super::export::{self, ExportArguments, ExportFormat};
 use super::links::{confirm, second, tell_more, tell_rows};
-use super::members::put;
+use super::members::{Campaign, Options, put};
 use super::show::{block, member, parse, tell};
-use super::values::{campaign_id, code_length, moment};
+use super::values::campaign_id;
 use crate::cli::client::{Client, Failure, Pager};
 use crate::cli::columns::Columns;
 
@@ -88,14 +88,12 @@ pub(in crate::cli) struct CreateArguments {
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     #[command(flatten)]
-    settings: CampaignSettings,
+    options: Options<Campaign>,
 }
 
 #[derive(Debug, Args)]
 #[command(override_usage = "shortlink campaigns change [OPTIONS] <ID>",
-    group = clap::ArgGroup::new("change").multiple(true).required(true)
-    .args(["name", "url", "cleared", "status", "forward_query", "valid_since", "valid_until", "note",
-           "default_strategy", "default_code_length", "default_max_visits", "default_tags"]))]
+    group = Options::<Campaign>::one_of(["name", "url", "cleared"]))]
 pub(in crate::cli) struct ChangeArguments {
     #[command(flatten)]
     campaign: OneCampaign,
@@ -111,87 +109,12 @@ pub(in crate::cli) struct ChangeArguments {
         long = "clear",
         id = "cleared",
         value_name = "MEMBER",
-        value_delimiter = ','
+        value_delimiter = ',',
+        value_parser = Options::<Campaign>::removable()
     )]
-    cleared: Vec<Clearable>,
+    cleared: Vec<String>,
     #[command(flatten)]
-    settings: CampaignSettings,
-}
-
-/// What can be said of a campaign when it is made, and later.
-#[derive(Debug, Args)]
-struct CampaignSettings {
-    /// Redirect status of its links: 301, 302, 307 or 308. Default for a new campaign:
-    /// `links.default_redirect_status` of the sidecar.
-    #[arg(long, value_name = "STATUS")]
-    status: Option<u16>,
-    /// Append the visitor's query to that of the target: true or false; true without a value. Default for
-    /// a new campaign: false.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    forward_query: Option<bool>,
-    /// Start of validity; its links answer 404 before it. A time such as 2030-12-31T23:59:59Z, or a day
-    /// (UTC).
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    valid_since: Option<String>,
-    /// End of validity, in the future; its links answer 410 from then on. A time or a day (UTC).
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    valid_until: Option<String>,
-    /// Note of at most 1000 characters.
-    #[arg(long, value_name = "TEXT")]
-    note: Option<String>,
-    /// Default strategy that issues codes of new links: permuted, pool, sequence or hash. A change with
-    /// any of the --default options replaces all defaults.
-    #[arg(long, value_name = "STRATEGY")]
-    default_strategy: Option<String>,
-    /// Default number of characters of codes of new links, without the check character: 7, or a range
-    /// such as 7-9. From 1 to 12; sequence 4 to 12, hash 1 to 8.
-    #[arg(long, value_name = "LENGTH", value_parser = code_length)]
-    default_code_length: Option<Value>,
-    /// Default number of human visits after which a new link expires: 1 or more.
-    #[arg(long, value_name = "VISITS")]
-    default_max_visits: Option<u64>,
-    /// Default tag of new links: 1 to 64 characters, at most 20 tags. Can be repeated.
-    #[arg(long = "default-tag", value_name = "TAG")]
-    default_tags: Vec<String>,
-}
-
-/// What a campaign can do without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Clearable {
-    /// The start of validity.
-    ValidSince,
-    /// The end of validity.
-    ValidUntil,
-    /// The note.
-    Note,
-    /// All defaults of new links.
-    Defaults,
-}
-
-impl CampaignSettings {
-    fn add_to(&self, members: &mut Map<String, Value>) {
-        put(members, "redirectStatus", self.status.as_ref());
-        put(members, "forwardQuery", self.forward_query.as_ref());
-        put(members, "validSince", self.valid_since.as_ref());
-        put(members, "validUntil", self.valid_until.as_ref());
-        put(members, "note", self.note.as_ref());
-        let mut defaults = Map::new();
-        put(&mut defaults, "strategy", self.default_strategy.as_ref());
-        put(
-            &mut defaults,
-            "codeLength",
-            self.default_code_length.as_ref(),
-        );
-        put(&mut defaults, "maxVisits", self.default_max_visits.as_ref());
-        let tags = (!self.default_tags.is_empty()).then_some(&self.default_tags);
-        put(&mut defaults, "tags", tags);
-        put(
-            members,
-            "defaults",
-            (!defaults.is_empty()).then_some(&defaults),
-        );
-    }
+    options: Options<Campaign>,
 }
 
 impl CampaignsCommand {
@@ -205,7 +128,7 @@ impl CampaignsCommand {
                 let names = (!arguments.parameters.is_empty()).then_some(&arguments.parameters);
                 put(&mut members, "parameters", names);
                 put(&mut members, "externalId", arguments.external_id.as_ref());
-                arguments.settings.add_to(&mut members);
+                arguments.options.add_to(&mut members);
                 ask(client, json, Method::POST, "/v1/campaigns", Some(members)).await?;
             }
             Self::Get(campaign) => {
@@ -255,16 +178,8 @@ impl ChangeArguments {
         let mut members = Map::new();
         put(&mut members, "name", self.name.as_ref());
         put(&mut members, "longUrl", self.url.as_ref());
-        self.settings.add_to(&mut members);
-        for cleared in &self.cleared {
-            let name = match cleared {
-                Clearable::ValidSince => "validSince",
-                Clearable::ValidUntil => "validUntil",
-                Clearable::Note => "note",
-                Clearable::Defaults => "defaults",
-            };
-            members.insert(name.to_owned(), Value::Null);
-        }
+        self.options.add_to(&mut members);
+        Options::<Campaign>::clear(&mut members, &self.cleared);
         members
     }
 }

@@ -12,11 +12,13 @@ use serde_json::Value;
 
 use super::filters::Filters;
 use super::show::parse;
+use crate::api::link::LinkSettings;
+use crate::api::members::Members;
 use crate::cli::client::{Client, Failure, Pager};
 use crate::cli::workbench::thousands;
 
-/// The columns of CSV, and where a link has them.
-const COLUMNS: [(&str, &str); 22] = [
+/// The columns of CSV before the settings of a link, and the places of their values.
+const HEAD: [(&str, &str); 7] = [
     ("shortCode", "/shortCode"),
     ("shortUrl", "/shortUrl"),
     ("longUrl", "/longUrl"),
@@ -24,14 +26,10 @@ const COLUMNS: [(&str, &str); 22] = [
     ("campaignId", "/campaignId"),
     ("campaignState", "/campaignState"),
     ("parameters", "/parameters"),
-    ("redirectStatus", "/redirectStatus"),
-    ("forwardQuery", "/forwardQuery"),
-    ("validSince", "/validSince"),
-    ("validUntil", "/validUntil"),
-    ("maxVisits", "/maxVisits"),
-    ("tags", "/tags"),
-    ("externalId", "/externalId"),
-    ("note", "/note"),
+];
+
+/// The columns behind them.
+const TAIL: [(&str, &str); 7] = [
     ("revision", "/revision"),
     ("createdAt", "/createdAt"),
     ("updatedAt", "/updatedAt"),
@@ -40,6 +38,16 @@ const COLUMNS: [(&str, &str); 22] = [
     ("visitsByPeople", "/visits/human"),
     ("lastVisitAt", "/visits/lastAt"),
 ];
+
+/// The columns of CSV: their names, and the places of their values.
+fn columns() -> impl Iterator<Item = (&'static str, String)> {
+    let settings = LinkSettings::MEMBERS.iter();
+    let settings = settings.map(|member| (member.name, format!("/{}", member.name)));
+    let others =
+        |columns: [(&'static str, &str); 7]| columns.map(|(name, place)| (name, place.to_owned()));
+    let head = others(HEAD).into_iter();
+    head.chain(settings).chain(others(TAIL))
+}
 
 /// The form of a file of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -178,7 +186,7 @@ impl<W: Write> LinkWriter<W> {
 
     fn begin(&mut self) -> Result<(), Failure> {
         if let Self::Csv(writer) = self {
-            let names = COLUMNS.map(|(name, _)| name);
+            let names = columns().map(|(name, _)| name);
             writer.write_record(names).map_err(failed)?;
         }
         Ok(())
@@ -189,7 +197,7 @@ impl<W: Write> LinkWriter<W> {
             Self::Ndjson(out) => writeln!(out, "{text}").context(CANT_WRITE)?,
             Self::Csv(writer) => {
                 let link = parse(text.as_bytes())?;
-                let values = COLUMNS.map(|(_, pointer)| value(link.pointer(pointer)));
+                let values = columns().map(|(_, place)| value(link.pointer(&place)));
                 writer.write_record(values).map_err(failed)?;
             }
         }

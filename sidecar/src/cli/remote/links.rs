@@ -12,10 +12,12 @@ use serde_json::{Map, Value};
 use super::export::ExportArguments;
 use super::filters::Filters;
 use super::import::ImportArguments;
-use super::members::{Clearable, LinkSettings, clear, put};
+use super::members::{Link, Options, put};
 use super::show::{block, member, parse, plain, tell};
 use super::values::{CodeText, code_length};
 use super::{explain, export, import};
+use crate::api::link::LinkSettings;
+use crate::api::members::Members;
 use crate::cli::client::{Client, Failure, Pager};
 use crate::cli::columns::Columns;
 use crate::cli::print;
@@ -106,14 +108,12 @@ pub(in crate::cli) struct CreateArguments {
     #[arg(long, value_name = "KEY", value_parser = super::import::checked_key)]
     idempotency_key: Option<String>,
     #[command(flatten)]
-    settings: LinkSettings,
+    options: Options<Link>,
 }
 
 #[derive(Debug, Args)]
 #[command(override_usage = "shortlink links change [OPTIONS] <CODE>",
-    group = clap::ArgGroup::new("change").multiple(true).required(true)
-    .args(["url", "cleared", "status", "forward_query", "valid_since", "valid_until", "max_visits",
-           "tags", "external_id", "note", "utm", "parameters"]))]
+    group = Options::<Link>::one_of(["url", "cleared"]))]
 pub(in crate::cli) struct ChangeArguments {
     #[command(flatten)]
     link: OneLink,
@@ -125,11 +125,12 @@ pub(in crate::cli) struct ChangeArguments {
         long = "clear",
         id = "cleared",
         value_name = "MEMBER",
-        value_delimiter = ','
+        value_delimiter = ',',
+        value_parser = Options::<Link>::removable()
     )]
-    cleared: Vec<Clearable>,
+    cleared: Vec<String>,
     #[command(flatten)]
-    settings: LinkSettings,
+    options: Options<Link>,
 }
 
 #[derive(Debug, Args)]
@@ -196,7 +197,7 @@ async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Res
     put(&mut members, "strategy", arguments.strategy.as_ref());
     put(&mut members, "codeLength", arguments.code_length.as_ref());
     put(&mut members, "dedupe", arguments.dedupe.then_some(&true));
-    arguments.settings.add_to(&mut members);
+    arguments.options.add_to(&mut members);
     let key = arguments.idempotency_key.clone();
     let headers: Vec<_> = key
         .map(|key| ("Idempotency-Key", key))
@@ -225,8 +226,8 @@ async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Res
 async fn change(client: &Client, json: bool, arguments: &ChangeArguments) -> Result<(), Failure> {
     let mut members = Map::new();
     put(&mut members, "longUrl", arguments.url.as_ref());
-    arguments.settings.add_to(&mut members);
-    clear(&mut members, &arguments.cleared);
+    arguments.options.add_to(&mut members);
+    Options::<Link>::clear(&mut members, &arguments.cleared);
     let path = format!("/v1/links/{}", arguments.link.code.0);
     let headers = arguments.link.headers();
     let body = Value::Object(members);
@@ -286,36 +287,43 @@ impl OneLink {
     }
 }
 
+/// The lines of a link before its settings: labels, and the places of their values.
+const HEAD: [(&str, &str); 7] = [
+    ("short URL", "/shortUrl"),
+    ("code", "/shortCode"),
+    ("target", "/longUrl"),
+    ("state", "/state"),
+    ("campaign", "/campaignId"),
+    ("of state", "/campaignState"),
+    ("parameters", "/parameters"),
+];
+
+/// The lines behind them.
+const TAIL: [(&str, &str); 8] = [
+    ("visits", "/visits/total"),
+    ("by people", "/visits/human"),
+    ("last visit", "/visits/lastAt"),
+    ("revision", "/revision"),
+    ("created", "/createdAt"),
+    ("by key", "/createdBy"),
+    ("updated", "/updatedAt"),
+    ("in Redis", "/published"),
+];
+
 /// A link as people read it.
 fn describe(link: &Value) -> String {
-    block(
-        link,
-        &[
-            ("short URL", "/shortUrl"),
-            ("code", "/shortCode"),
-            ("target", "/longUrl"),
-            ("state", "/state"),
-            ("campaign", "/campaignId"),
-            ("of state", "/campaignState"),
-            ("parameters", "/parameters"),
-            ("redirects", "/redirectStatus"),
-            ("forwards query", "/forwardQuery"),
-            ("valid since", "/validSince"),
-            ("valid until", "/validUntil"),
-            ("max visits", "/maxVisits"),
-            ("tags", "/tags"),
-            ("external id", "/externalId"),
-            ("note", "/note"),
-            ("visits", "/visits/total"),
-            ("by people", "/visits/human"),
-            ("last visit", "/visits/lastAt"),
-            ("revision", "/revision"),
-            ("created", "/createdAt"),
-            ("by key", "/createdBy"),
-            ("updated", "/updatedAt"),
-            ("in Redis", "/published"),
-        ],
-    )
+    let settings = LinkSettings::MEMBERS.iter().map(|member| {
+        let label = match member.name {
+            "redirectStatus" => "redirects".to_owned(),
+            "forwardQuery" => "forwards query".to_owned(),
+            _ => member.label(),
+        };
+        (label, format!("/{}", member.name))
+    });
+    let settings: Vec<(String, String)> = settings.collect();
+    let settings = settings.iter().map(|(label, place)| (&**label, &**place));
+    let lines: Vec<(&str, &str)> = HEAD.into_iter().chain(settings).chain(TAIL).collect();
+    block(link, &lines)
 }
 
 async fn list(client: &Client, json: bool, arguments: &ListArguments) -> Result<(), Failure> {

@@ -1,98 +1,200 @@
-//! Options that say what a link is to be, and the members of a request that they become.
+//! Options for the members of links and campaigns, made from their declarations.
 
-use clap::{Args, ValueEnum};
+use std::marker::PhantomData;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::{Map, Value, json};
 
-use super::values::{Pair, moment, object};
+use super::values::{Pair, code_length, moment, object};
+use crate::api::campaign::{CampaignSettings, DefaultMembers};
+use crate::api::kinds::Shape;
+use crate::api::link::{LinkSettings, LinkTarget};
+use crate::api::members::{Member, Members};
 
-/// What can be said of a link when it is made, and later.
-#[derive(Debug, Args)]
-pub(super) struct LinkSettings {
-    /// Redirect status: 301, 302, 307 or 308. Default for a new link: `links.default_redirect_status` of
-    /// the sidecar. Not for a link of a campaign.
-    #[arg(long, value_name = "STATUS")]
-    status: Option<u16>,
-    /// Append the visitor's query to that of the target: true or false; true without a value. Default for
-    /// a new link: false. Not for a link of a campaign.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true")]
-    forward_query: Option<bool>,
-    /// Start of validity; the link answers 404 before it. A time such as 2030-12-31T23:59:59Z, or a day
-    /// (UTC).
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    valid_since: Option<String>,
-    /// End of validity, in the future; the link answers 410 from then on. A time or a day (UTC).
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    valid_until: Option<String>,
-    /// Number of human visits after which the link expires: 1 or more. The limit is approximate; a few
-    /// more visits may be redirected.
-    #[arg(long, value_name = "VISITS")]
-    max_visits: Option<u64>,
-    /// Tag of 1 to 64 characters, at most 20 per link. Can be repeated. A change replaces all tags of the
-    /// link.
-    #[arg(long = "tag", value_name = "TAG")]
-    tags: Vec<String>,
-    /// Your own id for the link: 1 to 128 bytes of UTF-8.
-    #[arg(long, value_name = "ID")]
-    external_id: Option<String>,
-    /// Note of at most 1000 characters.
-    #[arg(long, value_name = "TEXT")]
-    note: Option<String>,
-    /// UTM parameter of the target's query, which replaces the one in the URL. NAME is source, medium,
-    /// campaign, term or content. Needs a target URL in the same command. Can be repeated.
-    #[arg(long = "utm", value_name = "NAME=VALUE")]
-    utm: Vec<Pair>,
-    /// Value of a parameter of the campaign's target, for a link of a campaign. Can be repeated.
-    #[arg(long = "parameter", value_name = "NAME=VALUE")]
-    parameters: Vec<Pair>,
+/// What options are for.
+pub(super) trait Subject {
+    /// The members that have an option each.
+    fn members() -> Vec<&'static Member>;
+
+    /// The members that a change can remove.
+    fn removable() -> Vec<&'static Member>;
+
+    /// The member that is an object of the options of these members.
+    fn inner() -> Option<(&'static str, &'static [Member])> {
+        None
+    }
 }
 
-/// What a link can do without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Clearable {
-    /// The start of validity.
-    ValidSince,
-    /// The end of validity.
-    ValidUntil,
-    /// The maximum number of visits.
-    MaxVisits,
-    /// All tags.
-    Tags,
-    /// The external id.
-    ExternalId,
-    /// The note.
-    Note,
+/// A link.
+#[derive(Debug)]
+pub(super) struct Link;
+
+impl Subject for Link {
+    fn members() -> Vec<&'static Member> {
+        let target = LinkTarget::MEMBERS.iter();
+        // Commands have the target as an argument of their own.
+        let target = target.filter(|member| member.name != "longUrl");
+        LinkSettings::MEMBERS.iter().chain(target).collect()
+    }
+
+    fn removable() -> Vec<&'static Member> {
+        let members = LinkSettings::MEMBERS.iter();
+        members.filter(|member| member.is_removable()).collect()
+    }
 }
 
-impl Clearable {
-    fn member(self) -> &'static str {
-        match self {
-            Self::ValidSince => "validSince",
-            Self::ValidUntil => "validUntil",
-            Self::MaxVisits => "maxVisits",
-            Self::Tags => "tags",
-            Self::ExternalId => "externalId",
-            Self::Note => "note",
+/// A campaign.
+#[derive(Debug)]
+pub(super) struct Campaign;
+
+impl Subject for Campaign {
+    fn members() -> Vec<&'static Member> {
+        let members = CampaignSettings::MEMBERS.iter();
+        let others = ["name", "longUrl", "defaults"];
+        let members = members.filter(|member| !others.contains(&member.name));
+        members.collect()
+    }
+
+    fn removable() -> Vec<&'static Member> {
+        let members = CampaignSettings::MEMBERS.iter();
+        members.filter(|member| member.is_removable()).collect()
+    }
+
+    fn inner() -> Option<(&'static str, &'static [Member])> {
+        Some(("defaults", DefaultMembers::MEMBERS))
+    }
+}
+
+/// The options of a subject, as the members of a request.
+#[derive(Debug)]
+pub(super) struct Options<S>(Map<String, Value>, PhantomData<S>);
+
+impl<S: Subject> Options<S> {
+    fn all() -> impl Iterator<Item = &'static Member> {
+        let inner = S::inner().map_or(&[][..], |(_, members)| members);
+        S::members().into_iter().chain(inner)
+    }
+
+    /// Adds what was given to a request.
+    pub(super) fn add_to(&self, members: &mut Map<String, Value>) {
+        members.extend(self.0.clone());
+    }
+
+    /// Requires one of the options, or of `others`, of a command that changes something.
+    pub(super) fn one_of(others: impl IntoIterator<Item = &'static str>) -> ArgGroup {
+        let group = ArgGroup::new("change").multiple(true).required(true);
+        group.args(others).args(Self::all().map(Member::option))
+    }
+
+    /// Reads the names of members that are to be removed.
+    pub(super) fn removable() -> ValueParser {
+        let values = S::removable().into_iter().map(|member| {
+            let about = member.about();
+            let about = about.split(['.', ',', ';', ':']).next().unwrap_or_default();
+            PossibleValue::new(member.kebab()).help(format!("{about}."))
+        });
+        PossibleValuesParser::new(values).into()
+    }
+
+    /// Removes members.
+    pub(super) fn clear(members: &mut Map<String, Value>, removed: &[String]) {
+        for member in S::removable() {
+            if removed.contains(&member.kebab()) {
+                members.insert(member.name.to_owned(), Value::Null);
+            }
         }
     }
 }
 
-impl LinkSettings {
-    /// Adds what was said to a request.
-    pub(super) fn add_to(&self, members: &mut Map<String, Value>) {
-        put(members, "redirectStatus", self.status.as_ref());
-        put(members, "forwardQuery", self.forward_query.as_ref());
-        put(members, "validSince", self.valid_since.as_ref());
-        put(members, "validUntil", self.valid_until.as_ref());
-        put(members, "maxVisits", self.max_visits.as_ref());
-        put(members, "externalId", self.external_id.as_ref());
-        put(members, "note", self.note.as_ref());
-        let tags = (!self.tags.is_empty()).then_some(&self.tags);
-        put(members, "tags", tags);
-        for (name, pairs) in [("utm", &self.utm), ("parameters", &self.parameters)] {
-            if !pairs.is_empty() {
-                members.insert(name.to_owned(), object(pairs));
+impl<S: Subject> Args for Options<S> {
+    fn augment_args(command: Command) -> Command {
+        command.args(Self::all().map(option))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<S: Subject> FromArgMatches for Options<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |members: &mut dyn Iterator<Item = &'static Member>| -> Map<String, Value> {
+            members
+                .filter_map(|member| Some((member.name.to_owned(), value(member, matches)?)))
+                .collect()
+        };
+        let mut all = given(&mut S::members().into_iter());
+        if let Some((name, members)) = S::inner() {
+            let inner = given(&mut members.iter());
+            if !inner.is_empty() {
+                all.insert(name.to_owned(), Value::Object(inner));
             }
+        }
+        Ok(Self(all, PhantomData))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The option of a member.
+fn option(member: &Member) -> Arg {
+    let name = member.option();
+    let last = name.rsplit('-').next().unwrap_or_default().to_uppercase();
+    let option = Arg::new(name.clone()).long(name);
+    let (option, placeholder, note) = match member.shape {
+        Shape::Text => (option, &*last, ""),
+        Shape::Number => (option.value_parser(value_parser!(u64)), &*last, ""),
+        Shape::Truth => {
+            let option = option.value_parser(value_parser!(bool)).num_args(0..=1);
+            let option = option.require_equals(true).default_missing_value("true");
+            (option, "BOOL", " True or false; true without a value.")
+        }
+        Shape::Moment => {
+            let note = " A time such as 2030-12-31T23:59:59Z, or a day (UTC).";
+            (option.value_parser(moment), "TIME", note)
+        }
+        Shape::Length => {
+            let note = " A number such as 7, or a range such as 7-9.";
+            (option.value_parser(code_length), "LENGTH", note)
+        }
+        Shape::List => (
+            option.action(ArgAction::Append),
+            &*last,
+            " Can be repeated.",
+        ),
+        Shape::Object => {
+            let option = option.value_parser(value_parser!(Pair));
+            (
+                option.action(ArgAction::Append),
+                "NAME=VALUE",
+                " Can be repeated.",
+            )
+        }
+    };
+    let help = format!("{}{note}", member.about());
+    let help = help.trim_end_matches('.').to_owned();
+    option.value_name(placeholder.to_owned()).help(help)
+}
+
+/// The value that was given for a member.
+fn value(member: &Member, matches: &ArgMatches) -> Option<Value> {
+    let name = &*member.option();
+    match member.shape {
+        Shape::Text | Shape::Moment => matches.get_one::<String>(name).map(|it| json!(it)),
+        Shape::Number => matches.get_one::<u64>(name).map(|it| json!(it)),
+        Shape::Truth => matches.get_one::<bool>(name).map(|it| json!(it)),
+        Shape::Length => matches.get_one::<Value>(name).cloned(),
+        Shape::List => {
+            let values = matches.get_many::<String>(name)?;
+            Some(values.map(|it| json!(it)).collect())
+        }
+        Shape::Object => {
+            let pairs: Vec<Pair> = matches.get_many::<Pair>(name)?.cloned().collect();
+            Some(object(&pairs))
         }
     }
 }
@@ -105,12 +207,5 @@ pub(super) fn put<T: serde::Serialize>(
 ) {
     if let Some(value) = value {
         members.insert(name.to_owned(), json!(value));
-    }
-}
-
-/// Takes away what is to be cleared.
-pub(super) fn clear(members: &mut Map<String, Value>, cleared: &[Clearable]) {
-    for member in cleared {
-        members.insert(member.member().to_owned(), Value::Null);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU64;
 
+use serde_json::{Value, json};
+
 use crate::core::codes::strategy::{CodePolicy, StrategyName};
 use crate::core::link::Change;
 
@@ -32,5 +34,15 @@ impl CampaignDefaults {
     pub fn complete(&self, settings: &mut Change) {
         settings.max_visits.get_or_insert(self.max_visits);
         settings.tags.get_or_insert_with(|| self.tags.clone());
+    }
+
+    /// The members by the API's names, for the audit log.
+    pub fn members(&self) -> Value {
+        json!({
+            "strategy": self.strategy,
+            "codeLength": self.code_lengths,
+            "maxVisits": self.max_visits,
+            "tags": self.tags,
+        })
     }
 }

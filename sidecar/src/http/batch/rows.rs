@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::api::kinds::Shape;
+use crate::api::link;
 use crate::csv_parser::{Parser, Step};
 
 /// In which form rows are sent.
@@ -346,11 +348,6 @@ pub(super) enum BadRow {
     TooLong,
 }
 
-/// Members that are numbers, true or false, or lists of texts in CSV too.
-const NUMBERS: [&str; 3] = ["redirectStatus", "maxVisits", "codeLength"];
-const TRUTHS: [&str; 2] = ["forwardQuery", "dedupe"];
-const LISTS: [&str; 1] = ["tags"];
-
 impl RawRow {
     /// The bytes that were sent, for a digest.
     pub(super) fn for_each_part(&self, mut part: impl FnMut(&[u8])) {
@@ -420,25 +417,10 @@ impl RawRow {
 }
 
 fn csv_value(name: &str, text: &str) -> Result<Value, &'static str> {
-    if NUMBERS.contains(&name) {
-        let number: Result<u64, _> = text.trim().parse();
-        return number.map(Value::from).map_err(|_error| "a whole number");
-    }
-    if TRUTHS.contains(&name) {
-        return match text.trim() {
-            "true" => Ok(Value::Bool(true)),
-            "false" => Ok(Value::Bool(false)),
-            _ => Err("true or false"),
-        };
-    }
-    if LISTS.contains(&name) {
-        let items = text
-            .split('|')
-            .map(str::trim)
-            .filter(|item| !item.is_empty());
-        return Ok(items.map(Value::from).collect());
-    }
-    Ok(Value::from(text))
+    let member = link::members().find(|member| member.name == name);
+    member
+        .map_or(Shape::Text, |member| member.shape)
+        .of_csv(text)
 }
 
 #[cfg(test)]
