@@ -52,7 +52,8 @@ members! {
 members! {
     /// What new links of a campaign have unless their requests specify something else.
     pub struct DefaultMembers {
-        /// Default strategy that issues codes of new links.
+        /// Default strategy that issues codes of new links: permuted, pool, sequence or hash. A change of any default
+        /// replaces all of them.
         strategy: Optional<Strategy> = "strategy" as "default-strategy",
         /// Default number of characters of codes of new links, without the check character. From 1 to 12;
         /// sequence 4 to 12, hash 1 to 8.

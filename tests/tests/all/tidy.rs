@@ -326,3 +326,44 @@ fn the_documents_name_only_what_is_there() {
         }
     }
 }
+
+/// Files that act on a link's number of visits, or have it as a default of a campaign, and so name it for another
+/// reason than that links have it.
+const ACTING_ON_VISITS: [&str; 10] = [
+    "src/service/visits.rs",
+    "src/store/visits.rs",
+    "src/store/postgres/visits/keeping.rs",
+    "src/store/sqlite/visits/keeping.rs",
+    "src/api/campaign.rs",
+    "src/http/campaign_defaults.rs",
+    "src/core/campaign/defaults.rs",
+    "src/store/defaults.rs",
+    "console/pages/campaign.js",
+    "console/pages/campaign-form.js",
+];
+
+/// The number of files that may name a member of a link; CONTRIBUTING.md lists them.
+const FILES_OF_A_MEMBER: usize = 12;
+
+#[test]
+fn a_member_of_a_link_is_named_in_few_files() {
+    let sidecar = workspace().join("sidecar");
+    let mut files = files_below(&sidecar.join("src"), ".rs");
+    files.extend(files_below(&sidecar.join("console"), ".js"));
+    let naming = files.iter().filter(|file| {
+        let inside = file.strip_prefix(&sidecar).expect("below the sidecar");
+        let is_test = inside
+            .iter()
+            .any(|step| step == "tests" || step == "tests.rs");
+        let is_acting = ACTING_ON_VISITS.iter().any(|path| inside.ends_with(path));
+        let code = code_of(file);
+        let production = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let names = ["max_visits", "maxVisits"];
+        !is_test && !is_acting && names.iter().any(|name| has_word(production, name))
+    });
+    let naming: Vec<&PathBuf> = naming.collect();
+    assert!(
+        (1..=FILES_OF_A_MEMBER).contains(&naming.len()),
+        "{naming:#?}"
+    );
+}
