@@ -171,7 +171,7 @@ impl Links {
         code: &Code,
         EditedBy { key_id, expected }: EditedBy,
         action: Action,
-        apply: impl FnOnce(Link, Timestamp) -> Edit + Send + 'static,
+        apply: impl Fn(Link, Timestamp) -> Edit + Send + Sync + 'static,
     ) -> Result<Option<Stored>, LinkError> {
         let now = self.clock.now();
         let editor = Box::new(move |link: Link| {

@@ -9,11 +9,11 @@ use sqlx::Row as _;
 use sqlx::error::UnexpectedNullError;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use vocabulary::{CampaignId, Code, RedirectStatus};
+use vocabulary::{CampaignId, RedirectStatus};
 
 use crate::core::campaign::ParameterValues;
 use crate::core::link::{Destination, Link, Second};
-use crate::core::ports::{KeptVisit, Position, TimeSpan, VisitPage};
+use crate::core::ports::{KeptVisit, TimeSpan, VisitPage};
 use crate::core::target::Target;
 use crate::core::visit::agent::Versioned;
 use crate::core::visit::class::Class;
@@ -263,19 +263,4 @@ pub(super) fn visit_page(rows: &[impl Columns], time: TimeSpan) -> Result<VisitP
     }
     page.visits.retain(|visit| time.has(visit.at));
     Ok(page)
-}
-
-/// The position of a link that was made then and has this code; `None` for one that is gone.
-pub(super) fn position(
-    created_at: i64,
-    code: Option<String>,
-) -> Result<Option<Position>, sqlx::Error> {
-    let Some(code) = code else {
-        return Ok(None);
-    };
-    let created_at = Timestamp::from_millisecond(created_at);
-    Ok(Some(Position {
-        created_at: created_at.map_err(|_error| invalid("links", "created_at"))?,
-        code: Code::parse(code.as_bytes()).map_err(|_error| invalid("links", "code"))?,
-    }))
 }

@@ -5,11 +5,8 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::{Database, Encode, QueryBuilder, Type};
-use vocabulary::CampaignId;
-
-use crate::core::link::{Link, State};
-use crate::core::ports::{Listing, MAX_TOGETHER, OutboxSpan, StoreError};
+use crate::core::link::Link;
+use crate::core::ports::{MAX_TOGETHER, OutboxSpan, StoreError};
 use crate::durations::DATABASE;
 use crate::trace;
 
@@ -57,99 +54,6 @@ pub(super) fn usage<'a>(links: impl IntoIterator<Item = &'a Link>) -> BTreeMap<(
         *counts.entry((length, day)).or_default() += 1;
     }
     counts
-}
-
-/// What finds the least links of a listing, and has an index with them in its order; whatever else
-/// is asked for is looked at in each.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Lead<'a> {
-    /// A tag.
-    Tag(&'a str),
-    /// What the caller calls them.
-    ExternalId(&'a str),
-    /// Their campaign.
-    Campaign(CampaignId),
-    /// A state that few links have.
-    State(State),
-    /// Who has made them.
-    Creator(&'a str),
-    /// Nothing: all links are looked at.
-    Age,
-}
-
-impl<'a> Lead<'a> {
-    /// The lead of a listing. Few links are of a state other than live, so that one leads before
-    /// whoever has made the links.
-    pub(super) fn of(listing: &'a Listing) -> Self {
-        if let Some(external_id) = &listing.external_id {
-            return Self::ExternalId(external_id);
-        }
-        if let Some(tag) = &listing.tag {
-            return Self::Tag(tag);
-        }
-        if let Some(id) = listing.campaign {
-            return Self::Campaign(id);
-        }
-        match (listing.state, &listing.created_by) {
-            (Some((State::Live, _)) | None, Some(created_by)) => Self::Creator(created_by),
-            (Some((State::Live, _)) | None, None) => Self::Age,
-            (Some((state, _)), _) => Self::State(state),
-        }
-    }
-
-    /// Adds what an index finds links by.
-    pub(super) fn push<DB>(self, query: &mut QueryBuilder<DB>)
-    where
-        DB: Database,
-        i64: Type<DB> + for<'q> Encode<'q, DB>,
-        String: Type<DB> + for<'q> Encode<'q, DB>,
-    {
-        match self {
-            Self::Tag(tag) => query.push(" AND tag = ").push_bind(tag.to_owned()),
-            Self::ExternalId(id) => query.push(" AND external_id = ").push_bind(id.to_owned()),
-            Self::Campaign(id) => query.push(" AND campaign_id = ").push_bind(id.get() as i64),
-            Self::State(State::Revoked) => query.push(" AND revoked_at IS NOT NULL"),
-            Self::State(State::Paused) => query.push(" AND paused_at IS NOT NULL"),
-            Self::State(State::Scheduled) => query.push(" AND valid_since IS NOT NULL"),
-            Self::State(State::Expired) => query.push(" AND valid_until IS NOT NULL"),
-            Self::Creator(id) => query.push(" AND created_by = ").push_bind(id.to_owned()),
-            Self::State(State::Live) | Self::Age => query,
-        };
-    }
-}
-
-/// Adds the condition for a state at a second: it applies, and no state that precedes it does.
-pub(super) fn push_state<DB>(query: &mut QueryBuilder<DB>, wanted: State, now: i64)
-where
-    DB: Database,
-    i64: Type<DB> + for<'q> Encode<'q, DB>,
-{
-    for state in State::by_precedence() {
-        match (state, state == wanted) {
-            (State::Revoked, true) => query.push(" AND revoked_at IS NOT NULL"),
-            (State::Revoked, false) => query.push(" AND revoked_at IS NULL"),
-            (State::Expired, true) => query
-                .push(" AND valid_until IS NOT NULL AND valid_until <= ")
-                .push_bind(now),
-            (State::Expired, false) => query
-                .push(" AND (valid_until IS NULL OR valid_until > ")
-                .push_bind(now)
-                .push(")"),
-            (State::Paused, true) => query.push(" AND paused_at IS NOT NULL"),
-            (State::Paused, false) => query.push(" AND paused_at IS NULL"),
-            (State::Scheduled, true) => query
-                .push(" AND valid_since IS NOT NULL AND valid_since > ")
-                .push_bind(now),
-            (State::Scheduled, false) => query
-                .push(" AND (valid_since IS NULL OR valid_since <= ")
-                .push_bind(now)
-                .push(")"),
-            (State::Live, _) => query,
-        };
-        if state == wanted {
-            return;
-        }
-    }
 }
 
 /// Makes a [`StoreError`] of what went wrong during an operation.

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
-use super::{ChangedBy, Receipt, StoreError};
-use crate::core::link::{Edit, Link, PastChange, State};
+use super::{Receipt, StoreError};
+use crate::core::link::{Edit, Link, State};
 
 /// Decides, inside a store's transaction, what becomes of the link that is there.
-pub type Editor = Box<dyn FnOnce(Link) -> Edit + Send>;
+pub type Editor = Box<dyn Fn(Link) -> Edit + Send + Sync>;
 
 /// A place in the listing of links: just behind the link that was made then and has this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,54 +95,6 @@ pub trait LinkStore: Send + Sync {
         &self,
         links: Vec<(Link, RequestDigest)>,
     ) -> Result<FoundOrCreated, StoreError>;
-
-    /// Finds the link that was kept last for a digest, whatever has become of it.
-    async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError>;
-
-    /// Finds a link, whatever its state.
-    async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError>;
-
-    /// Finds the links of codes, whatever their state, in no order; codes that have none are left
-    /// out. At most [`MAX_TOGETHER`] codes.
-    async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError>;
-
-    /// Has `editor` decide what becomes of a link and keeps that; nobody else changes the link
-    /// meanwhile. A link left unchanged goes into the outbox too, so that whoever asks again for
-    /// what has been done already gets it told to Redis again. What a changed link was before is
-    /// kept too, and the audit log told.
-    async fn edit_link(
-        &self,
-        code: &Code,
-        by: &ChangedBy,
-        editor: Editor,
-    ) -> Result<Option<Edited>, StoreError>;
-
-    /// The changes that a link has been through, the latest first, at most `limit`: all, or those
-    /// before the change that left this revision behind.
-    async fn link_history(
-        &self,
-        code: &Code,
-        before: Option<u64>,
-        limit: u32,
-    ) -> Result<Option<Vec<PastChange>>, StoreError>;
-
-    /// Lists links, the latest first, those of one millisecond in an order that stays the same.
-    async fn list_links(&self, listing: &Listing) -> Result<Vec<Link>, StoreError>;
-
-    /// Where a listing comes to when it looks at `most` links to find those that it wants; `None`
-    /// when it ends before.
-    async fn listing_reach(
-        &self,
-        listing: &Listing,
-        most: u32,
-    ) -> Result<Option<Position>, StoreError>;
-
-    /// Reads links in the order in which the store keeps them, which does not change: those behind
-    /// the link that has the code `after`, or from the first on; at most `limit`. Whoever goes on
-    /// until nothing comes has seen each link once that was there from the first call on, and of
-    /// those that were made meanwhile some. Nothing is held between two calls, so that a scan of
-    /// all links keeps nobody from writing.
-    async fn scan_links(&self, after: Option<&Code>, limit: u32) -> Result<Vec<Link>, StoreError>;
 }
 
 /// The most links that are created or published together.

@@ -11,7 +11,6 @@ use vocabulary::Code;
 
 use super::creation::{create, ids_of};
 use super::links::find_by_id;
-use super::rows::{columns, read};
 use super::statements::Statements;
 use super::work::Work;
 use crate::core::codes::numbering::Numbering;
@@ -186,24 +185,4 @@ async fn forget(
         .execute(connection)
         .await?;
     Ok(())
-}
-
-pub(super) struct FindByDigest<'a>(pub(super) &'a RequestDigest);
-
-#[async_trait]
-impl Work for FindByDigest<'_> {
-    type Output = Option<Link>;
-    const OPERATION: &'static str = "find a link by what was asked for";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Option<Link>, sqlx::Error> {
-        let row = sqlx::query(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM link_digests JOIN links ON id = link_id WHERE digest = $1"
-        ))
-        .bind(self.0.0.as_slice())
-        .fetch_optional(connection)
-        .await?;
-        row.as_ref().map(read).transpose()
-    }
 }

@@ -14,16 +14,8 @@ use crate::core::link::{Link, Second};
 use crate::core::target::Target;
 use crate::store::texts::of_tags;
 
-/// What is kept of a link besides its id, as a macro since statements are literals.
-macro_rules! columns {
-    () => {
-        "code, target, campaign_id, parameters, redirect_status, forward_query, revision, valid_since, valid_until, \
-         max_visits, paused_at, revoked_at, created_at, updated_at, created_by, external_id, \
-         note, tags"
-    };
-}
 pub(super) use crate::store::columns::link as read;
-pub(super) use columns;
+pub(super) use crate::store::links::columns;
 
 /// The rows of [`Rows`]: the ids and the [`columns!`].
 macro_rules! new_rows {
@@ -118,21 +110,6 @@ impl<'a> Rows<'a> {
         row.try_get(0)
     }
 
-    /// Writes the first link over the row that has its id.
-    pub(super) async fn update(self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
-        let statement = query(concat!(
-            "UPDATE links SET (",
-            columns!(),
-            ") = (SELECT ",
-            columns!(),
-            " FROM ",
-            new_rows!(),
-            ") WHERE id = ($1::bigint[])[1]"
-        ));
-        self.bind(statement).execute(connection).await?;
-        Ok(())
-    }
-
     fn bind(self, statement: Query<'a, Postgres, PgArguments>) -> Query<'a, Postgres, PgArguments> {
         statement
             .bind(self.ids)
@@ -155,10 +132,4 @@ impl<'a> Rows<'a> {
             .bind(self.notes)
             .bind(self.tags)
     }
-}
-
-/// Whether PostgreSQL can hold a text at all: none there has a NUL. Where somebody asks for such a
-/// text, nothing has it.
-pub(super) fn is_storable(text: &str) -> bool {
-    !text.contains('\0')
 }

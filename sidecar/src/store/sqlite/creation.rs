@@ -10,14 +10,15 @@ use sqlx::sqlite::SqliteConnection;
 use super::codes::count_usage;
 use super::links::id_of;
 use super::outbox::enqueue;
-use super::tags;
 use super::writer::Write;
 use crate::core::campaign::ParameterValues;
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::{Destination, Link};
 use crate::core::ports::{Created, Receipt};
 use crate::core::target::Target;
+use crate::store::db::Db;
 use crate::store::shared::spans;
+use crate::store::tags;
 use crate::store::texts::of_tags;
 
 /// How many rows a statement inserts. A statement is worth preparing for few sizes only, so links
@@ -165,7 +166,7 @@ pub(super) async fn create(
     }
     kept.sort_unstable_by_key(|row| row.id);
     for row in kept.iter().filter(|row| !row.link.tags.is_empty()) {
-        tags::add(connection, row.id, row.link.created_at, &row.link.tags).await?;
+        tags::add(&mut Db::Sqlite(connection), row.id, row.link).await?;
     }
     taken.sort_unstable();
     count_usage(connection, kept.iter().map(|row| row.link)).await?;

@@ -4,17 +4,20 @@ use secrecy::ExposeSecret;
 use sqlx::sqlite::SqliteConnection;
 
 use super::writer::Write;
-use super::{OpenError, SqliteStore, listing};
+use super::{OpenError, SqliteStore};
 use crate::core::audit::Action;
 use crate::core::link::tests::link;
 use crate::core::ports::Operations as _;
 use crate::core::ports::OutboxStore;
 use crate::store::Scheme;
 use crate::store::audit;
-use crate::store::db::Db;
+use crate::store::db::{Db, Statement};
+use crate::store::listing;
+use crate::store::sql::sql;
 use crate::store::tests::keys::{actions, entry};
 use crate::store::tests::listing::filters;
 use crate::store::tests::{Fixture, KEY, create};
+use crate::store::value::Row;
 
 async fn open(url: &str) -> SqliteStore {
     SqliteStore::open(url, 2)
@@ -71,18 +74,21 @@ async fn no_listing_reads_a_whole_table_or_sorts() {
     let store = open(fixture.options.url.expose_secret()).await;
     for filter in filters(Timestamp::UNIX_EPOCH) {
         for position in [(i64::MAX, i64::MAX), (5, 5)] {
-            let mut queries = vec![listing::reach("EXPLAIN QUERY PLAN ", &filter, position, 9)];
+            let explain = |sql| Statement::new(Scheme::Sqlite, sql);
+            let mut reach = explain(sql!("EXPLAIN QUERY PLAN SELECT "));
+            listing::reach(&mut reach, &filter, position, 9);
+            let mut statements = vec![reach];
             for until in [None, Some((3, 3))] {
-                let query = listing::query("EXPLAIN QUERY PLAN ", &filter, position, until);
-                queries.push(query);
+                let mut page = explain(sql!("EXPLAIN QUERY PLAN SELECT code FROM "));
+                listing::query(&mut page, &filter, position, until);
+                statements.push(page);
             }
-            for (number, mut query) in queries.into_iter().enumerate() {
-                let plan = query.build().fetch_all(&store.readers).await;
-                let plan: Vec<String> = plan
-                    .expect("a good statement")
-                    .iter()
-                    .map(|row| sqlx::Row::get(row, "detail"))
-                    .collect();
+            for (number, statement) in statements.iter().enumerate() {
+                let mut connection = store.readers.acquire().await.expect("a reader");
+                let mut db = Db::Sqlite(&mut connection);
+                let detail = |row: &Row| row.get("detail");
+                let plan = db.all(statement, &statement.values, detail).await;
+                let plan: Vec<String> = plan.expect("a good statement");
                 let all = plan.join("; ");
                 assert!(!all.contains("SCAN"), "{filter:?}: {all}");
                 assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
