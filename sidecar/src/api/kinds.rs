@@ -184,7 +184,7 @@ fn object(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
 
 /// Checks each item of a list; wrong ones are noted each at its place.
 fn items<T, E: ToString>(
-    values: Vec<Value>,
+    values: &[Value],
     faults: &mut Faults<'_>,
     check: impl Fn(&str) -> Result<T, E>,
 ) -> Option<Vec<T>> {
@@ -366,7 +366,7 @@ impl<T: FromStr<Err: ToString>, W: JsonSchema> Kind for List<T, W> {
             _ => None,
         };
         let values = expect(values, faults, "a list of strings")?;
-        items(values, faults, T::from_str)
+        items(&values, faults, T::from_str)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Value {

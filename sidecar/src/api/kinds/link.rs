@@ -118,7 +118,7 @@ impl Kind for Tags {
         };
         let values = expect(values, faults, "a list")?;
         let check = |tag: &str| check_tag(tag).map(|()| tag.to_owned());
-        let tags = normalized_tags(items(values, faults, check)?);
+        let tags = normalized_tags(items(&values, faults, check)?);
         if tags.len() > MAX_TAGS {
             faults.refuse(format!("must be at most {MAX_TAGS} different ones"));
             return None;
