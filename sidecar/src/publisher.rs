@@ -4,10 +4,10 @@
 //!
 //! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by [`PUBLISH`], which
 //!   never puts an older revision in place of a newer one.
+//! - the same key with the negative record `1 404 0` and a short expiry, for an unknown code;
+//!   written only where the key is empty.
 //! - `<prefix>c:<id>`: a campaign's record, written in the same way.
 //! - `<prefix>n:<name>`: a counter that all sidecars share.
-//! - the same key with the negative record `1 404 0` and a short expiry, for an unknown code;
-//! written only where the key is empty.
 
 mod condition;
 mod connection;

@@ -109,8 +109,10 @@ fn second(from_start: i64) -> Option<Second> {
     Second::at(moment(START) + SignedDuration::from_secs(from_start))
 }
 
-/// A link's own target, or the number of its campaign and its values.
-fn destinations() -> impl Strategy<Value = (Result<&'static str, usize>, &'static str)> {
+/// A link's own target, or the number of its campaign; and its values.
+type Leads = (Result<&'static str, usize>, &'static str);
+
+fn destinations() -> impl Strategy<Value = Leads> {
     let targets = vec![
         "https://e.com/",
         "http://e.com/?a#b",
@@ -184,7 +186,7 @@ fn status_of(link: State, campaign: Option<State>) -> Option<u16> {
 
 async fn compare(
     campaigns: Vec<(Draft, &'static str)>,
-    links: Vec<(Draft, (Result<&'static str, usize>, &'static str))>,
+    links: Vec<(Draft, Leads)>,
     mut times: Vec<i64>,
 ) {
     let kept = TemporaryStore::new().await;
