@@ -3,6 +3,7 @@
 
 mod audit;
 mod campaigns;
+mod codes;
 mod columns;
 mod db;
 mod defaults;
@@ -16,6 +17,7 @@ pub mod sqlite;
 mod lines;
 mod links;
 mod listing;
+mod outbox;
 mod schema;
 mod shared;
 mod sql;

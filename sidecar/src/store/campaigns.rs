@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// Notes what Redis has confirmed at `now`; it stays, as applied, until
-    /// [`Store::forget_applied`](crate::core::ports::OutboxStore::forget_applied).
+    /// [`Self::forget_applied`].
     pub async fn settle_campaigns(
         &self,
         mut published: Vec<PublishedCampaign>,

@@ -9,6 +9,19 @@ use super::Scheme;
 /// A lock on the rows that a statement reads. SQLite has one writer, which needs none.
 pub(super) const FOR_UPDATE: &str = "{| FOR UPDATE}";
 
+/// Stands in the FROM of a statement of PostgreSQL whose transaction commits asynchronously.
+///
+/// The log is written in order: with a transaction that is on the disk, those before it are too. So codes
+/// that were leased or taken out of the pool are still so once a link that has one of them was
+/// acknowledged; others may be drawn again after a crash, and the primary key of links has the last
+/// word. Rows of the outbox that come back are published again.
+macro_rules! relaxed {
+    () => {
+        "set_config('synchronous_commit', 'off', true) AS relaxed"
+    };
+}
+pub(super) use relaxed;
+
 /// A statement's text for each engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sql {
@@ -23,14 +36,6 @@ impl Sql {
             (Ok(sqlite), Ok(postgres)) => Self { sqlite, postgres },
             // At compile time: pieces are cut at ASCII characters.
             _ => panic!("a statement is not UTF-8"),
-        }
-    }
-
-    /// Wraps a text that both engines read.
-    pub(super) const fn same(text: &'static str) -> Self {
-        Self {
-            sqlite: text,
-            postgres: text,
         }
     }
 

@@ -22,8 +22,6 @@ pub(super) enum Value<'a> {
     Numbers(Vec<Option<i64>>),
     /// As [`Self::Numbers`].
     Texts(Vec<Option<Cow<'a, str>>>),
-    /// As [`Self::Numbers`].
-    Truths(Vec<bool>),
 }
 
 /// The values of a statement's parameters.
@@ -86,7 +84,6 @@ impl Value<'_> {
             Self::Texts(list) => {
                 Value::Texts(list.iter().map(|text| text.as_ref().map(owned)).collect())
             }
-            Self::Truths(list) => Value::Truths(list.clone()),
         }
     }
 
@@ -99,7 +96,6 @@ impl Value<'_> {
             Self::Bytes(bytes) => sqlx::Arguments::add(arguments, bytes.as_deref()),
             Self::Numbers(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
             Self::Texts(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
-            Self::Truths(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
         }
     }
 
@@ -112,7 +108,6 @@ impl Value<'_> {
             Self::Bytes(bytes) => arguments.add(bytes.as_deref()),
             Self::Numbers(list) => arguments.add(list.as_slice()),
             Self::Texts(list) => arguments.add(list.as_slice()),
-            Self::Truths(list) => arguments.add(list.as_slice()),
         }
     }
 }

@@ -38,17 +38,8 @@ pub trait OutboxStore: Send + Sync {
     /// before new links.
     async fn waiting(&self, since: Timestamp) -> Result<Waiting, StoreError>;
 
-    /// How many rows wait since a moment or longer, counted no further than `most`.
-    async fn count_waiting(&self, since: Timestamp, most: u32) -> Result<u32, StoreError>;
-
     /// Notes what Redis has confirmed at `now`. New links leave the outbox; changes stay, as
-    /// applied, until [`OutboxStore::forget_applied`]. A link that has changed again meanwhile
+    /// applied, until they are deleted. A link that has changed again meanwhile
     /// goes on waiting.
     async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError>;
-
-    /// Has everything that was applied, campaigns included, wait again; answers how many that are.
-    async fn reopen_applied(&self) -> Result<u64, StoreError>;
-
-    /// Deletes what was applied before a moment.
-    async fn forget_applied(&self, before: Timestamp) -> Result<(), StoreError>;
 }

@@ -54,7 +54,7 @@ pub trait UpkeepStore: Send + Sync {
     ) -> Result<Records, StoreError>;
 
     /// Deletes links that still have the revision given, with all that belongs to them, and counts
-    /// them no more ([`super::CodeStore::code_usage`]). Their codes stay taken until
+    /// them no more (`Store::code_usage`). Their codes stay taken until
     /// [`UpkeepStore::free_codes`]. Answers how many were deleted.
     async fn delete_links(
         &self,

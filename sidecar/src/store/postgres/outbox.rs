@@ -8,10 +8,11 @@ use super::codes::{count, counts};
 use super::links::find_by_id;
 use super::rows::{columns, read};
 use super::statements::Statements;
-use super::work::{Work, relaxed};
+use super::work::Work;
 use crate::core::link::Link;
 use crate::core::ports::{MAX_TOGETHER, OutboxSpan, OutboxStore, Receipt, StoreError, Waiting};
 use crate::store::shared::{failed, spans};
+use crate::store::sql::relaxed;
 
 /// The most rows of the outbox that are read at once; most hold a change of one link or many new
 /// links.
@@ -29,23 +30,11 @@ impl OutboxStore for PostgresStore {
         Ok(waiting)
     }
 
-    async fn count_waiting(&self, since: Timestamp, most: u32) -> Result<u32, StoreError> {
-        self.run(CountWaiting { since, most }).await
-    }
-
     async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError> {
         let receipts = &receipts;
         self.transact(Settle { receipts, now }).await?;
         self.turn.note_settled(receipts).await;
         Ok(())
-    }
-
-    async fn reopen_applied(&self) -> Result<u64, StoreError> {
-        self.transact(ReopenApplied).await
-    }
-
-    async fn forget_applied(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.transact(ForgetApplied { before }).await
     }
 }
 
@@ -80,23 +69,6 @@ macro_rules! delete_new {
              AND outbox.last_id = done.last_id AND outbox.revision = 1"
         )
     };
-}
-
-/// Has links wait to be published, in the transaction that has stored them.
-pub(super) async fn enqueue(
-    connection: &mut Statements<'_>,
-    spans: &[OutboxSpan],
-    now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    let (firsts, lasts, revisions) = columns_of(spans.iter().copied());
-    sqlx::query(insert!("NULL"))
-        .bind(firsts)
-        .bind(lasts)
-        .bind(revisions)
-        .bind(now.as_millisecond())
-        .execute(connection)
-        .await?;
-    Ok(())
 }
 
 /// The rows for new links: spans, and the ids of the one that has some.
@@ -137,8 +109,8 @@ impl NewRows {
     }
 }
 
-/// As [`enqueue`] for links that were just made, which are counted too; answers which of them have
-/// an id that a deleted link still has.
+/// Has links that were just created wait to be published, and counts them, in the transaction that
+/// stores them; answers which of them have an id that a deleted link still has.
 ///
 /// That can be known only now: a link that was deleted while its id was waited for has left the
 /// id to whoever was waiting, whose statement is too old to see that the code is not free yet.
@@ -270,31 +242,6 @@ async fn find_between(
     rows.iter().map(read).collect()
 }
 
-struct CountWaiting {
-    since: Timestamp,
-    most: u32,
-}
-
-#[async_trait]
-impl Work for CountWaiting {
-    type Output = u32;
-    const OPERATION: &'static str = "count the outbox";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u32, sqlx::Error> {
-        let count: i64 = sqlx::query_scalar(
-            "SELECT count(*) FROM (SELECT 1 FROM campaign_outbox \
-             WHERE enqueued_at <= $1 AND applied_at IS NULL \
-             UNION ALL SELECT 1 FROM outbox \
-             WHERE enqueued_at <= $1 AND applied_at IS NULL LIMIT $2) AS waiting",
-        )
-        .bind(self.since.as_millisecond())
-        .bind(i64::from(self.most))
-        .fetch_one(connection)
-        .await?;
-        Ok(u32::try_from(count).unwrap_or(u32::MAX))
-    }
-}
-
 struct Settle<'a> {
     receipts: &'a [Receipt],
     now: Timestamp,
@@ -338,50 +285,6 @@ impl Work for Settle<'_> {
             .execute(connection)
             .await?;
         }
-        Ok(())
-    }
-}
-
-struct ReopenApplied;
-
-#[async_trait]
-impl Work for ReopenApplied {
-    type Output = u64;
-    const OPERATION: &'static str = "have the outbox applied again";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
-        let done = sqlx::query(
-            "UPDATE outbox SET applied_at = NULL WHERE revision > 1 AND applied_at IS NOT NULL",
-        )
-        .execute(&mut *connection)
-        .await?;
-        let campaigns = sqlx::query(
-            "UPDATE campaign_outbox SET applied_at = NULL WHERE applied_at IS NOT NULL",
-        )
-        .execute(connection)
-        .await?;
-        Ok(done.rows_affected() + campaigns.rows_affected())
-    }
-}
-
-struct ForgetApplied {
-    before: Timestamp,
-}
-
-#[async_trait]
-impl Work for ForgetApplied {
-    type Output = ();
-    const OPERATION: &'static str = "clear the outbox";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
-        sqlx::query("DELETE FROM outbox WHERE revision > 1 AND applied_at < $1")
-            .bind(self.before.as_millisecond())
-            .execute(&mut *connection)
-            .await?;
-        sqlx::query("DELETE FROM campaign_outbox WHERE applied_at < $1")
-            .bind(self.before.as_millisecond())
-            .execute(connection)
-            .await?;
         Ok(())
     }
 }

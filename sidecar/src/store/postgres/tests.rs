@@ -11,9 +11,9 @@ use secrecy::ExposeSecret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
-use super::work::relaxed;
 use crate::core::codes::numbering::CodeKey;
 use crate::core::link::tests::{link, moment};
+use crate::store::sql::relaxed;
 use crate::store::tests::{Fixture, KEY, REVOKED_AT, code, codes, create, options};
 use crate::store::{Scheme, migrate, open};
 use crate::testing::changed_by;

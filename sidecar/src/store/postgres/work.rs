@@ -18,19 +18,6 @@ use crate::store::tx::Done;
 /// How often something is done that the server has undone.
 const MAX_ATTEMPTS: u32 = 4;
 
-/// Stands in the FROM of a statement whose transaction need not be on the disk when it is answered.
-///
-/// The log is written in order: whatever is on the disk, what was done before it is too. So codes that
-/// were leased or taken out of the pool are still so once a link that has one of them was
-/// acknowledged; others may be drawn again after a crash, and the primary key of links has the last
-/// word. Rows of the outbox that come back are published again.
-macro_rules! relaxed {
-    () => {
-        "set_config('synchronous_commit', 'off', true) AS relaxed"
-    };
-}
-pub(super) use relaxed;
-
 /// Something to be done.
 #[async_trait]
 pub(super) trait Work: Send {

@@ -20,30 +20,8 @@ impl OutboxStore for SqliteStore {
         self.read_waiting(since).operation("read the outbox").await
     }
 
-    async fn count_waiting(&self, since: Timestamp, most: u32) -> Result<u32, StoreError> {
-        sqlx::query_scalar(
-            "SELECT count(*) FROM (SELECT 1 FROM campaign_outbox \
-             WHERE enqueued_at <= ?1 AND applied_at IS NULL \
-             UNION ALL SELECT 1 FROM outbox \
-             WHERE enqueued_at <= ?1 AND applied_at IS NULL LIMIT ?2)",
-        )
-        .bind(since.as_millisecond())
-        .bind(most)
-        .fetch_one(&self.readers)
-        .operation("count the outbox")
-        .await
-    }
-
     async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError> {
         self.writer.write(Settle { receipts, now }).await
-    }
-
-    async fn reopen_applied(&self) -> Result<u64, StoreError> {
-        self.writer.write(ReopenApplied).await
-    }
-
-    async fn forget_applied(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.writer.write(ForgetApplied { before }).await
     }
 }
 
@@ -173,50 +151,6 @@ impl Write for Settle {
             .execute(&mut *connection)
             .await?;
         }
-        Ok(())
-    }
-}
-
-struct ReopenApplied;
-
-#[async_trait]
-impl Write for ReopenApplied {
-    type Output = u64;
-    const OPERATION: &'static str = "have the outbox applied again";
-
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
-        let done = sqlx::query(
-            "UPDATE outbox SET applied_at = NULL WHERE revision > 1 AND applied_at IS NOT NULL",
-        )
-        .execute(&mut *connection)
-        .await?;
-        let campaigns = sqlx::query(
-            "UPDATE campaign_outbox SET applied_at = NULL WHERE applied_at IS NOT NULL",
-        )
-        .execute(connection)
-        .await?;
-        Ok(done.rows_affected() + campaigns.rows_affected())
-    }
-}
-
-struct ForgetApplied {
-    before: Timestamp,
-}
-
-#[async_trait]
-impl Write for ForgetApplied {
-    type Output = ();
-    const OPERATION: &'static str = "clear the outbox";
-
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        sqlx::query("DELETE FROM outbox WHERE revision > 1 AND applied_at < ?1")
-            .bind(self.before.as_millisecond())
-            .execute(&mut *connection)
-            .await?;
-        sqlx::query("DELETE FROM campaign_outbox WHERE applied_at < ?1")
-            .bind(self.before.as_millisecond())
-            .execute(connection)
-            .await?;
         Ok(())
     }
 }
