@@ -46,6 +46,7 @@ use sql::Sql;
 use sqlite::SqliteStore;
 
 pub use schema::SchemaError;
+pub use shared::errors;
 
 /// Where a store is, and how long it may take.
 #[derive(Clone, Debug)]

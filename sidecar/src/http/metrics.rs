@@ -73,7 +73,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     text.counter(
         "shortlink_database_errors_total",
         "Database operations that failed.",
-        StoreError::count(),
+        crate::store::errors(),
     );
     let headers = [
         (CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"),

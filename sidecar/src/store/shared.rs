@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,11 +57,28 @@ pub(super) fn usage<'a>(links: impl IntoIterator<Item = &'a Link>) -> BTreeMap<(
     counts
 }
 
+/// The number of operations of this process that have failed.
+static ERRORS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of operations of this process that have failed.
+pub fn errors() -> u64 {
+    ERRORS.load(Ordering::Relaxed)
+}
+
+/// Makes an error of an operation, and counts it.
+pub(super) fn store_error(
+    operation: &'static str,
+    source: Arc<dyn Error + Send + Sync>,
+) -> StoreError {
+    ERRORS.fetch_add(1, Ordering::Relaxed);
+    StoreError { operation, source }
+}
+
 /// Makes a [`StoreError`] of what went wrong during an operation.
 pub(super) fn failed<E: Error + Send + Sync + 'static>(
     operation: &'static str,
 ) -> impl FnOnce(E) -> StoreError {
-    move |error| StoreError::new(operation, Arc::new(error))
+    move |error| store_error(operation, Arc::new(error))
 }
 
 /// Something that a store does and that a caller waits for.

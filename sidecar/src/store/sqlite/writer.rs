@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::ports::StoreError;
 use crate::store::db::Db;
-use crate::store::shared::took;
+use crate::store::shared::{store_error, took};
 use crate::store::tx::Done;
 
 /// The most changes that share a transaction. Everybody in it waits for all of them.
@@ -70,7 +70,7 @@ impl Writer {
             reply,
         });
         let begun = Instant::now();
-        let closed = || StoreError::new(W::OPERATION, Arc::new(WriterClosed));
+        let closed = || store_error(W::OPERATION, Arc::new(WriterClosed));
         let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
         queue.send(job).await.map_err(|_job| closed())?;
         let answer = answer.await;
@@ -99,7 +99,7 @@ impl Writer {
             output: None,
             reply,
         });
-        let closed = || StoreError::new(operation, Arc::new(WriterClosed));
+        let closed = || store_error(operation, Arc::new(WriterClosed));
         let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
         queue.send(job).await.map_err(|_job| closed())?;
         answer.await.map_err(|_gone| closed())?
@@ -148,9 +148,9 @@ impl<W: Write> Job for Pending<W> {
     fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>) {
         let answer = match (outcome, self.output) {
             (Ok(()), Some(output)) => Ok(output),
-            (Err(error), _) => Err(StoreError::new(W::OPERATION, error)),
+            (Err(error), _) => Err(store_error(W::OPERATION, error)),
             // Everything in a transaction that was committed was applied before.
-            (Ok(()), None) => Err(StoreError::new(W::OPERATION, Arc::new(WriterClosed))),
+            (Ok(()), None) => Err(store_error(W::OPERATION, Arc::new(WriterClosed))),
         };
         // A caller who has left does not want to know.
         let _ = self.reply.send(answer);
@@ -183,9 +183,9 @@ where
     fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>) {
         let answer = match (outcome, self.output) {
             (Ok(()), Some(output)) => Ok(output),
-            (Err(error), _) => Err(StoreError::new(self.operation, error)),
+            (Err(error), _) => Err(store_error(self.operation, error)),
             // Everything in a transaction that was committed was applied before.
-            (Ok(()), None) => Err(StoreError::new(self.operation, Arc::new(WriterClosed))),
+            (Ok(()), None) => Err(store_error(self.operation, Arc::new(WriterClosed))),
         };
         // A caller who has left does not want to know.
         let _ = self.reply.send(answer);
