@@ -94,7 +94,7 @@ pub struct Store {
 
 enum Engine {
     Sqlite(SqliteStore),
-    Postgres(PostgresStore),
+    Postgres(Box<PostgresStore>),
 }
 
 impl std::ops::Deref for Store {
@@ -103,7 +103,7 @@ impl std::ops::Deref for Store {
     fn deref(&self) -> &Self::Target {
         match &self.engine {
             Engine::Sqlite(store) => store,
-            Engine::Postgres(store) => store,
+            Engine::Postgres(store) => &**store,
         }
     }
 }
@@ -131,7 +131,7 @@ impl From<SqliteStore> for Store {
 
 impl From<PostgresStore> for Store {
     fn from(store: PostgresStore) -> Self {
-        let engine = Engine::Postgres(store);
+        let engine = Engine::Postgres(Box::new(store));
         Self { engine }
     }
 }
