@@ -1,9 +1,7 @@
-//! What the core needs from the world, as traits: somewhere to keep things, and a way to tell
-//! Redis.
+//! The traits through which the core uses the outside world: storage, and publishing to Redis.
 //!
-//! Two stores are meant to fit behind [`Operations`], so that it speaks of what is to happen and not
-//! of how: which statements, how many in a transaction and on which connection is each store's
-//! own affair. A thing that is not there is `Ok(None)`, never an error.
+//! [`Operations`] names operations and leaves statements, transactions and connections to the
+//! store behind it. A missing item is `Ok(None)`, never an error.
 
 mod audit;
 mod campaigns;
@@ -50,7 +48,7 @@ pub use visits::{
     VisitStore,
 };
 
-/// Everything that is kept.
+/// All operations of a store.
 #[async_trait]
 pub trait Operations:
     LinkStore
@@ -93,38 +91,38 @@ pub trait Publisher: Send + Sync {
     async fn incarnation(&self) -> Result<String, PublishError>;
 }
 
-/// Redis could not be told something.
+/// A failed operation on Redis.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// It did not answer in time.
     #[error("Redis did not {operation} within {limit_ms} ms")]
     Timeout {
-        /// What was asked of it.
+        /// The operation.
         operation: &'static str,
-        /// How long it was given, in milliseconds.
+        /// The time limit in milliseconds.
         limit_ms: u64,
     },
     /// It failed moments ago, so that it was not asked.
     #[error("Redis is not asked to {operation}: it failed moments ago")]
     Away {
-        /// What would have been asked of it.
+        /// The operation that was skipped.
         operation: &'static str,
     },
     /// It can't be reached or has answered with an error.
     #[error("Redis did not {operation}")]
     Refused {
-        /// What was asked of it.
+        /// The operation.
         operation: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// Tells Redis of links that were just stored, or sees to it that this is done later.
+/// Publishes links that were just stored to Redis, or leaves that to a later attempt.
 #[async_trait]
 pub trait Delivery: Send + Sync {
-    /// Whether Redis has confirmed all of them by now.
+    /// Returns whether Redis has confirmed all of them.
     async fn deliver(&self, links: &[Link], receipt: Receipt) -> bool;
 
     /// As [`Delivery::deliver`] for a campaign.

@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::sync::Arc;
 
-/// The store could not do what it was asked, or nobody can know whether it did.
+/// A failed operation of the store, which may have had an effect nevertheless.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the database could not {operation}")]
 pub struct StoreError {
-    /// What it was asked.
+    /// The operation.
     pub operation: &'static str,
-    /// Why not.
+    /// The cause.
     #[source]
     pub source: Arc<dyn Error + Send + Sync>,
 }

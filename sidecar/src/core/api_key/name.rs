@@ -6,7 +6,7 @@ pub const MAX_NAME_LENGTH: usize = 100;
 /// Reads a key's name.
 ///
 /// # Errors
-/// When it is empty, too long or can't be shown on one line.
+/// Fails when it is empty, too long or can't be shown on one line.
 pub fn parse_name(text: &str) -> Result<String, NameError> {
     if text.trim().is_empty() {
         return Err(NameError::Empty);
@@ -20,7 +20,7 @@ pub fn parse_name(text: &str) -> Result<String, NameError> {
     Ok(text.to_owned())
 }
 
-/// Why a text can't be a key's name, in words for whoever sent it.
+/// The reason that a text can't be a key's name, in words for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// There is nothing to be seen.

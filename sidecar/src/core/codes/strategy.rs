@@ -13,7 +13,7 @@ pub enum StrategyName {
     Permuted,
     /// Random, made ahead.
     Pool,
-    /// An increasing number between fillers: a code tells its number to whoever knows how.
+    /// An increasing number between fillers, which can be decoded from the code.
     Sequence,
     /// Derived from the target.
     Hash,
@@ -40,7 +40,7 @@ impl StrategyName {
     pub fn lengths(self) -> (u8, u8) {
         match self {
             Self::Permuted | Self::Pool => (1, 12),
-            // Room for the length and a filler.
+            // Two characters are the length and a filler.
             Self::Sequence => (4, 12),
             // A digest is cut into four numbers of 64 bits.
             Self::Hash => (1, 8),
@@ -71,12 +71,12 @@ impl Serialize for StrategyName {
     }
 }
 
-/// How a link's code is come up with.
+/// The policy by which the code of a new link is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodePolicy {
     /// The way.
     pub strategy: StrategyName,
-    /// How many characters it may have before the check character.
+    /// The least and the greatest number of characters, without the check character.
     pub lengths: (u8, u8),
 }
 
@@ -84,6 +84,6 @@ pub struct CodePolicy {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no strategy {name:?}; allowed are {}", StrategyName::NAMES)]
 pub struct UnknownStrategy {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }

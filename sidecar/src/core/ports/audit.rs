@@ -1,6 +1,6 @@
 //! Keeping the audit log.
 
-/// Which entries of the audit log to list. What is `None` is not asked for.
+/// The filter of a listing of the audit log. `None` matches every entry.
 #[derive(Clone, Debug, Default)]
 pub struct AuditListing {
     /// Only entries about this subject.

@@ -11,7 +11,7 @@ use crate::core::codes::numbering::{CodeKey, Numbering};
 /// Keeps what the strategies for codes have to remember.
 #[async_trait]
 pub trait CodeStore: Send + Sync {
-    /// How codes are numbered in this database.
+    /// The numbering of codes in this database.
     fn numbering(&self) -> Arc<Numbering>;
 
     /// A secret of this database, for strategies.
@@ -22,7 +22,7 @@ pub trait CodeStore: Send + Sync {
     async fn fill_pool(&self, codes: Vec<Code>) -> Result<u64, StoreError>;
 }
 
-/// What the pool holds.
+/// The contents of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
     /// Codes to be had.
@@ -33,7 +33,7 @@ pub struct PoolCounts {
     pub void: u64,
 }
 
-/// How many links have codes of a length.
+/// The number of links that have codes of a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeUsage {
     /// The length, check character included.

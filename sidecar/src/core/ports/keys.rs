@@ -8,13 +8,13 @@ use crate::core::audit::AuditEntry;
 /// A place in the listing of keys: just behind the key that was made then and has this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPosition {
-    /// When the key was made.
+    /// The time at which the key was created.
     pub created_at: Timestamp,
     /// The key's id.
     pub id: String,
 }
 
-/// Which keys to list.
+/// The filter and position of a listing of keys.
 #[derive(Clone, Debug)]
 pub struct KeyListing {
     /// Only keys behind this position.
@@ -28,12 +28,12 @@ pub struct KeyListing {
 pub struct KeyToEdit {
     /// The key as it is.
     pub key: ApiKey,
-    /// Whether another key with the scope `admin` lives at the moment of the change. Keys that
+    /// True if another live key has the scope `admin` at the moment of the change. Keys that
     /// have a successor don't count: they are on their way out.
     pub has_other_admin: bool,
 }
 
-/// What is to become of a key.
+/// The decision about a change of a key.
 #[derive(Clone, Debug)]
 pub enum KeyEdit {
     /// The key is changed.
@@ -42,7 +42,7 @@ pub enum KeyEdit {
         key: Box<ApiKey>,
         /// A new key to be stored with it.
         successor: Option<Box<ApiKey>>,
-        /// What the audit log is told.
+        /// The entries for the audit log.
         audit: Vec<AuditEntry>,
     },
     /// The key was as it should be already.
@@ -51,10 +51,10 @@ pub enum KeyEdit {
     Refused(KeyRefusal),
 }
 
-/// Why a key is not made or changed.
+/// The reason that a key is not created or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRefusal {
-    /// Whoever asks lacks a scope that the key has or would get.
+    /// The caller lacks a scope that the key has or would get.
     #[error("the scope {0} is needed")]
     Scope(Scope),
     /// The key is revoked, which is final.
@@ -66,7 +66,7 @@ pub enum KeyRefusal {
     /// The key has a successor already.
     #[error("the API key has been rotated already")]
     Rotated,
-    /// Nobody would be left who may do everything.
+    /// No key would be left that may do everything.
     #[error("this is the last live API key with the scope admin")]
     LastAdmin,
 }

@@ -13,13 +13,13 @@ pub type Editor = Box<dyn Fn(Link) -> Edit + Send + Sync>;
 /// A place in the listing of links: just behind the link that was made then and has this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// When the link was made.
+    /// The time at which the link was created.
     pub created_at: Timestamp,
     /// The link's code.
     pub code: Code,
 }
 
-/// Which links to list: those that fulfil everything that is said.
+/// The filter of a listing of links; a link must match every member that is set.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// Only links in this state at the moment given.
@@ -41,7 +41,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Whether links are looked at that may not be in it: no index knows just those that are.
+    /// True if the listing scans links that don't match it, since no index has only those that do.
     pub fn is_searched(&self) -> bool {
         let named = [
             self.tag.is_some(),
@@ -56,7 +56,7 @@ impl Listing {
     }
 }
 
-/// What became of new links.
+/// The outcome of the creation of links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Created {
     /// The places of those that were not kept, in ascending order: their codes are taken.
@@ -65,11 +65,11 @@ pub struct Created {
     pub receipt: Receipt,
 }
 
-/// What somebody asked for who wants the same link for the same request, as SHA-256.
+/// The SHA-256 of a request by which equal requests get the same link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestDigest(pub [u8; 32]);
 
-/// What became of new links that are made only where there are none like them.
+/// The outcome of the creation of links that is skipped where an equal link exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundOrCreated {
     /// The places of those whose codes are taken, in ascending order.
@@ -81,16 +81,16 @@ pub struct FoundOrCreated {
     pub receipt: Receipt,
 }
 
-/// Keeps links. Every method that changes links also puts them into the outbox, in the same
+/// Stores links. Every method that changes links also puts them into the outbox, in the same
 /// transaction, and has made both durable when it returns.
 #[async_trait]
 pub trait LinkStore: Send + Sync {
     /// Keeps new links, at most [`MAX_TOGETHER`], all that can be kept or, after an error, none.
     async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError>;
 
-    /// As [`LinkStore::create_links`], but a link is kept only if none that stands for it
-    /// ([`Link::stands_for`], when the new link is made) was kept for the same digest. However many
-    /// do this at the same time, one link is kept.
+    /// As [`LinkStore::create_links`], but a link is stored only if no link that stands for it
+    /// ([`Link::stands_for`], at the creation of the new one) has the same digest. Of concurrent
+    /// calls, one stores the link.
     async fn find_or_create_links(
         &self,
         links: Vec<(Link, RequestDigest)>,
@@ -100,10 +100,10 @@ pub trait LinkStore: Send + Sync {
 /// The most links that are created or published together.
 pub const MAX_TOGETHER: usize = 1000;
 
-/// What became of a link that was edited.
+/// The outcome of an edit of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
-    /// What was decided.
+    /// The decision.
     pub edit: Edit,
     /// The link's row in the outbox; empty when the edit was refused.
     pub receipt: Receipt,

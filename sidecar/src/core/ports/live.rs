@@ -1,4 +1,4 @@
-//! What the live feed of visits needs of the queue: to look at it without taking anything.
+//! Access of the live feed to the visit queue: it reads and removes nothing.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use async_trait::async_trait;
 
 use super::PublishError;
 
-/// Reads the streams that the edge appends visits to, as somebody who takes nothing away and
-/// leaves no trace: whoever stores visits does not notice.
+/// Reads the streams that the edge appends visits to. It removes nothing and leaves no trace, so
+/// that the processes that store visits don't notice.
 #[async_trait]
 pub trait VisitTail: Send + Sync {
-    /// How many streams there are; they are numbered from 0.
+    /// The number of streams; they are numbered from 0.
     fn streams(&self) -> u16;
 
-    /// Where each stream begins and ends now.
+    /// Reads the present bounds of each stream.
     async fn bounds(&self) -> Result<Vec<StreamBounds>, PublishError>;
 
     /// Reads entries of a stream that stand behind one, at most `most`, the oldest first. Does not
@@ -32,7 +32,7 @@ pub trait VisitTail: Send + Sync {
 /// Names an entry of a stream. Later entries have greater names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryId {
-    /// When it was appended, by Redis' clock: milliseconds since 1970.
+    /// The time of the append by Redis' clock, in milliseconds since 1970.
     pub ms: u64,
     /// Its number among those of the same millisecond.
     pub number: u64,
@@ -65,7 +65,7 @@ impl EntryId {
     }
 }
 
-/// A number of digits alone, without a sign.
+/// A number of digits only, without a sign.
 fn digits(text: &str) -> Option<u64> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -77,7 +77,7 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// Where a stream begins and ends.
+/// The bounds of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamBounds {
     /// The first entry that is left; `None` when none is.
@@ -89,9 +89,9 @@ pub struct StreamBounds {
 /// A batch as it stands in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailBatch {
-    /// Which stream.
+    /// The number of the stream.
     pub stream: u16,
-    /// Which entry of it.
+    /// The entry in the stream.
     pub entry: EntryId,
     /// The frames of the events, one behind the other; empty for an entry that is no batch.
     pub frames: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Remembering what Redis has yet to be told.
+//! Storage of the changes that are not yet published to Redis.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use super::StoreError;
 use crate::core::link::Link;
 
-/// Rows of the outbox, as the store names them: whoever has published what they stand for has
-/// them settled.
+/// Rows of the outbox, as the store names them. They are settled once the links that they stand
+/// for are published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt(pub Vec<OutboxSpan>);
 
@@ -31,11 +31,11 @@ pub struct Waiting {
     pub receipt: Receipt,
 }
 
-/// Keeps what Redis has yet to be told.
+/// Stores the changes that are not yet published to Redis.
 #[async_trait]
 pub trait OutboxStore: Send + Sync {
-    /// Links that wait since a moment or longer, some [`MAX_TOGETHER`](super::MAX_TOGETHER), changes
-    /// before new links.
+    /// Links that wait since a moment or longer, some [`MAX_TOGETHER`](super::MAX_TOGETHER),
+    /// changes before new links.
     async fn waiting(&self, since: Timestamp) -> Result<Waiting, StoreError>;
 
     /// Notes what Redis has confirmed at `now`. New links leave the outbox; changes stay, as

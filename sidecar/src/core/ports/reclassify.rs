@@ -1,4 +1,4 @@
-//! What classifying stored visits again needs of the store.
+//! The part of the store that reclassifies stored visits.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -25,20 +25,21 @@ pub trait ReclassifyStore: Send + Sync {
         limit: u32,
     ) -> Result<VisitPage, StoreError>;
 
-    /// Writes verdicts on visits as they were read, at most [`MAX_VERDICTS`], and corrects what is
-    /// counted of them, all or, after an error, none. Visits that are another by now, or gone, are
-    /// left alone. Answers how many were not. `hours_since` is from when on the hours of links are
-    /// kept apart.
+    /// Writes verdicts on visits as they were read, at most [`MAX_VERDICTS`], and corrects the
+    /// counts, all or, after an error, none. Visits that have changed since or are gone are
+    /// skipped. Returns the number of the others. The counts of links are by the hour from
+    /// `hours_since` on.
     async fn reclassify_visits(
         &self,
         verdicts: Vec<(StoredVisit, Verdict)>,
         hours_since: Option<Timestamp>,
     ) -> Result<u64, StoreError>;
 
-    /// Days that somebody was counted on who turned out to be nobody, at most `limit`.
+    /// Finds days whose unique visitors include one that was reclassified as no visitor, at most
+    /// `limit`.
     async fn stale_days(&self, limit: u32) -> Result<Vec<StaleDay>, StoreError>;
 
-    /// Reads the people of some days, from the first to the last, among the first `limit` visits
+    /// Reads the visitors of a range of days, both ends included, among the first `limit` visits
     /// behind a number.
     async fn people_after(
         &self,
@@ -47,16 +48,17 @@ pub trait ReclassifyStore: Send + Sync {
         limit: u32,
     ) -> Result<PeoplePage, StoreError>;
 
-    /// Has the people of days counted from what was read of them, as long as nobody has touched the
-    /// day since; answers those days. Who comes meanwhile is added by whoever stores them, but to
-    /// what is replaced here: therefore people are read once more then.
+    /// Replaces the sketches of the unique visitors of days whose generation is unchanged; returns
+    /// those days. A visit that is stored meanwhile adds to the sketch that is replaced here, so
+    /// the visitors of these days must be read a second time and passed to
+    /// [`ReclassifyStore::settle_people`].
     async fn replace_people(
         &self,
         days: Vec<(StaleDay, Sketch)>,
     ) -> Result<Vec<StaleDay>, StoreError>;
 
-    /// Adds the people of days who were read once more, and notes that the days are right again, as
-    /// long as nobody has touched the day since; answers how many are.
+    /// Merges the visitors of the second reading into the sketches and marks the days as correct,
+    /// as long as their generation is unchanged; returns the number of those days.
     async fn settle_people(&self, days: Vec<(StaleDay, Sketch)>) -> Result<u64, StoreError>;
 }
 
@@ -73,7 +75,7 @@ pub struct TimeSpan {
 }
 
 impl TimeSpan {
-    /// Whether a moment is within it.
+    /// True if a moment is within it.
     pub fn has(&self, moment: Timestamp) -> bool {
         self.since.is_none_or(|since| since <= moment)
             && self.until.is_none_or(|until| moment < until)
@@ -89,22 +91,22 @@ pub struct VisitPage {
     pub last: Option<i64>,
 }
 
-/// People who follow each other.
+/// Visitors of consecutive visits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeoplePage {
-    /// The campaign, or 0, and the day of each, and who it was.
+    /// The campaign, or 0, the day, and the visitor of each.
     pub people: Vec<(i64, i64, VisitorId)>,
     /// The number of the last visit that was looked at; `None` when there were none.
     pub last: Option<i64>,
 }
 
-/// A day whose people are to be counted again.
+/// A day whose unique visitors are to be counted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaleDay {
-    /// The campaign whose people they are; 0 for all.
+    /// The campaign, or 0 for all visits.
     pub campaign: i64,
     /// The day, counted since 1970.
     pub day: i64,
-    /// Another one whenever the day was touched.
+    /// Changes whenever the day changes.
     pub generation: i64,
 }

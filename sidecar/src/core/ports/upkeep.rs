@@ -1,4 +1,4 @@
-//! What keeping Redis true needs of the store and of Redis: links by the thousand.
+//! Access to thousands of links in the store and in Redis, for the repair of Redis.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -9,12 +9,11 @@ use super::{PublishError, StoreError};
 use crate::core::campaign::Campaign;
 use crate::core::records::{Drift, Records, Standing, drift_of};
 
-/// Walks through links, removes dead ones, and remembers how far whoever does so has come.
+/// Walks through links, removes dead ones, and stores the progress of that work.
 ///
-/// Every method is bounded by what it is given and reads through indices alone, so that it can be
-/// called while links are made and changed. Nothing here depends on SQLite: a place is a number
-/// by which the store orders all of its links, and a claim needs no more than a row that is
-/// changed in a transaction.
+/// Every method has bounded work and reads through indices only, so that it can be called while
+/// links are created and changed. Nothing here depends on SQLite: a place is a number by which
+/// the store orders all of its links, and a claim is a row that is changed in a transaction.
 #[async_trait]
 pub trait UpkeepStore: Send + Sync {
     /// Reads the records of the first `limit` links behind a place, in the order of the store's
@@ -79,8 +78,8 @@ pub trait UpkeepStore: Send + Sync {
     /// Notes something under a name, in place of what was noted before; `None` for nothing.
     async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError>;
 
-    /// Claims a task for a holder until a moment, so that of many processes one does it; whoever
-    /// holds it claims it again in time. `false` when another holder's claim is still good.
+    /// Claims a task for a holder until a moment, so that one of many processes does it; the holder
+    /// renews the claim in time. `false` when another holder's claim is still valid.
     async fn claim(
         &self,
         task: &str,
@@ -107,7 +106,7 @@ impl Place {
 pub struct Page {
     /// Their records.
     pub records: Records,
-    /// Where the next page begins; `None` when there are no more.
+    /// The start of the next page; `None` when there are no more.
     pub next: Option<Place>,
 }
 
@@ -125,7 +124,7 @@ pub struct ExpiryPlace {
 pub struct ExpiredPage {
     /// Their records.
     pub records: Records,
-    /// Where the next page begins; `None` when there were no links.
+    /// The start of the next page; `None` when there were no links.
     pub next: Option<ExpiryPlace>,
 }
 
@@ -139,7 +138,7 @@ pub struct Kept {
 }
 
 /// Looks after the records of many links in Redis. Every method returns within a bounded time,
-/// whatever state Redis is in, and keeps nobody else from publishing.
+/// whatever state Redis is in, and does not block other publishers.
 #[async_trait]
 pub trait RecordIndex: Send + Sync {
     /// Puts records in place, each unless a newer one stands there. After an error any of them
@@ -173,9 +172,9 @@ pub trait RecordIndex: Send + Sync {
     /// Reads the values of campaigns' keys.
     async fn read_campaigns(&self, ids: &[CampaignId]) -> Result<Vec<Stood>, PublishError>;
 
-    /// Sends on the names of all keys of link records, some at a time, until all were seen or
-    /// nobody receives any more. A name is what stands behind the prefix: a code, unless somebody
-    /// else writes there. One may come twice.
+    /// Sends the names of all keys of link records in portions, until all were seen or the receiver
+    /// is dropped. A name is the part of the key behind the prefix: a code, unless another program
+    /// writes there. A name may come more than once.
     async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError>;
 
     /// Reads what stands under names.
@@ -184,14 +183,14 @@ pub trait RecordIndex: Send + Sync {
     /// Deletes the keys under which still stands what was read; answers how many those were.
     async fn remove(&self, read: &[(Vec<u8>, Stood)]) -> Result<u64, PublishError>;
 
-    /// How many keys there are, of whatever kind.
+    /// Counts the keys, of whatever kind.
     async fn count(&self) -> Result<u64, PublishError>;
 
     /// As [`super::Publisher::incarnation`].
     async fn incarnation(&self) -> Result<String, PublishError>;
 }
 
-/// What stood under a key.
+/// The value of a key when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stood {
     /// Nothing.
@@ -213,7 +212,7 @@ impl Stood {
     }
 }
 
-/// What became of records that were put in place.
+/// The outcomes of putting records in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
     /// Nothing stood there.
@@ -236,7 +235,7 @@ impl std::ops::AddAssign for Filled {
 }
 
 impl Filled {
-    /// How many records that is.
+    /// The number of records.
     pub fn total(&self) -> u64 {
         self.added + self.replaced + self.same + self.newer
     }

@@ -1,4 +1,4 @@
-//! What visits need of the store.
+//! The storage and the queue of visits.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{PublishError, StoreError};
 use crate::core::visit::Visit;
 use crate::core::visit::class::Class;
 
-/// Keeps visits and counts them.
+/// Stores visits and counts them.
 ///
-/// Counts are kept by hour: for each link by class, and for each campaign, and all links together,
-/// by class and [`Dimension`]. They outlive the visits that they were counted from.
+/// Counts are by hour: per link by class, and per campaign and for all links together by class
+/// and [`Dimension`]. They outlive the visits that they were counted from.
 #[async_trait]
 pub trait VisitStore: Send + Sync {
     /// Keeps visits and counts them, all or, after an error, none; those that were kept before,
@@ -48,18 +48,19 @@ pub trait VisitStore: Send + Sync {
         hours: Hours,
     ) -> Result<Vec<ValueTimeCount>, StoreError>;
 
-    /// How many different people there were on each day. For a link they are counted among the
-    /// visits that are still kept; otherwise it is an estimate ([`crate::core::visit::sketch`]).
+    /// Counts the unique visitors of each day. Those of a link are counted among its visits that
+    /// are still stored; others are estimated ([`crate::core::visit::sketch`]).
     async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError>;
 
-    /// How often links were visited, and when last: those that were, in no order.
+    /// Counts the visits of links and finds the last one; links without visits are left out, and
+    /// there is no order.
     async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError>;
 
     /// Counts visits by domain and minute, since a moment.
     async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError>;
 
-    /// When the first of the latest `days` days (UTC) before a moment began on which visits were
-    /// counted; `None` when there were not so many.
+    /// The start of the first of the latest `days` days (UTC) before a moment on which visits were
+    /// counted; `None` when there are fewer.
     async fn recorded_days(
         &self,
         before: Timestamp,
@@ -71,11 +72,12 @@ pub trait VisitStore: Send + Sync {
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
     /// Forgets some of what was counted of times that are long past, at most `limit` rows of each
-    /// kind; answers how many. How often each link was visited by which class, and when last, stays.
+    /// kind; answers how many. How often each link was visited by which class, and when last,
+    /// stays.
     async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError>;
 
-    /// Deletes the visits of links, whose counts stay; answers how many. The audit log is told of
-    /// each link.
+    /// Deletes the visits of links, whose counts stay, and writes an entry for each link into the
+    /// audit log; returns the number of visits.
     async fn erase_visits(
         &self,
         codes: &[Code],
@@ -83,43 +85,43 @@ pub trait VisitStore: Send + Sync {
         now: Timestamp,
     ) -> Result<u64, StoreError>;
 
-    /// Keeps what was in the queue and is no visit, for somebody to look at: each once, and of all
-    /// no more than the latest [`MAX_POISON`].
+    /// Stores entries of the queue that are no visits, for inspection: each once, and only the
+    /// latest [`MAX_POISON`] of all.
     async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError>;
 
-    /// How much is in quarantine.
+    /// Counts the entries in quarantine.
     async fn count_quarantine(&self) -> Result<u64, StoreError>;
 }
 
-/// Which counts are forgotten; `None` for none.
+/// The counts to delete; `None` for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OldCounts {
     /// Those by the minute of minutes before this moment.
     pub minutes_before: Option<Timestamp>,
-    /// Those by the hour of hours before this moment, and how many people there were on days
-    /// before it.
+    /// Those by the hour of hours before this moment, and the unique visitors of days before it.
     pub hours_before: Option<Timestamp>,
 }
 
-/// The most visits that are kept together.
+/// The most visits that are stored together.
 pub const MAX_VISITS_TOGETHER: usize = 5000;
 
-/// The most that is kept of what was in the queue and is no visit.
+/// The most entries in quarantine.
 pub const MAX_POISON: u32 = 10_000;
 
 /// The most visits of a link that are looked at to count them by a dimension.
 pub const MAX_COUNTED: u32 = 100_000;
 
-/// What became of visits that were to be kept.
+/// The outcome of storing visits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptVisits {
     /// The places of those that were new, in ascending order.
     pub new: Vec<usize>,
-    /// Links that have been visited as often as they were to be, by people or what may be people.
+    /// Links that have reached their limit of visits, of which only human and possibly human ones
+    /// count.
     pub ended: Vec<Code>,
 }
 
-/// Which visits to list: those that fulfil everything that is said.
+/// The filter of a listing of visits; a visit must match every member that is set.
 #[derive(Clone, Debug, Default)]
 pub struct VisitListing {
     /// Only visits of this link.
@@ -136,19 +138,19 @@ pub struct VisitListing {
     pub limit: u32,
 }
 
-/// A visit as it is kept: texts are those that were written, perhaps by another version of this
+/// A stored visit. Its texts are as they were written, possibly by another version of this
 /// program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptVisit {
     /// Visits that were kept later have greater numbers.
     pub number: i64,
-    /// When the answer was made.
+    /// The time of the answer.
     pub at: Timestamp,
     /// The link's code, as it was asked for.
     pub code: String,
     /// The short domain that was asked.
     pub host: String,
-    /// The client's address, as much of it as is kept.
+    /// The stored part of the client's address.
     pub client: Option<String>,
     /// The visitor, in hexadecimal digits.
     pub visitor: Option<String>,
@@ -172,7 +174,7 @@ pub struct KeptVisit {
     pub province: Option<String>,
     /// The city.
     pub city: Option<String>,
-    /// Who connects the client to the Internet.
+    /// The client's Internet provider.
     pub isp: Option<String>,
     /// The browser and its version.
     pub browser: Option<String>,
@@ -182,15 +184,15 @@ pub struct KeptVisit {
     pub device: String,
     /// The app whose built-in browser it is.
     pub app: Option<String>,
-    /// Who or what it was.
+    /// The name of the visit's class.
     pub class: String,
-    /// Why.
+    /// The reason for the class.
     pub reason: String,
     /// The version of the rules that say so.
     pub ruleset: u16,
 }
 
-/// Whose visits are counted.
+/// The links whose visits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Those of all links.
@@ -201,10 +203,10 @@ pub enum Counted {
     Link(Code),
 }
 
-/// Which visits to count. Bounds are cut to whole hours.
+/// The visits to count. Bounds are cut to whole hours.
 #[derive(Clone, Copy, Debug)]
 pub struct CountQuery {
-    /// Whose.
+    /// The links.
     pub of: Counted,
     /// From when on.
     pub since: Timestamp,
@@ -263,7 +265,7 @@ impl Dimension {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// What a visit has in this dimension; empty when that is not known.
+    /// The visit's value in this dimension; empty when it is unknown.
     pub fn value(self, visit: &Visit) -> &str {
         match self {
             Self::Total => "",
@@ -277,38 +279,38 @@ impl Dimension {
     }
 }
 
-/// How many visits there were in an hour.
+/// The number of visits in an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeCount {
-    /// When the hour begins.
+    /// The start of the hour.
     pub hour: Timestamp,
     /// Of which class.
     pub class: Class,
-    /// How many.
+    /// The number of visits.
     pub visits: u64,
 }
 
-/// How many different people there were on a day.
+/// The number of unique visitors on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DayVisitors {
-    /// When the day begins, by UTC.
+    /// The start of the day, by UTC.
     pub day: Timestamp,
-    /// How many.
+    /// The number of unique visitors.
     pub visitors: u64,
 }
 
-/// How many visits have something in common.
+/// The number of visits with a common value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueCount {
-    /// What; empty when it is not known.
+    /// The value; empty when it is unknown.
     pub value: String,
     /// Of which class.
     pub class: Class,
-    /// How many.
+    /// The number of visits.
     pub visits: u64,
 }
 
-/// How long the times are by which visits are counted.
+/// The length of the intervals by which visits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hours {
     /// An hour.
@@ -318,7 +320,7 @@ pub enum Hours {
 }
 
 impl Hours {
-    /// How many they are.
+    /// The number of hours.
     pub fn count(self) -> i64 {
         match self {
             Self::One => 1,
@@ -327,75 +329,76 @@ impl Hours {
     }
 }
 
-/// How many visits of a time have something in common.
+/// The number of visits in an interval with a common value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueTimeCount {
-    /// When the time begins.
+    /// The start of the interval.
     pub begin: Timestamp,
-    /// What they have in common; empty when it is not known.
+    /// The common value; empty when it is unknown.
     pub value: String,
     /// Of which class.
     pub class: Class,
-    /// How many.
+    /// The number of visits.
     pub visits: u64,
 }
 
-/// How often a link was visited.
+/// The number of visits of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTotal {
     /// The link's code.
     pub code: Code,
-    /// How often.
+    /// The number of all visits.
     pub visits: u64,
-    /// How often by people.
+    /// The number of human visits.
     pub human: u64,
-    /// When last.
+    /// The time of the last visit.
     pub last_at: Timestamp,
 }
 
-/// How often a domain was visited in a minute.
+/// The number of visits of a domain in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainCount {
     /// The short domain.
     pub host: String,
-    /// When the minute begins.
+    /// The start of the minute.
     pub minute: Timestamp,
-    /// How often, whoever it was.
+    /// The number of visits of all classes.
     pub visits: u64,
 }
 
-/// Where the edge leaves what it tells of visits, in batches. Of several readers each batch is
-/// given to one, who settles it once it is stored; one that is not settled in time is given to
-/// another.
+/// The queue through which the edge reports visits, in batches. Each batch is delivered to one of
+/// several readers, which settles it once it is stored; a batch that is not settled in time is
+/// delivered to another reader.
 #[async_trait]
 pub trait VisitQueue: Send + Sync {
-    /// Takes batches that nobody has taken, at most `most`.
+    /// Takes batches that no reader has taken, at most `most`.
     async fn take(&self, most: usize) -> Result<Vec<QueuedBatch>, PublishError>;
 
-    /// Takes batches that somebody else has taken and not settled for so long, at most `most`.
+    /// Takes batches that another reader took at least `idle` ago and has not settled, at most
+    /// `most`.
     async fn take_over(
         &self,
         idle: Duration,
         most: usize,
     ) -> Result<Vec<QueuedBatch>, PublishError>;
 
-    /// Notes that batches are stored, so that nobody takes them again.
+    /// Marks batches as stored, so that they are not delivered again.
     async fn settle(&self, batches: &[QueuedId]) -> Result<(), PublishError>;
 
-    /// Removes what is stored; what is not, for whoever reads it, stays.
+    /// Removes the batches before the first one that is not settled.
     async fn trim(&self) -> Result<(), PublishError>;
 
     /// Forgets readers that have neither asked for anything for so long nor hold anything.
     async fn forget_readers(&self, idle: Duration) -> Result<(), PublishError>;
 
-    /// How much is left to be stored.
+    /// Measures the backlog.
     async fn depth(&self) -> Result<QueueDepth, PublishError>;
 }
 
 /// Names a batch in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QueuedId {
-    /// Which part of the queue it is in.
+    /// The part of the queue.
     pub shard: u16,
     /// Its name there.
     pub entry: String,
@@ -404,29 +407,29 @@ pub struct QueuedId {
 /// A batch that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedBatch {
-    /// Which one.
+    /// The name of the batch.
     pub id: QueuedId,
     /// The frames of the events, one behind the other ([`vocabulary::visit`]).
     pub frames: Vec<u8>,
 }
 
-/// How much is in the queue.
+/// The backlog of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueDepth {
     /// Batches that are not settled.
     pub batches: u64,
-    /// When the oldest of them was left there.
+    /// The time at which the oldest of them was queued.
     pub oldest: Option<Timestamp>,
 }
 
 /// Something in the queue that is no visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Poison {
-    /// Where it was.
+    /// The batch.
     pub id: QueuedId,
-    /// Which frame of the batch, from 0.
+    /// The frame's number in the batch, from 0.
     pub place: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: String,
     /// The bytes that could not be read, at most some thousand.
     pub bytes: Vec<u8>,
