@@ -1,15 +1,15 @@
-//! Delivers links to Redis: at once, or as soon as Redis can be reached.
+//! Delivers links to Redis, at once or as soon as Redis is reachable.
 //!
-//! A row in the outbox is written with every change of a link. The request that has made the
-//! change publishes it right away; the rows of what was published are cleared later and together,
-//! so that a request waits for one `fsync` and not for two. What could not be published, and what
-//! a process that was killed has left behind, is found in the outbox and published from the
-//! link's present state, as often as it takes: publishing twice is harmless.
+//! Every change of a link writes a row to the outbox. The request that changed the link publishes
+//! it right away. Rows of published links are cleared later, in batches, so that a request waits
+//! for one `fsync` instead of two. The worker finds rows whose publication failed, or whose process
+//! was killed, and publishes the current state of their links until that succeeds. Publishing is
+//! idempotent.
 //!
-//! A Redis that crashes may lose what it confirmed last. A new link that was lost is found
-//! through the fallback, but a lost revocation would bring the link back to life. So changes stay
-//! in the outbox for [`LINGER`] after they were applied, and are applied again when Redis turns
-//! out to be another one than before.
+//! A Redis that crashes may lose its last confirmed writes. The fallback finds a new link that was
+//! lost, but a lost revocation would revive the link. So changes stay in the outbox for [`LINGER`]
+//! after they were applied, and are applied again when the generation of the Redis data set
+//! changes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -30,22 +30,21 @@ use crate::core::ports::{
 };
 use crate::store::Store;
 
-/// How long changes stay in the outbox after they were applied. A Redis that writes its log once
-/// a second can lose about the last two seconds; a replica that takes over can be further behind.
+/// Time that changes stay in the outbox after they were applied. A Redis that writes its log once a
+/// second can lose about the last two seconds; a replica that takes over can lag further behind.
 const LINGER: SignedDuration = SignedDuration::from_secs(60);
 
-/// How long a link may take to be published by the request that has changed it, before the worker
-/// does it too.
+/// Time that a request has to publish the link that it changed, before the worker publishes it too.
 const GRACE: SignedDuration = SignedDuration::from_secs(2);
 
-/// How often the worker looks at what there is to clear, and at Redis.
+/// Interval at which the worker clears rows and checks Redis.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How long the worker waits after a failure, at first and at most.
+/// Pauses of the worker after a failure: the first and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often rows that have lingered for long enough are deleted.
+/// Interval at which rows past [`LINGER`] are deleted.
 const FORGET_EVERY: Duration = Duration::from_secs(10);
 
 /// The most confirmations that are noted together.
@@ -55,13 +54,13 @@ const BATCH: usize = 256;
 /// the worker publishes those links once more.
 const MAX_CONFIRMATIONS: usize = 16_384;
 
-/// What Redis has confirmed.
+/// A confirmation by Redis.
 enum Confirmed {
     Links(Receipt),
     Campaign(PublishedCampaign),
 }
 
-/// Publishes links when they are changed and tells the worker how it went.
+/// Publishes links when they change, and reports the result to the worker.
 pub struct Outbox {
     publisher: Arc<dyn Publisher>,
     confirmations: mpsc::Sender<Confirmed>,
@@ -75,7 +74,8 @@ pub struct Worker {
     clock: Arc<dyn Clock>,
     confirmations: mpsc::Receiver<Confirmed>,
     failed: Arc<Notify>,
-    /// Which Redis has confirmed what is noted as applied; `None` before the first was asked.
+    /// Generation of the Redis data set that confirmed the applied changes; `None` before the first
+    /// query.
     incarnation: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl Delivery for Outbox {
         };
         match published {
             Ok(()) => {
-                // With no room left, the worker finds the links in the outbox.
+                // When the queue is full, the worker finds the links in the outbox.
                 let _ = self.confirmations.try_send(Confirmed::Links(receipt));
                 true
             }
@@ -167,7 +167,7 @@ fn published(campaign: &Campaign) -> PublishedCampaign {
     }
 }
 
-/// Why a round of the worker came to nothing.
+/// The reason a round of the worker failed.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
     #[error(transparent)]
@@ -182,7 +182,7 @@ impl Worker {
         let mut pause = FIRST_PAUSE;
         let mut is_failing = false;
         let mut forget_at = Instant::now();
-        // What a process before this one has left behind belongs to no request.
+        // Rows that an earlier process left behind belong to no request.
         let mut urgent = true;
         while !shutdown.is_cancelled() {
             let wait = match self.round(urgent, &shutdown).await {
@@ -235,8 +235,9 @@ impl Worker {
         }
     }
 
-    /// Notes confirmations, looks which Redis there is, and publishes what waits; answers how
-    /// many links were published. `urgent` when what waits is not left to the requests first.
+    /// Records confirmations, checks the generation of the Redis data set, and publishes pending
+    /// links; returns the number of links published. `urgent` publishes without the grace period
+    /// for requests.
     async fn round(
         &mut self,
         mut urgent: bool,

@@ -53,7 +53,7 @@ impl Fixture {
         created.receipt
     }
 
-    /// Makes a link and delivers it.
+    /// Creates a link and delivers it.
     async fn create_and_deliver(&self, code: &str) {
         let receipt = self.create_undelivered(code).await;
         assert!(self.outbox.deliver(&[link(code)], receipt).await);

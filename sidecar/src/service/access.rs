@@ -1,12 +1,12 @@
-//! Who asks, and how often they may.
+//! Authentication of callers, and their rate limits.
 //!
-//! Finding a key in the database for each request would cost more than most requests do. So keys
-//! that were found are kept for a second. What this process changes of a key counts at once; what
-//! another one changes (the command line, a second sidecar) counts within that second. Expiry
-//! needs no telling: the key says when, and every request looks at the clock.
+//! A database lookup per request would cost more than most requests do, so API keys are cached for
+//! a second. Changes to a key by this process take effect at once; changes by another process (the
+//! command line, a second sidecar) within that second. Expiry needs no invalidation: every request
+//! compares the key's expiry with the clock.
 //!
-//! The rate limit of a key is counted in this process alone: two sidecars allow a key twice as
-//! much, and a restart forgets what was counted.
+//! Rate limits are counted per process: two sidecars allow a key twice as much, and a restart
+//! resets the counts.
 
 mod attempts;
 mod limiter;
@@ -23,11 +23,11 @@ pub use attempts::Attempts;
 pub use limiter::ChargeError;
 use limiter::Limiter;
 
-/// How long a key that was found is not looked for again.
+/// Time that a cached API key stays fresh.
 const LIFE: Duration = Duration::from_secs(1);
 
-/// The most keys that are kept. A key that has to give way is found again when it is next used,
-/// and its rate limit begins anew.
+/// The most API keys in the cache. An evicted key is looked up again at its next use, with a new
+/// rate limit.
 const MOST_KEYS: usize = 10_000;
 
 /// Recognises keys.
@@ -52,11 +52,11 @@ impl Caller {
         &self.0.key
     }
 
-    /// Takes units from the key's rate limit: all or none of them. A request has paid one when it
-    /// was authorised; whoever handles a batch takes one for every row after the first.
+    /// Takes units from the rate limit of the API key: all or none. Authorisation takes one unit
+    /// per request; the handler of a batch takes one for every row after the first.
     ///
     /// # Errors
-    /// When there are not enough left, or the limit never holds as many.
+    /// When too few units are left, or the limit never allows as many.
     pub fn charge(&self, units: u32) -> Result<(), ChargeError> {
         match &self.0.limiter {
             Some(limiter) => limiter.take(units),
@@ -75,20 +75,21 @@ impl Access {
         }
     }
 
-    /// Recognises a key; `None` when there is none like it or it opens nothing any more.
+    /// Recognises an API key; `None` when it is unknown, revoked or expired, or its secret is
+    /// wrong.
     ///
     /// # Errors
-    /// When the key has to be looked for and the store fails.
+    /// When the key is not cached and the store fails.
     pub async fn recognise(&self, presented: &PresentedKey) -> Result<Option<Caller>, StoreError> {
         let caller = self.find(&presented.id).await?;
         let now = self.clock.now();
         Ok(caller.filter(|caller| caller.key().admits(presented, now)))
     }
 
-    /// Has a key looked for again when it is next used: it has changed.
+    /// Invalidates the cache entry of a key that has changed.
     pub fn forget(&self, id: &str) {
         let mut cache = self.cache();
-        // Whoever is looking for a key just now may have found it as it was.
+        // A lookup in progress may have read the key before the change.
         cache.generation += 1;
         if let Some(entry) = cache.entries.get_mut(id) {
             entry.found_at = None;
@@ -121,7 +122,7 @@ impl Access {
     fn answered(&self, id: &str, question: &Question, found: Option<ApiKey>) -> Option<Caller> {
         let mut cache = self.cache();
         let Some(key) = found else {
-            // Not kept: there are more texts of the shape of a key than there is room.
+            // Not cached: unknown texts in the shape of a key would fill the cache.
             cache.entries.remove(id);
             return None;
         };
@@ -132,7 +133,7 @@ impl Access {
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        // What the map holds is in order between any two steps.
+        // A panic between any two steps leaves the cache consistent.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -153,7 +154,7 @@ struct Cache {
 
 struct Entry {
     caller: Caller,
-    /// When it was looked for; `None` when it must be again. What is old stays for its limiter.
+    /// Time of the lookup; `None` when a new one is due. A stale entry stays for its limiter.
     found_at: Option<Duration>,
 }
 

@@ -9,26 +9,26 @@ use super::drift::{CampaignDrift, InspectError, Inspector};
 use crate::core::ports::{Place, PublishError, Stood};
 use crate::core::records::{Drift, first_fields};
 
-/// How many links a page has.
+/// Links per page.
 const PAGE: u32 = 2048;
 
-/// How many pages are compared at once.
+/// Pages that are compared at once.
 const LANES: usize = 3;
 
-/// How many pages of keys wait to be looked at.
+/// Pages of Redis keys that wait for their comparison.
 const MAX_PAGES: usize = 4;
 
 /// Compares SQL with Redis.
 pub struct Audit {
     /// Looks closely.
     pub inspector: Inspector,
-    /// How many examples of drift are kept.
+    /// The most examples of drift in the report.
     pub examples: usize,
-    /// Whether what is found is put right.
+    /// Repairs the drift that is found.
     pub repair: bool,
 }
 
-/// What stands wrong in Redis.
+/// A kind of drift between Redis and SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A link has no record.
@@ -86,26 +86,25 @@ impl Kind {
     }
 }
 
-/// What was found.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Links that were compared.
     pub links: u64,
     /// Keys that were looked at.
     pub keys: u64,
-    /// How much there is of each of [`Kind::ALL`].
+    /// Number of findings of each of [`Kind::ALL`].
     pub found: [u64; Kind::ALL.len()],
     /// Links and campaigns that were just being changed.
     pub changing: u64,
-    /// How much of what was found was put right.
+    /// Number of findings that were repaired.
     pub repaired: u64,
-    /// The first that were found: the code, whatever stands behind the prefix, or the word
-    /// `campaign` and an id.
+    /// The first findings: the code, the bytes behind the prefix, or the word `campaign` and an id.
     pub examples: Vec<(Kind, String)>,
 }
 
 impl Report {
-    /// How much was found.
+    /// Returns the number of findings.
     pub fn drift(&self) -> u64 {
         self.found.iter().sum()
     }
@@ -120,7 +119,8 @@ impl Report {
 }
 
 impl Audit {
-    /// Compares everything; tells `progress` now and then how many links and keys were looked at.
+    /// Compares everything; reports the numbers of compared links and keys to `progress` now and
+    /// then.
     ///
     /// # Errors
     /// When SQL or Redis fails.

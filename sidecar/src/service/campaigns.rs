@@ -12,50 +12,50 @@ use crate::core::campaign::{
 use crate::core::ports::{CampaignEditor, Delivery, StoreError};
 use crate::store::Store;
 
-/// What a new campaign is to be.
+/// A campaign to create.
 #[derive(Clone, Debug)]
 pub struct NewCampaign {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// Where its links lead.
+    /// Target of its links.
     pub target: CampaignTarget,
-    /// How they redirect.
+    /// Redirect status of its links.
     pub redirect_status: RedirectStatus,
-    /// Whether the visitor's query is passed on.
+    /// Appends the visitor's query to the target.
     pub forward_query: bool,
-    /// When its links redirect.
+    /// Period in which its links redirect.
     pub validity: Validity,
-    /// The id of the API key that asks for it.
+    /// Id of the API key that creates it.
     pub created_by: String,
-    /// What the caller calls it.
+    /// The caller's identifier.
     pub external_id: Option<String>,
-    /// What people want to remember of it.
+    /// A note for users.
     pub note: Option<String>,
-    /// What its new links are like.
+    /// Defaults for its new links.
     pub defaults: CampaignDefaults,
 }
 
-/// A campaign that is stored, and whether Redis knows.
+/// A stored campaign, and the state of its publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCampaign {
     /// The campaign.
     pub campaign: Campaign,
-    /// Whether Redis has confirmed this revision. If not, it is told as soon as it can be.
+    /// Redis has confirmed this revision. Otherwise the outbox delivers it as soon as possible.
     pub published: bool,
 }
 
-/// Makes, changes, revokes and finds campaigns.
+/// Creates, changes, revokes and finds campaigns.
 pub struct Campaigns {
-    /// Where campaigns are kept.
+    /// The store of campaigns.
     pub store: Arc<Store>,
-    /// How Redis is told.
+    /// Delivers changes to Redis.
     pub delivery: Arc<dyn Delivery>,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Campaigns {
-    /// Makes a campaign.
+    /// Creates a campaign.
     ///
     /// # Errors
     /// When the store fails.
@@ -111,7 +111,7 @@ impl Campaigns {
         self.store.count_campaign_links(id, most).await
     }
 
-    /// Changes a campaign with the key of an id. A change to what it is already makes no revision.
+    /// Changes a campaign on behalf of an API key. A change without effect creates no revision.
     ///
     /// # Errors
     /// When the campaign is revoked or the store fails.
@@ -131,7 +131,8 @@ impl Campaigns {
         self.edit(id, key_id, action, Box::new(editor)).await
     }
 
-    /// Revokes a campaign with the key of an id. A revoked one stays as it is, which is no error.
+    /// Revokes a campaign on behalf of an API key. Revoking a revoked campaign has no effect and is
+    /// no error.
     ///
     /// # Errors
     /// When the store fails.
@@ -174,7 +175,7 @@ impl Campaigns {
     }
 }
 
-/// Why something could not be done with a campaign.
+/// The reason an operation on a campaign failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
     /// The campaign is revoked, which is final.

@@ -1,4 +1,4 @@
-//! How often somebody may try to sign in.
+//! Rate limit of attempts to sign in.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,21 @@ use super::limiter::{ChargeError, Limiter};
 use crate::clock::Clock;
 use crate::core::api_key::RateLimit;
 
-/// How many attempts a second an address has, after as many as [`BURST`] at once.
+/// Attempts per second of an address, after a burst of [`BURST`].
 const PER_S: u32 = 1;
 const BURST: u32 = 10;
 
-/// How many addresses are remembered. Who has to give way begins anew.
+/// The most addresses in memory. An evicted address starts with a full burst.
 const MOST_ADDRESSES: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
-/// Counts attempts to sign in, by the address that they come from: nobody keeps others out.
+/// Counts attempts to sign in by the address they come from, so that no address locks others out.
 pub struct Attempts {
     clock: Arc<dyn Clock>,
     limiters: Mutex<LruCache<String, Limiter>>,
 }
 
 impl Attempts {
-    /// Nobody has tried yet.
+    /// Returns a limiter without attempts.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -34,12 +34,12 @@ impl Attempts {
     /// Takes an attempt of an address.
     ///
     /// # Errors
-    /// When it has none left.
+    /// When the address has none left.
     pub fn take(&self, address: &str) -> Result<(), ChargeError> {
         let Some(limit) = RateLimit::new(PER_S, BURST) else {
             return Ok(());
         };
-        // What the map holds is in order between any two steps.
+        // A panic between any two steps leaves the map consistent.
         let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
         limiters
             .get_or_insert(address.to_owned(), || {

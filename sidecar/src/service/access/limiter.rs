@@ -55,13 +55,13 @@ impl Limiter {
     }
 }
 
-/// Why units are not to be had.
+/// The reason units are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChargeError {
     /// Too many were taken in too short a time.
     #[error("the rate limit of the API key is exceeded")]
     Exceeded {
-        /// How long it takes until as many are there.
+        /// Time until as many units are available.
         retry_after: Duration,
     },
     /// More are asked for than are ever there at once.

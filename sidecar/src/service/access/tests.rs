@@ -80,7 +80,7 @@ async fn a_key_that_is_known_needs_no_database() {
     fixture.kept.store.close().await;
     assert!(fixture.recognises(&presented).await);
     fixture.clock.advance(SignedDuration::from_secs(1));
-    // What is not known any more is an error, and never a key that opens or that does not.
+    // A stale key is an error: neither accepted nor rejected.
     assert!(fixture.access.recognise(&presented).await.is_err());
 }
 

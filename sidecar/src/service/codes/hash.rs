@@ -11,7 +11,7 @@ use vocabulary::{Code, CodeRules};
 use super::strategy::{CodeStrategy, DrawError, DrawRequest};
 use crate::core::codes::numbering::CodeKey;
 
-/// How many candidates a digest gives.
+/// Candidates per digest.
 const CANDIDATES: u32 = 4;
 
 /// Derives codes from targets and a secret.

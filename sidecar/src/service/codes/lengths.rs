@@ -1,7 +1,7 @@
-//! How long the codes of new links are.
+//! The lengths of new codes.
 //!
-//! Codes are as short as they can be without being found by guessing: when too many codes of a
-//! length lead somewhere, the next length is used.
+//! Codes are as short as possible without being guessable: when too many codes of a length have
+//! links, the next length is used.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,21 +14,21 @@ use crate::core::codes::capacity::capacity;
 use crate::core::ports::{CodeUsage, StoreError};
 use crate::store::Store;
 
-/// How long what is known of the usage is believed.
+/// Time that the known usage stays fresh.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
 /// Chooses lengths.
 pub struct Lengths {
     store: Arc<Store>,
     rules: CodeRules,
-    /// Of how many codes of a length one may lead somewhere.
+    /// At most one of so many codes of a length has a link.
     one_in: u64,
     known: Mutex<Option<(Instant, Vec<CodeUsage>)>>,
-    /// What was said of lengths: each thing once.
+    /// Notices already logged, for deduplication.
     said: Mutex<HashSet<(usize, Notice)>>,
 }
 
-/// What an operator should know of a length.
+/// A notice about a length for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Notice {
     /// It is nearly full.
@@ -41,7 +41,7 @@ enum Notice {
 const NEARLY_FULL: u128 = 80;
 
 impl Lengths {
-    /// Chooses lengths such that at most one of `one_in` codes of a length leads somewhere.
+    /// Chooses lengths such that at most one of `one_in` codes of a length has a link.
     pub fn new(store: Arc<Store>, rules: CodeRules, one_in: u64) -> Self {
         Self {
             store,
@@ -52,11 +52,11 @@ impl Lengths {
         }
     }
 
-    /// The shortest length within bounds that is not full; `None` when all are. Without the check
-    /// character.
+    /// Returns the shortest length within bounds that is not full, without the check character;
+    /// `None` when all are full.
     ///
     /// # Errors
-    /// When the store does not say how many codes are used.
+    /// When the store cannot return the number of used codes.
     pub async fn choose(&self, bounds: BodyLengths) -> Result<Option<usize>, StoreError> {
         let usage = self.usage().await?;
         let mut lengths = usize::from(bounds.shortest())..=usize::from(bounds.longest());

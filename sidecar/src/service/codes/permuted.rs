@@ -48,20 +48,20 @@ impl PermutedCodes {
         }
     }
 
-    /// What the count for codes of a length, check character included, is called in the store.
+    /// Returns the name of the store's counter for codes of a length, check character included.
     pub fn counter(whole_length: usize) -> String {
         format!("permuted:{whole_length}")
     }
 
-    /// How far the count can have moved while so many links were made, by processes that began anew
-    /// so often; of a length that has `capacity` codes.
+    /// Returns the furthest that the counter can have moved while so many links were created by
+    /// processes that restarted so often, for a length that has `capacity` codes.
     pub fn most_used(capacity: u64, links: u64, starts: u64) -> u64 {
         let left_out = block(capacity).saturating_mul(starts);
         links.saturating_add(left_out).min(capacity)
     }
 }
 
-/// How much of the count is leased at once.
+/// Returns the number of codes in a leased block.
 fn block(capacity: u64) -> u64 {
     (capacity / BLOCKS).clamp(SMALLEST_BLOCK, LARGEST_BLOCK)
 }
@@ -74,7 +74,7 @@ impl CodeStrategy for PermutedCodes {
         let capacity = self.numbering.capacity(check, request.length);
         let wanted = request.targets.len();
         let mut codes = Vec::with_capacity(wanted);
-        // Held while leasing: others would lease a block of their own that nobody needs.
+        // Held during the lease, so that concurrent draws do not lease further blocks.
         let mut blocks = self.blocks.lock().await;
         let current = blocks.entry(whole_length).or_default();
         while codes.len() < wanted {

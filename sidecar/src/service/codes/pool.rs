@@ -1,9 +1,9 @@
-//! Random codes that are made ahead.
+//! Random codes that are generated in advance.
 //!
-//! The pool lies in SQL. Each code has a status: unused, used once a process has taken it, void
-//! when it turned out that a link has it already. When fewer than the low watermark are unused the
-//! pool is filled up to the high one, in the background or, when there is nothing left, by
-//! whoever needs a code.
+//! The pool is a table in SQL. Each code has a status: unused, used once a process has taken it, or
+//! void when a link turned out to have it. When the number of unused codes falls below the low
+//! watermark, the pool is filled up to the high one: in the background or, when it is empty, by the
+//! process that needs a code.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,13 +17,13 @@ use crate::core::codes::random::random_characters;
 use crate::core::ports::{PoolCounts, StoreError};
 use crate::store::Store;
 
-/// How many codes a process takes at once, at least.
+/// The least number of codes that a process takes at once.
 const LEAST_TAKEN: u32 = 256;
 
-/// How many codes are put into the pool with one write.
+/// Codes that one write adds to the pool.
 const FILLED_TOGETHER: u64 = 1000;
 
-/// How many unused codes of each length there are to be.
+/// Bounds on the number of unused codes of each length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// With fewer the pool is filled.
@@ -32,7 +32,7 @@ pub struct Watermarks {
     pub high: u64,
 }
 
-/// Hands out codes that were made ahead.
+/// Issues codes that were generated in advance.
 pub struct PooledCodes<R> {
     store: Arc<Store>,
     rules: CodeRules,
@@ -54,7 +54,7 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
         }
     }
 
-    /// Fills the pool where it is low, of those lengths that codes were taken of.
+    /// Fills the pool where it is low, for the lengths in use.
     ///
     /// # Errors
     /// When SQL fails.
@@ -124,8 +124,8 @@ impl<R: CryptoRng + Send> CodeStrategy for PooledCodes<R> {
             if stock.len() >= wanted {
                 break;
             }
-            // Nobody has filled the pool in time, or others have taken what was put into it: that
-            // is no sign that the length is full, which is when there is nothing to be put into it.
+            // The pool was not filled in time, or other processes took the new codes. The length is
+            // full only when no code can be added.
             let missing = (wanted - stock.len()) as u64;
             let count = missing + u64::from(LEAST_TAKEN).min(self.watermarks.high);
             if self.fill(request.length, count).await? == 0 {

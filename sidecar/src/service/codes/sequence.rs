@@ -1,13 +1,13 @@
-//! Codes around an increasing number, from which the number can be read again.
+//! Codes built around an increasing number, which can be decoded from the code.
 //!
 //! ```text
 //! filler | length | number in base n | filler | check character
 //!   1        1       1 to length-3      rest
 //! ```
 //!
-//! The number grows by random steps. Counters live in Redis and in SQL, and each goes on above the
-//! other: when Redis has lost its counter SQL's is the higher one, and while Redis is away SQL
-//! counts alone. Who gets which numbers is decided in SQL.
+//! The number grows by random steps. Counters exist in Redis and in SQL, and each continues above
+//! the other: after Redis lost its counter, SQL's is higher; while Redis is unreachable, only SQL
+//! counts. SQL decides which process gets which numbers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ use crate::store::Store;
 /// The longest step from one number to the next.
 const LONGEST_STEP: u64 = 16;
 
-/// How many codes' worth of numbers are leased at once, at least.
+/// The least number of codes whose numbers are leased at once.
 const LEAST_LEASE: u64 = 512;
 
 /// The filler before the length.
@@ -61,7 +61,7 @@ impl<R: CryptoRng> SequenceCodes<R> {
         }
     }
 
-    /// Takes numbers that nobody else gets.
+    /// Leases numbers for this process only.
     async fn lease(&self, length: usize, codes: u64) -> Result<Block, DrawError> {
         let name = counter(length);
         let size = codes.max(LEAST_LEASE) * LONGEST_STEP;
@@ -76,8 +76,9 @@ impl<R: CryptoRng> SequenceCodes<R> {
                 0
             }
         };
-        // SQL has the last word, and it is durable before a link that has one of them is: while
-        // Redis was asked somebody for whom it is away may have taken what it gives.
+        // SQL decides, and its lease is durable before a link uses one of the numbers: another
+        // process that cannot reach Redis may meanwhile have leased the numbers that Redis
+        // returned.
         let next = self.store.lease(&name, floor, size).await?;
         Ok(Block {
             next,
@@ -117,13 +118,13 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
     }
 }
 
-/// What the counter for codes of a length, without the check character, is called.
+/// Returns the name of the counter for codes of a length, without the check character.
 pub fn counter(length: usize) -> String {
     format!("sequence:{length}")
 }
 
-/// How far a counter can have moved while so many links were made, by processes that began anew so
-/// often.
+/// Returns the furthest that a counter can have moved while so many links were created by processes
+/// that restarted so often.
 pub fn most_used(links: u64, starts: u64) -> u64 {
     let numbers = links.saturating_add(starts.saturating_mul(LEAST_LEASE));
     numbers.saturating_mul(LONGEST_STEP)

@@ -8,22 +8,21 @@ use vocabulary::{Code, CodeError};
 use crate::core::codes::strategy::StrategyName;
 use crate::core::ports::{PublishError, StoreError};
 
-/// What codes are asked for.
+/// A request for codes.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawRequest<'a> {
-    /// How many characters they have before the check character.
+    /// Length of the codes without the check character.
     pub length: usize,
-    /// Where the links will lead, one code for each: a strategy may derive the code from it.
+    /// Targets of the links, one code for each. A strategy may derive the code from its target.
     pub targets: &'a [&'a str],
-    /// How often codes were drawn for these links before and found taken or reserved.
+    /// Number of earlier draws for these links, whose codes were taken or reserved.
     pub attempt: u32,
 }
 
-/// A way to come up with codes.
+/// A way to generate codes.
 ///
-/// A strategy may propose codes that are taken, as long as it proposes others when asked again.
-/// It may keep state of its own, here or elsewhere, which is why drawing is asynchronous and can
-/// fail.
+/// A strategy may propose codes that are taken, as long as it proposes others at the next attempt.
+/// It may have state of its own, here or elsewhere, so drawing is asynchronous and can fail.
 #[async_trait]
 pub trait CodeStrategy: Send + Sync {
     /// Proposes codes, in the order of the targets. Fewer than there are targets when the length
@@ -59,7 +58,7 @@ impl Strategies {
     }
 }
 
-/// Why a strategy has no codes to propose.
+/// The reason a strategy proposes no codes.
 #[derive(Debug, thiserror::Error)]
 pub enum DrawError {
     /// The body that was drawn does not fit the rules for codes.
@@ -67,14 +66,14 @@ pub enum DrawError {
     Rules {
         /// The body's length.
         length: usize,
-        /// What is wrong with it.
+        /// The violated rule.
         #[source]
         source: CodeError,
     },
     /// The store does not hand out any.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What counts codes up does not answer.
+    /// The counter in Redis does not answer.
     #[error(transparent)]
     Counter(#[from] PublishError),
 }

@@ -1,5 +1,4 @@
-//! What holds for codes of all strategies: that none is handed out twice, and that they look as if
-//! they had been drawn blindly.
+//! Properties of the codes of all strategies: they are unique and look random.
 
 mod distribution;
 mod leases;

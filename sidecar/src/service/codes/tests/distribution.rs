@@ -17,10 +17,10 @@ use crate::testing::TemporaryStore;
 
 const LENGTH: usize = 7;
 
-/// How many codes are looked at: six for each pair of characters at two positions.
+/// Size of the sample: six codes for each pair of characters at two positions.
 const COUNT: usize = 24_000;
 
-/// How many are drawn at a time.
+/// Codes per draw.
 const TOGETHER: usize = 4000;
 
 fn rules() -> Vec<CodeRules> {
@@ -129,15 +129,15 @@ async fn hashed_codes_have_every_character_equally_often_at_every_position() {
     assert_even(|rules| Arc::new(HashedCodes::new(&key, rules))).await;
 }
 
-/// What some services do: bits of a digest, masked, as an index into the alphabet. The mask has a
-/// hole, so that half the characters never occur.
+/// A known weakness: bits of a digest, masked, as an index into the alphabet. The mask has a hole,
+/// so half of the characters never occur.
 fn masked(target: &str, alphabet: Alphabet) -> Vec<u8> {
     let digest = Sha256::digest(target.as_bytes());
     let digits = digest.iter().take(LENGTH).map(|byte| byte & 0x3D);
     digits.map(|digit| alphabet.character(digit)).collect()
 }
 
-/// What others do: the remainder of a byte, of which the first characters get more.
+/// Another known weakness: the remainder of a byte, which favours the first characters.
 fn remainder(target: &str, alphabet: Alphabet) -> Vec<u8> {
     let digest = Sha256::digest(target.as_bytes());
     let bytes = digest.iter().take(LENGTH);

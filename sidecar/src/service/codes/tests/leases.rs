@@ -1,5 +1,5 @@
-//! Whoever draws, nobody else draws the same. The codes are not made into links here: the store
-//! would find out that one is taken and have another one drawn, and nothing would be seen.
+//! Processes never draw the same code. No links are created from the codes here: the store would
+//! detect a taken code and have another one drawn, which would hide the fault.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::testing::MemoryPublisher;
 
 const LENGTH: usize = 7;
 
-/// How many processes draw at once, how many processes follow each other in each place, and how
-/// many codes each draws at a time. The sizes are such that most of a block is left at the end.
+/// Number of concurrent processes, number of successive processes in each place, and number of
+/// codes per draw. The sizes leave most of a block unused at the end.
 const PROCESSES: u64 = 4;
 const LIVES: u64 = 5;
 const SIZES: [usize; 5] = [1, 700, 3, 250, 1];
@@ -68,8 +68,8 @@ async fn draw(strategy: &dyn CodeStrategy, count: usize) -> Vec<Code> {
     codes
 }
 
-/// What is drawn by processes beside and after each other. Each ends as if it were killed: nothing
-/// is done with what it has left.
+/// Codes drawn by concurrent and successive processes. Each process ends as if it were killed and
+/// abandons the rest of its block.
 async fn drawn_by_all<F>(make: F) -> Vec<Code>
 where
     F: Fn(Arc<Store>, u64) -> Arc<dyn CodeStrategy> + Clone + Send + Sync + 'static,
@@ -145,8 +145,8 @@ async fn no_number_of_a_sequence_is_drawn_twice() {
     assert_all_different(&numbers(&codes));
 }
 
-/// A Redis that counts, and before its answer arrives another process, for which Redis is away,
-/// has taken numbers.
+/// A Redis that works; before its answer arrives, another process that cannot reach Redis takes
+/// numbers.
 struct Meanwhile {
     redis: MemoryPublisher,
     other: SequenceCodes<StdRng>,

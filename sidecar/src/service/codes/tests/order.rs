@@ -1,7 +1,7 @@
-//! Nothing simple that is done with permuted codes tells in which order they were issued.
+//! Simple statistics on permuted codes do not reveal the order in which they were issued.
 //!
-//! Each measure is shown to find an order out where there is one: in plain counting, and in
-//! counting by a large step round the numbers, which looks random to the eye.
+//! Each measure is shown to detect an order where there is one: in plain counting, and in counting
+//! by a large step modulo the size, which looks random to the eye.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::core::codes::numbering::{CodeKey, Numbering};
 const LENGTH: usize = 7;
 const COUNT: usize = 20_000;
 
-/// How many bodies there are.
+/// Number of bodies.
 const SIZE: u64 = 62_u64.pow(LENGTH as u32);
 
 /// The numbers that the bodies of codes stand for, in the order in which they are issued.
@@ -88,8 +88,8 @@ fn differences(values: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// Whether values lie anywhere, and none occurs twice: among so few of so many that would be a
-/// sign.
+/// Returns true when the values are uniform and unique: among so few values of so large a range, a
+/// duplicate would reveal a pattern.
 fn are_spread(values: &[u64]) -> bool {
     let mut counts = vec![0; 256];
     for &value in values {
@@ -134,7 +134,7 @@ fn differences_tell_nothing() {
     assert!(are_spread(&differences(&first)));
     assert!(!are_spread(&differences(&counted())));
     assert!(!are_spread(&differences(&stepped())));
-    // What leads from one code to the next is not used again either.
+    // The difference between successive codes does not repeat either.
     let mixed: Vec<u64> = issued.windows(2).map(|pair| pair[0] ^ pair[1]).collect();
     let different: HashSet<&u64> = mixed.iter().collect();
     assert_eq!(different.len(), mixed.len());

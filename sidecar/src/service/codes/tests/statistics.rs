@@ -1,8 +1,8 @@
 //! Measures of how blindly something was drawn. Keys and seeds are fixed, so that a test passes
 //! always or never.
 
-/// How far from what is expected something may lie, in standard deviations of what blind chance
-/// would do: further once in half a million times.
+/// The largest accepted deviation, in standard deviations. Chance exceeds it once in half a million
+/// times.
 pub(super) const FAR: f64 = 4.75;
 
 /// The sum over all cells of the squared difference from what is expected, in units of that:
@@ -16,8 +16,8 @@ pub(super) fn chi_squared(counts: &[u32]) -> f64 {
     squares.sum::<f64>() / expected
 }
 
-/// What [`chi_squared`] of so many cells stays below but for once in a million times (Wilson and
-/// Hilferty's approximation).
+/// Upper limit of [`chi_squared`] of so many cells, which chance exceeds once in a million times
+/// (Wilson and Hilferty's approximation).
 pub(super) fn chi_squared_limit(cells: usize) -> f64 {
     let freedom = (cells - 1) as f64;
     let ninth = 2.0 / (9.0 * freedom);
