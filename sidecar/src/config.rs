@@ -50,88 +50,88 @@ pub struct Config {
     pub log: Log,
 }
 
-/// How the service is reached.
+/// The settings of the HTTP service.
 #[derive(Debug)]
 pub struct Http {
-    /// Where it listens.
+    /// The address on which it listens.
     pub listen: SocketAddr,
     /// The most bytes in the body of a request.
     pub body_limit_bytes: usize,
-    /// How long requests may go on after the signal to stop.
+    /// The time that requests have to finish after the signal to stop.
     pub shutdown_grace: Duration,
 }
 
-/// Where links are published.
+/// The settings of Redis.
 #[derive(Debug)]
 pub struct Redis {
-    /// Where that is. Secret, since a URL may hold a password.
+    /// The address. Secret, since a URL may hold a password.
     pub url: SecretString,
-    /// How the servers are found through it.
+    /// The way in which the servers are found through it.
     pub topology: Topology,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: KeyPrefix,
-    /// How long an operation may take.
+    /// The time limit of an operation.
     pub timeout: Duration,
 }
 
-/// What codes look like.
+/// The settings of codes.
 #[derive(Debug)]
 pub struct Codes {
     /// The rules that nginx shares.
     pub rules: CodeRules,
     /// The file with their secret keys, if they have some.
     pub keys_file: Option<PathBuf>,
-    /// How codes are come up with when nobody says otherwise.
+    /// The default policy for new codes.
     pub policy: CodePolicy,
-    /// Of how many codes of a length at most one leads somewhere.
+    /// The least ratio of a length's possible codes to its links.
     pub one_in: u64,
-    /// How many codes the pool holds.
+    /// The number of codes that the pool holds.
     pub pool: Watermarks,
     /// Words that are no codes.
     pub reserved: ReservedWords,
 }
 
-/// What links are like.
+/// The settings of links.
 #[derive(Debug)]
 pub struct LinkDefaults {
-    /// How a link redirects when nobody says otherwise.
+    /// The default redirect status.
     pub redirect_status: RedirectStatus,
-    /// Which targets are good.
+    /// The rules for targets.
     pub policy: TargetPolicy,
-    /// Which domains they may lead to.
+    /// The allowed domains of targets.
     pub domains: TargetDomains,
-    /// How long Redis remembers that a code is unknown, in seconds.
+    /// The time in seconds for which Redis remembers that a code is unknown.
     pub negative_ttl_s: u64,
     /// After how many days dead links are deleted; 0 for never.
     pub quarantine_days: u32,
 }
 
-/// What is done in the background.
+/// The settings of background jobs.
 #[derive(Debug)]
 pub struct Upkeep {
-    /// How many links are compared with Redis each second; 0 for none.
+    /// The number of links that are compared with Redis each second; 0 for none.
     pub reconcile_per_s: u32,
-    /// Whether an empty Redis is filled by itself.
+    /// True if an empty Redis is filled automatically.
     pub rebuild: bool,
-    /// How long is waited between sweeps of dead links; `None` for no sweeps.
+    /// The interval between sweeps of dead links; `None` for no sweeps.
     pub sweep: Option<Duration>,
 }
 
-/// What is logged and how.
+/// The settings of the log.
 #[derive(Debug)]
 pub struct Log {
     /// In which form.
     pub format: LogFormat,
     /// The least important events.
     pub level: LevelFilter,
-    /// Which requests are told of to the database too.
+    /// The sample of requests that are traced into the database.
     pub sampling: Sampling,
 }
 
 /// The form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Lines of text.
     Text,
     /// JSON, one object a line.
     Json,
@@ -141,7 +141,7 @@ impl Config {
     /// Puts the settings together.
     ///
     /// # Errors
-    /// When a file can't be read, a key is unknown, or a value is not allowed.
+    /// Fails when a file can't be read, a key is unknown, or a value is not allowed.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -219,7 +219,7 @@ impl Config {
     }
 }
 
-/// Why the settings can't be used.
+/// The reason that the settings can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A layer can't be read or does not fit the defaults.
@@ -232,7 +232,7 @@ pub enum ConfigError {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
     /// A setting that another one needs is missing.
@@ -240,7 +240,7 @@ pub enum ConfigError {
     Missing {
         /// The setting.
         key: &'static str,
-        /// What makes it necessary.
+        /// The setting that requires it.
         because: &'static str,
     },
     /// A file that a setting names can't be read.
@@ -250,7 +250,7 @@ pub enum ConfigError {
         key: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -261,7 +261,7 @@ pub enum ConfigError {
         key: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: vocabulary::CheckKeysError,
     },

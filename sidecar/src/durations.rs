@@ -1,23 +1,23 @@
-//! How long things took, counted by what they were, for histograms.
+//! Durations of named operations, counted for histograms.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// The upper bounds of what is counted together, in seconds: those that OpenTelemetry advises for
-/// durations of requests and of database operations, together. What took longer is counted too.
+/// The upper bounds of the histogram's buckets, in seconds: those that OpenTelemetry advises for
+/// durations of requests and of database operations, together. Longer durations are counted too.
 pub const BOUNDS: [f64; 16] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ];
 
-/// What the database did for this process, by operation.
+/// The database operations of this process, by name.
 pub static DATABASE: Durations<&str> = Durations::new();
 
 /// Durations of one thing.
 #[derive(Debug, Default)]
 struct Histogram {
-    /// How many were within each bound and none before; the last, how many were in none.
+    /// The count of each bucket; the last one is for durations beyond all bounds.
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
 }
@@ -26,14 +26,14 @@ struct Histogram {
 #[derive(Debug)]
 pub struct Durations<K>(RwLock<BTreeMap<K, Arc<Histogram>>>);
 
-/// What was counted of one thing.
+/// The counts of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// How many were within each of the [`BOUNDS`], those within the ones before included.
+    /// The number of durations up to each of the [`BOUNDS`], cumulative.
     pub within: [u64; BOUNDS.len()],
-    /// How many there were.
+    /// The number of durations.
     pub count: u64,
-    /// How many seconds they took together.
+    /// The sum of the durations in seconds.
     pub seconds: f64,
 }
 
@@ -71,7 +71,7 @@ impl<K> Durations<K> {
 impl<K: Ord + Clone> Durations<K> {
     /// Counts one. Names must be few: they are never forgotten.
     pub fn add(&self, name: K, duration: Duration) {
-        // Whoever has panicked with the lock has left a whole map: it only grows.
+        // A panic with the lock leaves a whole map, since it only grows.
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(histogram) = known.get(&name) {
             return histogram.add(duration);
@@ -81,7 +81,7 @@ impl<K: Ord + Clone> Durations<K> {
         all.entry(name).or_default().add(duration);
     }
 
-    /// What was counted, in the order of the names.
+    /// Returns the counts in the order of the names.
     pub fn read(&self) -> Vec<(K, Counted)> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         all.iter()

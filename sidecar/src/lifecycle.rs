@@ -22,7 +22,7 @@ const LAST_GRACE: Duration = Duration::from_secs(3);
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When something that serving needs is not there, or accepting connections fails.
+/// Fails when something that serving needs is missing, or accepting connections fails.
 pub async fn serve(config: Config) -> Result<(), ServeError> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone()).map_err(|source| ServeError::Signals { source })?;

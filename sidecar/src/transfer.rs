@@ -1,13 +1,13 @@
 //! Links as files: what other services export, read row by row, and what this one exports.
 //!
-//! - [`columns`]: which column of a foreign file means what.
+//! - [`columns`]: the meaning of the columns of a foreign file.
 //! - [`input`]: files, standard input, gzip and byte order marks.
 //! - [`csv`], [`ndjson`]: rows of the two formats, whatever is wrong with them, in bounded memory.
 //! - [`moment`]: the ways in which files write times.
-//! - [`row`]: makes a link of a row, or says why it can't be one. What a link consists of stands
-//!   there and in [`export`] alone.
+//! - [`row`]: converts a row to a link, or explains why it is invalid. Only this module and
+//!   [`export`] list the members of a link.
 //! - [`windows`]: reads ahead, many rows at a time.
-//! - [`report`]: counts what became of the rows.
+//! - [`report`]: counts the outcomes of the rows.
 //! - [`export`]: writes links.
 
 pub mod columns;

@@ -1,4 +1,4 @@
-//! How the layers of settings are put over each other.
+//! Merges the layers of settings.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use toml::{Table, Value};
 /// The bottom layer, which has every key.
 const DEFAULTS: &str = include_str!("../../config.default.toml");
 
-/// What the names of settings in the environment begin with.
+/// The prefix of settings in the environment.
 const ENVIRONMENT_PREFIX: &str = "SHORTLINK_";
 
-/// What stands between the group and the key there.
+/// The separator of group and key there.
 const ENVIRONMENT_SEPARATOR: &str = "__";
 
 /// The one setting with a name that other programs know too.
@@ -46,7 +46,7 @@ pub(super) fn merged(
     Ok(settings)
 }
 
-/// Why a layer can't be put over the defaults.
+/// The reason that a layer can't be merged into the defaults.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     /// A file can't be read.
@@ -54,7 +54,7 @@ pub enum LayerError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -63,28 +63,28 @@ pub enum LayerError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: toml::de::Error,
     },
     /// A key is none that there is.
     #[error("{origin}: there is no setting {key}; allowed are {allowed}")]
     Unknown {
-        /// Where it stands.
+        /// The layer.
         origin: String,
         /// The key.
         key: String,
-        /// What there is instead.
+        /// The allowed keys.
         allowed: String,
     },
     /// A value is of another type than its default.
     #[error("{origin}: {key} must be {expected}")]
     Type {
-        /// Where it stands.
+        /// The layer.
         origin: String,
         /// The key.
         key: String,
-        /// What it must be.
+        /// The type of the default.
         expected: &'static str,
     },
 }

@@ -16,30 +16,30 @@ const MAX_IP2REGION_FILES: usize = 2;
 /// The longest time that can be asked for, in days.
 const LONGEST_DAYS: i64 = 36_500;
 
-/// What is kept of visits.
+/// The settings of visits.
 #[derive(Debug)]
 pub struct Visits {
-    /// Whether this process stores them.
+    /// True if this process stores visits.
     pub stores: bool,
-    /// How many streams the edge leaves them in.
+    /// The number of streams to which the edge appends visits.
     pub streams: u16,
-    /// How long they are kept; `None` for ever.
+    /// The retention of visits; `None` for ever.
     pub retention: Option<SignedDuration>,
-    /// How long what is counted by the minute is kept; `None` for ever.
+    /// The retention of counts by the minute; `None` for ever.
     pub minutes_retention: Option<SignedDuration>,
-    /// How long what is counted by the hour and day is kept; `None` for ever.
+    /// The retention of counts by the hour and day; `None` for ever.
     pub hours_retention: Option<SignedDuration>,
     /// After how many recorded days without a visit a link expires; `None` for never.
     pub expire_unvisited_after_days: Option<u32>,
-    /// How much of a visitor's address.
+    /// The part of a visitor's address that is stored.
     pub address: AddressPolicy,
-    /// The databases that tell where addresses are.
+    /// The databases that locate addresses.
     pub geo: GeoFiles,
-    /// How often there is a look whether one has been replaced.
+    /// The interval of the check for replaced databases.
     pub geo_check: Duration,
-    /// How many user agents are remembered.
+    /// The number of cached user agents.
     pub remembered_agents: usize,
-    /// How much the live feed may cost; without listeners there is none.
+    /// The limits of the live feed; no listeners means no feed.
     pub live: LiveLimits,
 }
 
@@ -72,7 +72,7 @@ impl Settings {
         })
     }
 
-    /// Which days were recorded is known for as long as hours are kept.
+    /// Reads the setting; recorded days are known only within the retention of hours.
     fn unvisited_days(&self) -> Result<Option<u32>, ConfigError> {
         let key = "visits.expire_unvisited_after_days";
         let days: i64 = self.number(key, 0, LONGEST_DAYS)?;

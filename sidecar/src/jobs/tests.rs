@@ -103,7 +103,7 @@ async fn a_step_is_cut_off_when_the_claim_is_lost_and_the_job_begins_again() {
     job.abort();
 }
 
-/// Fails as it is told to.
+/// A job whose runs fail with the messages, or succeed where there is none.
 struct Failing {
     messages: VecDeque<Option<&'static str>>,
     shutdown: CancellationToken,

@@ -1,4 +1,4 @@
-//! Which column of a foreign file means what.
+//! The meaning of the columns of a foreign file.
 
 use std::str::FromStr;
 
@@ -112,9 +112,9 @@ impl Column {
         }
     }
 
-    /// The names in other programs' files, as [`normal`] writes names, for columns that have several. If a file
-    /// has several of them the first counts: next to `shortCode` a `shortUrl` adds nothing, and where there is a
-    /// `longUrl` the `url` is something else.
+    /// The names in other programs' files, as [`normal`] writes names, for columns that have
+    /// several. If a file has several of them the first counts: next to `shortCode` a `shortUrl`
+    /// adds nothing, and where there is a `longUrl` the `url` is something else.
     fn synonyms(self) -> &'static [&'static str] {
         match self.name() {
             "code" => &[
@@ -155,7 +155,7 @@ impl Column {
         }
     }
 
-    /// How well a name, as [`normal`] writes it, fits the column: 0 is best.
+    /// The rank of a name, as [`normal`] writes it, for the column: 0 is best.
     fn rank(self, name: &str) -> Option<usize> {
         if normal_characters(self.name()).eq(name.chars()) {
             let own = self.synonyms().iter().position(|&it| it == name);
@@ -176,8 +176,8 @@ fn normal_characters(name: &str) -> impl Iterator<Item = char> {
     characters.flat_map(char::to_lowercase)
 }
 
-/// What somebody says that one column of their file means: `code=keyword`, or `created=` for a
-/// column that is to be left out.
+/// The meaning of a column as the user assigns it: `code=keyword`, or `created=` for a column that
+/// is to be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     column: Column,
@@ -207,7 +207,7 @@ pub struct Names {
     assigned: Vec<Assignment>,
 }
 
-/// Why the columns of a file can't be used.
+/// The reason that the columns of a file can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnsError {
     /// No column is known to be this one.
@@ -216,7 +216,7 @@ pub enum ColumnsError {
         .column.name(), .column.name()
     )]
     Missing {
-        /// Which one.
+        /// The missing column.
         column: Column,
         /// The names that there are.
         has: String,
@@ -238,12 +238,12 @@ pub enum ColumnsError {
 }
 
 impl Names {
-    /// Takes what somebody says, the last word on each column.
+    /// Takes the user's assignments, the last one for each column.
     pub fn new(assigned: Vec<Assignment>) -> Self {
         Self { assigned }
     }
 
-    /// What a name means, and how well it says so: with 0 best.
+    /// The meaning of a name, and its rank: 0 is best.
     pub fn meaning(&self, name: &str) -> Option<(Column, usize)> {
         let name = name.trim();
         let named = self
@@ -265,10 +265,10 @@ impl Names {
         })
     }
 
-    /// Where the columns are in a file with a header: for each of [`Column::ALL`], its place.
+    /// Finds the columns in a file with a header: the place of each of [`Column::ALL`].
     ///
     /// # Errors
-    /// When the code or the target is missing, or it can't be said which column is meant.
+    /// Fails when the code or the target is missing, or two columns are equally good.
     pub fn places(&self, header: &[String]) -> Result<[Option<usize>; COLUMNS], ColumnsError> {
         let mut best: [Option<(usize, usize)>; COLUMNS] = [None; COLUMNS];
         for (place, name) in header.iter().enumerate() {

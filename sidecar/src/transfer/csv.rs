@@ -9,25 +9,25 @@ use crate::csv_parser::{Parser, Place, Step};
 /// The most columns.
 const MAX_COLUMNS: usize = 1024;
 
-/// The most lines that a row may span. More is hardly somebody's remark but the rows behind a
-/// quotation mark that is not closed, which must not be left out in silence.
+/// The most lines that a row may span. More are hardly a remark but the rows behind a quotation
+/// mark that is not closed, which must not be skipped silently.
 const MAX_LINES: u64 = 16;
 
-/// What was read.
+/// The outcome of reading a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A row, from this line on.
     Row {
         /// Its first line.
         line: u64,
-        /// How many lines it spans.
+        /// The number of lines that it spans.
         lines: u64,
     },
     /// Something that is not a row.
     Refused {
         /// Its first line.
         line: u64,
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
     },
     /// Nothing: the file has ended.
@@ -39,11 +39,11 @@ pub trait Rows: Send {
     /// Reads the next row into `cells`.
     ///
     /// # Errors
-    /// When the file can't be read any further.
+    /// Fails when the file can't be read any further.
     fn next(&mut self, cells: &mut Cells) -> io::Result<Next>;
 }
 
-/// Why a file has no rows that could be read.
+/// The reason that a file has no readable rows.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
     /// It can't be read.
@@ -64,7 +64,7 @@ pub enum HeaderError {
 pub struct CsvRows<R> {
     reader: R,
     parser: Parser,
-    /// What the columns mean, and how many there are.
+    /// The meaning of each column.
     meanings: Vec<Option<Column>>,
 }
 
@@ -72,7 +72,7 @@ impl<R: BufRead + Send> CsvRows<R> {
     /// Reads the header, or takes `header` if the file has none.
     ///
     /// # Errors
-    /// When there is no header or it does not say which column is which.
+    /// Fails when there is no header or its columns can't be identified.
     pub fn new(
         reader: R,
         delimiter: u8,
@@ -171,7 +171,7 @@ impl<R: BufRead + Send> Rows for CsvRows<R> {
 mod tests {
     use super::*;
 
-    /// What a file holds: the lines and cells of its rows, and why others are refused.
+    /// The contents of a file: the lines and cells of its rows, and the refusals of others.
     fn read(text: &[u8]) -> Vec<String> {
         // A small buffer, so that everything is cut somewhere.
         let reader = io::BufReader::with_capacity(7, text);

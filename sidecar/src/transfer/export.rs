@@ -17,7 +17,7 @@ use crate::core::link::{Destination, Link, State};
 use crate::core::ports::StoreError;
 use crate::store::Store;
 
-/// How many links are read at a time.
+/// The number of links that are read at a time.
 const TOGETHER: u32 = 1000;
 
 /// A link as it is written: the values of [`EXPORTED`] by their names.
@@ -138,7 +138,7 @@ impl<W: Write> LinkWriter<W> {
     /// Begins a file; states are those at `now`.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails when the file can't be written.
     pub fn new(out: W, format: Format, now: Timestamp) -> io::Result<Self> {
         let delimiter = match format {
             Format::Csv => b',',
@@ -165,7 +165,7 @@ impl<W: Write> LinkWriter<W> {
     /// Writes a link.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails when the file can't be written.
     fn write(&mut self, link: &Link, campaigns: &Campaigns) -> io::Result<()> {
         let row = Row::new(link, campaigns, self.now);
         match &mut self.out {
@@ -183,7 +183,7 @@ impl<W: Write> LinkWriter<W> {
     /// Ends the file.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// Fails when the file can't be written.
     pub fn finish(self) -> io::Result<W> {
         match self.out {
             Out::Separated(writer) => writer.into_inner().map_err(csv::IntoInnerError::into_error),
@@ -195,7 +195,7 @@ impl<W: Write> LinkWriter<W> {
     }
 }
 
-/// Why an export has stopped.
+/// The reason that an export has stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The store does not say.
@@ -206,11 +206,11 @@ pub enum ExportError {
     Write(#[from] io::Error),
 }
 
-/// Writes all links of a store, or those in a state; answers how many. `advance` is told of every
-/// few.
+/// Writes all links of a store, or those in a state; returns their number. Reports progress to
+/// `advance`.
 ///
 /// # Errors
-/// When they can't be read or written.
+/// Fails when the links can't be read or written.
 pub async fn export<W: Write>(
     store: &Store,
     writer: &mut LinkWriter<W>,

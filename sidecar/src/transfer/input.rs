@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const BUFFER: usize = 256 << 10;
 
-/// What the rows of a file look like.
+/// The format of the rows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Comma-separated values with a header line.
@@ -36,7 +36,7 @@ impl Format {
     }
 }
 
-/// Where rows come from.
+/// The source of rows.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Standard input.
@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// How people call it.
+    /// The name in messages.
     pub fn name(&self) -> String {
         match self {
             Self::Standard => "-".to_owned(),
@@ -63,7 +63,7 @@ impl Source {
         }
     }
 
-    /// How many bytes there are to be read, if that can be known.
+    /// The number of bytes to read, if it can be known.
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::Standard => None,
@@ -74,11 +74,11 @@ impl Source {
         }
     }
 
-    /// Opens it; `position` is moved forward by what is read. What was compressed with gzip is
-    /// decompressed, whatever its name.
+    /// Opens the source; `position` advances by the bytes that are read. Data compressed with gzip
+    /// is decompressed, whatever the file's name.
     ///
     /// # Errors
-    /// When it can't be read or is written in UTF-16.
+    /// Fails when it can't be read or is written in UTF-16.
     pub fn open(&self, position: &Arc<AtomicU64>) -> io::Result<Box<dyn BufRead + Send>> {
         let raw: Box<dyn Read + Send> = match self {
             Self::Standard => Box::new(io::stdin()),
@@ -163,7 +163,7 @@ mod tests {
             (b"\xef\xbb\xbf".to_vec(), ""),
             (zipped(b"abcd"), "abcd"),
             (zipped(b"\xef\xbb\xbfabcd"), "abcd"),
-            // What two files of gzip hold, one after the other, is one text.
+            // Two gzip files, one after the other, are one text.
             ([zipped(b"ab"), zipped(b"cd")].concat(), "abcd"),
         ] {
             assert_eq!(read(&bytes).expect("text"), found, "{bytes:?}");

@@ -9,10 +9,10 @@ use jiff::tz::TimeZone;
 const LEAST_SECONDS: i64 = 100_000_000;
 const LEAST_MILLISECONDS: i64 = 100_000_000_000;
 
-/// What a cell for a time says.
+/// The contents of a cell for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// That there is none: `0`, `0000-00-00 00:00:00`.
+    /// No time: `0`, `0000-00-00 00:00:00`.
     None,
     /// A time.
     At(Timestamp),

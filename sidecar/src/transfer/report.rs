@@ -1,4 +1,4 @@
-//! Counts what became of the rows, and tells of those that were not made links of.
+//! Counts the outcomes of the rows, and reports those that did not become links.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::windows::{Origin, Window};
 use crate::service::import::Outcome;
 
-/// How many rows are shown when nobody has asked for a report.
+/// The number of refused rows that are shown without a report file.
 const SHOWN: usize = 10;
 
-/// What became of the rows.
+/// The outcomes of the rows.
 pub struct Report<'a> {
     files: &'a [String],
     file: Option<Box<dyn Write + Send>>,
@@ -22,13 +22,13 @@ pub struct Report<'a> {
     pub same: u64,
     /// Codes that belong to other links.
     pub conflicts: u64,
-    /// Links that Redis has yet to be told of.
+    /// Links that are not yet published to Redis.
     pub waiting: u64,
     refused: BTreeMap<&'static str, (u64, Option<&'static str>)>,
     spanning: (u64, Option<Origin>),
 }
 
-/// A row that was not made a link of.
+/// A row that did not become a link.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
@@ -41,7 +41,7 @@ struct Line<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Begins to count; `file` gets a line of JSON for each row that no link is made of.
+    /// Begins to count; `file` gets a line of JSON for each row that does not become a link.
     pub fn new(files: &'a [String], file: Option<Box<dyn Write + Send>>) -> Self {
         Self {
             files,
@@ -56,12 +56,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// How many rows there were.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.created + self.same + self.conflicts + self.refused()
     }
 
-    /// How many rows were refused.
+    /// The number of refused rows.
     pub fn refused(&self) -> u64 {
         self.refused.values().map(|(count, _)| count).sum()
     }
@@ -69,7 +69,7 @@ impl<'a> Report<'a> {
     /// Counts a window whose links have met these outcomes.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// Fails when the file can't be written.
     pub fn add(&mut self, window: &Window, outcomes: &[Outcome]) -> io::Result<()> {
         self.spanning.0 += window.spanning.0;
         self.spanning.1 = self.spanning.1.or(window.spanning.1);
@@ -132,7 +132,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The report for people.
+    /// The report as text.
     pub fn lines(&self, dry_run: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let created = if dry_run { "to be created" } else { "created" };

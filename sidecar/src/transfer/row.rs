@@ -1,4 +1,4 @@
-//! Makes a link of a row, or says why it can't be one.
+//! Converts a row to a link, or explains why it is invalid.
 
 use std::collections::HashMap;
 
@@ -23,32 +23,32 @@ pub const MAX_ROW: usize = 1 << 20;
 /// The largest revision that is stored.
 const MAX_REVISION: u64 = (1 << 53) - 1;
 
-/// What rows are held against, and what they don't say of links.
+/// The checks of rows, and the members of links that rows lack.
 #[derive(Clone, Debug)]
 pub struct Checks {
-    /// What codes look like.
+    /// The rules for codes.
     pub rules: CodeRules,
-    /// Which words are no codes.
+    /// The words that can't be codes.
     pub reserved: ReservedWords,
-    /// Which targets are good.
+    /// The rules for targets.
     pub policy: TargetPolicy,
-    /// Which hosts targets may not have.
+    /// The hosts that targets may not have.
     pub own: OwnHosts,
-    /// How links redirect.
+    /// The redirect status of links without one.
     pub redirect_status: RedirectStatus,
-    /// Who makes them.
+    /// The creator of the links.
     pub created_by: String,
-    /// When.
+    /// The time of the import.
     pub now: Timestamp,
     /// The campaigns that there are, and how many parameters each has.
     pub campaigns: HashMap<CampaignId, usize>,
 }
 
 impl Checks {
-    /// Makes the link that a row speaks of.
+    /// Converts a row to a link.
     ///
     /// # Errors
-    /// When it would not be resolved, or not as the row says.
+    /// Fails when nginx would not resolve the link, or not as the row specifies it.
     pub fn link(&self, cells: &Cells) -> Result<Link, Refusal> {
         let code = self.code(cells)?;
         let destination = self.destination(cells)?;
@@ -209,53 +209,53 @@ fn number(cells: &Cells, column: Column, most: u64) -> Result<Option<u64>, Refus
     }
 }
 
-/// Why a row is not a link, in words for whoever imports it. None of them shows a target.
+/// The reason that a row is not a link, in words for the operator. No message shows a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It has other columns than the header.
     #[error("has {found} columns where the header has {expected}{}", spanning(*lines))]
     Columns {
-        /// How many it has.
+        /// The row's number of columns.
         found: usize,
-        /// How many the header has.
+        /// The header's number of columns.
         expected: usize,
-        /// How many lines it spans.
+        /// The number of lines that it spans.
         lines: u64,
     },
     /// It has more lines than a row would have.
     #[error("spans {lines} lines: is a quotation mark not closed? None of them was imported")]
     Lines {
-        /// How many.
+        /// The number of lines.
         lines: u64,
     },
     /// It has more bytes than a row would have.
     #[error("has more than {MAX_ROW} bytes{}", spanning(*lines))]
     RowLength {
-        /// How many lines it spans.
+        /// The number of lines that it spans.
         lines: u64,
     },
     /// It is not an object with texts and numbers.
     #[error("{problem}")]
     Json {
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// It lacks something.
     #[error("has no {}", .column.name())]
     Absent {
-        /// What.
+        /// The missing column.
         column: Column,
     },
     /// Something is not text.
     #[error("{} is not UTF-8", .column.name())]
     Encoding {
-        /// What.
+        /// The column.
         column: Column,
     },
     /// Its code is not of the shape of a code.
     #[error("{source}")]
     Code {
-        /// Why not.
+        /// The fault.
         source: CodeError,
     },
     /// Its code is a reserved word.
@@ -267,19 +267,19 @@ pub enum Refusal {
          nginx would answer 404 without looking for it"
     )]
     WrongCheck {
-        /// How many characters it has.
+        /// The code's number of characters.
         length: usize,
     },
     /// Its target is not a good one.
     #[error("the target {source}")]
     Target {
-        /// Why not.
+        /// The fault.
         source: TargetError,
     },
     /// A time is none.
     #[error("{} is not a time since 1970 like 2030-12-31T23:59:59Z", .column.name())]
     Time {
-        /// Which.
+        /// The column.
         column: Column,
     },
     /// There is no such campaign.
@@ -288,7 +288,7 @@ pub enum Refusal {
     /// The values do not fit the campaign.
     #[error("parameters are not {parameters} encoded values parted by &")]
     Parameters {
-        /// How many there are to be.
+        /// The number of parameters in the campaign's template.
         parameters: usize,
     },
     /// A setting is invalid.
@@ -305,7 +305,7 @@ pub enum Refusal {
     /// A number is none.
     #[error("{} is not a number within bounds", .column.name())]
     Number {
-        /// Which.
+        /// The column.
         column: Column,
     },
 }
@@ -319,7 +319,7 @@ fn spanning(lines: u64) -> String {
 }
 
 impl Refusal {
-    /// What refusals of this kind are counted as.
+    /// The heading under which refusals of this kind are counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Columns { .. }
@@ -342,7 +342,7 @@ impl Refusal {
         }
     }
 
-    /// What can be done about it by other means than another file.
+    /// A remedy other than another file.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Reserved => Some("words can be taken out of codes.reserved"),

@@ -14,17 +14,17 @@ use super::ndjson::NdjsonRows;
 use super::row::{Checks, Refusal, last_segment};
 use crate::core::link::Link;
 
-/// How many bytes of memory a window takes, about. At most three are there at a time: one that is
-/// stored, one that waits and one that is being filled.
+/// The approximate memory of a window in bytes. At most three exist at a time: one is stored, one
+/// waits and one is being filled.
 const WINDOW: usize = 64 << 20;
 
-/// What a row takes besides its texts.
+/// The memory of a row besides its texts.
 const ROW: usize = size_of::<Link>() + size_of::<Origin>();
 
-/// Where a row stands.
+/// The position of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
-    /// Which of the files.
+    /// The index of the file.
     pub file: usize,
     /// Its first line.
     pub line: u64,
@@ -33,11 +33,11 @@ pub struct Origin {
 /// A row that is not a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRow {
-    /// Where it stands.
+    /// The position of the row.
     pub origin: Origin,
     /// Its code, if it has one; shortened.
     pub code: Option<String>,
-    /// Why not.
+    /// The reason.
     pub refusal: Refusal,
 }
 
@@ -46,13 +46,13 @@ pub struct RefusedRow {
 pub struct Window {
     /// Links in the order of the file.
     pub links: Vec<Link>,
-    /// Where they stand.
+    /// The position of each link.
     pub origins: Vec<Origin>,
     /// The others.
     pub refused: Vec<RefusedRow>,
     /// The rows that span several lines: how many, and the first of them.
     pub spanning: (u64, Option<Origin>),
-    /// How many bytes of all files were read up to its end.
+    /// The number of bytes of all files that were read up to its end.
     pub position: u64,
     size: usize,
 }
@@ -63,21 +63,21 @@ impl Window {
     }
 }
 
-/// What is to be read.
+/// The files to read, and the options for reading them.
 pub struct Reading {
     /// The files, one after the other.
     pub files: Vec<(Source, Format)>,
-    /// What columns are called.
+    /// The names of the columns.
     pub names: Names,
     /// The names of the columns of files that have no header.
     pub header: Option<Vec<String>>,
-    /// What parts columns, if not what the format says.
+    /// The separator of columns, if it differs from the format's.
     pub delimiter: Option<u8>,
-    /// What rows are held against.
+    /// The checks of rows.
     pub checks: Checks,
 }
 
-/// Why files can't be read, or not to their end.
+/// The reason that files can't be read, or not to their end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// One can't be read.
@@ -87,7 +87,7 @@ pub enum ReadError {
         file: String,
         /// The last line that was read, if any.
         line: Option<u64>,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -96,24 +96,24 @@ pub enum ReadError {
     Header {
         /// Its name.
         file: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: HeaderError,
     },
 }
 
 impl Reading {
-    /// Begins to read. The thread ends when everything was read or nobody listens any more.
+    /// Begins to read. The thread ends when everything was read or the receiver is dropped.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails when no thread can be started.
     pub fn start(self) -> io::Result<mpsc::Receiver<Result<Window, ReadError>>> {
         let (sender, receiver) = mpsc::channel(1);
         std::thread::Builder::new()
             .name("import".to_owned())
             .spawn(move || {
                 if let Err(error) = self.read(&sender, WINDOW) {
-                    // Nobody wants to know if nobody listens.
+                    // Without a receiver, the error does not matter.
                     let _ = sender.blocking_send(Err(error));
                 }
             })?;
