@@ -50,7 +50,7 @@ members! {
 }
 
 members! {
-    /// What new links of a campaign have unless their requests specify something else.
+    /// Defaults for new links of a campaign.
     pub struct DefaultMembers {
         /// Default strategy that issues codes of new links: permuted, pool, sequence or hash. A change of any default
         /// replaces all of them.

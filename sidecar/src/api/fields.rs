@@ -19,7 +19,7 @@ pub struct FieldError {
     pub detail: String,
 }
 
-/// What a member of an object holds.
+/// The outcome of reading a member.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read<T> {
     /// There is no such member, or its value is wrong and a fault has been noted.
@@ -117,13 +117,13 @@ impl Fields {
         }
     }
 
-    /// Whether a member, or something within it, has a fault.
+    /// Returns whether a member, or a value within it, has a fault.
     pub fn is_refused(&self, name: &str) -> bool {
         let is_of_member = |error: &FieldError| error.pointer.split('/').nth(1) == Some(name);
         self.errors.iter().any(is_of_member)
     }
 
-    /// Whether there is a member that has not been read yet, and is not `null`.
+    /// Returns whether an unread member is present and not `null`.
     pub fn has(&self, name: &str) -> bool {
         self.members.get(name).is_some_and(|value| !value.is_null())
     }

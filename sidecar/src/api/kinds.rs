@@ -38,7 +38,7 @@ pub trait Kind {
     /// The schema of a value, without a description.
     fn schema(generator: &mut SchemaGenerator) -> Value;
 
-    /// Whether a value has the meaning of `null`.
+    /// Returns whether a value has the meaning of `null`.
     fn is_null(_value: &Self::Value) -> bool {
         false
     }

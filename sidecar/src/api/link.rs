@@ -51,7 +51,7 @@ members! {
 }
 
 members! {
-    /// How a new link is issued.
+    /// Options for issuing a new link.
     pub struct LinkIssue {
         /// Id of the link's campaign, which defines the target.
         campaign_id: Optional<CampaignId> = "campaignId" as "campaign",

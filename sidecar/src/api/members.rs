@@ -10,7 +10,7 @@ use super::fields::{Fields, Read};
 use super::kinds::{Kind, Shape, Shown};
 use super::schema::or_null;
 
-/// What a request does.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// It creates something.
@@ -83,7 +83,7 @@ impl Member {
         words_of(self.name, ' ')
     }
 
-    /// Whether a request can remove it.
+    /// Returns whether a request can remove it.
     pub fn is_removable(&self) -> bool {
         self.null == Null::Removes
     }
@@ -116,11 +116,11 @@ fn words_of(name: &str, separator: char) -> String {
     words
 }
 
-/// How a member is present in requests, values and answers.
+/// The rule by which a member is present in requests, values and answers.
 pub trait Rule {
     /// The kind of its value.
     type Kind: Kind;
-    /// What a request can specify.
+    /// The value as a request specifies it.
     type Given: Default;
     /// The meaning of `null`.
     const NULL: Null;

@@ -29,7 +29,7 @@ impl AnswerCounts {
         self.0[class.min(CLASSES.len() - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were of each class.
+    /// Returns the number of answers of each class.
     pub(super) fn by_class(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         CLASSES.into_iter().zip(counts)
@@ -39,8 +39,8 @@ impl AnswerCounts {
 /// Measurements of requests.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// How many are being answered.
+    /// The number of requests in progress.
     pub(super) active: AtomicU64,
-    /// How long answering took, by route, method and status.
+    /// Durations of requests, by route, method and status.
     pub(super) durations: Durations<(String, &'static str, u16)>,
 }

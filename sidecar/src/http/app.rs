@@ -26,53 +26,53 @@ use crate::trace::Sampling;
 
 /// Holds the services that handlers call.
 pub struct App {
-    /// Makes, changes, revokes and finds links.
+    /// Creates, changes, revokes and finds links.
     pub links: Links,
-    /// Makes, changes, revokes and finds campaigns.
+    /// Creates, changes, revokes and finds campaigns.
     pub campaigns: Campaigns,
-    /// Says why codes answer what they answer.
+    /// Explains the answers to codes.
     pub explainer: Explainer,
-    /// Follows links.
+    /// Resolves codes to targets.
     pub resolver: Resolver,
-    /// Recognises API keys.
+    /// Authenticates API keys.
     pub access: Arc<Access>,
-    /// Knows who has signed in at the console.
+    /// Issues and reads the console's sessions.
     pub sessions: Sessions,
-    /// Counts who tries to.
+    /// Limits attempts to sign in.
     pub sign_ins: Attempts,
-    /// Makes, changes, rotates and revokes API keys.
+    /// Creates, changes, rotates and revokes API keys.
     pub keys: Keys,
-    /// Knows how full the space of codes is.
+    /// Measures the use of the code space.
     pub codespace: Codespace,
-    /// Where the audit log is read, and asked how the database is.
+    /// The SQL store, for the audit log and health checks.
     pub store: Arc<Store>,
-    /// Hears of the short domains, and tells of them.
+    /// The short domains that nginx announces.
     pub domains: Domains,
-    /// How requests were answered.
+    /// Counts of answers.
     pub answers: AnswerCounters,
-    /// What is measured of requests.
+    /// Measurements of requests.
     pub requests: Requests,
-    /// Which requests are sampled when their callers say nothing of it.
+    /// The sampling of requests whose callers do not decide it.
     pub sampling: Sampling,
-    /// What has been done with visits.
+    /// Counts of processed visits.
     pub visit_counters: Arc<VisitCounters>,
-    /// Where visits come from, if this process stores them.
+    /// The queue of visits, if this process stores them.
     pub visit_queue: Option<Arc<dyn VisitQueue>>,
-    /// Tells of visits while they happen, unless that is switched off.
+    /// The live feed of visits, unless it is disabled.
     pub live: Option<Arc<LiveVisits>>,
-    /// Asked how Redis is.
+    /// The connection to Redis, for health checks.
     pub publisher: Arc<dyn Publisher>,
-    /// What time it is.
+    /// The source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Which targets are good.
+    /// The rules for targets.
     pub policy: TargetPolicy,
-    /// Which domains they may lead to.
+    /// The domains that targets may have.
     pub target_domains: TargetDomains,
-    /// How a link redirects when nobody says otherwise.
+    /// The default redirect status of a link.
     pub default_redirect_status: RedirectStatus,
-    /// How codes are come up with when nobody says otherwise.
+    /// The default policy for issuing codes.
     pub default_policy: CodePolicy,
-    /// The most bytes in the body of a request.
+    /// The maximum size of a request's body in bytes.
     pub body_limit_bytes: usize,
 }
 

@@ -70,7 +70,7 @@ async fn list(
 ) -> Result<Json<PageBody>, Problem> {
     let mut listing = read_listing(&query.unwrap_or_default())?;
     let limit = listing.limit;
-    // One entry more tells whether there is another page.
+    // One extra entry shows whether there is another page.
     listing.limit += 1;
     let mut entries = app.store.list_audit(&listing).await?;
     let next_cursor =

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authentication and authorization of requests.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -14,7 +14,7 @@ use super::problem::Problem;
 use crate::core::api_key::{PresentedKey, Scope};
 use crate::service::access::Caller;
 
-/// Makes an extractor that lets in whoever has a scope; with `(Caller)` it also says who that is.
+/// Declares an extractor that requires a scope; with `(Caller)` it also yields the caller.
 macro_rules! permission {
     ($(#[$text:meta])* $name:ident(Caller): $scope:ident) => {
         $(#[$text])*
@@ -48,41 +48,41 @@ macro_rules! permission {
 }
 
 permission! {
-    /// Whoever asks may make, change and revoke links.
+    /// The caller may create, change and revoke links.
     MayWrite(Caller): LinksWrite
 }
 
 permission! {
-    /// Whoever asks may look at links.
+    /// The caller may read links.
     MayRead: LinksRead
 }
 
 permission! {
-    /// Whoever asks may make, change and revoke campaigns.
+    /// The caller may create, change and revoke campaigns.
     MayWriteCampaigns(Caller): CampaignsWrite
 }
 
 permission! {
-    /// Whoever asks may look at campaigns.
+    /// The caller may read campaigns.
     MayReadCampaigns: CampaignsRead
 }
 
 permission! {
-    /// Whoever asks may manage API keys.
+    /// The caller may manage API keys.
     MayManageKeys(Caller): KeysAdmin
 }
 
 permission! {
-    /// Whoever asks may look at visits.
+    /// The caller may read visits.
     MayReadStats: StatsRead
 }
 
 permission! {
-    /// Whoever asks may read the audit log.
+    /// The caller may read the audit log.
     MayAudit: Admin
 }
 
-/// Whoever asks may look at visits, and may go on doing so for as long as that holds.
+/// The caller may read visits; a long response checks again whether that still holds.
 pub(super) struct MayListen(pub(super) Admission);
 
 impl Taken for MayListen {
@@ -91,7 +91,7 @@ impl Taken for MayListen {
     }
 }
 
-/// That somebody was let in.
+/// An admitted request: its credentials and its caller.
 pub(super) struct Admission {
     presented: Presented,
     caller: Caller,
@@ -107,8 +107,8 @@ impl FromRequestParts<SharedApp> for MayListen {
 }
 
 impl Admission {
-    /// Whether the key would be let in now. Takes nothing from its rate limit. When the database
-    /// does not answer what is known of the key counts.
+    /// Returns whether the key would be admitted now, without charging its rate limit. While the
+    /// database is unavailable, the last known state of the key decides.
     pub(super) async fn still_holds(&self, app: &SharedApp) -> bool {
         let now = app.clock.now();
         if self.presented.until.is_some_and(|until| now >= until) {
@@ -121,16 +121,15 @@ impl Admission {
     }
 }
 
-/// What a request brings to be let in.
+/// The credentials of a request.
 struct Presented {
     key: PresentedKey,
-    /// When the session ends that has brought the key.
+    /// The end of the session that supplied the key.
     until: Option<Timestamp>,
 }
 
-/// Finds the key that a request brings, takes a unit from its rate limit, and lets it in if it
-/// has a scope. What is refused for its scope has been paid for too: asking in vain costs as much
-/// as asking.
+/// Authenticates a request, charges its key's rate limit, and checks a scope. A request that lacks
+/// the scope is charged as well, so that failed attempts are limited like any others.
 async fn authorize(
     parts: &Parts,
     app: &SharedApp,
@@ -161,8 +160,8 @@ fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {
     })
 }
 
-/// The text of the key in a header; `Some(None)` when it is no text. Another scheme than Bearer is
-/// for whoever stands before this service.
+/// The text of the key in a header; `Some(None)` if it is not text. Ignores schemes other than
+/// Bearer, which are for a proxy in front of this service.
 fn key_text(headers: &HeaderMap) -> Option<Option<&str>> {
     if let Some(key) = headers.get("x-api-key") {
         return Some(key.to_str().ok());

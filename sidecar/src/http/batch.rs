@@ -1,13 +1,12 @@
-//! `/v1/links/batch`: any number of links with one request.
+//! `/v1/links/batch`: creates any number of links with one request.
 //!
-//! Rows are read while they arrive, made into links a chunk at a time, and answered in their
-//! order, one result for each. Memory is bounded: when chunks are not finished as fast as they
-//! arrive, or the client does not read its answer, no more is read. A row that is wrong is told
-//! by its index and harms no other.
+//! Rows are read as they arrive, processed in chunks, and answered in order with one result each.
+//! Memory is bounded: reading pauses while chunks arrive faster than they finish, or while the
+//! client does not read its answer. An invalid row is reported by its index and does not affect
+//! other rows.
 //!
-//! With an `Idempotency-Key` the request can be sent again after whatever has happened: chunks
-//! are cut by what the client has sent and nothing else, and what became of each is kept with its
-//! links.
+//! With an `Idempotency-Key` the request can be retried at any time: only the body determines where
+//! chunks begin, and the outcome of each chunk is stored with its links.
 
 mod chunks;
 mod results;
@@ -45,8 +44,8 @@ use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
 use rows::{BadRow, BrokenBody, Format, Rows};
 use said_of_all::SaidOfAll;
 
-/// How many chunks are worked on at once. While one is being made durable another is read and a
-/// third published.
+/// The maximum number of chunks in progress: one is committed while another is read and a third
+/// published.
 const CHUNKS_AT_ONCE: usize = 4;
 
 operations! {
@@ -91,8 +90,8 @@ async fn create(
         said,
         idempotency_key,
     });
-    // Who expects "100 Continue" is told it when the body is asked for, and no more once the answer
-    // has begun: curl would wait a second for it.
+    // A client that expects "100 Continue" gets it when the body is polled, but no longer once the
+    // answer has begun: curl would wait a second for it.
     let mut body = body.into_data_stream().peekable();
     if headers.contains_key(EXPECT) {
         Pin::new(&mut body).peek().await;
@@ -115,7 +114,7 @@ async fn create(
     Ok((StatusCode::OK, [(CONTENT_TYPE, media_type)], body).into_response())
 }
 
-/// What all chunks of a request share.
+/// The state that all chunks of a request share.
 struct Context {
     app: SharedApp,
     domains: Domains,
@@ -158,7 +157,7 @@ impl Context {
             links.push(link);
         }
         let results = match &self.idempotency_key {
-            // Nothing is kept of a chunk that has no rows: where they are missing, they may yet come.
+            // The outcome of an empty chunk is not stored: its rows may arrive with a retry.
             _ if links.is_empty() => Vec::new(),
             None => self.create(links).await,
             Some(key) => {
@@ -327,7 +326,7 @@ fn format_of(headers: &HeaderMap) -> Option<Format> {
     }
 }
 
-/// Whether the answer is an array: as the request is, unless the client asks for lines.
+/// Returns whether the answer is an array: if the request is one, unless the client asks for lines.
 fn wants_array(headers: &HeaderMap, format: Format) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     match accept.unwrap_or_default().to_ascii_lowercase() {

@@ -1,4 +1,4 @@
-//! What requests and answers about links of campaigns need of these campaigns.
+//! Campaigns that requests and answers about their links need.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ use crate::service::access::Caller;
 static LONGEST_CODE: LazyLock<Option<Code>> =
     LazyLock::new(|| Code::parse(&[b'0'; MAX_CODE_LENGTH]).ok());
 
-/// What the campaign of a link says, and its links do not.
+/// The members that a link takes from its campaign.
 const OF_CAMPAIGN: [&str; 4] = ["longUrl", "utm", "redirectStatus", "forwardQuery"];
 
 /// The campaigns that some links or requests name, as they are.
@@ -28,7 +28,7 @@ const OF_CAMPAIGN: [&str; 4] = ["longUrl", "utm", "redirectStatus", "forwardQuer
 pub(super) struct Campaigns(HashMap<CampaignId, Campaign>);
 
 impl Campaigns {
-    /// Those that requests for new links name. What is no id names none.
+    /// Finds the campaigns that requests for new links name. Ignores invalid ids.
     pub(super) async fn named(
         app: &App,
         requests: impl IntoIterator<Item = &Map<String, Value>>,
@@ -98,7 +98,7 @@ pub(super) fn read_membership(
         fields.ignore(name);
     }
     let Some(campaign) = read_campaign(app, fields, caller, campaigns) else {
-        // What they should be is not known.
+        // Without the campaign the expected parameters are unknown.
         fields.ignore("parameters");
         return None;
     };

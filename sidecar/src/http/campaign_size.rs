@@ -1,4 +1,4 @@
-//! How many links a campaign has.
+//! The number of links in a campaign.
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -13,7 +13,7 @@ use super::operation::parameter::{number, parameters};
 use super::problem::Problem;
 use super::query;
 
-/// How many links are counted, unless the client says otherwise, and at most.
+/// The default and the maximum number up to which links are counted.
 const DEFAULT_MOST: u32 = 100_000;
 const MOST: u32 = 1_000_000;
 
@@ -58,7 +58,7 @@ async fn count(
         most = number.ok_or_else(refused)?;
     }
     app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
-    // One more tells whether these are all.
+    // One extra link shows whether the count is complete.
     let found = app.campaigns.count_links(id, most + 1).await?;
     Ok(Json(SizeBody {
         count: found.min(most),

@@ -229,7 +229,7 @@ async fn list(
             _ => return Err(query::only(&QUERY)),
         }
     }
-    // One more tells whether there is another page.
+    // One extra campaign shows whether there is another page.
     let mut campaigns = app.campaigns.list(after, limit + 1).await?;
     let next_cursor = query::page(&mut campaigns, limit).map(|last| last.id.to_string());
     let now = app.clock.now();

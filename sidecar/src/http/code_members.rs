@@ -7,7 +7,7 @@ use crate::api::kinds::whole;
 use crate::core::api_key::KeyPolicy;
 use crate::core::codes::strategy::StrategyName;
 
-/// What a request specifies for the issuing of codes.
+/// Options of a request for issuing codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GivenCodes {
     /// The strategy.

@@ -1,7 +1,7 @@
-//! `/console`: what people use in a browser, and how they sign in there.
+//! `/console`: the console for browsers, and signing in to it.
 //!
-//! The pages are static and ask the API like any other client; all that is special is the session,
-//! which the API takes in place of a key ([`session()`]).
+//! The pages are static and call the API like any other client, except for the session, which the API
+//! accepts in place of a key ([`session()`]).
 
 mod assets;
 mod session;
@@ -21,7 +21,7 @@ use crate::service::sessions::Session;
 /// The cookie that holds a session.
 const COOKIE_NAME: &str = "shortlink_session";
 
-/// The header that tells the console from a page elsewhere, which can't send it unasked.
+/// The header that marks requests of the console; a page of another origin cannot send it.
 const MARK: &str = "x-shortlink-console";
 
 /// The console's routes, and the way to it for a browser that was given only the server's address.
@@ -38,10 +38,10 @@ pub(super) fn routes() -> Router<SharedApp> {
         .route("/console/{*page}", get(assets::page))
 }
 
-/// The session that a request comes with, if it has not ended.
+/// Returns the session of a request, if it has not ended.
 ///
 /// # Errors
-/// When the request could change something and does not come from the console.
+/// Fails if the request could change something and does not come from the console.
 pub(super) fn session(parts: &Parts, app: &App) -> Result<Option<Session>, Problem> {
     let session = token(&parts.headers).and_then(|token| app.sessions.read(token));
     if session.is_some() && !matches!(parts.method, Method::GET | Method::HEAD) {
@@ -70,8 +70,8 @@ fn require_console(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Whether an origin's host and port are those that were asked. Its scheme may have been ended by
-/// whoever stands before nginx.
+/// Returns whether an origin's host and port are those of the request. Ignores the scheme: a proxy
+/// in front of nginx may terminate TLS.
 fn is_of_host(origin: Option<&str>, host: Option<&str>) -> bool {
     let authority = origin
         .and_then(|origin| Url::parse(origin).ok())
@@ -87,7 +87,7 @@ fn scheme(origin: &str) -> Option<&str> {
     origin.split_once("://").map(|(scheme, _)| scheme)
 }
 
-/// What the session's cookie holds.
+/// The value of the session's cookie.
 fn token(headers: &HeaderMap) -> Option<&str> {
     headers
         .get_all(COOKIE)

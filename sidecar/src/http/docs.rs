@@ -1,4 +1,4 @@
-//! `/docs`: a page that shows `/openapi.json` to people. It is one file, and loads nothing else.
+//! `/docs`: a page that shows `/openapi.json` in a browser. It is one file and loads nothing else.
 
 use std::sync::LazyLock;
 

@@ -20,7 +20,7 @@ use super::words;
 use crate::core::announcement::{AnnouncedDomain, Heard};
 use crate::service::domains::{DomainView, Overview};
 
-/// Hears what nginx says of domains with each request of the API.
+/// Records the short domains that nginx announces with requests of the API.
 pub(super) async fn hear(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     note(&app, request.headers());
     next.run(request).await

@@ -1,4 +1,4 @@
-//! What handlers take from requests, with a problem for each way in which it can be wrong.
+//! Extractors for handlers, with a problem for each kind of invalid request.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -67,7 +67,7 @@ impl FromRequestParts<SharedApp> for CodeInPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        // What can't be a code is no link's code, so it is not found like any other.
+        // Text that cannot be a code belongs to no link, and gets the answer of an unknown code.
         Path::<String>::from_request_parts(parts, app)
             .await
             .ok()
@@ -88,9 +88,9 @@ pub(super) fn no_such_link() -> Problem {
     Problem::not_found("There is no link with this code.")
 }
 
-/// What nginx says of the short domains. The sidecar itself knows none.
+/// The short domains that nginx announces. The sidecar itself has no list of them.
 pub(super) struct Domains {
-    /// What short URLs begin with; none when nginx says nothing useful.
+    /// The bases of short URLs; none if nginx announces none that are valid.
     pub(super) bases: Bases,
     /// The hosts that links may not lead to.
     pub(super) own: OwnHosts,

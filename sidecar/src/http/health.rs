@@ -16,10 +16,10 @@ use super::operation::operations;
 use super::words;
 use crate::outbox::overdue;
 
-/// How long a check of the database may take. Redis has a limit of its own.
+/// The time limit of a database check. Redis has its own.
 const DATABASE_LIMIT: Duration = Duration::from_secs(1);
 
-/// How far waiting links are counted.
+/// The number up to which waiting links are counted.
 const COUNT_LIMIT: u32 = 100_000;
 
 /// That the process runs.
@@ -100,7 +100,8 @@ async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
     (code, [(CACHE_CONTROL, "no-store")], Json(body))
 }
 
-/// How many links wait that Redis should have been told of; `None` when the database does not say.
+/// Returns the number of links whose publication to Redis is overdue; `None` if the database does
+/// not answer.
 pub(super) async fn count_waiting(app: &SharedApp) -> Option<u32> {
     let overdue = overdue(&*app.clock);
     let count = app.store.count_waiting(overdue, COUNT_LIMIT);

@@ -42,7 +42,7 @@ async fn list(
             _ => return Err(query::only(&QUERY)),
         }
     }
-    // One change more tells whether there is another page.
+    // One extra change shows whether there is another page.
     let history = app.links.history(&code, before, limit + 1).await?;
     let mut history = history.ok_or_else(no_such_link)?;
     let next_cursor = query::page(&mut history, limit)

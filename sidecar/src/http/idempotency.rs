@@ -40,11 +40,11 @@ pub(super) fn bad_key() -> Problem {
     ))
 }
 
-/// What becomes of a link that was asked for with a key.
+/// The outcome of creating a link with an idempotency key.
 pub(super) enum Once {
-    /// It was made, now or before.
+    /// The link, created now or before.
     Made(Box<Stored>),
-    /// What was answered before.
+    /// The problem of this or an earlier attempt.
     Told(Response<Body>),
 }
 
@@ -56,8 +56,8 @@ pub(super) fn digest(members: &Map<String, Value>) -> RowsDigest {
     digest
 }
 
-/// Makes a link that was asked for with a key, unless that has happened. A request that is wrong
-/// leaves the key as it was: it can be sent again put right.
+/// Creates a link once per idempotency key. An invalid request does not use the key up: it can be
+/// corrected and retried.
 pub(super) async fn create_once(
     app: &App,
     key: ChunkKey,
@@ -66,7 +66,8 @@ pub(super) async fn create_once(
 ) -> Result<Once, Problem> {
     let row = match new {
         Ok(new) => Ok(new),
-        // What is wrong now may have been right then: an end has passed, a campaign was revoked.
+        // A request that is invalid now may have been valid then: a bound in time has passed, or a
+        // campaign was revoked.
         Err(problem) => match app.store.find_chunk(&key).await? {
             Some(_) => Err(problem.to_json().1),
             None => return Err(problem),
@@ -96,7 +97,7 @@ fn told(problem: String) -> Response<Body> {
     (status, media_type, problem).into_response()
 }
 
-/// The status that a problem tells of itself.
+/// The status in a problem.
 pub(super) fn status_of(problem: &str) -> u16 {
     let status = serde_json::from_str::<Value>(problem)
         .ok()

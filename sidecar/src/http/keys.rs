@@ -37,7 +37,7 @@ impl FromRequestParts<SharedApp> for IdInPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        // What can't be read is no key's id.
+        // An unreadable id belongs to no key.
         let id = Path::<String>::from_request_parts(parts, app).await;
         id.map(|Path(id)| Self(id)).map_err(|_| no_such_key())
     }
@@ -163,7 +163,7 @@ async fn list(
 ) -> Result<Json<PageBody>, Problem> {
     let mut listing = read_listing(&query.unwrap_or_default())?;
     let limit = listing.limit;
-    // One key more tells whether there is another page.
+    // One extra key shows whether there is another page.
     listing.limit += 1;
     let mut keys = app.keys.list(&listing).await?;
     let next_cursor = query::page(&mut keys, limit)
@@ -234,7 +234,7 @@ async fn revoke(
     Ok(Json(KeyBody::new(&key, app.clock.now())))
 }
 
-/// What an answer with a secret says to whoever might keep it.
+/// The header that forbids caches to store an answer with a secret.
 fn no_store() -> (axum::http::HeaderName, String) {
     (CACHE_CONTROL, "no-store".to_owned())
 }

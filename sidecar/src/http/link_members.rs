@@ -75,7 +75,7 @@ fn check_target(
     if !has_target {
         fields.refuse("utm", "needs longUrl, which it is appended to");
     }
-    // What was appended may have become too long, and is checked as if it had been sent.
+    // Appended parameters may make the URL too long, so it is checked like a URL from the client.
     let target = target?;
     Target::parse(&utm.appended(target.as_str()), app.policy, own)
         .map_err(|error| fields.refuse("utm", format!("longUrl with utm {error}")))

@@ -54,7 +54,7 @@ async fn list(
     let now = app.clock.now();
     let mut listing = read_listing(&query.unwrap_or_default(), now)?;
     let limit = listing.limit;
-    // One link more tells whether there is another page.
+    // One extra link shows whether there is another page.
     listing.limit += 1;
     let page = app.links.page(&listing).await?;
     let mut links = page.links;

@@ -24,17 +24,16 @@ use super::query::{self, CLASS, OF_CODE};
 use super::visits::VisitBody;
 use crate::service::live::{Listener, LiveFilter, LiveId, Told};
 
-/// After how much silence a comment is sent: whoever stands between closes connections on which
-/// nothing happens.
+/// The silence after which a comment is sent: proxies close idle connections.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How often it is asked whether the listener's key still opens this.
+/// The interval at which the listener's key is checked again.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// How soon a client whose connection broke is to come back: before what is stored is trimmed.
+/// The delay before a client reconnects, short enough that stored visits are not trimmed meanwhile.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Tells nginx to pass on what comes at once.
+/// Disables nginx's buffering of the response.
 const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
 
 parameters! {
@@ -135,7 +134,7 @@ fn read_last_event_id(headers: &HeaderMap) -> Result<Option<LiveId>, Problem> {
         return Ok(None);
     };
     match value.to_str() {
-        // What a browser sends that was told of no visit yet.
+        // A browser sends this before it has received a visit.
         Ok("") => Ok(None),
         text => {
             let id = text.ok().and_then(LiveId::parse);

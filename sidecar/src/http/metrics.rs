@@ -1,6 +1,6 @@
-//! `/metrics`: what is counted of this process, and how things are, for Prometheus.
+//! `/metrics`: counters of this process and the state of the service, for Prometheus.
 //!
-//! What is counted is there from the beginning, with 0: an alert on a rate sees the first one.
+//! Every counter is present from the start with 0, so that an alert on a rate sees the first event.
 
 mod process;
 mod text;
@@ -20,7 +20,7 @@ use crate::durations::DATABASE;
 use crate::jobs::JOBS;
 use text::{Kind, Text};
 
-/// How long the database may take for all that it is asked here besides what waits.
+/// The time limit for all database queries except that of the backlog.
 const DATABASE_LIMIT: Duration = Duration::from_secs(2);
 
 operations! {
@@ -29,7 +29,7 @@ operations! {
     }
 }
 
-/// `GET /metrics`. What can't be asked now is left out.
+/// `GET /metrics`. Omits values that are currently unavailable.
 async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     let mut text = Text::default();
     text.metric(
@@ -82,7 +82,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     (headers, text.into_string())
 }
 
-/// How requests were answered.
+/// Adds the counts of answers.
 fn answers(app: &App, text: &mut Text) {
     let mut samples = text.metric(
         "shortlink_answers_total",
@@ -99,7 +99,7 @@ fn answers(app: &App, text: &mut Text) {
     }
 }
 
-/// How long requests and the database took. The names are those of OpenTelemetry.
+/// Adds the durations of requests and of database queries. The names are those of OpenTelemetry.
 fn durations(app: &App, text: &mut Text) {
     text.gauge(
         "http_server_active_requests",
@@ -161,7 +161,7 @@ fn jobs(text: &mut Text) {
     }
 }
 
-/// What became of visits, and of those who look at them.
+/// Adds the counts of visits and the state of their live feed.
 async fn visits(app: &App, text: &mut Text) {
     let counters = &app.visit_counters;
     for (name, help, counter) in [
@@ -233,7 +233,7 @@ async fn visits(app: &App, text: &mut Text) {
     }
 }
 
-/// What only the database knows.
+/// Adds the values that only the database has.
 async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
     let quarantine = app.store.count_quarantine().await?;
     text.gauge(

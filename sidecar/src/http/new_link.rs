@@ -1,4 +1,4 @@
-//! What a new link is to be: the members of `POST /v1/links`.
+//! The members of `POST /v1/links`.
 
 use serde_json::{Map, Value};
 use vocabulary::Code;
@@ -18,10 +18,10 @@ use crate::service::access::Caller;
 use crate::service::new_link::NoCode;
 use crate::service::new_link::{LinkError, NewLink};
 
-/// Reads what a new link is to be; `campaigns` are those that the members name.
+/// Reads a new link; `campaigns` are those that the members name.
 ///
 /// # Errors
-/// A problem that tells everything that is wrong, with pointers from these members on.
+/// A problem that lists all faults, with pointers relative to these members.
 pub(super) fn read_new_link(
     app: &App,
     members: Map<String, Value>,
@@ -80,8 +80,8 @@ pub(super) fn read_new_link(
     })
 }
 
-/// Says why a link was not made. That its codes are used up is for whoever has asked for just
-/// these, and for the operator where nobody has.
+/// Describes why a link was not created. If no codes are left, the request is at fault when it
+/// specified the policy; else the configuration is.
 pub(super) fn not_created(app: &App, policy: CodePolicy, error: LinkError) -> Problem {
     let is_full = match &error {
         LinkError::NoCode(reason) => matches!(**reason, NoCode::Full),
@@ -111,7 +111,7 @@ fn policy(given: GivenCodes, default: CodePolicy) -> CodePolicy {
     let (shortest, longest) = default.lengths;
     CodePolicy {
         strategy,
-        // What is configured, as far as the strategy can do it.
+        // The configured lengths, as far as the strategy supports them.
         lengths: given
             .lengths
             .unwrap_or((shortest.clamp(least, most), longest.clamp(least, most))),

@@ -16,7 +16,7 @@ use crate::trace::{self, Sampling, Trace};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: &str = "traceparent";
 
-/// The most characters that somebody else's request id may have.
+/// The maximum length of a client's request id.
 const MAX_REQUEST_ID_LENGTH: usize = 128;
 
 /// Answers a request of the API: everything that is logged meanwhile has its trace, and the answer
@@ -52,7 +52,7 @@ async fn observed(
     next: Next,
 ) -> Response {
     let method = known(request.method());
-    // The route, not the path: paths are whatever somebody has typed.
+    // The route, not the path: clients choose paths freely.
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", trace_id = %trace.id(), request_id = Empty);
@@ -83,7 +83,7 @@ async fn observed(
     trace::within(trace, answered.instrument(span)).await
 }
 
-/// Counts a request while it is being answered, and no longer when whoever waits for it leaves.
+/// Counts a request as in progress until it is answered or its client disconnects.
 struct Active<'a>(&'a AtomicU64);
 
 impl<'a> Active<'a> {
@@ -110,7 +110,7 @@ fn origin(headers: &HeaderMap, sampling: Sampling) -> (Trace, Option<HeaderValue
     (trace, id)
 }
 
-/// The method as metrics have it: whatever else somebody may have typed, there are not many.
+/// The method as a metric's label. All unknown methods share one, which bounds their number.
 fn known(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -124,7 +124,7 @@ fn known(method: &Method) -> &'static str {
     }
 }
 
-/// Whether an id may go into the log as it is.
+/// Returns whether a request id may be logged unchanged.
 fn is_id(id: &HeaderValue) -> bool {
     let bytes = id.as_bytes();
     (1..=MAX_REQUEST_ID_LENGTH).contains(&bytes.len())

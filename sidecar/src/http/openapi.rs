@@ -21,7 +21,7 @@ use super::{
 /// The description as it is sent: always the same.
 static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
-/// What is said of the whole.
+/// The description of the whole API.
 const ABOUT: &str = "\
 Makes, changes and revokes short links and campaigns, and tells of their visits.
 
@@ -42,7 +42,7 @@ async fn show() -> impl IntoResponse {
     (headers, TEXT.as_str())
 }
 
-/// The description as a text that people can read and compare.
+/// The description as formatted text, for comparisons.
 #[cfg(test)]
 pub(super) fn text() -> String {
     let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();

@@ -25,7 +25,7 @@ use parameter::Parameter;
 /// Finds or makes the schema of a type.
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a body is.
+/// The format of a body.
 enum Content {
     /// JSON of a type.
     Json(SchemaOf),
@@ -46,7 +46,7 @@ struct Answer {
     leads_to: Option<(&'static str, Parameter)>,
 }
 
-/// What is sent behind the headers.
+/// A body and its examples.
 struct Body {
     contents: Vec<Content>,
     examples: Vec<(&'static str, Value)>,

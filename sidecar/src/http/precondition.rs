@@ -24,7 +24,7 @@ pub(super) fn etag(link: &Link) -> HeaderValue {
         .unwrap_or_else(|_error| HeaderValue::from_static("\"\""))
 }
 
-/// What a request says of the revisions that it is meant for.
+/// The revisions that a request expects.
 pub(super) struct IfMatch(pub(super) Expected);
 
 impl FromRequestParts<SharedApp> for IfMatch {

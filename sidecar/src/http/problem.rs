@@ -1,7 +1,7 @@
 //! Errors as clients see them: RFC 9457 problem details.
 //!
-//! A problem tells a client what it can do about it. What went wrong inside is logged where the
-//! problem is made and not told.
+//! A problem describes what a client can do. The internal cause is logged where the problem is
+//! created, and not part of it.
 
 mod access;
 
@@ -23,7 +23,7 @@ use crate::service::codes::strategy::DrawError;
 use crate::service::new_link::LinkError;
 use crate::service::new_link::NoCode;
 
-/// How many seconds a client is asked to wait when something is away.
+/// The seconds after which a client should retry when a dependency is unavailable.
 const RETRY_AFTER_SECONDS: &str = "2";
 
 /// An error as a client sees it. Boxed, since most requests have none.
@@ -75,7 +75,7 @@ impl Problem {
         Self::query("cursor must be the nextCursor of an earlier answer.")
     }
 
-    /// 401: there is no key, or none that counts. The same whatever is wrong with it.
+    /// 401: the key is missing or invalid. Every cause has the same answer.
     pub(super) fn unauthorized() -> Self {
         let mut problem = Self::new(
             StatusCode::UNAUTHORIZED,
@@ -148,7 +148,7 @@ impl Problem {
         )
     }
 
-    /// 412: the link has changed since whoever asks has looked at it.
+    /// 412: the link has changed since the caller read it.
     pub(super) fn other_revision(revision: u64) -> Self {
         Self::new(
             StatusCode::PRECONDITION_FAILED,
@@ -200,7 +200,7 @@ impl Problem {
         )
     }
 
-    /// 422: the key of a request that was sent again belongs to another request.
+    /// 422: the idempotency key belongs to another request.
     pub(super) fn other_request() -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -345,7 +345,7 @@ impl Problem {
         self.0.name
     }
 
-    /// What all problems of its type are called.
+    /// The title of all problems of its type.
     pub(super) fn title(&self) -> &'static str {
         self.0.title
     }
@@ -381,7 +381,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What is answered when a handler has panicked.
+/// Answers a request whose handler has panicked.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the layer that calls this hands the payload over"

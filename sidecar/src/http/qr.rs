@@ -13,7 +13,7 @@ use super::extract::{CodeInPath, Domains, no_such_link};
 use super::operation::operations;
 use super::problem::Problem;
 
-/// How many modules stay white around the code, as its standard asks.
+/// The width of the white border in modules, as the standard requires.
 const QUIET: usize = 4;
 
 operations! {

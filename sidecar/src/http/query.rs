@@ -1,4 +1,4 @@
-//! What all listings share.
+//! Parameters and pagination that all listings share.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::words;
 use crate::core::visit::class::Class;
 
-/// How many items a page has, unless the client says otherwise, and at most.
+/// The default and the maximum number of items on a page.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
 pub(super) const MAX_LIMIT: u32 = 1000;
 

@@ -59,7 +59,7 @@ pub(super) fn operation() -> Operation {
 
 /// `GET /resolve/{code}`, with whatever follows the code.
 async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> Response<Body> {
-    // The path as it came: an encoded character is none that a code could have.
+    // The path is not decoded: codes have no characters that need encoding.
     let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
     let code = path.split('/').next().unwrap_or_default();
     match app.resolver.resolve(code.as_bytes()).await {
@@ -96,7 +96,7 @@ pub(super) async fn not_allowed() -> Response<Body> {
     (StatusCode::METHOD_NOT_ALLOWED, headers).into_response()
 }
 
-/// What is answered when the handler has panicked: never that there is no link.
+/// Answers a request whose handler has panicked: never as if the link were unknown.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the layer that calls this hands the payload over"

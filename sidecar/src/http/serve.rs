@@ -1,4 +1,4 @@
-//! Serves requests on a listener until it is told to stop.
+//! Serves requests on a listener until shutdown.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use super::app::App;
 use super::router::router;
 
-/// Answers requests until `shutdown`; then takes no more, and returns when those that were begun
-/// are answered.
+/// Serves requests until `shutdown`; then accepts no more, and returns when those in progress are
+/// answered.
 ///
 /// # Errors
-/// When accepting connections fails for good.
+/// Fails if connections can no longer be accepted.
 pub async fn serve(listener: TcpListener, app: App, shutdown: CancellationToken) -> io::Result<()> {
     // Small answers must not wait for the acknowledgement of earlier ones.
     let listener = listener.tap_io(|connection| {

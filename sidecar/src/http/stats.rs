@@ -22,23 +22,23 @@ use super::words;
 use crate::core::ports::{CountQuery, Counted, Dimension, Hours};
 use crate::core::visit::class::Class;
 
-/// How far back is looked unless the client says otherwise.
+/// The default time span.
 const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);
 
-/// Up to which time the intervals are hours unless the client says otherwise.
+/// The longest time span whose intervals are hours by default.
 const SHORT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 3);
 
 /// The longest time that can be asked for.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
 
-/// How many values of a dimension are answered unless the client says otherwise.
+/// The default number of values of a dimension.
 const DEFAULT_VALUES: u32 = 50;
 
-/// How many values of a dimension have intervals of their own at most, and of how many intervals.
+/// The maximum number of values with intervals of their own, and the maximum number of intervals.
 const MAX_VALUES_OVER_TIME: usize = 20;
 const MAX_INTERVALS_OF_VALUES: i64 = 1000;
 
-/// How many minutes of domains are answered unless the client says otherwise, and at most.
+/// The default and the maximum number of minutes in the statistics of domains.
 const DEFAULT_MINUTES: i64 = 60;
 const MAX_MINUTES: i64 = 24 * 60;
 
@@ -200,7 +200,7 @@ async fn of_link(
     count(&app, Counted::Link(code), query).await
 }
 
-/// How long the intervals are.
+/// The length of the intervals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interval {
     Hour,
@@ -223,7 +223,7 @@ impl Interval {
         }
     }
 
-    /// When the interval begins that an hour is in. Days are those of UTC.
+    /// The start of the interval that contains an hour. Days are in UTC.
     fn begin(self, hour: Timestamp) -> Timestamp {
         match self {
             Self::Hour => hour,

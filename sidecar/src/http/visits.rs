@@ -28,7 +28,7 @@ use crate::core::visit::Visit;
 use crate::core::visit::agent::Versioned;
 use crate::store::Store;
 
-/// How many visits are read at a time for an export.
+/// The number of visits read at a time for an export.
 const TOGETHER: u32 = 1000;
 
 /// A visit as clients see it.
@@ -205,7 +205,7 @@ async fn list(
     } else {
         return page(&app, listing).await.map(IntoResponse::into_response);
     };
-    // Asked for before anything is answered: what can't be read at all is told as a problem.
+    // Read before the answer begins, so that a failed query is answered with a problem.
     let first = app.store.list_visits(&together(&listing)).await?;
     let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
     Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
@@ -223,8 +223,8 @@ pub(super) struct ErasureBody {
     erased_at: Timestamp,
 }
 
-/// `DELETE /v1/links/{code}/visits`: deletes what is kept of a link's visitors. Counts stay: there
-/// is nobody in them.
+/// `DELETE /v1/links/{code}/visits`: deletes the stored visits of a link. Counts stay: they
+/// identify no visitor.
 async fn erase_of_link(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
@@ -287,7 +287,7 @@ async fn erase(
 
 async fn page(app: &SharedApp, mut listing: VisitListing) -> Result<Json<PageBody>, Problem> {
     let limit = listing.limit;
-    // One visit more tells whether there is another page.
+    // One extra visit shows whether there is another page.
     listing.limit += 1;
     let mut visits = app.store.list_visits(&listing).await?;
     let last = query::page(&mut visits, limit);
@@ -349,7 +349,7 @@ impl Format {
                     .has_headers(is_first)
                     .from_writer(Vec::new());
                 for body in bodies {
-                    // Into memory, and of texts and numbers alone.
+                    // Cannot fail: it writes texts and numbers to memory.
                     let _ = writer.serialize(body);
                 }
                 writer.into_inner().unwrap_or_default()
@@ -365,8 +365,8 @@ fn together(listing: &VisitListing) -> VisitListing {
     }
 }
 
-/// All visits of a listing, some at a time, as fast as the client reads them. When they can't be
-/// read to their end the answer breaks off, so that nobody takes it for whole.
+/// Streams all visits of a listing in portions, as fast as the client reads them. If a read fails,
+/// the answer breaks off, so that the client does not take it for complete.
 fn export(
     store: Arc<Store>,
     listing: VisitListing,

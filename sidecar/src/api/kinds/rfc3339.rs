@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-/// Reads a time as RFC 3339 writes it. The parser alone would also take ISO 8601's other forms,
-/// such as a date without separators or a time without seconds.
+/// Parses an RFC 3339 time. Rejects the other forms of ISO 8601 that the parser accepts, such as a
+/// date without separators or a time without seconds.
 pub(super) fn parse(text: &str) -> Option<Timestamp> {
     let shape = b"0000-00-00T00:00:00";
     let bytes = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Cuts a batch into chunks: rows that are made into links together.
+//! Cuts a batch into chunks: rows whose links are created together.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::core::ports::MAX_TOGETHER;
 /// The most bytes of rows in a chunk, so that long rows do not make it large.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// How long the rows that are there wait for others to fill a chunk.
+/// The time that rows of an incomplete chunk wait for others.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Cuts a body into chunks while it arrives. When `waits`, chunks are filled, however long that takes:
-/// when a request is sent again its chunks must be the same.
+/// Cuts a body into chunks while it arrives. `waits` fills chunks regardless of the delay: a retry
+/// of a request must have the same chunks.
 pub(super) fn chunks(
     body: Peekable<BodyDataStream>,
     rows: Rows,
@@ -37,7 +37,7 @@ pub(super) fn chunks(
     })
 }
 
-/// Rows that are made into links together.
+/// Rows whose links are created together.
 pub(super) struct RawChunk {
     pub(super) number: u32,
     /// The index of the first row.
@@ -45,7 +45,7 @@ pub(super) struct RawChunk {
     pub(super) rows: Vec<RawRow>,
     /// The names of CSV values; those without one are left out.
     pub(super) names: Vec<Option<String>>,
-    /// Why there are no more rows, if that is not because all were read.
+    /// The reason why the rows end early.
     pub(super) broken: Option<BrokenBody>,
 }
 
@@ -57,7 +57,7 @@ struct Reader {
     waits: bool,
     next_index: u64,
     next_chunk: u32,
-    /// How the body has ended, once it has.
+    /// The outcome of reading the body, once it has ended.
     end: Option<Result<(), BrokenBody>>,
 }
 
@@ -79,8 +79,7 @@ impl Reader {
             let pushed = match part {
                 Some(Ok(part)) => self.rows.push(&part, &mut self.read),
                 Some(Err(_broken)) => {
-                    // Made into links, what there is of a chunk would be another chunk than the whole
-                    // one that comes when the request is sent again.
+                    // A partial chunk would differ from the complete one that a retry sends.
                     if self.waits {
                         self.read.clear();
                     }
@@ -101,7 +100,7 @@ impl Reader {
         }
         let rest = self.read.split_off(cut);
         let rows = std::mem::replace(&mut self.read, rest);
-        // Told once, behind the last row.
+        // Reported once, after the last row.
         let broken = match &mut self.end {
             Some(end) if self.read.is_empty() => std::mem::replace(end, Ok(())).err(),
             _ => None,
@@ -121,8 +120,8 @@ impl Reader {
         Some(chunk)
     }
 
-    /// How many of the rows that were read fill a chunk; 0 when they do not. It depends on the
-    /// rows alone.
+    /// The number of read rows that fill a chunk; 0 if they do not fill one. Only the rows
+    /// determine it.
     fn cut(&self) -> usize {
         let mut bytes = 0;
         for (place, row) in self.read.iter().enumerate() {

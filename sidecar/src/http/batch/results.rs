@@ -1,4 +1,4 @@
-//! What is answered to a batch: a result for each row, as lines or as an array.
+//! The results of a batch: one for each row, as lines or as an array.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -51,7 +51,7 @@ pub(in crate::http) struct ResultBody {
     problem: Option<Box<RawValue>>,
 }
 
-/// Tells what became of the rows of a chunk.
+/// Writes the results of a chunk's rows.
 pub(super) struct Teller<'a> {
     campaigns: Option<&'a Campaigns>,
     now: Timestamp,
@@ -100,8 +100,8 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// What was told of rows for which no link could be made. What has kept one from being made has
-/// mostly kept others too, and is logged once for all of them.
+/// Problems of rows whose links could not be created. One cause usually affects many rows, and is
+/// logged once for all of them.
 #[derive(Default)]
 struct Failures(HashMap<String, (u16, String)>);
 
@@ -115,7 +115,7 @@ impl Failures {
     }
 }
 
-/// What became of a row that could not even be read, or of all that follow.
+/// Writes the result of an unreadable row, or of all rows that follow.
 pub(super) fn result_of_problem(index: Option<u64>, problem: &Problem) -> String {
     let (status, problem) = problem.to_json();
     to_line(&ResultBody {

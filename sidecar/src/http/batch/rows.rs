@@ -1,6 +1,6 @@
 //! Cuts a body into rows while it arrives, and reads each as the members of an object.
 //!
-//! Memory is bounded by the longest row that is allowed; a longer one is passed over and told.
+//! The longest allowed row bounds the memory; a longer one is skipped and reported.
 
 use serde_json::{Map, Value};
 
@@ -19,10 +19,10 @@ pub(super) enum Format {
     Csv,
 }
 
-/// How CSV is to be read.
+/// The format of CSV.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Csv {
-    /// What parts values.
+    /// The separator of values.
     pub(super) delimiter: u8,
     /// The names of values in place of those in the first line; values without one are left out.
     pub(super) columns: Option<Vec<Option<String>>>,
@@ -141,7 +141,7 @@ struct JsonCutter {
     /// The element so far.
     element: Vec<u8>,
     is_too_long: bool,
-    /// How many brackets are open within the element.
+    /// The number of open brackets within the element.
     depth: u32,
     is_in_string: bool,
     is_escaped: bool,
@@ -251,7 +251,7 @@ const MOST_VALUES: usize = 256;
 struct CsvCutter {
     parser: Parser,
     names: Option<Vec<Option<String>>>,
-    /// What the names are to be, whatever the first line says.
+    /// Names that replace those in the first line.
     columns: Option<Vec<Option<String>>>,
 }
 
@@ -318,30 +318,30 @@ impl CsvCutter {
     }
 }
 
-/// Why the text of a row is not one.
+/// The fault of a row's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BadRow {
     /// It is not JSON.
     Json {
-        /// Where not, from 1.
+        /// The line of the fault, from 1.
         line: usize,
-        /// Where not, from 1.
+        /// The column of the fault, from 1.
         column: usize,
     },
     /// It is JSON but no object.
     NotAnObject,
     /// A line has more or fewer values than there are names.
     Values {
-        /// How many it has.
+        /// The number of values.
         values: usize,
-        /// How many there are to be.
+        /// The number of names.
         names: usize,
     },
     /// A value is not UTF-8, or not what its name asks for.
     Value {
         /// The value's name.
         name: String,
-        /// What it must be.
+        /// A description of valid values.
         expected: &'static str,
     },
     /// It has more bytes than allowed.
@@ -358,7 +358,7 @@ impl RawRow {
         }
     }
 
-    /// How many bytes it has.
+    /// Returns its size in bytes.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),
@@ -367,8 +367,8 @@ impl RawRow {
         }
     }
 
-    /// Reads the row as an object. `names` are those of CSV rows; an empty value there is as if
-    /// it were not given, lists are parted by `|`, and a name with a dot is a member of an object.
+    /// Reads the row as an object. `names` are those of CSV rows, where an empty value counts as
+    /// absent, lists are separated by `|`, and a name with a dot denotes a member of an object.
     pub(super) fn members(&self, names: &[Option<String>]) -> Result<Map<String, Value>, BadRow> {
         match self {
             Self::Json(text) => match serde_json::from_slice(text) {

@@ -1,4 +1,4 @@
-//! What the query of a batch says of all its rows.
+//! Options for all rows of a batch, from its query.
 
 use std::collections::BTreeSet;
 
@@ -37,12 +37,12 @@ pub(super) fn bad_delimiter() -> Problem {
     Problem::query("delimiter must be comma, semicolon or tab.")
 }
 
-/// What is said of all rows.
+/// Options for all rows of a batch.
 #[derive(Default)]
 pub(super) struct SaidOfAll {
     /// The campaign of rows that name none.
     pub(super) campaign_id: Option<CampaignId>,
-    /// How CSV is read.
+    /// The format of CSV.
     pub(super) csv: Csv,
     text: String,
 }
@@ -51,7 +51,7 @@ impl SaidOfAll {
     /// Reads a query.
     ///
     /// # Errors
-    /// When a parameter is wrong, or there is no such campaign.
+    /// Fails if a parameter is invalid or the campaign is unknown.
     pub(super) async fn read(app: &App, text: &str, format: Format) -> Result<Self, Problem> {
         let said = Self::parse(text, format)?;
         if let Some(id) = said.campaign_id {
@@ -89,8 +89,8 @@ impl SaidOfAll {
         Ok(said)
     }
 
-    /// Makes it a part of what is compared when a request is sent again: the same rows of another
-    /// campaign are another request.
+    /// Adds the options to the digest that identifies a retry: the same rows for another campaign
+    /// are another request.
     pub(super) fn add_to(&self, digest: &mut RowsDigest) {
         if !self.text.is_empty() {
             digest.add(self.text.as_bytes());

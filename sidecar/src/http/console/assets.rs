@@ -30,7 +30,7 @@ macro_rules! files {
 /// The page that every address of the console is answered with.
 const PAGE: &str = "index.html";
 
-/// What stands for the version in it.
+/// The placeholder of the version in the page.
 const VERSION_PLACE: &str = "{version}";
 
 const FILES: &[(&str, &[u8])] = files![
@@ -159,7 +159,7 @@ fn media_type(path: &str) -> &'static str {
     }
 }
 
-/// `GET /console` and all pages below it, which the script tells apart.
+/// `GET /console` and all pages below it; the script routes between them.
 pub(super) async fn page(headers: HeaderMap) -> Response {
     answer(PAGE, "no-cache", &headers)
 }

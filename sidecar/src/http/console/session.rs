@@ -20,7 +20,7 @@ use crate::core::api_key::{PresentedKey, Scope};
 use crate::service::access::Caller;
 use crate::service::sessions::LIFE;
 
-/// Who has signed in.
+/// A session as the console receives it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SessionBody {
@@ -86,7 +86,7 @@ pub(super) async fn begin(
     ))
 }
 
-/// `GET /console/session`: 204 when nobody has signed in, which is no error.
+/// `GET /console/session`: 204 without a session, which is not an error.
 pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<Response, Problem> {
     let nobody = || (StatusCode::NO_CONTENT, [no_store()]).into_response();
     let Some(session) = super::session(&parts, &app)? else {
@@ -115,7 +115,7 @@ fn cookie(token: &str, max_age_s: i64, headers: &HeaderMap) -> String {
     format!("{COOKIE_NAME}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// Where a request comes from, as nginx says.
+/// The address of the client, as nginx reports it.
 fn client(headers: &HeaderMap) -> &str {
     let address = headers.get("x-real-ip").and_then(|it| it.to_str().ok());
     address.unwrap_or_default()

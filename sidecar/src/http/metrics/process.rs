@@ -1,4 +1,4 @@
-//! What every client of Prometheus tells of its process, by the names that all of them use
+//! The standard metrics of a process, by their common names
 //! (<https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>).
 
 use procfs::process::Process;
@@ -6,7 +6,7 @@ use procfs::{CurrentSI, KernelStats, ProcResult};
 
 use super::text::Text;
 
-/// Adds what the system says of this process. What it does not say is left out.
+/// Adds the metrics of this process. Omits those that the system does not report.
 pub(super) fn add(text: &mut Text) {
     if let Err(error) = read(text) {
         tracing::debug!(

@@ -4,14 +4,14 @@ use std::fmt::{Display, Write};
 
 use crate::durations::{BOUNDS, Counted};
 
-/// What a number means to Prometheus.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// One that only grows while the process lives.
+    /// A number that only grows while the process runs.
     Counter,
-    /// One that says how things are.
+    /// A current value.
     Gauge,
-    /// How often something was how large.
+    /// A distribution of measured values.
     Histogram,
 }
 

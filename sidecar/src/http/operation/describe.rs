@@ -80,7 +80,7 @@ impl Operation {
         }
         for (status, problems) in by_status {
             let described = describe_problems(&problems, &mut components.generator);
-            // Where no kind of answer is a problem alone, it is one more kind.
+            // A status that is also used without a problem gets the problem as a further media type.
             match responses.get_mut(&status.to_string()) {
                 Some(response) => {
                     let media = &described["content"]["application/problem+json"];
@@ -164,7 +164,8 @@ fn content(contents: &[Content], generator: &mut SchemaGenerator) -> Value {
     for content in contents {
         let (name, value) = match content {
             Content::Json(schema) => ("application/json", json!({ "schema": schema(generator) })),
-            // OpenAPI can say what a line is from 3.2 on; until then this is for people and tests.
+            // OpenAPI describes the rows of a body from 3.2 on; until then this is for readers
+            // and tests.
             Content::Rows(name, schema) => (
                 *name,
                 json!({ "schema": { "type": "string" }, "x-itemSchema": schema(generator) }),

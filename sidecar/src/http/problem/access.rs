@@ -19,8 +19,7 @@ impl Problem {
 }
 
 impl Problem {
-    /// 401: whoever wants to sign in has sent no key that counts. The same whatever is wrong with
-    /// it.
+    /// 401: the key for signing in is missing or invalid. Every cause has the same answer.
     pub(in crate::http) fn wrong_key() -> Self {
         let mut problem = Self::unauthorized();
         problem.0.errors.push(FieldError {
@@ -41,7 +40,7 @@ impl Problem {
         )
     }
 
-    /// 429: somebody tries to sign in too often.
+    /// 429: too many attempts to sign in.
     pub(in crate::http) fn too_many_sign_ins(error: ChargeError) -> Self {
         let mut problem = Self::from(error);
         problem.0.detail = "Too many attempts to sign in. The header Retry-After says how many \
@@ -55,7 +54,7 @@ impl From<ChargeError> for Problem {
     fn from(error: ChargeError) -> Self {
         match error {
             ChargeError::Exceeded { retry_after } => {
-                // Whoever waits a whole number of seconds has waited long enough.
+                // Rounded up, so that a client that waits this long succeeds.
                 let seconds = retry_after.as_millis().div_ceil(1000).max(1);
                 let mut problem = Self::new(
                     StatusCode::TOO_MANY_REQUESTS,

@@ -1,4 +1,4 @@
-//! Who may ask for what, how often, and where links may lead to.
+//! Scopes, rate limits and allowed target domains.
 
 use jiff::SignedDuration;
 use serde_json::json;
@@ -58,7 +58,7 @@ async fn a_limit_is_told_with_how_long_to_wait() {
         ..new_key(&[Scope::LinksRead])
     };
     let (_, text) = service.key(1, limited).await;
-    // What is refused for its scope is counted like anything else.
+    // A request that lacks the scope is charged as well.
     for (method, path, status) in [
         ("GET", "/v1/links", 200),
         ("GET", "/v1/links?x=1", 400),
@@ -153,7 +153,7 @@ async fn codes_are_issued_only_in_the_lengths_that_the_key_allows() {
         assert_eq!(answer.status, 201, "{min:?} {max:?}");
         let link = answer.json();
         assert_eq!(link["shortCode"].as_str().map(str::len), Some(length));
-        // A code that somebody has chosen is not issued.
+        // The limits do not apply to custom codes.
         let slug = format!("mine{seed}");
         let chosen = json!({"longUrl": "https://example.com/", "customSlug": slug});
         let answer = service.call(&text, "POST", "/v1/links", Some(chosen)).await;

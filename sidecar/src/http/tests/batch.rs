@@ -1,4 +1,4 @@
-//! `/v1/links/batch`: every form, wrong rows, and requests that are sent again.
+//! `/v1/links/batch`: all formats, invalid rows, and retries.
 
 use std::collections::HashSet;
 
@@ -199,7 +199,7 @@ async fn a_request_that_is_sent_again_has_no_other_effect() {
     let distinct: HashSet<String> = codes(&first).into_iter().chain(codes(&other)).collect();
     assert_eq!(distinct.len(), 2 * count + 1);
     assert_eq!(other[count]["status"], 409);
-    // A problem is told again too, whatever has become of its reason.
+    // A problem is replayed too, even if its cause no longer exists.
     let again = lines(&send(&service, NDJSON, Some("other"), Body::from(body.clone())).await);
     assert_eq!(again, other);
 

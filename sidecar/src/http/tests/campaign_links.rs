@@ -75,7 +75,7 @@ async fn a_link_of_a_campaign_is_shown_with_what_its_campaign_says() {
     let record = format!("c{id} Zo%C3%AB%20%26%20co");
     assert_eq!(service.redis.record("zoe"), Some(record));
 
-    // What the campaign says is what counts.
+    // The campaign's values apply.
     let change = json!({"redirectStatus": 307, "longUrl": "https://e.example/{member}"});
     let path = format!("/v1/campaigns/{id}");
     let changed = service
@@ -513,7 +513,7 @@ async fn what_is_done_to_links_and_campaigns_is_in_the_audit_log() {
     service
         .call(&service.campaigner, "PATCH", &path, Some(renamed.clone()))
         .await;
-    // Once more changes nothing and is not told.
+    // A repeated change has no effect and is not recorded.
     service
         .call(&service.campaigner, "PATCH", &path, Some(renamed))
         .await;

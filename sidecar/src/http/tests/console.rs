@@ -12,7 +12,7 @@ use super::{Answer, NewKey, Service, new_key};
 use crate::core::api_key::Scope;
 use crate::service::keys::Actor;
 
-/// What the console sends with everything.
+/// The header that the console sends with all requests.
 const MARK: (&str, &str) = ("x-shortlink-console", "1");
 
 async fn send(
@@ -131,7 +131,7 @@ async fn a_session_opens_what_its_key_opens_until_the_key_counts_no_more() {
         let answer = send(&service, method, path, &with, None).await;
         assert_eq!(answer.status, status, "{method} {path}");
     }
-    // A key in a header outranks the session, and other schemes are for somebody else.
+    // A key in a header outranks the session; other authorization schemes are ignored.
     let with_key = [with[0], ("x-api-key", "wrong")];
     let answer = send(&service, "GET", "/v1/links", &with_key, None).await;
     assert_eq!(answer.status, 401);
@@ -152,7 +152,7 @@ async fn a_session_opens_what_its_key_opens_until_the_key_counts_no_more() {
         let answer = send(&service, "GET", path, &with, None).await;
         assert_eq!(answer.status, status, "{path}");
     }
-    // Nobody has signed in, which is no error.
+    // A missing session is not an error.
     let answer = send(&service, "GET", "/console/session", &[], None).await;
     assert_eq!((answer.status, answer.body.len()), (204, 0));
 }
@@ -211,12 +211,12 @@ async fn only_the_console_changes_anything_with_a_session() {
             assert!(kind.contains("not-from-console"), "{kind}");
         }
     }
-    // Nor does anybody else sign people in or out.
+    // Signing in and out requires the mark as well.
     let answer = sign_in(&service, &service.reader, &[]).await;
     assert_eq!(answer.status, 403);
     let answer = send(&service, "DELETE", "/console/session", &[cookie], None).await;
     assert_eq!(answer.status, 403);
-    // Whoever has the key itself needs no mark.
+    // A request with the key itself needs no mark.
     let body = json!({"longUrl": "https://example.com/"});
     assert_eq!(service.create(body).await.status, 201);
 }

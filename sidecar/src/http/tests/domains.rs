@@ -1,4 +1,4 @@
-//! Domains as nginx says them, and as the API tells of them.
+//! Short domains as nginx announces them and as the API lists them.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -30,7 +30,7 @@ async fn ask(service: &Service, key: &str, said: Option<[&str; 4]>) -> Answer {
     service.send(request.expect("a good request")).await
 }
 
-/// Waits until what the latest requests said is kept.
+/// Waits until the latest announcements are stored.
 async fn heard(service: &Service, key: &str, done: impl Fn(&Value) -> bool) -> Value {
     eventually("it is kept", async || {
         done(&ask(service, key, None).await.json())
@@ -98,7 +98,7 @@ async fn every_node_is_heard_and_told_of() {
     assert_eq!(told["domains"][2]["announced"][0]["campaignId"], "k1");
     assert_eq!(told["domains"][4]["announced"][0]["state"], "retired");
 
-    // A swap is told at once, and that nothing has changed after a minute.
+    // A swap is stored at once, an unchanged announcement after a minute.
     service.clock.advance(SignedDuration::from_secs(90));
     ask(
         &service,
@@ -183,7 +183,8 @@ async fn a_domain_that_nobody_reaches_any_more_comes_first() {
         domains[0]["minutes"][49],
         json!({"begin": "2026-05-31T23:49:00Z", "visits": 12})
     );
-    // What is below a wildcard is its; visits of what is retired are not counted; what is visited and not listed is told too.
+    // Visits below a wildcard count for it, visits of retired domains do not count, and visited
+    // domains that are not listed appear as well.
     assert_eq!(domains[1]["visits"], 720);
     assert_eq!(domains[4]["announced"], json!([]));
     assert!(domains[1..].iter().all(|it| it["fall"].is_null()));

@@ -1,4 +1,4 @@
-//! Why codes answer what they answer, and their QR codes.
+//! Explanations of codes, and their QR codes.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ async fn what_sql_and_redis_agree_on_is_answered_by_the_link_s_state() {
     assert_eq!(live["answer"]["location"], json!("https://example.com/a"));
     let record = "1 302 1 0 https://example.com/a";
     assert_eq!(live["redis"], json!({"holds": "text", "record": record}));
-    // Nobody settles here what Redis was told.
+    // No job settles published changes here, so this one still waits.
     assert_eq!(
         live["database"],
         json!({"state": "live", "revision": 1, "record": record, "waits": true})

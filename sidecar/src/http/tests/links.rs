@@ -81,7 +81,7 @@ async fn a_link_lives_from_creation_to_revocation() {
         .await;
     assert_eq!(cleared.json()["validUntil"], Value::Null);
 
-    // Revoking is told as it is, the second time too.
+    // The answer states whether Redis has confirmed the revocation, also when it is repeated.
     for published in [true, false] {
         service.redis.set_away(!published);
         let revoked = service.call(&service.writer, "DELETE", &path, None).await;

@@ -90,7 +90,7 @@ async fn a_request_with_a_key_of_its_own_has_one_effect() {
         other.json()["type"],
         "urn:shortlink:problem:idempotency-key-reused"
     );
-    // What is wrong can be put right, and what is taken stays so.
+    // An invalid request can be corrected, and a used key stays used.
     let wrong = send(&service.writer, "two", json!({"longUrl": "nonsense"})).await;
     assert_eq!(
         (wrong.status, wrong.pointers()),

@@ -1,5 +1,5 @@
-//! The description is that of this service: nothing is missing in it, and nothing is in it that there
-//! is not. What real answers look like is compared in the tests from outside.
+//! The description matches this service: nothing is missing and nothing is superfluous. The tests
+//! from outside compare it with real answers.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -104,8 +104,8 @@ fn every_problem_is_described() {
     let text = description.to_string();
     let types = description["components"]["schemas"]["ProblemType"].to_string();
     for name in known {
-        // A batch is made slow and not refused, one is told where nothing is described, and one only to
-        // browsers with a session of the console.
+        // A batch is slowed down instead of rejected; the second problem occurs with undescribed
+        // methods, the third only in sessions of the console.
         let is_of_no_operation = ["batch-too-large", "method-not-allowed", "not-from-console"];
         let is_of_no_operation = is_of_no_operation.contains(&&*name);
         let name = format!("\"{}{name}\"", words::TYPE_PREFIX);
@@ -156,7 +156,7 @@ async fn the_page_loads_nothing_from_elsewhere() {
             assert!(is_strict, "{directive}");
         }
     }
-    // What the policy lets run is what is in the page.
+    // The policy allows exactly the page's own script and style.
     for (begin, end) in [("<script>", "</script>"), ("<style>", "</style>")] {
         let inside = page
             .split(begin)

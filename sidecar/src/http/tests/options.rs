@@ -1,4 +1,4 @@
-//! What links can be: bounds in time, pauses, marks, tags, history, and being made once.
+//! Options of links: bounds in time, pauses, UTM parameters, tags, history, and idempotency.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -10,7 +10,7 @@ use super::{Answer, Service};
 pub(super) const URL: &str = "https://example.com/";
 
 impl Service {
-    /// Makes a link and answers its path.
+    /// Creates a link and returns its path.
     async fn path_of(&self, body: Value) -> String {
         let created = self.create(body.clone()).await;
         assert_eq!(created.status, 201, "{body}");
@@ -25,7 +25,7 @@ impl Service {
         self.call(&self.writer, "POST", path, None).await
     }
 
-    /// What a visitor with a query is told: the status, and where to.
+    /// Returns the answer to a visitor with a query: the status and the target.
     async fn visit(&self, code: &str, query: &[u8]) -> (u16, Option<String>) {
         let mut request = Request::builder().uri(format!("/resolve/{code}"));
         if !query.is_empty() {
@@ -261,7 +261,7 @@ async fn marks_are_part_of_the_target() {
     );
     let long = format!("https://example.com/{}", "a".repeat(8192 - 20));
     let body = json!({"longUrl": long, "utm": {"source": "a"}});
-    // The body is bounded here; a mark alone can be too long too.
+    // The body's limit applies first here; UTM parameters can also be too long by themselves.
     assert_eq!(service.create(body).await.status, 413);
 }
 

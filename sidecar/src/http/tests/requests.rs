@@ -1,4 +1,4 @@
-//! What holds for every request: keys, problems, panics, and whether the service is ready.
+//! Properties of every request: keys, problems, panics, and readiness.
 
 use axum::Router;
 use axum::body::Body;

@@ -1,4 +1,4 @@
-//! `/resolve`: what visitors are told.
+//! `/resolve`: answers to visitors.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -72,7 +72,7 @@ async fn visitors_are_sent_on_or_told_why_not() {
     for (code, record) in [("nobody", "1 404 0"), ("gone", "1 410 2")] {
         assert_eq!(service.redis.record(code).as_deref(), Some(record));
     }
-    // What can't be a link's code is not worth remembering.
+    // Text that cannot be a code is not cached.
     assert_eq!(service.redis.record("Ab3xK9qZ"), None);
 }
 

@@ -284,7 +284,7 @@ async fn visitors_are_erased_with_a_receipt() {
     );
     let visits = scene.get("/v1/visits").await.json();
     assert_eq!(visits["visits"], json!([]));
-    // Counts have nobody in them and stay.
+    // Counts identify no visitor and stay.
     let stats = scene.get("/v1/campaigns/1/stats").await.json();
     assert_eq!(stats["visits"]["total"], 3);
     let (_, admin) = scene.service.key(51, new_key(&[Scope::Admin])).await;

@@ -183,7 +183,7 @@ proptest! {
         prop_assert_eq!(read(format, body.as_bytes(), part, 30), whole);
     }
 
-    /// What serde_json makes of an array is what the cutter makes of it.
+    /// The cutter reads an array as serde_json does.
     #[test]
     fn agrees_with_a_parser(values in proptest::collection::vec(any_json(), 0..5), part in 1_usize..9) {
         let body = Value::from(values.clone()).to_string();

@@ -38,7 +38,7 @@ fn all_of_it_is_small_and_of_this_server() {
     for (path, bytes) in FILES {
         let text = std::str::from_utf8(bytes).expect("text");
         let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
-        // The only text with "https:" is where people type a target.
+        // The only text with "https:" is the placeholder of a target.
         let elsewhere = elsewhere.replace("placeholder: 'https://'", "");
         let is_text = *path == "texts/en.json" || *path == "texts/zh.json";
         assert!(is_text || !elsewhere.contains("://"), "{path}");
