@@ -1,4 +1,4 @@
-//! How full the space of codes is.
+//! Usage of the code space.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,61 +13,60 @@ use crate::core::codes::strategy::CodePolicy;
 use crate::core::ports::{PoolCounts, StoreError};
 use crate::store::Store;
 
-/// How many days back the links are counted that say how fast the space fills.
+/// Days of history from which the rate of new links is calculated.
 const DAYS: i64 = 7;
 
-/// How many seconds a day has.
+/// Seconds per day.
 const DAY_S: i64 = 24 * 60 * 60;
 
-/// Looks at the space of codes.
+/// Reports the usage of the code space.
 pub struct Codespace {
-    /// What knows how many codes are used.
+    /// Store, which counts the used codes.
     pub store: Arc<Store>,
-    /// What codes look like.
+    /// Rules for codes.
     pub rules: CodeRules,
-    /// How codes are come up with.
+    /// Policy for new codes.
     pub policy: CodePolicy,
-    /// Of how many codes of a length at most one leads somewhere.
+    /// At most one of so many codes of a length has a link.
     pub one_in: u64,
-    /// How many codes the pool holds.
+    /// Watermarks of the pool.
     pub pool: Watermarks,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
 }
 
 /// Codes of one length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LengthUsage {
-    /// How many characters they have, the check character included.
+    /// Number of characters, including the check character.
     pub length: usize,
-    /// Whether codes of this length are issued, and so end with a check character if there is one.
+    /// Codes of this length are issued, and end with a check character if one is configured.
     pub is_issued: bool,
-    /// How many codes there are.
+    /// Number of possible codes.
     pub codes: u128,
-    /// How many links have one.
+    /// Number of links with such a code.
     pub links: u64,
-    /// How many of them were made today and on the six days before.
+    /// Number of these links created today and on the six days before.
     pub lately: u64,
-    /// How many links are given codes of this length before the next is used; for lengths that
-    /// are issued.
+    /// Number of links after which the next length is used; for issued lengths.
     pub capacity: Option<u64>,
-    /// The chance that a code finds a link which somebody makes up, check character and all.
+    /// Probability that a guessed code with a correct check character has a link.
     pub chance: f64,
-    /// The chance of somebody who does not know the right check character: what is guessed wrong is
-    /// refused without being looked up.
+    /// Probability for a guesser who cannot calculate the check character. The edge rejects a wrong
+    /// one without a lookup.
     pub blind_chance: f64,
-    /// When the length is full if links are made as they were lately; `None` when it never is or
-    /// nobody can say.
+    /// Time at which the length is full at the recent rate of new links; `None` when it never is or
+    /// the time is unknown.
     pub full_at: Option<Timestamp>,
-    /// What the pool holds.
+    /// Codes in the pool.
     pub pool: PoolCounts,
 }
 
 impl Codespace {
-    /// Every length that is used or allowed, the shortest first.
+    /// Returns every length that is used or allowed, the shortest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn usage(&self) -> Result<Vec<LengthUsage>, StoreError> {
         let now = self.clock.now();
         let today = now.as_second().div_euclid(DAY_S);
@@ -126,7 +125,7 @@ impl Codespace {
     }
 }
 
-/// When so many links are reached if they are made as they were lately.
+/// Estimates when so many links are reached at the recent rate.
 fn full_at(capacity: u64, links: u64, lately: u64, now: Timestamp) -> Option<Timestamp> {
     let left = capacity.saturating_sub(links);
     if left == 0 {
@@ -137,7 +136,7 @@ fn full_at(capacity: u64, links: u64, lately: u64, now: Timestamp) -> Option<Tim
     }
     let seconds = u128::from(left) * (DAYS * DAY_S) as u128 / u128::from(lately);
     let second = now.as_second().checked_add(i64::try_from(seconds).ok()?)?;
-    // Beyond the year 9999 nobody can say.
+    // Times beyond the year 9999 cannot be represented.
     Timestamp::from_second(second).ok()
 }
 

@@ -1,4 +1,5 @@
-//! The short domains as every nginx has them, how often each is visited, and which has fallen.
+//! The short domains configured in every nginx, their visits, and detection of suspected blocked
+//! ones.
 
 pub mod fall;
 
@@ -15,45 +16,45 @@ use crate::core::announcement::{AnnouncedDomain, Announcement, Heard};
 use crate::core::ports::{StoreError, VisitQueue};
 use crate::store::Store;
 
-/// How many whole minutes are looked at.
+/// Number of whole minutes in the overview.
 pub const MINUTES: usize = 60;
 
-/// How long what a node says is not noted again while it is the same.
+/// Interval at which an unchanged announcement is stored again.
 const NOTE_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
-/// After how much silence a node is forgotten.
+/// Time without requests after which a node is removed.
 const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// The most nodes that are told apart in memory.
+/// The most nodes in memory.
 const MAX_NODES: usize = 256;
 
 /// The rank of domains that are retired everywhere.
 const RETIRED: u8 = 2;
 
-/// How long visits may wait to be stored without being missed.
+/// Age of the visit backlog above which counts are stale.
 const LATE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Hears what nginx says of domains, and tells of them.
+/// Records the domains that nginx nodes announce, and reports on them.
 pub struct Domains {
     store: Arc<Store>,
     queue: Option<Arc<dyn VisitQueue>>,
     clock: Arc<dyn Clock>,
     tasks: TaskTracker,
     hasher: RandomState,
-    /// What was noted last of each node: a digest, and when.
+    /// Last stored announcement of each node: a digest, and its time.
     noted: Arc<Mutex<HashMap<String, (u64, Timestamp)>>>,
 }
 
 /// All domains.
 #[derive(Clone, Debug)]
 pub struct Overview {
-    /// Who has said what.
+    /// Nodes and their announcements.
     pub nodes: Vec<Heard>,
-    /// Fallen ones first, then by state and name.
+    /// Suspected blocked domains first, then by state and name.
     pub domains: Vec<DomainView>,
-    /// When the first of the minutes begins. The last one is not over.
+    /// Start of the first minute. The last minute is not over.
     pub since: Timestamp,
-    /// Whether visits wait to be stored, or nobody knows: then no fall is told.
+    /// The visit backlog is late or unknown. No domain is then suspected of being blocked.
     pub is_late: bool,
 }
 
@@ -62,27 +63,28 @@ pub struct Overview {
 pub struct DomainView {
     /// Its name.
     pub name: String,
-    /// What nodes say of it, with their names; none of a domain that is visited and no more listed.
+    /// Announcements of the domain with the names of the nodes; empty for a domain that is visited
+    /// but no longer listed.
     pub announced: Vec<(String, AnnouncedDomain)>,
-    /// How often it was visited in each minute.
+    /// Visits in each minute.
     pub minutes: Vec<u64>,
-    /// Since when it is hardly visited any more.
+    /// The collapse of its visits, if any.
     pub fall: Option<FallAt>,
 }
 
-/// When and how far a domain's visits fell.
+/// Time and extent of the collapse of a domain's visits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FallAt {
-    /// When the first minute with few visits began.
+    /// Start of the first minute with few visits.
     pub at: Timestamp,
-    /// How many visits a minute there were before.
+    /// Visits per minute before.
     pub before: f64,
-    /// How many there are since.
+    /// Visits per minute since.
     pub since: f64,
 }
 
 impl Domains {
-    /// Notes in the background what it hears, with `tasks`. `queue` tells whether visits are late.
+    /// Records announcements in the background, on `tasks`. `queue` reports the visit backlog.
     pub fn new(
         store: Arc<Store>,
         queue: Option<Arc<dyn VisitQueue>>,
@@ -99,8 +101,8 @@ impl Domains {
         }
     }
 
-    /// Hears what a node says with a request. That costs next to nothing while it is what it has said
-    /// before, and nobody waits for the store.
+    /// Records the announcement that a node sends with a request. An unchanged announcement costs
+    /// next to nothing, and no request waits for the store.
     pub fn hear(&self, node: &str, bases: &str, names: &str, states: &str) {
         let digest = self.hasher.hash_one((bases, names, states));
         let now = self.clock.now();
@@ -133,10 +135,10 @@ impl Domains {
         });
     }
 
-    /// All domains that are listed or visited.
+    /// Returns all domains that are listed or visited.
     ///
     /// # Errors
-    /// When the store can't say.
+    /// Fails if the store does.
     pub async fn overview(&self) -> Result<Overview, StoreError> {
         let now = self.clock.now();
         let minute = now.as_second().div_euclid(60) - MINUTES as i64;
@@ -184,7 +186,7 @@ impl Domains {
         })
     }
 
-    /// Whether visits wait to be stored for so long that domains would seem to have none.
+    /// Returns true when the visit backlog is so old that domains would seem to have no visits.
     async fn is_late(&self, now: Timestamp) -> bool {
         let Some(queue) = &self.queue else {
             return false;

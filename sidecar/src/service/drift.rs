@@ -1,8 +1,8 @@
-//! Telling drift from links that are just being changed, and repairing it.
+//! Separates drift from changes in progress, and repairs it.
 //!
-//! SQL and Redis are read one after the other, so that a link which is changed in between seems to
-//! differ. What counts is a link that SQL has told Redis of (it does not wait in the outbox), that
-//! SQL has not changed while Redis was read, and whose record stands otherwise all the same.
+//! SQL and Redis are read one after the other, so a link that changes in between seems to differ. A
+//! link has drifted if its change was delivered to Redis (it is not in the outbox), SQL has not
+//! changed it while Redis was read, and its record differs all the same.
 
 mod campaigns;
 
@@ -21,35 +21,35 @@ use crate::store::Store;
 
 pub use campaigns::{CampaignDrift, ComparedCampaigns};
 
-/// How often a link that keeps changing is looked at before it is left alone.
+/// The most comparisons of a link that keeps changing.
 const MAX_LOOKS: u32 = 5;
 
-/// Looks closely.
+/// Confirms and repairs drift.
 pub struct Inspector {
-    /// Where links are.
+    /// Store of the links.
     pub store: Arc<Store>,
-    /// Where their records are.
+    /// Index of their records.
     pub index: Arc<dyn RecordIndex>,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What was found of links that seemed to differ.
+/// The result of comparing suspected links.
 #[derive(Clone, Debug)]
 pub struct Confirmed {
-    /// The records of those that do, as they are to stand.
+    /// The records of drifted links as they should be.
     pub records: Records,
-    /// How each of these differs.
+    /// The drift of each of these.
     pub drifts: Vec<Drift>,
-    /// How many others are just being changed.
+    /// Number of other links whose changes are in progress.
     pub changing: u64,
 }
 
 impl Inspector {
-    /// Looks at links once more that seem to differ.
+    /// Compares suspected links again.
     ///
     /// # Errors
-    /// When SQL or Redis fails.
+    /// Fails if SQL or Redis fails.
     pub async fn confirm(&self, mut codes: Vec<Code>) -> Result<Confirmed, InspectError> {
         let mut confirmed = Confirmed {
             records: Records::at(self.clock.now()),
@@ -61,7 +61,8 @@ impl Inspector {
                 break;
             }
             let now = self.clock.now();
-            // In this order: what does not wait now has been told to Redis before.
+            // The order matters: a link without a pending change was delivered to Redis before the
+            // comparison.
             let before = self.store.records_of(&codes, now).await?;
             let told = (0..before.records.len()).filter(|&place| !before.waiting[place]);
             let told = before.records.some(told);
@@ -93,14 +94,14 @@ impl Inspector {
         Ok(confirmed)
     }
 
-    /// Puts right what was confirmed; answers how many links that has helped.
+    /// Repairs confirmed drift; returns the number of repaired links.
     ///
-    /// What is newer in Redis than in SQL, as after a backup of SQL was restored, can't be
-    /// replaced as it is: no older revision ever takes the place of a newer one. So the link is
-    /// given a revision beyond that, with nothing else changed.
+    /// A record in Redis can be newer than SQL, as after a restore of SQL from a backup. It cannot
+    /// be replaced as it is, since an older revision never replaces a newer one. So the link gets a
+    /// revision beyond it, without any other change.
     ///
     /// # Errors
-    /// When SQL or Redis fails.
+    /// Fails if SQL or Redis fails.
     pub async fn repair(&self, confirmed: &Confirmed) -> Result<u64, InspectError> {
         let mut plain = Vec::new();
         let mut repaired = 0;
@@ -152,7 +153,7 @@ impl Inspector {
     }
 }
 
-/// Why links can't be looked at.
+/// The reason an inspection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// SQL failed.

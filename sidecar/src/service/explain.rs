@@ -19,43 +19,43 @@ use crate::core::ports::{RecordIndex, Stood, StoreError};
 use crate::core::records::Drift;
 use crate::store::Store;
 
-/// How long Redis is waited for.
+/// Timeout of Redis.
 const REDIS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Explains codes.
 pub struct Explainer {
-    /// Where links are.
+    /// Store of the links.
     pub store: Arc<Store>,
-    /// Where their records are.
+    /// Index of their records.
     pub index: Arc<dyn RecordIndex>,
-    /// Which codes there can be.
+    /// Rules for codes.
     pub rules: CodeRules,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// What was found of a code.
+/// The explanation of a code.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// When it was looked.
+    /// Time of the explanation.
     pub at: Timestamp,
     /// The link in SQL.
     pub link: Option<Link>,
-    /// The record that is to stand for it in Redis.
+    /// The record that Redis should have.
     pub wanted: Option<Vec<u8>>,
-    /// Whether that waits to be told to Redis.
+    /// The change is pending in the outbox.
     pub waits: bool,
-    /// What stands in Redis; `None` when Redis did not say.
+    /// The record in Redis; `None` when Redis did not answer.
     pub stood: Option<Stood>,
-    /// How that differs from what is to stand there; `None` when it does not, or when either is
-    /// not known.
+    /// Difference between the two records; `None` when there is none, or when either record is
+    /// unknown.
     pub drift: Option<Drift>,
     /// The link's campaign.
     pub campaign: Option<Campaign>,
-    /// Whether the campaign's record stands in Redis as it is to; `None` without a campaign and
-    /// when Redis did not say.
+    /// The campaign's record in Redis is correct; `None` without a campaign and when Redis did not
+    /// answer.
     pub campaign_agrees: Option<bool>,
-    /// What a visitor gets.
+    /// The answer to a visitor.
     pub answer: Answer,
 }
 
@@ -164,10 +164,10 @@ impl Answer {
 }
 
 impl Explainer {
-    /// Looks at a code.
+    /// Explains a code.
     ///
     /// # Errors
-    /// When SQL fails. That Redis fails is told.
+    /// Fails if SQL fails. A failure of Redis is part of the explanation.
     pub async fn explain(&self, code: &Code) -> Result<Explanation, StoreError> {
         let now = self.clock.now();
         let link = self.store.find_link(code).await?;
@@ -180,7 +180,7 @@ impl Explainer {
             None => None,
         };
         let kept = kept.filter(|kept| !kept.records.is_empty());
-        // SQL first: what was told to Redis by then is seen there.
+        // SQL first: a change delivered to Redis by then is visible there.
         let stood = self.stood(code).await;
         let drift = match (&kept, &stood) {
             (Some(kept), Some(stood)) => kept.records.drift(0, stood.standing()),
@@ -267,8 +267,8 @@ fn implied(record: Found<'_>, now: u64) -> Option<State> {
 }
 
 impl Explanation {
-    /// Judges the records in Redis as the edge does, and those that SQL implies if Redis cannot
-    /// tell.
+    /// Judges the records in Redis as the edge does, and those that SQL implies when Redis does not
+    /// answer.
     fn decide(&self, code: &Code, campaign_stood: Option<&Stood>) -> Answer {
         let now = since_1970(self.at);
         let link_state = self.link.as_ref().map(|link| link.state(self.at));

@@ -1,14 +1,13 @@
-//! Bringing links with codes of their own, millions at a time.
+//! Import of links with custom codes, millions at a time.
 //!
-//! Codes that were not issued by counting lie at random places of the store (see
+//! Codes that were not issued by counting have random places in the store (see
 //! [`numbering`](crate::core::codes::numbering)): a thousand links in the order of a file would
-//! touch a thousand places. So many more are taken together, sorted by the place where they will
-//! lie, and stored a thousand at a time: each transaction is short and touches one stretch.
+//! touch a thousand places. So many more links are read, sorted by their place in the store, and
+//! stored a thousand at a time: each transaction is short and touches one range.
 //!
-//! What is stored is published as after any other change, by this process; a receipt is settled
-//! together with the next links. What can't be published, or was not when the process was killed,
-//! waits in the outbox for a running sidecar. A link that is there is never changed, so that
-//! importing again is harmless.
+//! This process publishes the stored links as after any other change; a receipt is settled together
+//! with the next links. Links whose publication fails, or is interrupted by a kill, stay in the
+//! outbox for a running sidecar. An existing link never changes, so an import is idempotent.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::core::link::Link;
 use crate::core::ports::{Created, MAX_TOGETHER, Publisher, Receipt, StoreError};
 use crate::store::Store;
 
-/// How long a store that has failed is given before it is tried again, each time.
+/// Pauses before retries of a failed write.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
@@ -34,16 +33,16 @@ const PAUSES: [Duration; 4] = [
     Duration::from_secs(10),
 ];
 
-/// How many thousand links share a transaction when nobody else waits for the database.
+/// Multiple of a thousand links per transaction when no other process needs the database.
 const AT_FULL_SPEED: usize = 16;
 
-/// The longest rest between two transactions.
+/// The longest pause between two transactions.
 const LONGEST_REST: Duration = Duration::from_millis(250);
 
-/// What became of a link that was to be imported.
+/// The result for an imported link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was made, or would be.
+    /// Created, or to be created in a dry run.
     Created,
     /// There is a link with this code and target.
     Same,
@@ -51,53 +50,53 @@ pub enum Outcome {
     Conflict,
 }
 
-/// How links are imported.
+/// Options of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Whether nothing is written.
+    /// Writes nothing.
     pub dry_run: bool,
-    /// Whether to stop when a code belongs to another link.
+    /// Stops when a code belongs to another link.
     pub stop_at_conflict: bool,
-    /// Whether nobody else is to be left time to write.
+    /// Leaves no time for writes of other processes.
     pub full_speed: bool,
 }
 
 /// Imports links.
 pub struct Importer {
-    /// Where links are kept.
+    /// Store of the links.
     pub store: Arc<Store>,
-    /// How Redis is told.
+    /// Publishes to Redis.
     pub publisher: Arc<dyn Publisher>,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// When the import began. Links that say that they were changed last at this very moment, since
-    /// their file does not say it, are given the moment at which they are stored: what waits in the
-    /// outbox for longer than a moment is published by a running sidecar too.
+    /// Start of the import. Links without a time of change in their file have this one, and get the
+    /// time at which they are stored instead: a running sidecar publishes rows that have been in
+    /// the outbox for longer than a moment.
     pub began: Timestamp,
-    /// How it is done.
+    /// Options.
     pub options: ImportOptions,
 }
 
-/// Why an import has stopped.
+/// The reason an import stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// A code belongs to another link, and that was to be the end.
+    /// A code belongs to another link, and the import stops at conflicts.
     #[error("the code is taken by a link to another target")]
     Conflict {
-        /// Which of the links.
+        /// Index of the link.
         place: usize,
     },
-    /// The store fails and goes on failing.
+    /// The store still fails after all retries.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What became of links, and of how many Redis has yet to be told.
+/// The results of an import, and its backlog for Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// In the order of the links.
     pub outcomes: Vec<Outcome>,
-    /// How many were stored and wait in the outbox.
+    /// Number of stored links that are pending in the outbox.
     pub waiting: u64,
 }
 
@@ -110,11 +109,11 @@ struct Behind {
 }
 
 impl Importer {
-    /// Imports links, any number of them; of two with one code the first gets it. `advance` is told
-    /// of every few that are done.
+    /// Imports any number of links; of two links with the same code the first wins. Reports
+    /// progress to `advance` every few links.
     ///
     /// # Errors
-    /// When it has to stop; what was stored until then stays.
+    /// Fails if the import has to stop; links stored until then remain.
     pub async fn import(
         &self,
         links: &[Link],
@@ -206,7 +205,7 @@ impl Importer {
             let link = &links[place];
             let standing = match found.get(&link.code) {
                 Some(standing) => standing,
-                // What would have been made before it, were this not a rehearsal.
+                // In a dry run, the link that would have been created first.
                 None if first != place => &links[first],
                 None => {
                     fresh.push(place);
@@ -238,12 +237,11 @@ impl Importer {
         behind.unsettled.append(&mut published.unsettled);
         behind.waiting += published.waiting;
         if !self.options.full_speed {
-            // Whoever waits for the database looks again and again whether it is free.
+            // Other writers poll for the database: leave them time.
             let rest = started.elapsed().min(LONGEST_REST);
             tokio::time::sleep(rest).await;
         }
-        // Somebody else has taken these codes a moment ago, or an attempt that seemed to fail did
-        // not.
+        // Another process took these codes a moment ago, or an attempt succeeded despite its error.
         let taken = || created.taken.iter().copied();
         let found = self.find(&new, taken()).await?;
         for index in taken() {
@@ -364,8 +362,8 @@ impl Importer {
         .await
     }
 
-    /// Notes for whom links come with a past of their own: that nobody has visited them here says
-    /// nothing of them yet.
+    /// Records the time of import for the creators of links that are older than the import: the
+    /// absence of visits here does not yet show that these links are unvisited.
     async fn note_times(&self, links: &[Link]) -> Result<(), StoreError> {
         let old = links.iter().filter(|link| link.updated_at < self.began);
         let makers: BTreeSet<&str> = old.map(|link| link.created_by.as_str()).collect();

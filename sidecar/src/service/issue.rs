@@ -1,9 +1,9 @@
-//! Issuing: from what links are to be to links that are stored and published.
+//! Issues codes, and stores and publishes their links.
 //!
-//! Links are made many at a time: codes are drawn for all of them, all are stored in one
-//! transaction and published together. Those whose codes turn out to be taken are drawn for
-//! again. Single links that are asked for at the same time are gathered ([`Issuer::create`]), so
-//! that they share a transaction; a lone one waits for nobody.
+//! Links are created in batches: codes are drawn for all of them, and all are stored in one
+//! transaction and published together. Links whose codes are taken get new draws. Concurrent
+//! requests for single links are gathered ([`Issuer::create`]) to share a transaction; a lone
+//! request does not wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use crate::core::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, StoreEr
 use crate::store::Store;
 use crate::trace::Origin;
 
-/// How often codes are drawn for a link before it is given up. With half of all codes taken, one
-/// link in four billion would need more.
+/// The most draws for a link. With half of all codes taken, one link in four billion would need
+/// more.
 const MAX_DRAWS: u32 = 32;
 
 /// The most single links that share a transaction.
 const MAX_GATHERED: usize = 256;
 
-/// The most single links that may wait to be gathered. More callers wait before that.
+/// The most single links in the queue. Further callers wait until there is space.
 const MAX_QUEUE: usize = 1024;
 
-/// What issuing needs.
+/// Dependencies of an issuer.
 pub struct Parts {
-    /// Where links are kept.
+    /// Store of the links.
     pub store: Arc<Store>,
-    /// How Redis is told.
+    /// Delivers changes to Redis.
     pub delivery: Arc<dyn Delivery>,
-    /// Where codes come from.
+    /// Strategies that generate codes.
     pub strategies: Strategies,
-    /// How long codes are.
+    /// Chooses the lengths of codes.
     pub lengths: Lengths,
-    /// Which words are no codes.
+    /// Reserved words.
     pub reserved: ReservedWords,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -54,20 +54,20 @@ pub struct Issuer {
     gatherer: mpsc::Sender<Waiter>,
 }
 
-/// A single link that waits, and whoever waits for it.
+/// A single link in the queue, and the channel for its result.
 struct Waiter {
     new: NewLink,
     reply: oneshot::Sender<Result<Stored, LinkError>>,
     origin: Origin,
 }
 
-/// What became of a link: it is kept, or why it is not.
+/// The result for a link.
 type Outcome = Result<KeptLink, LinkError>;
 
 /// A link that is stored and not yet published.
 struct KeptLink {
     link: Link,
-    /// Whether it was stored just now, and not found.
+    /// False when an existing link was found.
     is_new: bool,
 }
 
@@ -78,7 +78,7 @@ struct Kept {
     receipt: Receipt,
 }
 
-/// What a store has done with new links.
+/// The result of storing new links.
 struct StoredSome {
     taken: Vec<usize>,
     found: Vec<(usize, Link)>,
@@ -94,10 +94,10 @@ impl Issuer {
         Self { parts, gatherer }
     }
 
-    /// Makes a link.
+    /// Creates a link.
     ///
     /// # Errors
-    /// When the code that it must have is taken, no code can be drawn, or the store fails.
+    /// Fails if its custom code is taken, no code can be drawn, or the store fails.
     pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
         let (reply, answer) = oneshot::channel();
         let origin = Origin::current();
@@ -113,19 +113,18 @@ impl Issuer {
         &self.parts
     }
 
-    /// Makes links; answers in their order what became of each.
+    /// Creates links; returns the results in the same order.
     pub async fn create_all(&self, new: Vec<NewLink>) -> Vec<Result<Stored, LinkError>> {
         let kept = self.parts.keep(new).await;
         self.parts.announce(kept).await
     }
 }
 
-/// Makes single links, all that wait at a time. While some are being published the next are
-/// stored.
+/// Creates gathered single links. A batch is stored while the one before is published.
 async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
     let mut gathered = Vec::with_capacity(MAX_GATHERED);
     while waiters.recv_many(&mut gathered, MAX_GATHERED).await > 0 {
-        // What is done for all of them is told of one: of one that shall be found.
+        // The work for all of them belongs to the trace of one: a sampled one, if any.
         let origins = gathered.iter().map(|waiter| &waiter.origin);
         let origin = origins.max_by_key(|origin| origin.is_sampled()).cloned();
         let origin = origin.unwrap_or_else(Origin::current);
@@ -165,7 +164,7 @@ impl Parts {
             for (place, error) in failed {
                 outcomes[place] = Some(Err(error));
             }
-            // Those that are looked for first are few, if any; plain ones do not pay for them.
+            // Deduplicated links are few, if any; the others do not pay for them.
             let is_plain = |(place, _): &(usize, Link)| digests[*place].is_none();
             let (plain, others): (Vec<_>, Vec<_>) = links.into_iter().partition(is_plain);
             for some in plain
@@ -212,9 +211,8 @@ impl Parts {
         }
     }
 
-    /// Makes links with codes of what they are to be, in the same order, and says why some get
-    /// none. A link whose code is a reserved word is neither here nor there: it is drawn for
-    /// again.
+    /// Draws codes for new links and builds the links in the same order; reports errors by index. A
+    /// link whose code is a reserved word is in neither result and gets a new draw.
     pub(super) async fn draw_for(
         &self,
         new: &[(usize, &NewLink)],

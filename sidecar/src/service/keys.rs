@@ -1,9 +1,8 @@
-//! Making, changing, rotating and revoking API keys.
+//! Creates, changes, rotates and revokes API keys.
 //!
-//! Who manages keys hands out rights, so three rules hold here: nobody grants a scope that they
-//! lack; keys with the scope `admin` are touched by those with the scope `admin` alone; and the
-//! last key with this scope can't be taken away, except by an operator at the command line, who
-//! can make another.
+//! Key management grants rights, so three rules apply here: an actor cannot grant a scope that it
+//! lacks; only keys with the scope `admin` can change keys with that scope; and only an operator at
+//! the command line, who can create another, can remove the last key with that scope.
 
 mod rules;
 
@@ -18,12 +17,12 @@ use crate::core::ports::{KeyEdit, KeyEditor, KeyListing, KeyRefusal, StoreError}
 use crate::service::access::{Access, Caller};
 use crate::store::Store;
 
-/// Who manages keys.
+/// The actor that manages keys.
 #[derive(Clone)]
 pub enum Actor {
-    /// Whoever has sent a request.
+    /// The caller of the API.
     Key(Caller),
-    /// Whoever has the command line, and so the database.
+    /// The operator at the command line, who has access to the database.
     Operator,
 }
 
@@ -43,31 +42,31 @@ impl Actor {
     }
 }
 
-/// What a new key is to be.
+/// An API key to create.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// What its owner calls it.
+    /// Its name.
     pub name: String,
-    /// What it allows.
+    /// Its scopes.
     pub scopes: Vec<Scope>,
-    /// From when on it opens nothing.
+    /// Time from which it is invalid.
     pub expires_at: Option<Timestamp>,
-    /// How many requests may be made with it.
+    /// Rate limit of its requests.
     pub rate_limit: Option<RateLimit>,
-    /// What may be made with it.
+    /// Policy for its links.
     pub policy: KeyPolicy,
 }
 
-/// What to change of a key. What is `None` stays as it is.
+/// Changes to a key; `None` leaves a property unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct KeyChange {
-    /// Another name.
+    /// New name.
     pub name: Option<String>,
-    /// Other scopes, in place of those that it has.
+    /// New scopes, in place of the present ones.
     pub scopes: Option<Vec<Scope>>,
-    /// Another expiry, or `Some(None)` for none.
+    /// New expiry, or `Some(None)` for none.
     pub expires_at: Option<Option<Timestamp>>,
-    /// Another limit, or `Some(None)` for none.
+    /// New limit, or `Some(None)` for none.
     pub rate_limit: Option<Option<RateLimit>>,
     /// Another policy, in place of the one that it has.
     pub policy: Option<KeyPolicy>,
@@ -89,7 +88,7 @@ pub struct Keys {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     rng: Mutex<StdRng>,
-    /// What has to be told of changes; `None` in a process that answers no requests.
+    /// Cache to invalidate on changes; `None` in a process that serves no requests.
     access: Option<Arc<Access>>,
 }
 
@@ -109,10 +108,10 @@ impl Keys {
         }
     }
 
-    /// Makes a key; the text that it is presented with is known only now.
+    /// Creates a key; its secret text is available only now.
     ///
     /// # Errors
-    /// When the actor lacks one of its scopes or the store fails.
+    /// Fails if the actor lacks one of its scopes or the store fails.
     pub async fn create(&self, actor: &Actor, new: NewKey) -> Result<(ApiKey, String), KeyError> {
         if let Some(scope) = rules::lacking(actor, &new.scopes) {
             return Err(KeyRefusal::Scope(scope).into());
@@ -134,7 +133,7 @@ impl Keys {
     /// Finds a key.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn find(&self, id: &str) -> Result<Option<ApiKey>, KeyError> {
         Ok(self.store.find_key(id).await?)
     }
@@ -142,15 +141,15 @@ impl Keys {
     /// Lists keys, the latest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn list(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, KeyError> {
         Ok(self.store.list_keys(listing).await?)
     }
 
-    /// Changes a key; `None` when there is none of this id.
+    /// Changes a key; `None` when the id is unknown.
     ///
     /// # Errors
-    /// When a rule forbids it or the store fails.
+    /// Fails if a rule forbids it or the store fails.
     pub async fn change(
         &self,
         actor: &Actor,
@@ -164,12 +163,11 @@ impl Keys {
         Ok(edit.map(|(key, _successor)| key))
     }
 
-    /// Gives a key a successor of the same name, scopes, limit, policy and expiry; the key itself
-    /// expires when `overlap` has passed, unless it does so before. `None` when there is none of
-    /// this id.
+    /// Creates a successor of a key with the same name, scopes, limit, policy and expiry. The key
+    /// itself expires after `overlap`, unless it does so before. `None` when the id is unknown.
     ///
     /// # Errors
-    /// When a rule forbids it, the key does not live or has a successor, or the store fails.
+    /// Fails if a rule forbids it, the key is not live or has a successor, or the store fails.
     pub async fn rotate(
         &self,
         actor: &Actor,
@@ -190,11 +188,11 @@ impl Keys {
         })
     }
 
-    /// Revokes a key. A revoked one stays as it is, which is no error. `None` when there is none
-    /// of this id.
+    /// Revokes a key. Revoking a revoked key has no effect and is no error. `None` when the id is
+    /// unknown.
     ///
     /// # Errors
-    /// When a rule forbids it or the store fails.
+    /// Fails if a rule forbids it or the store fails.
     pub async fn revoke(&self, actor: &Actor, id: &str) -> Result<Option<ApiKey>, KeyError> {
         let (now, actor) = (self.clock.now(), actor.clone());
         let editor = Box::new(move |edited| rules::revoke(&actor, edited, now));
@@ -202,7 +200,7 @@ impl Keys {
         Ok(edit.map(|(key, _successor)| key))
     }
 
-    /// What has become of a key, and its new successor.
+    /// Returns the edited key, and its new successor.
     async fn edit(
         &self,
         id: &str,
@@ -210,7 +208,7 @@ impl Keys {
         editor: KeyEditor,
     ) -> Result<Option<(ApiKey, Option<ApiKey>)>, KeyError> {
         let edit = self.store.edit_key(id, now, editor).await;
-        // After an error too: nobody knows whether it has been stored.
+        // After an error too: the change may have been stored.
         if let Some(access) = &self.access {
             access.forget(id);
         }
@@ -236,7 +234,7 @@ fn stored(moment: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(moment.as_millisecond()).unwrap_or(moment)
 }
 
-/// Why something could not be done with a key.
+/// The reason an operation on a key failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// A rule forbids it.

@@ -1,8 +1,8 @@
-//! Making, changing, pausing, revoking and finding links.
+//! Creates, changes, pauses, revokes and finds links.
 //!
-//! Every change takes the same three steps: it is stored together with a row in the outbox, it
-//! is delivered to Redis, and the caller is answered. The first alone decides whether it
-//! happened; the answer says whether the second has been confirmed.
+//! Every change takes three steps: it is stored together with a row in the outbox, delivered to
+//! Redis, and answered to the caller. Only the first decides on success; the answer reports whether
+//! Redis has confirmed the change.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::core::link::{Change, Edit, Expected, Link, PastChange};
 use crate::core::ports::{Delivery, Edited, Listing, Position};
 use crate::store::Store;
 
-/// How many links are looked at for one page of a listing.
+/// The most links that are read for one page of a listing.
 pub const MOST_READ: u32 = 10_000;
 
 /// A page of a listing.
@@ -26,31 +26,32 @@ pub const MOST_READ: u32 = 10_000;
 pub struct Page {
     /// The links.
     pub links: Vec<Link>,
-    /// How far was looked; `None` for to the end, or as far as the page needed.
+    /// The last position that was read; `None` at the end of the listing, or when the page is full.
     pub read_to: Option<Position>,
 }
 
-/// Makes, changes, revokes and finds links.
+/// Creates, changes, revokes and finds links.
 pub struct Links {
-    /// Where links are kept.
+    /// Store of the links.
     pub store: Arc<Store>,
-    /// How Redis is told.
+    /// Delivers changes to Redis.
     pub delivery: Arc<dyn Delivery>,
-    /// Makes new ones.
+    /// Issues new links.
     pub issuer: Issuer,
-    /// What codes look like.
+    /// Rules for codes.
     pub rules: CodeRules,
-    /// Which words are no codes.
+    /// Reserved words.
     pub reserved: ReservedWords,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Links {
-    /// Reads a code that somebody has chosen.
+    /// Parses a custom code.
     ///
     /// # Errors
-    /// When it is not of the shape of a code, is reserved, or would never be resolved.
+    /// Fails if the text does not have the shape of a code, is reserved, or would never be
+    /// resolved.
     pub fn parse_slug(&self, text: &str) -> Result<Code, SlugError> {
         let code = Code::parse(text.as_bytes())?;
         if self.reserved.contain(&code) {
@@ -64,10 +65,10 @@ impl Links {
         }
     }
 
-    /// Makes a link.
+    /// Creates a link.
     ///
     /// # Errors
-    /// When the code that it must have is taken, no code can be drawn, or the store fails.
+    /// Fails if its custom code is taken, no code can be drawn, or the store fails.
     pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
         self.issuer.create(new).await
     }
@@ -75,7 +76,7 @@ impl Links {
     /// Finds a link.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn find(&self, code: &Code) -> Result<Option<Link>, LinkError> {
         Ok(self.store.find_link(code).await?)
     }
@@ -83,16 +84,16 @@ impl Links {
     /// Lists links, the latest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn list(&self, listing: &Listing) -> Result<Vec<Link>, LinkError> {
         Ok(self.store.list_links(listing).await?)
     }
 
-    /// A page of a listing. It looks at no more than [`MOST_READ`] links for it: few may be as they
-    /// are asked for, among millions.
+    /// Returns a page of a listing. It reads at most [`MOST_READ`] links: few of millions may
+    /// match.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn page(&self, listing: &Listing) -> Result<Page, LinkError> {
         let reach = match listing.is_searched() {
             true => self.store.listing_reach(listing, MOST_READ).await?,
@@ -111,11 +112,11 @@ impl Links {
         })
     }
 
-    /// The changes that a link has been through, the latest first, at most `limit`: all, or those
-    /// before the change that left this revision behind.
+    /// Returns the changes of a link, the latest first, at most `limit`: all, or those before the
+    /// change that resulted in this revision.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn history(
         &self,
         code: &Code,
@@ -125,10 +126,11 @@ impl Links {
         Ok(self.store.link_history(code, before, limit).await?)
     }
 
-    /// Changes a link. A change to what the link is already makes no revision.
+    /// Changes a link. A change without effect creates no revision.
     ///
     /// # Errors
-    /// When the link is revoked, is not as expected or would never be valid, or the store fails.
+    /// Fails if the link is revoked, is not as expected or would never be valid, or the store
+    /// fails.
     pub async fn change(
         &self,
         code: &Code,
@@ -139,28 +141,28 @@ impl Links {
         self.edit(code, caller, Action::LinkChange, change).await
     }
 
-    /// Pauses a link. A paused one stays as it is, which is no error.
+    /// Pauses a link. Pausing a paused link has no effect and is no error.
     ///
     /// # Errors
-    /// When the link is revoked or not as expected, or the store fails.
+    /// Fails if the link is revoked or not as expected, or the store fails.
     pub async fn pause(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
         self.edit(code, caller, Action::LinkPause, Link::pause)
             .await
     }
 
-    /// Ends a link's pause. One that is not paused stays as it is, which is no error.
+    /// Resumes a paused link. Resuming a link that is not paused has no effect and is no error.
     ///
     /// # Errors
-    /// When the link is revoked or not as expected, or the store fails.
+    /// Fails if the link is revoked or not as expected, or the store fails.
     pub async fn resume(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
         self.edit(code, caller, Action::LinkResume, Link::resume)
             .await
     }
 
-    /// Revokes a link. A revoked one stays as it is, which is no error.
+    /// Revokes a link. Revoking a revoked link has no effect and is no error.
     ///
     /// # Errors
-    /// When the link is not as expected or the store fails.
+    /// Fails if the link is not as expected or the store fails.
     pub async fn revoke(&self, code: &Code, caller: EditedBy) -> Result<Option<Stored>, LinkError> {
         self.edit(code, caller, Action::LinkRevoke, Link::revoke)
             .await
@@ -204,16 +206,16 @@ impl Links {
     }
 }
 
-/// Who asks for a change, and of what.
+/// The caller of a change, and the revisions that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditedBy {
-    /// The id of the API key that asks.
+    /// Id of the API key.
     pub key_id: String,
-    /// Which revisions of the link are to be changed.
+    /// The revisions of the link that may be changed.
     pub expected: Expected,
 }
 
-/// Why a code that somebody has chosen can't be had, in words for that somebody.
+/// The reason a custom code is refused, phrased for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlugError {
     /// It is not of the shape of a code.
@@ -222,13 +224,13 @@ pub enum SlugError {
     /// It is a reserved word.
     #[error("is a reserved word")]
     Reserved,
-    /// It looks like a mistyped issued code, which the edge refuses without asking anybody.
+    /// It looks like a mistyped issued code, which the edge rejects without a lookup.
     #[error(
         "has the length of issued codes ({length}) and so must end with the right check \
          character; use another length"
     )]
     WrongCheck {
-        /// How many characters it has.
+        /// Number of characters.
         length: usize,
     },
 }

@@ -1,40 +1,41 @@
-//! Whether a domain is visited far less than shortly before, as one that is blocked.
+//! Detection of suspected blocked domains, whose visits collapse.
 //!
-//! The rule: a domain has fallen at a minute if it had been visited steadily for ten minutes (eight of
-//! them with at least a quarter of their mean), and from that minute on, for three minutes at least, it
-//! has had no more than 15% of that mean, neither in the first five minutes nor in all since. It is said
-//! only when those first minutes would have had 50 visits: fewer may stay away by chance. Visits after
-//! many messages were sent fade over minutes and are no fall; a stroke of many at once is not steady.
+//! The rule: a domain is suspected blocked from a minute on if it was visited steadily in the ten
+//! minutes before (eight of them with at least a quarter of their mean), and has since had at most
+//! 15% of that mean for at least three minutes, both in the first five minutes and in all minutes
+//! since. At the earlier rate, those first minutes must amount to 50 visits: fewer may be missing
+//! by chance. Visits after a mass mailing fade over minutes and do not match; a short burst is not
+//! steady.
 
-/// How many minutes tell how often a domain was visited before.
+/// Minutes from which the earlier rate is calculated.
 pub const BEFORE: usize = 10;
 
-/// How many of them need how many visits, as a part of their mean.
+/// Number of those minutes that must be steady, and their least part of the mean.
 const STEADY: usize = 8;
 const STEADY_PART: f64 = 0.25;
 
-/// How many minutes there must have been since, and how many of them are looked at on their own.
+/// The least number of minutes since, and the number of first minutes that are judged on their own.
 const LEAST: usize = 3;
 const FIRST: usize = 5;
 
-/// How many visits there may be since, as a part of what there were before.
+/// The most visits since, as a part of the earlier rate.
 const LEFT: f64 = 0.15;
 
-/// How many visits the first minutes would have had.
+/// The least number of visits expected in the first minutes.
 const ENOUGH: f64 = 50.0;
 
-/// A fall of a domain's visits.
+/// A collapse of a domain's visits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fall {
-    /// The place of the minute at which it fell.
+    /// Index of its first minute.
     pub at: usize,
-    /// How many visits a minute there were before.
+    /// Visits per minute before.
     pub before: f64,
-    /// How many there are since.
+    /// Visits per minute since.
     pub since: f64,
 }
 
-/// Finds the first fall that still lasts, in the visits of whole minutes that follow each other.
+/// Finds the first collapse that still lasts, in the visits of consecutive whole minutes.
 pub fn find(minutes: &[u64]) -> Option<Fall> {
     let last = minutes.len().checked_sub(LEAST)?;
     (BEFORE..=last).find_map(|at| {

@@ -10,24 +10,24 @@ use crate::core::audit::{Action, ChangedBy};
 use crate::core::campaign::{Campaign, CampaignEdit};
 use crate::core::records::Drift;
 
-/// How many campaigns are compared together.
+/// Campaigns per comparison.
 const TOGETHER: u32 = 1000;
 
-/// A campaign whose record does not stand as it should.
+/// A campaign whose record has drifted.
 #[derive(Clone, Debug)]
 pub struct CampaignDrift {
     /// The campaign.
     pub campaign: Campaign,
-    /// How its record differs.
+    /// The drift of its record.
     pub drift: Drift,
 }
 
-/// What was found of campaigns.
+/// The result of comparing campaigns.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedCampaigns {
-    /// Those whose records do not stand as they should.
+    /// Campaigns whose records have drifted.
     pub drifts: Vec<CampaignDrift>,
-    /// How many others are just being changed.
+    /// Number of other campaigns whose changes are in progress.
     pub changing: u64,
 }
 
@@ -35,12 +35,13 @@ impl Inspector {
     /// Compares the records of all campaigns.
     ///
     /// # Errors
-    /// When SQL or Redis fails.
+    /// Fails if SQL or Redis fails.
     pub async fn compare_campaigns(&self) -> Result<ComparedCampaigns, InspectError> {
         let mut compared = ComparedCampaigns::default();
         let mut after = None;
         loop {
-            // In this order: what does not wait now has been told to Redis before.
+            // The order matters: a campaign without a pending change was delivered to Redis before
+            // the comparison.
             let waiting = self.store.waiting_campaigns(self.clock.now()).await?;
             let waiting: HashSet<CampaignId> = waiting.iter().map(|it| it.id).collect();
             let campaigns = self.store.list_campaigns(after, TOGETHER).await?;
@@ -64,11 +65,11 @@ impl Inspector {
         }
     }
 
-    /// Puts right what was found; answers how many campaigns that has helped. One whose record is
-    /// newer is given a revision beyond that, as a link is.
+    /// Repairs drift; returns the number of repaired campaigns. A campaign whose record is newer
+    /// gets a revision beyond it, as a link does.
     ///
     /// # Errors
-    /// When SQL or Redis fails.
+    /// Fails if SQL or Redis fails.
     pub async fn repair_campaigns(&self, drifts: Vec<CampaignDrift>) -> Result<u64, InspectError> {
         let mut campaigns = Vec::with_capacity(drifts.len());
         for CampaignDrift { campaign, drift } in drifts {

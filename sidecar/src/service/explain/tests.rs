@@ -21,7 +21,7 @@ use crate::testing::{MemoryPublisher, TemporaryStore};
 
 const START: &str = "2026-06-01T00:00:00Z";
 
-/// What links and campaigns share, as SQL has it; seconds count from [`START`].
+/// The state that links and campaigns share in SQL; seconds count from [`START`].
 #[derive(Clone, Debug)]
 struct Draft {
     since: Option<i64>,

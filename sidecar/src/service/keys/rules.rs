@@ -1,4 +1,4 @@
-//! What may be done to which key, and what the audit log is told of it.
+//! Rules for changes to keys, and their audit entries.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -84,7 +84,7 @@ pub(super) fn rotate(
         KeyState::Revoked => Some(KeyRefusal::Revoked),
         KeyState::Expired => Some(KeyRefusal::Expired),
         KeyState::Live if key.successor_id.is_some() => Some(KeyRefusal::Rotated),
-        // Whoever rotates a key gets to know a secret that opens what it opens.
+        // A rotation reveals a secret with the scopes of the key.
         KeyState::Live => lacking(actor, &key.scopes).map(KeyRefusal::Scope),
     };
     if let Some(refusal) = refusal {
@@ -146,7 +146,7 @@ pub(super) fn revoke(actor: &Actor, edited: KeyToEdit, now: Timestamp) -> KeyEdi
     }
 }
 
-/// What the audit log is told of a new key.
+/// Returns the audit entry of a new key.
 pub(super) fn creation(actor: &Actor, key: &ApiKey, predecessor: Option<&ApiKey>) -> AuditEntry {
     let mut detail = members(key);
     if let Some(predecessor) = predecessor {
@@ -162,7 +162,7 @@ fn may_touch(actor: &Actor, key: &ApiKey) -> Result<(), KeyRefusal> {
     Ok(())
 }
 
-/// Whether a key is the last that may do everything, for an actor who could not make another.
+/// Returns true for the last admin key, when the actor could not create another.
 fn is_last_admin(actor: &Actor, key: &ApiKey, has_other_admin: bool, now: Timestamp) -> bool {
     matches!(actor, Actor::Key(_))
         && key.scopes.contains(&Scope::Admin)
@@ -194,7 +194,7 @@ fn difference(before: &ApiKey, after: &ApiKey) -> Map<String, Value> {
     after
 }
 
-/// What an administrator may decide about a key. Its secret's digest is not among it.
+/// The properties of a key that administrators set. The digest of its secret is not among them.
 fn members(key: &ApiKey) -> Map<String, Value> {
     object(json!({
         "name": key.name,

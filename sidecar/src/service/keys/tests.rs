@@ -62,7 +62,7 @@ impl Fixture {
     }
 }
 
-/// What became of something, in a word.
+/// The refusal, if any.
 fn outcome<T>(done: &Result<T, KeyError>) -> Result<(), KeyRefusal> {
     match done {
         Ok(_) => Ok(()),
@@ -102,7 +102,7 @@ async fn nobody_grants_what_they_lack() {
         let rotated = fixture.keys.rotate(actor, &target.id, SignedDuration::ZERO);
         assert_eq!(outcome(&rotated.await), expected, "rotate {scopes:?}");
     }
-    // What a key has already need not be held by whoever takes some of it away.
+    // An actor may remove scopes from a key that has scopes beyond the actor's own.
     let (target, _) = fixture.key(&[Scope::LinksRead, Scope::LinksWrite]).await;
     let change = KeyChange {
         scopes: Some(vec![Scope::LinksWrite]),
@@ -156,7 +156,7 @@ async fn administrators_are_touched_by_administrators_alone_and_the_last_by_no_k
     assert_eq!(outcome(&keys.revoke(&admin, &second).await), last);
     let (_, third) = fixture.actor(&[Scope::Admin]).await;
     assert_eq!(outcome(&keys.revoke(&third, &second).await), Ok(()));
-    // Whoever has the command line can make another.
+    // An operator at the command line can create another.
     let (fourth, _) = fixture.key(&[Scope::LinksRead]).await;
     assert_eq!(outcome(&keys.revoke(&third, &fourth.id).await), Ok(()));
     let Actor::Key(third) = third else {
@@ -284,7 +284,7 @@ async fn the_audit_log_tells_who_did_what_and_no_secrets() {
         rate_limit: Some(RateLimit::new(3, 4)),
         ..KeyChange::default()
     };
-    // The second time nothing changes, and there is nothing to tell.
+    // The second change has no effect and is not reported.
     for _ in 0..2 {
         let changed = keys.change(&admin, &key.id, change.clone()).await;
         assert_eq!(outcome(&changed), Ok(()));
