@@ -33,14 +33,14 @@ const EVENTS: usize = 300_000;
 const GOLDEN: &str = include_str!("../golden/agents.tsv");
 const NOON: u64 = 1_780_315_200_000;
 
-/// What the thread has had of the processor, in seconds.
+/// The processor time of the thread in seconds.
 fn processor() -> Result<f64, Box<dyn Error>> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds: u64 = text.split(' ').next().unwrap_or_default().parse()?;
     Ok(nanoseconds as f64 / 1e9)
 }
 
-/// What the process has in memory, in MiB.
+/// The resident memory of the process in MiB.
 fn memory() -> Result<u64, Box<dyn Error>> {
     let text = fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find(|line| line.starts_with("VmRSS:"));

@@ -1,5 +1,5 @@
-//! How fast a store keeps links: `keep_links DATABASE_URL [TASKS] [SECONDS]` makes links of the
-//! permuted strategy, a thousand at a time, as a service that does nothing else would.
+//! The rate at which a store creates links: `keep_links DATABASE_URL [TASKS] [SECONDS]` creates
+//! links of the permuted strategy, a thousand at a time, as an otherwise idle service would.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

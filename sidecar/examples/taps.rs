@@ -24,13 +24,13 @@ const AGENTS: [&str; 4] = [
     "WhatsApp/2.{}.20.0 A",
 ];
 
-/// How many visits the edge puts into a batch at most.
+/// The most visits that the edge puts into a batch.
 const IN_BATCH: u64 = 256;
 
-/// How many batches are sent together.
+/// The number of batches that are sent together.
 const TOGETHER: u64 = 64;
 
-/// How many batches there may be in the stream, so that Redis has room.
+/// The most batches in the stream, which bounds the memory of Redis.
 const MOST_WAITING: u64 = 8192;
 
 #[tokio::main(flavor = "current_thread")]

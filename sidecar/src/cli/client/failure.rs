@@ -1,18 +1,17 @@
-//! Why a command could not be done, and how that is told.
+//! The failures of commands, and their messages.
 
 use std::io;
 use std::process::ExitCode;
 
 use serde::Deserialize;
 
-/// The exit code for what the command was told being wrong; the same as for options that there are
-/// not.
+/// The exit code for invalid or missing input, the same as for unknown options.
 const USAGE: u8 = 2;
 
-/// Why a command could not be done.
+/// The reason that a command failed.
 #[derive(Debug)]
 pub(in crate::cli) enum Failure {
-    /// It was told something wrong, or not enough; nothing was sent.
+    /// The input is invalid or incomplete; nothing was sent.
     Usage(String),
     /// The service has refused.
     Problem(Problem),
@@ -20,20 +19,20 @@ pub(in crate::cli) enum Failure {
     Other(anyhow::Error),
 }
 
-/// What the service says of a request that it refuses: RFC 9457.
+/// The service's answer to a request that it refuses: RFC 9457.
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::cli) struct Problem {
     /// The same for every problem of its kind.
     pub(in crate::cli) title: String,
     /// The status of the answer.
     pub(in crate::cli) status: u16,
-    /// What is wrong.
+    /// The explanation.
     #[serde(default)]
     pub(in crate::cli) detail: String,
     /// Each fault by itself.
     #[serde(default)]
     pub(in crate::cli) errors: Vec<FieldError>,
-    /// What else is to be told; not part of the answer.
+    /// Further advice, which is not part of the answer.
     #[serde(skip)]
     pub(in crate::cli) hint: Option<String>,
 }
@@ -41,9 +40,9 @@ pub(in crate::cli) struct Problem {
 /// One thing that is wrong with a request.
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::cli) struct FieldError {
-    /// What it is about.
+    /// The faulty member.
     pub(in crate::cli) pointer: String,
-    /// What is wrong.
+    /// The fault.
     pub(in crate::cli) detail: String,
 }
 
@@ -60,7 +59,7 @@ impl Problem {
         format!("{} {}: {}", self.status, self.title, errors.join("; "))
     }
 
-    /// As people read it: a line for each fault.
+    /// The text for the terminal: a line for each fault.
     fn text(&self) -> String {
         let mut text = format!("{} ({}): {}", self.title, self.status, self.detail);
         for error in &self.errors {
@@ -74,7 +73,7 @@ impl Problem {
 }
 
 impl Failure {
-    /// As a line, for who tells it somewhere else.
+    /// The failure in one line, for use in another message.
     pub(in crate::cli) fn line(&self) -> String {
         match self {
             Self::Usage(text) => text.clone(),
@@ -83,7 +82,7 @@ impl Failure {
         }
     }
 
-    /// Tells it on standard error, and answers with what the program ends with.
+    /// Prints it on standard error, and returns the exit code.
     pub(in crate::cli) fn tell(&self) -> ExitCode {
         match self {
             Self::Usage(text) => {
@@ -94,7 +93,7 @@ impl Failure {
                 eprintln!("shortlink: {}", problem.text());
                 ExitCode::FAILURE
             }
-            // Whoever reads has had enough, as `head` has.
+            // The reader of the output has closed it, as `head` does.
             Self::Other(error) if is_broken_pipe(error) => ExitCode::SUCCESS,
             Self::Other(error) => {
                 eprintln!("shortlink: {error:#}");

@@ -15,7 +15,7 @@ pub(in crate::cli) struct Pager<'a> {
     client: &'a Client,
     path: &'a str,
     filters: Vec<(&'static str, String)>,
-    /// How many more are wanted; `None` for all.
+    /// The number of items still to be read; `None` for all.
     left: Option<u64>,
     cursor: Option<String>,
     is_over: bool,
@@ -48,7 +48,7 @@ impl<'a> Pager<'a> {
         }
     }
 
-    /// The next of them, as the API tells them; `None` when there are no more, or no more are wanted.
+    /// Reads the next items as the API returns them; `None` after the last or at the limit.
     pub(in crate::cli) async fn next(&mut self) -> Result<Option<Vec<Box<RawValue>>>, Failure> {
         if self.is_over || self.left == Some(0) {
             return Ok(None);
@@ -76,7 +76,7 @@ impl<'a> Pager<'a> {
         Ok(Some(page.items))
     }
 
-    /// Whether there are more than were wanted.
+    /// True if there are more items than the limit.
     pub(in crate::cli) fn has_more(&self) -> bool {
         !self.is_over
     }

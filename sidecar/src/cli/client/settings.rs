@@ -1,5 +1,4 @@
-//! Where the service is, and the key that it is asked with: from options, the environment or a
-//! file, in this order.
+//! The service's address and the API key: from options, the environment or a file, in this order.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -44,16 +43,16 @@ pub(in crate::cli) struct ClientArguments {
     pub(in crate::cli) json: bool,
 }
 
-/// What a client needs to know.
+/// The settings of a client.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// Where the service is, without a slash at its end.
+    /// The service's URL, without a slash at its end.
     pub(super) server: String,
     /// The key.
     pub(super) key: SecretString,
-    /// Where the key is from, for who has to look there.
+    /// The source of the API key, for error messages.
     pub(super) key_origin: String,
-    /// How long an answer is waited for.
+    /// The time limit of an answer.
     pub(super) timeout: Duration,
 }
 
@@ -140,7 +139,7 @@ fn key_of(file: ClientFile, path: Option<&Path>) -> Result<(SecretString, String
     }
 }
 
-/// Where the client file would be.
+/// The path of the client file, which need not exist.
 fn client_file(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = variable(name).map(PathBuf::from);
@@ -157,7 +156,7 @@ fn read_client_file(path: &Path) -> Result<Option<ClientFile>, Failure> {
         return Ok(None);
     }
     let (text, mode) = read(path)?;
-    // A part of the text could be the key: of an error only the place is told.
+    // The text of the error could contain the API key, so only its place is reported.
     let file: ClientFile = toml::from_str(&text).map_err(|error: toml::de::Error| {
         let line = error
             .span()

@@ -25,17 +25,17 @@ use tokio::time::timeout;
 use super::settings::Settings;
 use super::{ClientArguments, Failure, Problem};
 
-/// How long a connection is waited for.
+/// The time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long nothing may come of a body that is sent while it is made, at least: rows that are more
-/// than the key's limit are made slowly.
+/// The least time limit of an upload without progress: rows beyond the API key's rate limit are
+/// created slowly.
 const UPLOAD_PATIENCE: Duration = Duration::from_secs(300);
 
-/// How often a request is sent again that has had no effect.
+/// The most retries of a request that had no effect.
 const REPEATS: u32 = 5;
 
-/// The longest that is waited before that, whatever the service says.
+/// The longest pause before a retry, whatever the service asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The most bytes of an answer that is taken into memory.
@@ -48,22 +48,22 @@ type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 pub(in crate::cli) struct Client {
     pool: Pool<HttpsConnector<HttpConnector>, Body>,
     settings: Settings,
-    /// `None` for what anybody may ask.
+    /// `None` for public requests.
     authorization: Option<HeaderValue>,
 }
 
 /// A body that is sent while it is made.
 #[derive(Debug)]
 pub(in crate::cli) struct Upload {
-    /// What media type it has.
+    /// The media type.
     pub(in crate::cli) media_type: &'static str,
-    /// By what the request can be sent again.
+    /// The key that makes a retry safe.
     pub(in crate::cli) idempotency_key: String,
     /// Its parts.
     pub(in crate::cli) parts: mpsc::Receiver<std::io::Result<Bytes>>,
-    /// How many bytes of them were taken.
+    /// The number of bytes that were taken from the parts.
     pub(in crate::cli) sent: Arc<AtomicU64>,
-    /// Whether whoever makes them is at it: then nobody waits for the service.
+    /// True while the producer is reading: the service is not late then.
     pub(in crate::cli) is_reading: Arc<AtomicBool>,
 }
 
@@ -71,9 +71,9 @@ pub(in crate::cli) struct Upload {
 #[derive(Debug)]
 pub(in crate::cli) struct Answered {
     body: Incoming,
-    /// What was received of it.
+    /// The received bytes.
     rest: Vec<u8>,
-    /// How much of that was read.
+    /// The number of those that were read.
     read: usize,
     is_over: bool,
     patience: Duration,
@@ -126,8 +126,8 @@ impl Client {
         self.send(Method::GET, path, &[], None).await
     }
 
-    /// Sends a request and takes the whole answer. What the service has refused because there was too
-    /// much, or what changes nothing, is sent again; nothing else is.
+    /// Sends a request and reads the whole answer. Retries it only if it had no effect: after a
+    /// 429, or after a 503 of a GET.
     pub(in crate::cli) async fn send(
         &self,
         method: Method,
@@ -157,8 +157,8 @@ impl Client {
         }
     }
 
-    /// Sends what is still being made, and reads the answer at the same time: the service answers
-    /// while it reads, and stops reading when nobody takes its answers.
+    /// Sends a body while it is produced, and reads the answer at the same time: the service
+    /// answers while it reads, and stops reading when its answers are not taken.
     pub(in crate::cli) async fn upload(
         &self,
         path: &str,
@@ -277,7 +277,7 @@ impl Client {
         ))
     }
 
-    /// What is told of an answer that is none of success.
+    /// The failure for an unsuccessful answer.
     fn refused(&self, parts: &Parts, bytes: &[u8]) -> Failure {
         let status = parts.status;
         let Ok(mut problem) = serde_json::from_slice::<Problem>(bytes) else {
@@ -317,7 +317,7 @@ fn pool() -> Result<Pool<HttpsConnector<HttpConnector>, Body>, Failure> {
     Ok(Pool::builder(TokioExecutor::new()).build(connector))
 }
 
-/// How long to wait before a request is sent again; `None` when the service says nothing of it.
+/// The pause before a retry; `None` when the service does not specify one.
 fn pause(parts: &Parts) -> Option<Duration> {
     let seconds = parts.headers.get(RETRY_AFTER)?.to_str().ok()?;
     let seconds = Duration::from_secs(seconds.parse().ok()?);
@@ -349,7 +349,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether something was sent since the last time, or the service waits for us.
+    /// True if something was sent since the last call, or the service waits for this process.
     fn goes_on(&mut self) -> bool {
         let sent = self.sent.load(Ordering::Relaxed);
         let has_sent = std::mem::replace(&mut self.before, sent) != sent;
@@ -370,7 +370,7 @@ impl Answered {
             self.rest.drain(..self.read);
             self.read = 0;
             if self.is_over {
-                // What no newline ends was cut off.
+                // A line without a newline was cut off.
                 return Ok(None);
             }
             let (sent, is_reading) = (Arc::clone(&self.sent), Arc::clone(&self.is_reading));

@@ -56,8 +56,8 @@ pub(in crate::cli) enum CampaignsCommand {
     ExportResults {
         #[command(flatten)]
         campaign: OneCampaign,
-        /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv,
-        /// .ndjson or .jsonl), else csv on standard output.
+        /// Format of the output. Default: ndjson with --json, else by the extension of the file
+        /// (.csv, .ndjson or .jsonl), else csv on standard output.
         #[arg(long, value_enum)]
         format: Option<ExportFormat>,
         /// Output file. Default: standard output.
@@ -77,11 +77,12 @@ pub(in crate::cli) struct OneCampaign {
 pub(in crate::cli) struct CreateArguments {
     /// Name of the campaign: 1 to 200 characters.
     name: String,
-    /// Target of its links: a URL with names of parameters in braces, and {code} for the code, such as
-    /// https://shop.example.com/p?m={member}&c={code}
+    /// Target of its links: a URL with names of parameters in braces, and {code} for the code, such
+    /// as https://shop.example.com/p?m={member}&c={code}
     url: String,
-    /// Name of a parameter: a letter, then up to 31 letters, digits or _; at most 16 parameters. Can be
-    /// repeated, in the order in which links store the values; other names in the URL follow.
+    /// Name of a parameter: a letter, then up to 31 letters, digits or _; at most 16 parameters.
+    /// Can be repeated, in the order in which links store the values; other names in the URL
+    /// follow.
     #[arg(long = "parameter", value_name = "NAME")]
     parameters: Vec<String>,
     /// Your own id for the campaign: 1 to 128 bytes of UTF-8.
@@ -100,8 +101,8 @@ pub(in crate::cli) struct ChangeArguments {
     /// New name: 1 to 200 characters.
     #[arg(long)]
     name: Option<String>,
-    /// New target of its links: a URL with names of parameters in braces. It can omit parameters of the
-    /// old target but not add others.
+    /// New target of its links: a URL with names of parameters in braces. It can omit parameters of
+    /// the old target but not add others.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Member to remove. Can be repeated; commas separate several values.
@@ -163,7 +164,7 @@ impl CampaignsCommand {
                 format,
                 out,
             } => {
-                // An id that there is not has no links either, and is no success.
+                // An unknown id has no links either, and must be an error.
                 client.get(&campaign.path("")).await?;
                 let arguments = ExportArguments::of_campaign(campaign.id, format, out);
                 export::run(client, json, &arguments).await?;
@@ -222,7 +223,7 @@ async fn list(client: &Client, json: bool, limit: u64, all: bool) -> Result<(), 
     Ok(())
 }
 
-/// A campaign as people read it.
+/// A campaign as text.
 fn describe(campaign: &Value) -> String {
     block(
         campaign,

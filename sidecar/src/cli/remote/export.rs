@@ -63,8 +63,8 @@ pub(in crate::cli) enum ExportFormat {
 pub(in crate::cli) struct ExportArguments {
     #[command(flatten)]
     filters: Filters,
-    /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv, .ndjson
-    /// or .jsonl), else csv on standard output.
+    /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv,
+    /// .ndjson or .jsonl), else csv on standard output.
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// Output file. Default: standard output.
@@ -86,7 +86,7 @@ impl ExportArguments {
         }
     }
 
-    /// The form of the file: as is said, or as JSON is wanted, or as its name says.
+    /// The format of the file: as specified, else JSON with `--json`, else by the file's name.
     fn format(&self, json: bool) -> Result<ExportFormat, Failure> {
         if let Some(format) = self.format {
             return Ok(format);
@@ -213,7 +213,7 @@ impl<W: Write> LinkWriter<W> {
     }
 }
 
-/// The error beneath, by which one is known that is none: nobody reads any more.
+/// The underlying I/O error, so that a closed pipe can be recognized, which is no failure.
 fn failed(error: csv::Error) -> anyhow::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => anyhow::Error::new(error).context(CANT_WRITE),
@@ -223,7 +223,7 @@ fn failed(error: csv::Error) -> anyhow::Error {
 
 const CANT_WRITE: &str = "links can't be written";
 
-/// A value in CSV: as in rows of a batch, tags are parted by `|`; objects are JSON.
+/// A value in CSV: tags are separated by `|`, as in the rows of a batch; objects are JSON.
 fn value(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),

@@ -1,4 +1,4 @@
-//! Which links are listed.
+//! The filters of listings of links.
 
 use clap::Args;
 

@@ -25,13 +25,13 @@ use crate::cli::workbench::thousands;
 use source::{Reading, RowPlace, Source};
 use window::Window;
 
-/// How many parts of the file are read ahead.
+/// The number of parts of the file that are read ahead.
 const PARTS_AHEAD: usize = 4;
 
-/// How long the file's reader is waited for when there is nobody to read for any more.
+/// The time that the file's reader has to finish once its parts are not needed any more.
 const READER_ENDS: Duration = Duration::from_millis(500);
 
-/// How many rows that failed are told one by one.
+/// The most failed rows that are reported one by one.
 const MOST_TOLD: u64 = 100;
 
 /// The longest that a request may be called.
@@ -84,7 +84,8 @@ input file or client settings.")]
 pub(in crate::cli) struct ImportArguments {
     /// CSV or NDJSON file, which can be compressed with gzip (.gz); - is standard input.
     file: PathBuf,
-    /// Format of the file. Default: by its extension (.csv, .ndjson or .jsonl, with or without .gz).
+    /// Format of the file. Default: by its extension (.csv, .ndjson or .jsonl, with or without
+    /// .gz).
     #[arg(long, value_enum)]
     format: Option<RowFormat>,
     /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Default: derived from the
@@ -96,7 +97,7 @@ pub(in crate::cli) struct ImportArguments {
     results: Option<PathBuf>,
 }
 
-/// What a request may be called.
+/// Checks an idempotency key.
 pub(super) fn checked_key(text: &str) -> Result<String, String> {
     let is_fine =
         (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -105,7 +106,7 @@ pub(super) fn checked_key(text: &str) -> Result<String, String> {
         .ok_or_else(|| format!("give 1 to {LONGEST_KEY} visible characters of ASCII"))
 }
 
-/// What the API answers for a row.
+/// The API's result for a row.
 #[derive(Deserialize)]
 struct RowResult {
     index: Option<u64>,
@@ -113,13 +114,13 @@ struct RowResult {
     problem: Option<Problem>,
 }
 
-/// What has become of all rows so far.
+/// The outcomes of all rows so far.
 #[derive(Debug, Default)]
 struct Tally {
     made: u64,
     found: u64,
     failed: u64,
-    /// How many of them may do better when they are sent again.
+    /// The number of failed rows that a retry may create.
     unavailable: u64,
 }
 
@@ -128,7 +129,7 @@ impl Tally {
         self.made + self.found + self.failed
     }
 
-    /// As people read it.
+    /// The counts as text.
     fn text(&self) -> String {
         let mut text = format!(
             "{} rows: {} links made",
@@ -144,7 +145,7 @@ impl Tally {
     }
 }
 
-/// Sends the file, and tells what becomes of its rows.
+/// Sends the file, and reports the outcomes of its rows.
 pub(super) async fn run(
     client: &Client,
     json: bool,
@@ -216,7 +217,7 @@ pub(super) async fn run(
     })
 }
 
-/// Sends the file and takes the results at the same time; hands each result on as it comes.
+/// Sends the file and reads the results at the same time; passes each result to `each`.
 async fn send(
     client: &Client,
     source: Source,
@@ -240,17 +241,18 @@ async fn send(
     let window = Arc::new(Window::default());
     let (to_end, end) = oneshot::channel();
     let entered = Arc::clone(&window);
-    // A thread of its own: one that waits for standard input ends with the process, and keeps nobody.
+    // A separate thread: one that waits for standard input ends with the process and does not delay
+    // it.
     std::thread::spawn(move || {
         let read = source.read(format, &reading, &entered, &to_lines, &to_parts);
-        // Its end is told before the parts have theirs.
+        // The end is reported before the channel of the parts closes.
         let _ = to_end.send(read);
     });
     let taken = async {
         let mut answered = client.upload("/v1/links/batch", upload).await?;
         while let Some(line) = answered.next_line().await? {
             each(&line)?;
-            // Rows are told of before they are sent, so what is answered has its place here.
+            // Rows are reported before they are sent, so an answered row has its place here.
             let place = lines.try_recv().ok();
             if let Some(place) = place {
                 window.answer(place.part);
@@ -263,10 +265,11 @@ async fn send(
     };
     let taken = taken.await;
     window.close();
-    // Who reads and has failed says so at once; who still waits for standard input is left behind.
+    // A reader that has failed reports it at once; one that still waits for standard input is
+    // abandoned.
     let read = tokio::time::timeout(READER_ENDS, end).await;
     let read = read.ok().and_then(Result::ok).unwrap_or(Ok(()));
-    // What can't be read says more than what it does to the request.
+    // The failure to read explains more than the failure of the request that it causes.
     if let Err(error) = read {
         let failure = anyhow::Error::new(error).context("the file can't be read");
         return (tally, Err(failure.into()));
@@ -282,7 +285,7 @@ async fn send(
     (tally, ended)
 }
 
-/// Counts a result, and tells of one that is no link.
+/// Counts a result, and reports one that is no link.
 fn take(
     line: &[u8],
     tally: &mut Tally,

@@ -90,21 +90,21 @@ pub(in crate::cli) struct CreateArguments {
     /// Custom code: 1 to 16 letters and digits. Default: a code is issued.
     #[arg(long, value_name = "CODE")]
     slug: Option<String>,
-    /// Strategy that issues the code: permuted, pool, sequence or hash. Default: that of the campaign,
-    /// else `codes.strategy` of the sidecar.
+    /// Strategy that issues the code: permuted, pool, sequence or hash. Default: that of the
+    /// campaign, else `codes.strategy` of the sidecar.
     #[arg(long, value_name = "STRATEGY")]
     strategy: Option<String>,
-    /// Number of characters of the code, without the check character: 7, or a range such as 7-9. From 1
-    /// to 12; sequence 4 to 12, hash 1 to 8. Default: that of the campaign, else `codes.body_length` to
-    /// `codes.longest_body_length` of the sidecar.
+    /// Number of characters of the code, without the check character: 7, or a range such as 7-9.
+    /// From 1 to 12; sequence 4 to 12, hash 1 to 8. Default: that of the campaign, else
+    /// `codes.body_length` to `codes.longest_body_length` of the sidecar.
     #[arg(long, value_name = "LENGTH", value_parser = code_length)]
     code_length: Option<Value>,
-    /// Return the link of an identical earlier request if it is live and unchanged. Not with --slug or
-    /// --idempotency-key.
+    /// Return the link of an identical earlier request if it is live and unchanged. Not with --slug
+    /// or --idempotency-key.
     #[arg(long)]
     dedupe: bool,
-    /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Repeated commands with the same
-    /// key create one link within 24 hours.
+    /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Repeated commands with
+    /// the same key create one link within 24 hours.
     #[arg(long, value_name = "KEY", value_parser = super::import::checked_key)]
     idempotency_key: Option<String>,
     #[command(flatten)]
@@ -310,7 +310,7 @@ const TAIL: [(&str, &str); 8] = [
     ("in Redis", "/published"),
 ];
 
-/// A link as people read it.
+/// A link as text.
 fn describe(link: &Value) -> String {
     let settings = LinkSettings::MEMBERS.iter().map(|member| {
         let label = match member.name {
@@ -369,7 +369,7 @@ async fn history(client: &Client, json: bool, code: &CodeText, limit: u64) -> Re
     Ok(())
 }
 
-/// Prints rows of a listing: as they came, one a line, or as a table.
+/// Prints rows of a listing: unchanged, one a line, or as a table.
 pub(super) fn tell_rows<const N: usize>(
     items: &[Box<RawValue>],
     json: bool,

@@ -12,7 +12,7 @@ use crate::api::kinds::Shape;
 use crate::api::link::{LinkSettings, LinkTarget};
 use crate::api::members::{Member, Members};
 
-/// What options are for.
+/// The resource that options describe.
 pub(super) trait Subject {
     /// The members that have an option each.
     fn members() -> Vec<&'static Member>;

@@ -1,4 +1,4 @@
-//! Answers as people read them.
+//! Answers as text.
 
 use hyper::body::Bytes;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(super) fn parse(answer: &[u8]) -> Result<Value, Failure> {
     })
 }
 
-/// Prints an answer: as it came, or as `describe` has it.
+/// Prints an answer: unchanged, or as `describe` formats it.
 pub(super) fn tell(
     answer: &Bytes,
     json: bool,
@@ -30,7 +30,7 @@ pub(super) fn tell(
     Ok(print(&text)?)
 }
 
-/// Some members of an object, a line each. What is not there has no line.
+/// Some members of an object, a line each. Absent and empty members have no line.
 pub(super) fn block(value: &Value, members: &[(&str, &str)]) -> String {
     let found: Vec<(&str, String)> = members
         .iter()

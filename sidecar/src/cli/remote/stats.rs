@@ -37,8 +37,8 @@ pub(in crate::cli) enum StatsCommand {
     },
     /// Show the recent visits of each short domain, and the last minute that has visits.
     ///
-    /// A short domain that is blocked has no visits after some minute. With --json, the output has the
-    /// visits of each minute.
+    /// A short domain that is blocked has no visits after some minute. With --json, the output has
+    /// the visits of each minute.
     Domains {
         /// Length of the period up to now, in minutes: 1 to 1440.
         #[arg(long, value_name = "MINUTES", default_value_t = 60)]
@@ -49,18 +49,19 @@ pub(in crate::cli) enum StatsCommand {
 /// Which visits are counted, and how.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Range {
-    /// Start of the period: a time such as 2030-12-31T23:59:59Z, or a day (UTC). The period is at most 800
-    /// days long. Default: seven days before the end.
+    /// Start of the period: a time such as 2030-12-31T23:59:59Z, or a day (UTC). The period is at
+    /// most 800 days long. Default: seven days before the end.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<String>,
     /// End of the period: a time or a day (UTC). Default: now.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<String>,
-    /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else day.
+    /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else
+    /// day.
     #[arg(long, value_name = "INTERVAL")]
     interval: Option<String>,
-    /// Dimension of a further table: domain, country, device, browser, os or referrer. Can be repeated;
-    /// commas separate several values.
+    /// Dimension of a further table: domain, country, device, browser, os or referrer. Can be
+    /// repeated; commas separate several values.
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     by: Vec<String>,
     /// Maximum number of values of each dimension: 1 to 1000. Default: 50.
@@ -133,7 +134,7 @@ fn table(head: &'static str, rows: &[[String; 7]]) -> String {
     Columns::new(heads, &[1, 2, 3, 4, 5, 6]).rows(rows)
 }
 
-/// Statistics as people read them.
+/// Statistics as text.
 fn describe(stats: &Value) -> String {
     let (since, until) = (member(stats, "/since"), member(stats, "/until"));
     let mut text = format!("{} to {}\n\n", second(&since), second(&until));

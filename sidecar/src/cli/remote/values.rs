@@ -82,7 +82,7 @@ pub(super) fn object(pairs: &[Pair]) -> Value {
     Value::Object(members)
 }
 
-/// How many characters codes have: a number, or the least and the most.
+/// The length of codes in characters: a number, or the least and the greatest.
 pub(super) fn code_length(text: &str) -> Result<Value, String> {
     let number = |text: &str| text.parse::<u8>().ok();
     let length = match text.split_once('-') {

@@ -16,7 +16,7 @@ impl LineFinder {
     /// Begins with the first line.
     pub(super) fn new(format: RowFormat) -> Self {
         match format {
-            // No value is needed, so that no room is.
+            // No value is needed, so none is buffered.
             RowFormat::Csv => Self::Csv(Box::new(Parser::new(b',', 0, 0)), true),
             RowFormat::Ndjson => Self::Ndjson(1, false),
         }

@@ -17,7 +17,7 @@ use super::lines::LineFinder;
 use super::window::Window;
 use crate::cli::client::Failure;
 
-/// How much of the file is sent at once.
+/// The number of bytes that are sent at once.
 const PART: usize = 16 * 1024;
 
 /// A file or standard input.
@@ -27,21 +27,21 @@ pub(super) struct Source {
     is_compressed: bool,
 }
 
-/// What is known of how far the file is read.
+/// The progress of reading the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     /// Bytes of the file as it lies on the disk.
     pub(super) bytes: Arc<AtomicU64>,
-    /// Whether its next part is waited for.
+    /// True while it waits for the next part.
     pub(super) is_reading: Arc<AtomicBool>,
 }
 
-/// Where a row stands.
+/// The position of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowPlace {
-    /// In which line, from 1.
+    /// The line, from 1.
     pub(super) line: u64,
-    /// How many bytes were sent before the part that it was found in.
+    /// The number of bytes that were sent before the part in which it was found.
     pub(super) part: u64,
 }
 
@@ -72,8 +72,8 @@ impl Source {
         metadata.is_file().then_some(metadata.len())
     }
 
-    /// What the request is called unless somebody says otherwise: the same for the same content, so
-    /// that the same command can be repeated. What can't be read twice gets a name by chance.
+    /// The default idempotency key: derived from the content, so that the same command can be
+    /// repeated, or random for an input that can't be read twice.
     pub(super) fn name(&mut self, format: RowFormat) -> Result<String, Failure> {
         let is_seekable = self.length().is_some();
         let Some(file) = self.file.as_mut().filter(|_| is_seekable) else {
@@ -96,8 +96,8 @@ impl Source {
         Ok(format!("import-{}", hexadecimal(&digest.finalize()[..16])))
     }
 
-    /// Reads it to its end, part by part, and tells of each row's line before the part is sent. Ends
-    /// early when nobody takes parts any more. Blocks.
+    /// Reads it to its end, part by part, and reports each row's line before the part is sent. Ends
+    /// early when the receiver of the parts is dropped. Blocks.
     pub(super) fn read(
         self,
         format: RowFormat,
@@ -140,7 +140,7 @@ impl Source {
             let mut rows = 0;
             finder.push(&part, |line| {
                 rows += 1;
-                // Who has gone needs no lines.
+                // Without a receiver, lines are not needed.
                 let _ = lines.send(RowPlace { line, part: sent });
             });
             if length == 0 {

@@ -1,9 +1,9 @@
-//! How much of a file is under way: sent, and not answered.
+//! The window of a file's upload: rows that are sent and not yet answered.
 //!
-//! nginx forgets to go on with a request whose answer has begun once the service was slower to read
-//! than it was to write: both then wait for the other until nginx gives up. So no more is sent than
-//! what is read at once, but enough for the service to have something whole to work on: it works on
-//! a thousand rows together, or fewer of 2 MiB.
+//! When the service reads a request more slowly than it writes the answer, nginx stops forwarding
+//! the request, and both sides wait until a timeout. So the window holds no more than nginx reads
+//! at once, but enough for the service to work in full chunks of a thousand rows, or fewer of
+//! 2 MiB.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ const ROWS: u64 = 2000;
 /// With so many bytes of rows under way no more are sent.
 const BYTES: u64 = 4 << 20;
 
-/// What is under way.
+/// The rows and bytes that are not yet answered.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     state: Mutex<State>,
@@ -25,7 +25,7 @@ struct State {
     rows_sent: u64,
     bytes_sent: u64,
     rows_answered: u64,
-    /// Where the last row that is answered was found.
+    /// The position of the last answered row.
     bytes_answered: u64,
     is_closed: bool,
 }
@@ -38,7 +38,7 @@ impl State {
 }
 
 impl Window {
-    /// Waits until more may be sent, and notes what will be. Answers no when nobody takes it any more.
+    /// Waits until more may be sent, and counts it. Returns false when the upload has ended.
     pub(super) fn enter(&self, rows: u64, bytes: u64) -> bool {
         let mut state = self.state();
         while state.is_full() && !state.is_closed {
