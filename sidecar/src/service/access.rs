@@ -56,7 +56,7 @@ impl Caller {
     /// per request; the handler of a batch takes one for every row after the first.
     ///
     /// # Errors
-    /// When too few units are left, or the limit never allows as many.
+    /// Fails if too few units are left, or the limit never allows as many.
     pub fn charge(&self, units: u32) -> Result<(), ChargeError> {
         match &self.0.limiter {
             Some(limiter) => limiter.take(units),
@@ -79,7 +79,7 @@ impl Access {
     /// wrong.
     ///
     /// # Errors
-    /// When the key is not cached and the store fails.
+    /// Fails if the key is not cached and the store fails.
     pub async fn recognise(&self, presented: &PresentedKey) -> Result<Option<Caller>, StoreError> {
         let caller = self.find(&presented.id).await?;
         let now = self.clock.now();

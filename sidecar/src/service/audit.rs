@@ -123,7 +123,7 @@ impl Audit {
     /// then.
     ///
     /// # Errors
-    /// When SQL or Redis fails.
+    /// Fails if SQL or Redis fails.
     pub async fn run(&self, progress: &(dyn Fn(&Report) + Sync)) -> Result<Report, InspectError> {
         let mut report = Report::default();
         self.compare_campaigns(&mut report).await?;

@@ -58,7 +58,7 @@ impl Campaigns {
     /// Creates a campaign.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn create(&self, new: NewCampaign) -> Result<StoredCampaign, StoreError> {
         let now = self.clock.now();
         let mut campaign = Campaign {
@@ -86,7 +86,7 @@ impl Campaigns {
     /// Finds a campaign.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn find(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
         self.store.find_campaign(id).await
     }
@@ -94,7 +94,7 @@ impl Campaigns {
     /// Lists campaigns, the latest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn list(
         &self,
         after: Option<CampaignId>,
@@ -106,7 +106,7 @@ impl Campaigns {
     /// Counts a campaign's links, but no more than `most`.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn count_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
         self.store.count_campaign_links(id, most).await
     }
@@ -114,7 +114,7 @@ impl Campaigns {
     /// Changes a campaign on behalf of an API key. A change without effect creates no revision.
     ///
     /// # Errors
-    /// When the campaign is revoked or the store fails.
+    /// Fails if the campaign is revoked or the store fails.
     pub async fn change(
         &self,
         id: CampaignId,
@@ -135,7 +135,7 @@ impl Campaigns {
     /// no error.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Fails if the store does.
     pub async fn revoke(
         &self,
         id: CampaignId,

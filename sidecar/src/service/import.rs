@@ -189,8 +189,8 @@ impl Importer {
         (firsts, repeats)
     }
 
-    /// Imports the links at some places of different codes, or whose codes are there already. With
-    /// each place goes that of the first link with the code.
+    /// Imports the links at some places. Their codes differ, or exist already. Each place is paired
+    /// with that of the first link with its code.
     async fn import_some(
         &self,
         links: &[Link],

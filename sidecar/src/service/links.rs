@@ -113,7 +113,7 @@ impl Links {
     }
 
     /// Returns the changes of a link, the latest first, at most `limit`: all, or those before the
-    /// change that resulted in this revision.
+    /// change that replaced revision `before`.
     ///
     /// # Errors
     /// Fails if the store does.

@@ -1,9 +1,9 @@
-//! The live feed of visits: what somebody who looks on is told while it happens.
+//! The live feed of visits for listeners.
 //!
-//! Each sidecar reads the streams itself for those who listen to it, beside whoever stores visits:
-//! so it does not matter to which of several sidecars a batch is given to be stored. Nothing is
-//! read while nobody listens, and nothing is ever written. What the feed costs is bounded: the
-//! number of listeners, what waits for each of them, and how many visits are looked at closely.
+//! Each sidecar reads the streams for its own listeners, independently of the consumers that store
+//! visits. So it does not matter which of several sidecars stores a batch. Nothing is read without
+//! listeners, and nothing is ever written. The cost of the feed is bounded: the number of
+//! listeners, the queue of each, and the number of visits that are enriched.
 
 mod filter;
 mod id;
@@ -25,37 +25,37 @@ pub use id::LiveId;
 use listener::Queue;
 pub use listener::{Listener, Told};
 
-/// A visit that listeners are told of.
+/// A visit in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveVisit {
-    /// Where it stands, so that a listener can go on behind it.
+    /// Its position, from which a listener can resume.
     pub id: LiveId,
     /// The visit.
     pub visit: Visit,
 }
 
-/// How much the feed may cost.
+/// Limits on the cost of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveLimits {
-    /// How many may listen at a time.
+    /// The most concurrent listeners.
     pub listeners: usize,
-    /// How many visits a listener is told of in a second, and at once after a pause.
+    /// The most visits per second for a listener, and the burst after a pause.
     pub visits_per_s: u32,
 }
 
-/// What the feed works with.
+/// Dependencies of the feed.
 pub struct LiveParts {
-    /// Where visits are read.
+    /// Source of visits.
     pub tail: Arc<dyn VisitTail>,
-    /// The keys of the days, which visitors' ids come from. None is made.
+    /// Day keys, from which visitor ids are derived. The feed creates none.
     pub keys: Arc<dyn DayKeys>,
-    /// What makes visits of events.
+    /// Converts events to visits.
     pub enrichment: Arc<Enrichment>,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// How much it may cost.
+    /// Limits.
     pub limits: LiveLimits,
-    /// Ends all listening.
+    /// Ends the feed for all listeners.
     pub stop: CancellationToken,
 }
 
@@ -63,12 +63,12 @@ pub struct LiveParts {
 pub struct LiveVisits {
     parts: LiveParts,
     queues: Mutex<Vec<Arc<Queue>>>,
-    /// Told when somebody begins to listen.
+    /// Notified when a listener joins.
     came: Notify,
 }
 
 impl LiveVisits {
-    /// A feed that nobody listens to yet. It tells nothing unless [`LiveVisits::run`] is running.
+    /// Returns a feed without listeners. It delivers nothing until [`LiveVisits::run`] runs.
     pub fn new(parts: LiveParts) -> Self {
         Self {
             parts,
@@ -77,8 +77,8 @@ impl LiveVisits {
         }
     }
 
-    /// Begins to listen to what fulfils a filter: from now on, or from behind a visit that was
-    /// told of earlier. `None` when as many listen as may.
+    /// Adds a listener for the visits that match a filter: from now on, or after an earlier visit.
+    /// `None` when the limit on listeners is reached.
     pub fn listen(self: &Arc<Self>, filter: LiveFilter, after: Option<LiveId>) -> Option<Listener> {
         let queue = Arc::new(Queue::new(filter, after, self.parts.limits.visits_per_s));
         {
@@ -92,12 +92,12 @@ impl LiveVisits {
         Some(Listener::new(Arc::clone(self), queue))
     }
 
-    /// How many listen.
+    /// Returns the number of listeners.
     pub fn listeners(&self) -> usize {
         self.queues().len()
     }
 
-    /// Reads for those who listen, until all listening is ended.
+    /// Reads the streams while there are listeners, until the feed is stopped.
     pub async fn run(self: Arc<Self>) {
         let stop = &self.parts.stop;
         while !stop.is_cancelled() {

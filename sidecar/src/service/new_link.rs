@@ -11,21 +11,21 @@ use crate::core::codes::strategy::CodePolicy;
 use crate::core::link::{Change, Destination, Link, Refusal};
 use crate::core::ports::{RequestDigest, StoreError};
 
-/// What a new link is to be.
+/// A link to create.
 #[derive(Clone, Debug)]
 pub struct NewLink {
-    /// Where it leads.
+    /// Its target.
     pub destination: Destination,
-    /// The code that it must have; `None` to have one drawn.
+    /// Its custom code; `None` to draw one.
     pub slug: Option<Code>,
-    /// How a code is drawn.
+    /// Policy for the drawn code.
     pub policy: CodePolicy,
     /// Its settings, with the defaults of its campaign.
     pub settings: Change,
-    /// Whether a link that was made for the same request, and is as it was, will do. For links
-    /// without a code of their own.
+    /// Accepts an existing link that the same request created and that has not changed since. For
+    /// links without a custom code.
     pub dedupe: bool,
-    /// The id of the API key that asks for it.
+    /// Id of the API key that creates it.
     pub created_by: String,
 }
 
@@ -36,7 +36,8 @@ impl NewLink {
         Link::new(code, destination, settings, self.created_by.clone(), now)
     }
 
-    /// What is asked for, by whomever; `None` when another link will not do.
+    /// Returns the digest for deduplication, which is the same for all callers; `None` when the
+    /// link must be new.
     pub(super) fn digest(&self) -> Option<RequestDigest> {
         if !self.dedupe || self.slug.is_some() {
             return None;
@@ -64,13 +65,13 @@ impl NewLink {
 pub struct Stored {
     /// The link.
     pub link: Link,
-    /// Whether Redis has confirmed this revision. If not, it is told as soon as it can be.
+    /// Redis has confirmed this revision. Otherwise the outbox delivers it as soon as possible.
     pub published: bool,
-    /// Whether it was made just now, and not before.
+    /// False when an existing link was found.
     pub is_new: bool,
 }
 
-/// Why something could not be done with a link.
+/// The reason an operation on a link failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// Another link, possibly a revoked or expired one, has the code.
@@ -84,10 +85,10 @@ pub enum LinkError {
     Refused {
         /// The link's code.
         code: Code,
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
     },
-    /// The link was made when the request came before, and deleted since.
+    /// An earlier attempt of the request created the link, and it was deleted since.
     #[error("the link {code} was made before, and deleted since")]
     Forgotten {
         /// The link's code.
@@ -96,7 +97,7 @@ pub enum LinkError {
     /// Every code that was drawn is taken.
     #[error("{draws} codes were drawn and all of them are taken or reserved")]
     Exhausted {
-        /// How many were drawn.
+        /// Number of draws.
         draws: u32,
     },
     /// No code can be drawn.
@@ -110,7 +111,7 @@ pub enum LinkError {
     Stopped,
 }
 
-/// Why no code can be drawn.
+/// The reason no code can be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCode {
     /// Too many codes of every length that the policy allows are in use.

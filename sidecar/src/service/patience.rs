@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::core::ports::StoreError;
 
-/// Does something, again after each of the pauses if it fails: all of it can be done again.
-/// `complain` is told of each failure but the last.
+/// Runs an idempotent operation, with a retry after each of the pauses. `complain` receives each
+/// error but the last.
 pub(super) async fn again<T, F>(
     pauses: &[Duration],
     attempt: impl Fn() -> F,

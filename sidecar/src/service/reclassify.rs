@@ -1,20 +1,20 @@
-//! Classifying stored visits again by the rules of this version, while visits are stored.
+//! Reclassifies stored visits by the rules of this version, while visits are stored.
 //!
-//! Visits are read in the order of their numbers, some thousand at a time. Those of which the rules
-//! say something else are written together with what changes in the counts, each only if it still
-//! is as it was read: so whoever is killed has counted nothing twice, and several may do this at
-//! once. Nothing is remembered: whoever begins again finds what is right already right.
+//! Visits are read in the order of their numbers, some thousand at a time. Those with another class
+//! are written together with the changes in the counts, each only if it has not changed since it
+//! was read. So a killed run counts nothing twice, and several may run at once. A run has no stored
+//! progress: a new one finds correct visits already correct.
 //!
-//! How many people there were on a day is kept as a sketch, which forgets nobody. So days that lose
-//! somebody are noted in the same transaction, and their people are counted again from the visits
-//! at the end:
+//! The unique visitors of a day are counted by a sketch, from which none can be removed. So days
+//! that lose a visitor are marked stale in the same transaction, and their visitors are counted
+//! again from the visits at the end:
 //!
-//! 1. They are read, and the sketch is replaced by what was found. Whoever was stored before that
-//!    and after they were read is missing for a moment.
-//! 2. They are read once more and added.
+//! 1. The visits are read, and their sketch replaces the stored one. Visitors who were stored
+//! between the read and the replacement are missing for a moment.
+//! 2. The visits are read once more and added.
 //!
-//! The note has a generation, which is another one after each step and when somebody else is lost;
-//! a step that finds another generation is not done, and the day's turn comes again.
+//! The mark has a generation, which changes at every step and when the day loses another visitor.
+//! A step that finds another generation is skipped, and the day is counted again.
 
 mod people;
 
@@ -34,10 +34,10 @@ use crate::jobs::{Claims, Job, Next, Outcome, Run};
 use crate::store::Store;
 use people::People;
 
-/// How many visits are read at a time.
+/// Visits per page.
 const PAGE: u32 = 2000;
 
-/// How long is waited before the database is tried again, each time that it fails.
+/// Pauses before retries of a failed operation.
 const PAUSES: [Duration; 6] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
@@ -47,55 +47,55 @@ const PAUSES: [Duration; 6] = [
     Duration::from_secs(8),
 ];
 
-/// Classifies stored visits again.
+/// Reclassifies stored visits.
 #[derive(Clone)]
 pub struct Reclassify {
-    /// Where they are.
+    /// Store of the visits.
     pub store: Arc<Store>,
-    /// What clients are.
+    /// Recognises clients by their user agents.
     pub agents: Arc<dyn Agents>,
-    /// Visits of which time.
+    /// Time span of the visits to reclassify.
     pub time: TimeSpan,
-    /// From when on hours are still counted apart.
+    /// Time from which links are counted per hour.
     pub hours_since: Option<Timestamp>,
-    /// Whether nothing is to be written.
+    /// Writes nothing.
     pub is_rehearsal: bool,
 }
 
-/// The part of it that goes through visits.
+/// The job that goes through the visits.
 struct Walk {
     reclassify: Reclassify,
     report: Report,
-    /// The numbers of visits: the first, the one that was looked at last, and the last.
+    /// Numbers of visits: the first, the one that was read last, and the last.
     numbers: Option<(i64, i64, i64)>,
 }
 
-/// How far it has come, and what was found.
+/// Progress and results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Visits that were looked at.
+    /// Number of visits that were read.
     pub visits: u64,
-    /// Of how many numbers of visits it has reached which: some numbers no visit has.
+    /// Number of visit numbers that were reached; some of them belong to no visit.
     pub reached: u64,
-    /// How many numbers there are.
+    /// Number of all visit numbers.
     pub total: u64,
-    /// Visits that are to be another, by the class that they had and the one that they get. The two
-    /// are the same where something else is different: the reason, the agent, or the version of
-    /// the rules.
+    /// Number of visits that change, by their old and their new class. Both are the same where only
+    /// the reason, the agent, or the version of the rules changes.
     pub found: [[u64; Class::ALL.len()]; Class::ALL.len()],
-    /// Visits that were written.
+    /// Number of visits that were written.
     pub written: u64,
-    /// Days whose people were counted again, each once for all and once for each campaign.
+    /// Number of days whose unique visitors were counted again, separately for each campaign and
+    /// for all.
     pub days: u64,
 }
 
 impl Report {
-    /// How many visits are to be another.
+    /// Returns the number of visits that change.
     pub fn changes(&self) -> u64 {
         self.found.iter().flatten().sum()
     }
 
-    /// How many go from a class to another, those that do.
+    /// Returns the number of visits that move from one class to another.
     pub fn moves(&self) -> impl Iterator<Item = (Class, Class, u64)> {
         let classes = Class::ALL.into_iter().enumerate();
         let pairs = classes.flat_map(move |(row, from)| {
@@ -114,12 +114,12 @@ impl Report {
 }
 
 impl Reclassify {
-    /// Classifies all visits that there are when it begins, and counts the people of days again that
-    /// have lost somebody. Reports now and then how far it is, and `None` while it waits for another
-    /// process that counts people.
+    /// Reclassifies the visits that exist at the start, and counts the unique visitors of stale
+    /// days again. Calls `report` now and then with the progress, or with `None` while another
+    /// process counts visitors.
     ///
     /// # Errors
-    /// When SQL fails and does not come back.
+    /// Fails if SQL still fails after all retries.
     pub async fn run(
         self,
         claims: &Claims,

@@ -1,8 +1,8 @@
-//! Requests that may be sent again.
+//! Idempotent requests.
 //!
-//! A client that does not know whether its request has had its effect sends it again with the same
-//! key, and is answered what it would have been answered: the same codes, none twice. For that,
-//! what became of the rows of a chunk is kept in the very transaction that keeps its links.
+//! A client that does not know whether its request took effect repeats it with the same idempotency
+//! key, and gets the same answer with the same codes. For that, the transaction that stores the
+//! links of a chunk also stores the outcomes of its rows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,25 +16,24 @@ use crate::core::ports::{
     Chunk, ChunkCreated, ChunkKey, NewChunk, Receipt, RowOutcome, StoreError,
 };
 
-/// How often a chunk is tried to be completed: each time some of the codes that were drawn turned
-/// out to be taken.
+/// The most attempts to complete a chunk; each one ends with some of the drawn codes taken.
 const MAX_ATTEMPTS: u32 = 32;
 
-/// A row of a chunk: a link that is to be, or why there can't be one, as it is told.
+/// A row of a chunk: a link to create, or the problem to report.
 pub type Row = Result<NewLink, String>;
 
-/// What became of a row.
+/// The result of a row.
 #[derive(Debug)]
 pub enum RowResult {
-    /// A link was made, now or when the request came before.
+    /// A link, created now or by an earlier attempt of the request.
     Link(Box<Stored>),
-    /// No link was made: what is told.
+    /// No link was created: the stored problem.
     Problem(String),
-    /// No link was made now.
+    /// No link was created by this attempt.
     Failed(LinkError),
 }
 
-/// Why a chunk is not answered.
+/// The reason a chunk has no results.
 #[derive(Debug, thiserror::Error)]
 pub enum RepeatError {
     /// The key was used for another request.
@@ -45,7 +44,7 @@ pub enum RepeatError {
     Store(#[from] StoreError),
 }
 
-/// The digest of what rows ask for, to be recognised when it comes again.
+/// Digest of the rows, by which a repeated request is recognised.
 #[derive(Clone, Default)]
 pub struct RowsDigest(Sha256);
 
@@ -56,13 +55,13 @@ impl RowsDigest {
         self.0.update(row);
     }
 
-    /// The digest of all rows.
+    /// Returns the digest of all rows.
     pub fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }
 }
 
-/// A chunk on its way.
+/// A chunk in progress.
 struct Progress<'a> {
     parts: &'a Parts,
     rows: &'a [Row],
@@ -77,11 +76,11 @@ struct Progress<'a> {
 }
 
 impl Issuer {
-    /// Makes the links of a chunk, or finds those that were made when it came before.
-    /// `describe` tells what keeps a link from being made, such as that its code is taken.
+    /// Creates the links of a chunk, or finds those that an earlier attempt created. `describe`
+    /// renders the problem of a row, such as a taken code.
     ///
     /// # Errors
-    /// When the chunk was another one before, or the store fails.
+    /// Fails if the key was used for another chunk, or the store fails.
     pub async fn create_chunk(
         &self,
         key: ChunkKey,
@@ -123,13 +122,13 @@ impl Issuer {
 }
 
 impl Progress<'_> {
-    /// Whether every row has a link or a problem, or gets nothing now.
+    /// Returns true when every row has a link, a problem or an error.
     fn is_settled(&self) -> bool {
         let mut rows = self.chunk.rows.iter().enumerate();
         !rows.any(|(at, row)| *row == RowOutcome::Pending && !self.failed.contains_key(&at))
     }
 
-    /// Tries to settle what is pending; answers what stands in the store then.
+    /// Tries to settle pending rows; returns the stored chunk.
     async fn step(
         &mut self,
         key: &ChunkKey,
@@ -183,7 +182,7 @@ impl Progress<'_> {
         }
     }
 
-    /// Publishes what was made, looks up what was made before, and says what became of each row.
+    /// Publishes new links, looks up those of earlier attempts, and returns the result of each row.
     async fn finish(mut self) -> Result<Vec<RowResult>, RepeatError> {
         let codes = self.chunk.rows.iter().filter_map(|row| match row {
             RowOutcome::Link(code) if !self.made.contains_key(code) => Some(*code),

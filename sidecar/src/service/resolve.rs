@@ -1,8 +1,7 @@
-//! Following links for the edge when Redis could not say.
+//! Resolves codes for the edge when Redis has no answer.
 //!
-//! Whoever comes here waits with a phone in hand. So nothing is asked that can be known without
-//! asking, SQL gets a bounded time, and what SQL has said is written to Redis only after the
-//! answer and never waited for.
+//! A visitor waits for the answer. So nothing is queried that is known already, SQL has a timeout,
+//! and its answer is written to Redis in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,36 +17,36 @@ use crate::core::link::{Link, since_1970};
 use crate::core::ports::{PublishError, Publisher, StoreError};
 use crate::store::Store;
 
-/// How long SQL may take to find a link before the visitor is asked to come back.
+/// Timeout of SQL. After it, the visitor gets an answer that asks to retry.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
 
-/// The most writes to Redis under way at once. With more to do, writes are left out: the next
-/// visitor's will do.
+/// The most concurrent writes to Redis. Writes beyond that are skipped: the next visit repeats
+/// them.
 const MAX_BACKFILLS: usize = 64;
 
-/// What a visitor is told.
+/// The answer to a visitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// To go on.
+    /// Redirects to a target.
     Redirect(Redirect),
-    /// That there was a link and is none any more.
+    /// The link existed and has ended.
     Gone,
-    /// That there is no link, or none yet.
+    /// The link does not exist, or is not valid yet.
     Unknown,
 }
 
-/// Where a visitor goes on to, and how.
+/// Target and form of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The link's target, or its campaign's with the link's values.
     pub target: String,
-    /// How it is answered.
+    /// Status of the redirect.
     pub status: RedirectStatus,
-    /// Whether the visitor's query is appended.
+    /// Appends the visitor's query.
     pub forward_query: bool,
 }
 
-/// Why nobody can know what to tell a visitor.
+/// The reason a code cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// SQL failed.
@@ -56,16 +55,16 @@ pub enum ResolveError {
     /// SQL took too long.
     #[error("the database did not find the link within {limit_ms} ms")]
     Slow {
-        /// How long it was given, in milliseconds.
+        /// The timeout in milliseconds.
         limit_ms: u128,
     },
-    /// SQL has a link of a campaign that it has not.
+    /// The link's campaign is not in SQL.
     #[error("campaign {0} of the link does not exist")]
     NoCampaign(CampaignId),
-    /// SQL has a target that may not be served.
+    /// The target in SQL may not be served.
     #[error("the link's target is invalid")]
     Unservable,
-    /// The campaign's target and the link's values make no target.
+    /// The campaign's target and the link's values yield no target.
     #[error("the link's values do not fit the target of its campaign: {0}")]
     Expand(ExpandError),
 }
@@ -99,10 +98,10 @@ impl Resolver {
         }
     }
 
-    /// Says where a code leads.
+    /// Resolves a code.
     ///
     /// # Errors
-    /// When SQL fails or is slow. That is never the answer that there is no link.
+    /// Fails if SQL fails or is slow. An error never means that the link does not exist.
     pub async fn resolve(&self, code: &[u8]) -> Result<Resolution, ResolveError> {
         let Ok(code) = Code::parse(code) else {
             return Ok(Resolution::Unknown);
@@ -119,8 +118,9 @@ impl Resolver {
             let store = Arc::clone(&self.store);
             self.backfill(move |publisher| async move {
                 publisher.note_unknown(&code).await?;
-                // A link that was made and published since SQL was asked, and lost by Redis before
-                // the note was written, would be answered 404: whoever has noted looks again.
+                // A link that was created and published since the query, and then lost by Redis
+                // before the note, would be answered with 404. So the store is queried once more
+                // after the note.
                 match store.find_link(&code).await {
                     Ok(Some(link)) => publisher.publish(&[link]).await,
                     Ok(None) | Err(_) => Ok(()),

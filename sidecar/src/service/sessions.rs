@@ -1,10 +1,10 @@
-//! Sessions of people at the console: an API key for half a day, kept by the browser alone.
+//! Sessions of users of the console: an API key for half a day, stored only in the browser.
 //!
-//! A session is a token that holds the key's text, encrypted and authenticated (AES-256-GCM) under
-//! a key that all sidecars of a database derive from its code key. So nothing is stored, any
-//! sidecar knows the session, and what opens is the API key itself: once it is revoked or has
-//! expired the session opens nothing. Who can read the database can make no session, since it has
-//! no key's text; who has a token alone can't read the text out of it.
+//! A session is a token that holds the text of the API key, encrypted and authenticated
+//! (AES-256-GCM) under a key that all sidecars of a database derive from its code key. So nothing
+//! is stored, every sidecar accepts the session, and the API key itself authorises requests: once
+//! it is revoked or expired, the session is invalid. Read access to the database does not allow
+//! forging a session, since the database has no text of a key; a token does not reveal the text.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,10 +19,10 @@ use crate::clock::Clock;
 use crate::core::api_key::PresentedKey;
 use crate::core::codes::numbering::CodeKey;
 
-/// How long a session lasts.
+/// Lifetime of a session.
 pub const LIFE: SignedDuration = SignedDuration::from_hours(12);
 
-/// Authenticated with each token: what it is, and the version of its form.
+/// Associated data of each token: its kind, and the version of its format.
 const KIND: &[u8] = b"console session 1";
 
 /// Makes sessions and knows them again.
@@ -36,7 +36,7 @@ pub struct Sessions {
 pub struct Session {
     /// The API key that it was begun with, which may count no more.
     pub presented: PresentedKey,
-    /// When it ends.
+    /// Time of its expiry.
     pub until: Timestamp,
 }
 

@@ -1,10 +1,9 @@
-//! After a database was restored from a backup: no code is given again that may have been given
-//! since the backup was made.
+//! Skips codes that may have been issued between a backup of the database and its restore.
 //!
-//! A restored database has forgotten the links that were made after it, and with them how far its
-//! counters were and which codes of the pool were used. People still have those links in their
-//! messages: with codes given again they would lead where somebody else's lead. Codes are many and
-//! numbers cost nothing, so what may have been used is left out.
+//! A restored database has lost the links created after its backup, the positions of its counters
+//! and the used codes of the pool. Messages still contain the lost links: codes issued again would
+//! redirect them to the targets of others. Codes are many and numbers are free, so all codes that
+//! may have been used are skipped.
 
 use std::sync::Arc;
 
@@ -15,39 +14,39 @@ use crate::service::codes::permuted::PermutedCodes;
 use crate::service::codes::sequence;
 use crate::store::Store;
 
-/// How many characters a code may have before the check character.
+/// Lengths of codes without the check character.
 const LENGTHS: std::ops::RangeInclusive<usize> = 1..=12;
 
-/// How many times a process may have begun anew since the backup: what was left of its numbers was
-/// left out.
+/// The most process starts assumed since the backup. Each start skips the rest of a block of
+/// numbers.
 const STARTS: u64 = 64;
 
-/// How many codes are taken out of the pool at once.
+/// Codes that are taken from the pool at once.
 const TAKEN_TOGETHER: u32 = 1000;
 
-/// Leaves codes out.
+/// Skips codes.
 pub struct Skip {
-    /// Where counters and the pool are.
+    /// Store of the counters and the pool.
     pub store: Arc<Store>,
-    /// What codes look like.
+    /// Rules for codes.
     pub rules: CodeRules,
 }
 
-/// What was left out.
+/// Number of skipped counters and codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// Counters that were moved forward.
+    /// Counters that were advanced.
     pub counters: u64,
-    /// Codes that were made ahead and will not be given.
+    /// Pooled codes that will not be issued.
     pub pooled: u64,
 }
 
 impl Skip {
-    /// Leaves out what may have been given if at most so many links were made since the backup, of
-    /// every length. Doing it again leaves out as much once more.
+    /// Skips the codes that may have been issued if at most `links` links of every length were
+    /// created since the backup. Every call skips as many again.
     ///
     /// # Errors
-    /// When the store fails; what was left out until then stays so.
+    /// Fails if the store does; codes skipped until then stay skipped.
     pub async fn run(&self, links: u64) -> Result<Skipped, StoreError> {
         let mut skipped = Skipped::default();
         let numbering = self.store.numbering();
@@ -66,7 +65,7 @@ impl Skip {
         Ok(skipped)
     }
 
-    /// Voids the codes of a length that nobody has taken, as the database remembers it.
+    /// Voids the unused codes of a length in the pool.
     async fn empty_pool(&self, length: usize) -> Result<u64, StoreError> {
         let mut count = 0;
         loop {
@@ -110,7 +109,7 @@ mod tests {
         store
     }
 
-    /// What a process draws, of every strategy that counts or makes codes ahead.
+    /// Codes that a process draws from every strategy with a counter or a pool.
     async fn draw(store: &Arc<Store>, seed: u64, count: usize) -> Vec<Code> {
         let rules = CodeRules::default();
         let watermarks = Watermarks { low: 0, high: 50 };

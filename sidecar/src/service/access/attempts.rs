@@ -34,7 +34,7 @@ impl Attempts {
     /// Takes an attempt of an address.
     ///
     /// # Errors
-    /// When the address has none left.
+    /// Fails if the address has none left.
     pub fn take(&self, address: &str) -> Result<(), ChargeError> {
         let Some(limit) = RateLimit::new(PER_S, BURST) else {
             return Ok(());

@@ -56,7 +56,7 @@ impl Lengths {
     /// `None` when all are full.
     ///
     /// # Errors
-    /// When the store cannot return the number of used codes.
+    /// Fails if the store cannot return the number of used codes.
     pub async fn choose(&self, bounds: BodyLengths) -> Result<Option<usize>, StoreError> {
         let usage = self.usage().await?;
         let mut lengths = usize::from(bounds.shortest())..=usize::from(bounds.longest());

@@ -57,7 +57,7 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
     /// Fills the pool where it is low, for the lengths in use.
     ///
     /// # Errors
-    /// When SQL fails.
+    /// Fails if SQL fails.
     pub async fn fill_where_low(&self) -> Result<(), DrawError> {
         let lengths: Vec<usize> = self.taken.lock().await.keys().copied().collect();
         for length in lengths {

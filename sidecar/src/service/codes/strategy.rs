@@ -29,7 +29,7 @@ pub trait CodeStrategy: Send + Sync {
     /// has no more to offer.
     ///
     /// # Errors
-    /// When there are none to be had now.
+    /// Fails if no code is available now.
     async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError>;
 }
 

@@ -1,11 +1,11 @@
-//! Which visits somebody wants to be told of.
+//! Filter of a listener.
 
 use vocabulary::Code;
 use vocabulary::visit::VisitEvent;
 
 use crate::core::visit::class::Class;
 
-/// Those that fulfil everything that is said.
+/// Matches visits that meet all conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFilter {
     /// Only visits of this link.
@@ -17,8 +17,8 @@ pub struct LiveFilter {
 }
 
 impl LiveFilter {
-    /// Whether an event may be what is wanted, as far as can be told before it is made a visit:
-    /// all but its class.
+    /// Returns false when an event cannot match, before it is converted to a visit: checks all
+    /// conditions but the class.
     pub(super) fn may_want(&self, event: &VisitEvent<'_>) -> bool {
         let is_code = self.code.is_none_or(|code| code.as_bytes() == event.code);
         let is_host = self

@@ -1,25 +1,26 @@
-//! What a visit of the feed is called, so that a listener can go on behind it.
+//! Position of a visit in the feed, from which a listener can resume.
 
 use std::fmt;
 
 use crate::core::ports::EntryId;
 
-/// Where a visit stands. As a text `<stream>:<entry>:<place>:<rest>`, such as `0:1767225600123-0:3:2`.
+/// Position of a visit. Its text is `<stream>:<entry>:<place>:<rest>`, such as
+/// `0:1767225600123-0:3:2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveId {
-    /// In which stream.
+    /// Index of the stream.
     pub stream: u16,
-    /// In which entry of it.
+    /// Id of the entry in the stream.
     pub entry: EntryId,
-    /// Where in the entry's batch, from 0.
+    /// Index in the entry's batch, from 0.
     pub place: u32,
-    /// How many stand behind it in the batch: a listener who has been told of the last one misses
-    /// nothing when the entry is gone.
+    /// Number of visits behind it in the batch. At 0, a listener misses nothing when the entry is
+    /// gone.
     pub rest: u32,
 }
 
 impl LiveId {
-    /// Reads the text; `None` when it is none.
+    /// Parses the text; `None` when it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let stream = number(parts.next()?)?;
@@ -34,7 +35,7 @@ impl LiveId {
     }
 }
 
-/// A number of digits alone, without a sign.
+/// Parses a number that consists only of digits, without a sign.
 fn number(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! What waits for one listener, and how the listener gets it.
+//! The queue of a listener, and its delivery.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -11,47 +11,46 @@ use tokio::time::Instant;
 
 use super::{LiveFilter, LiveId, LiveVisit, LiveVisits};
 
-/// The most visits that wait for a listener. Whoever reads more slowly than they come loses some.
+/// The most visits in a queue. A slow listener loses visits beyond that.
 pub(super) const MOST_WAITING: usize = 512;
 
-/// How often a listener is told at most how many visits it was not told of.
+/// Interval at which a listener is notified of dropped visits, at most.
 const TELL_COUNTS_EVERY: Duration = Duration::from_secs(1);
 
-/// What a listener is told.
+/// A message to a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Visits are read from now on: what stands behind this.
+    /// Visits are delivered from now on: those after this position.
     Begun(LiveId),
-    /// Redis can't be read. What comes meanwhile is told when it can be again.
+    /// Redis cannot be read. Visits that occur meanwhile follow after it resumes.
     Interrupted,
     /// Redis can be read again.
     Resumed,
-    /// Between the visit that the listener wanted to go on behind and those that are told now
-    /// there may have been others.
+    /// Visits may be missing between the position from which the listener resumed and the next one.
     Gap,
     /// A visit.
     Visit(Arc<LiveVisit>),
-    /// So many visits were not told, since the listener did not read fast enough.
+    /// Number of visits dropped because the listener was too slow.
     Lost(u64),
-    /// So many visits were not told, since there were too many a second.
+    /// Number of visits dropped by the rate limit.
     LeftOut(u64),
 }
 
-/// How the feed stands with a listener.
+/// State of the feed for a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
-    /// Nothing was read for it yet.
+    /// Nothing has been read for it yet.
     Waiting,
-    /// All is well.
+    /// Visits are delivered.
     Reading,
-    /// Redis is away.
+    /// Redis is unreachable.
     Away,
 }
 
-/// What waits for a listener.
+/// The queue of a listener.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// What it wants to be told of.
+    /// The listener's filter.
     pub(super) filter: LiveFilter,
     waiting: Mutex<Waiting>,
     changed: Notify,
@@ -64,9 +63,10 @@ struct Waiting {
     left_out: u64,
     has_gap: bool,
     sight: Sight,
-    /// How it stood when the listener was last told.
+    /// The state that the listener was last notified of.
     told: Sight,
-    /// Behind what it is told of visits, or else where it wants to go on.
+    /// The position after which visits are delivered, or else the position from which the listener
+    /// wants to resume.
     joined: Result<LiveId, Option<LiveId>>,
     limiter: DefaultDirectRateLimiter,
 }
@@ -90,34 +90,36 @@ impl Queue {
         }
     }
 
-    /// Where a new listener wants to go on; `None` for one that is not new.
+    /// Returns the position from which a new listener wants to resume; `None` for one that has
+    /// joined.
     pub(super) fn newcomer(&self) -> Option<Option<LiveId>> {
         self.waiting().joined.err()
     }
 
-    /// From now on it is told of what is read, which stands behind `at`.
+    /// Starts delivery after `at`.
     pub(super) fn join(&self, at: LiveId) {
         self.waiting().joined = Ok(at);
         self.set_sight(Sight::Reading);
     }
 
-    /// Redis is away.
+    /// Records that Redis is unreachable.
     pub(super) fn interrupt(&self) {
         self.set_sight(Sight::Away);
     }
 
-    /// Redis is back.
+    /// Records that Redis is reachable again.
     pub(super) fn resume(&self) {
         self.set_sight(Sight::Reading);
     }
 
-    /// Something is missing before what comes.
+    /// Records that visits before the next one may be missing.
     pub(super) fn note_gap(&self) {
         self.waiting().has_gap = true;
         self.changed.notify_one();
     }
 
-    /// Whether another visit may be told; counts it if not.
+    /// Returns true when the queue and the rate limit have space for another visit; otherwise
+    /// counts it as dropped.
     pub(super) fn admits(&self) -> bool {
         let mut waiting = self.waiting();
         if waiting.visits.len() >= MOST_WAITING {
@@ -132,13 +134,13 @@ impl Queue {
         false
     }
 
-    /// A visit is not told, since there are too many.
+    /// Counts a visit dropped by the limit on enrichment.
     pub(super) fn leave_out(&self) {
         self.waiting().left_out += 1;
         self.changed.notify_one();
     }
 
-    /// Puts a visit behind those that wait.
+    /// Appends a visit to the queue.
     pub(super) fn put(&self, visit: Arc<LiveVisit>) {
         self.waiting().visits.push_back(visit);
         self.changed.notify_one();
@@ -150,13 +152,14 @@ impl Queue {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Each step leaves it in order.
+        // Each step leaves the queue consistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiting {
-    /// What is told next; `Err` when it is nothing for now, with whether counts wait to be told.
+    /// Returns the next message; `Err` when there is none, with true when counts of dropped visits
+    /// are due later.
     fn next(&mut self, may_count: bool) -> Result<Told, bool> {
         if self.sight != self.told {
             let before = std::mem::replace(&mut self.told, self.sight);
@@ -180,11 +183,11 @@ impl Waiting {
     }
 }
 
-/// Somebody who listens; until this is dropped.
+/// A listener, until it is dropped.
 pub struct Listener {
     feed: Arc<LiveVisits>,
     queue: Arc<Queue>,
-    /// When counts may be told again.
+    /// Time from which counts of dropped visits may be reported again.
     count_at: Instant,
 }
 
@@ -197,8 +200,8 @@ impl Listener {
         }
     }
 
-    /// Waits for what is to be told next; `None` when all listening ends. What has not been
-    /// answered yet when this is given up is answered the next time.
+    /// Waits for the next message; `None` when the feed stops. This is cancellation safe: a
+    /// cancelled call loses no message.
     pub async fn next(&mut self) -> Option<Told> {
         loop {
             if self.feed.parts.stop.is_cancelled() {

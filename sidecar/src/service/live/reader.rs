@@ -1,4 +1,4 @@
-//! Reads the streams for as long as somebody listens.
+//! Reads the streams while there are listeners.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,33 +12,34 @@ use super::{LiveId, LiveVisits};
 use crate::core::ports::{EntryId, PublishError, TailBatch};
 use crate::core::visit::visitor::{KeyRing, LiveKeys, day_of};
 
-/// How many batches are read at a time. The edge puts some hundred events into one.
+/// Batches per read. The edge writes some hundred events per batch.
 const TOGETHER: usize = 32;
 
-/// How long is waited before streams that had nothing new are looked at again.
+/// Pause after a read without new batches.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// How long is waited when Redis is away.
+/// Pause while Redis is unreachable.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How often a stream is read for a listener who wants to go on where it was, and the most visits
-/// that it is told of then: less than wait for it at most.
+/// The most reads of a stream for a listener that resumes, and the most visits delivered then:
+/// fewer than fit in its queue.
 const CATCH_UP_READS: usize = 5;
 const MOST_CAUGHT_UP: usize = MOST_WAITING * 3 / 4;
 
-/// A visit tells of one stream how far somebody has read. What of the others they have been told is
-/// not known: these are read from so many milliseconds before it, and some may come twice.
+/// Overlap of other streams for a listener that resumes. A position identifies progress in one
+/// stream only, so the others are read from so many milliseconds before it. Duplicates are
+/// possible.
 const OVERLAP_MS: u64 = 1000;
 
-/// How often, and how long apart, the key of a day is looked for that nobody has made yet: whoever
-/// stores its first visits does so within moments.
+/// Number of look-ups of a day key that does not exist yet, and their interval: the process that
+/// stores the first visits of the day creates it within moments.
 const KEY_TRIES: u32 = 5;
 const KEY_PAUSE: Duration = Duration::from_millis(100);
 
-/// For how long visits have no visitor then before the key is looked for again.
+/// Time after these look-ups during which visits have no visitor id, before the next ones.
 const KEYLESS: Duration = Duration::from_secs(10);
 
-/// Reads until nobody listens any more, or all listening is ended.
+/// Reads until the last listener leaves or the feed stops.
 pub(super) async fn read_while_listened(feed: &LiveVisits) {
     let mut reader = Reader {
         feed,
@@ -67,13 +68,13 @@ pub(super) async fn read_while_listened(feed: &LiveVisits) {
 
 struct Reader<'a> {
     feed: &'a LiveVisits,
-    /// Up to which entry each stream was read; `None` when none was yet.
+    /// The last entry that was read of each stream; `None` before the first read.
     places: Option<Vec<EntryId>>,
     is_away: bool,
-    /// `None` while it is lent.
+    /// `None` while a task uses it.
     sieve: Option<Sieve>,
     keys: KeyRing,
-    /// Until when the key of the day is not looked for.
+    /// Time until which the day key is not looked up.
     keyless_until: Instant,
 }
 
@@ -180,7 +181,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Tells listeners of batches, where others are not kept waiting: that may be work.
+    /// Delivers batches to listeners on a blocking thread, since enrichment can take long.
     async fn pass(&mut self, batches: Vec<TailBatch>, queues: Vec<Arc<Queue>>, keys: LiveKeys) {
         let mut sieve = self.sieve.take().unwrap_or_else(Sieve::new);
         let making = self.making(keys);
@@ -194,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Lets a new listener in and tells it of what stands behind the visit that it was told of last.
+    /// Adds a new listener and delivers the visits after the one it saw last.
     async fn catch_up(&mut self, queue: &Arc<Queue>, after: LiveId) -> Result<(), PublishError> {
         let tail = &self.feed.parts.tail;
         let from = |stream| {
@@ -211,7 +212,7 @@ impl Reader<'_> {
         let mut batches: Vec<TailBatch> = Vec::new();
         for stream in 0..tail.streams() {
             let end = self.place(stream);
-            // The entry itself may hold more than the listener was told of.
+            // The entry itself may hold further visits.
             let mut at = from(stream).before();
             let mut reads = 0;
             while at < end {
@@ -274,7 +275,7 @@ impl Reader<'_> {
             match self.keys.known(clock.now()).await {
                 Ok(keys) if keys.has(day_of(clock.now())) => return keys,
                 Ok(_) => {}
-                // Visits matter more than who came.
+                // Visits matter more than visitor ids.
                 Err(_away) => break,
             }
         }

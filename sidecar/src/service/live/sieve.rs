@@ -1,8 +1,8 @@
-//! From what stands in the streams to what each listener is told.
+//! Filters the streams for each listener.
 //!
-//! Reading an event costs next to nothing; making a visit of it does not. So it is made only when
-//! somebody is to be told of it, and once for all of them. Somebody who asks for a class wants to
-//! have visits made that they are not told of: of these there is a limit for all together.
+//! Reading an event costs next to nothing; converting it to a visit does not. So it is converted
+//! only when it is delivered, and once for all listeners. A filter by class needs the visit before
+//! it decides; one limit bounds these conversions for all listeners together.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
@@ -17,27 +17,28 @@ use crate::core::ports::TailBatch;
 use crate::core::visit::Enrichment;
 use crate::core::visit::visitor::LiveKeys;
 
-/// How many visits are made in a second, for all listeners, to look at their class.
+/// The most conversions per second to filter by class, for all listeners together.
 const JUDGED_PER_S: NonZeroU32 = NonZeroU32::new(10_000).expect("more than none");
 
-/// How many visits are remembered: the edge sends a batch again when its confirmation was lost.
+/// Number of visits remembered for deduplication: the edge writes a batch again when its
+/// confirmation was lost.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).expect("more than none");
 
-/// What visits are made with.
+/// Dependencies of the conversion.
 pub(super) struct Making {
     pub(super) enrichment: Arc<Enrichment>,
     pub(super) keys: LiveKeys,
 }
 
 impl Making {
-    /// Makes a visit; `None` for an event that can't be one.
+    /// Converts an event to a visit; `None` when the event is invalid.
     fn visit(&self, id: LiveId, event: &VisitEvent<'_>) -> Option<Arc<LiveVisit>> {
         let visit = self.enrichment.visit(event, &self.keys).ok()?;
         Some(Arc::new(LiveVisit { id, visit }))
     }
 }
 
-/// Tells listeners of visits.
+/// Delivers visits to listeners.
 pub(super) struct Sieve {
     seen: LruCache<VisitId, ()>,
     judged: DefaultDirectRateLimiter,
@@ -51,7 +52,7 @@ impl Sieve {
         }
     }
 
-    /// Tells all of these listeners of what they want of new batches.
+    /// Delivers the matching visits of new batches to listeners.
     pub(super) fn pass(&mut self, batches: &[TailBatch], queues: &[Arc<Queue>], making: &Making) {
         for (id, event) in batches.iter().flat_map(events) {
             if self.seen.put(event.id, ()).is_none() {
@@ -91,8 +92,8 @@ impl Sieve {
     }
 }
 
-/// What a listener wants of batches that others were told of before: what stands behind `after`, at
-/// most so many visits. Also answers whether that is all.
+/// Returns the visits of earlier batches that match a listener's filter, after position `after` and
+/// at most `most`, and true when these are all.
 pub(super) fn missed(
     batches: &[TailBatch],
     after: LiveId,

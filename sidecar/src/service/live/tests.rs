@@ -61,7 +61,7 @@ impl Scene {
         Self::with(1, PLENTY).await
     }
 
-    /// Somebody who listens to everything and has been told that visits are read.
+    /// A listener without a filter, after its start message.
     async fn listener(&self) -> Listener {
         self.listener_with(LiveFilter::default(), None).await
     }
@@ -87,7 +87,7 @@ async fn next(listener: &mut Listener) -> Told {
     told.expect("something is told").expect("listening goes on")
 }
 
-/// The number of the visit that is told next.
+/// The sequence number of the next visit.
 async fn next_tap(listener: &mut Listener) -> u64 {
     match next(listener).await {
         Told::Visit(visit) => visit.visit.id.sequence,
@@ -194,7 +194,7 @@ async fn who_does_not_read_loses_visits_is_told_how_many_and_keeps_nobody_back()
     let mut slow = scene.listener().await;
     let mut quick = scene.listener().await;
     let most = MOST_WAITING as u64;
-    // Where both have room, and where one has none left.
+    // First with space in both queues, then with none in one of them.
     for (ms, sequences) in [(1, 0..most), (2, most..most + 100)] {
         scene.tail.put(0, ms, taps(sequences.clone()));
         for sequence in sequences {
@@ -230,7 +230,7 @@ async fn of_too_many_some_are_told_and_how_many_were_not() {
         }
     }
     assert_eq!(told + left_out, 200);
-    // What the time brings that the test takes is let through too.
+    // The limiter also admits visits for the duration of the test.
     assert!((10..150).contains(&told), "{told}");
 }
 
@@ -304,7 +304,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
     }
     drop(listener);
 
-    // Unless it was the last one, and told to its end.
+    // Unless it was the last entry, and its visits were all delivered.
     scene.tail.trim(4);
     let mut listener = listen("0:3-0:0:0").await;
     let mut cut = listen("0:3-0:0:1").await;
@@ -315,7 +315,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
     }
     drop((listener, cut));
 
-    // Who was told of no visit yet goes on from where they began.
+    // A listener without a visit yet resumes from its start.
     let listener = scene.feed.listen(everything.clone(), None);
     let mut listener = listener.expect("room for another listener");
     let Told::Begun(at) = next(&mut listener).await else {
@@ -330,7 +330,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
     assert_eq!(next_tap(&mut listener).await, 6);
     drop(listener);
 
-    // Nobody is told of more than they could read.
+    // No listener gets more visits than its queue holds.
     scene.tail.put(0, 7, taps(7..2000));
     let mut listener = listen("0:6-0:0:0").await;
     assert_eq!(next(&mut listener).await, Told::Gap);
@@ -348,13 +348,13 @@ async fn of_several_streams_all_are_told_and_resumed() {
     assert_eq!(next_tap(&mut listener).await, 1);
     scene.tail.put(0, 5200, tap(2));
     assert_eq!(next_tap(&mut listener).await, 2);
-    // Of the other stream some may come again, but none is left out.
+    // Visits of the other stream may be duplicated, but none is missing.
     let after = Some("1:5100-0:0:0");
     let mut again = scene.listener_with(LiveFilter::default(), after).await;
     assert_eq!(next_tap(&mut again).await, 0);
     assert_eq!(next_tap(&mut again).await, 2);
     drop(again);
-    // Unless it can't be known, since what stood there a second before is gone.
+    // Unless that is unknown, since the entries of the second before are gone.
     scene.tail.trim(4500);
     let mut again = scene.listener_with(LiveFilter::default(), after).await;
     assert_eq!(next(&mut again).await, Told::Gap);

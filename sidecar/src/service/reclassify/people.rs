@@ -1,4 +1,4 @@
-//! Counting the people of days again that have lost somebody.
+//! Counts the unique visitors of stale days again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::core::visit::sketch::Sketch;
 use crate::jobs::{Job, Next};
 use crate::store::Store;
 
-/// How many days are counted together, of a campaign or of all. A sketch takes 4 KB.
+/// Days per round, each of a campaign or of all. A sketch takes 4 KB.
 const TOGETHER: u32 = 1024;
 
-/// How many sketches are written in one transaction.
+/// Sketches per transaction.
 const WRITTEN_TOGETHER: usize = 32;
 
-/// How many visits are read at a time.
+/// Visits per page.
 const PAGE: u32 = 5000;
 
-/// Counts the people of all days again that have lost somebody, by whichever run. One process does
-/// it: others would only make it begin again.
+/// Counts the unique visitors of all stale days again, whichever run marked them. Only one process
+/// does so: others would restart it.
 pub(super) struct People {
     store: Arc<Store>,
     /// Days that were counted, each once for all and once for each campaign.
@@ -28,14 +28,14 @@ pub(super) struct People {
     count: Option<Count>,
 }
 
-/// Days whose people are read.
+/// Days whose visitors are being counted.
 struct Count {
     days: Vec<StaleDay>,
     /// By campaign and day.
     sketches: HashMap<(i64, i64), Sketch>,
-    /// The number of the visit that was read last.
+    /// Number of the visit that was read last.
     after: i64,
-    /// Whether their sketches were replaced before and the people are read once more.
+    /// The sketches were replaced, and the visits are read once more.
     is_second: bool,
 }
 

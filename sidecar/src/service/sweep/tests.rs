@@ -86,7 +86,8 @@ async fn what_has_expired_is_shortened_once_and_deleted_after_its_quarantine() {
         ..Swept::default()
     };
     assert_eq!(scene.sweep().await, swept);
-    // Redis goes on answering 410, and the code is taken, until nobody can bring it back.
+    // Redis still answers 410, and the code is still taken, until no delayed write can restore the
+    // record.
     assert_eq!(scene.redis.record("abc").as_deref(), Some("1 410 1"));
     let again = || scene.kept.store.create_links(vec![link("abc")]);
     assert_eq!(again().await.expect("a working store").taken, [0]);

@@ -201,7 +201,7 @@ async fn a_link_that_nobody_visits_expires_as_by_any_other_change() {
     ] {
         scene.keep(scene.made(code, at)).await;
     }
-    // Whoever it was.
+    // Visits of every class count.
     let (late, early) = ("2026-05-03T00:00:00Z", "2026-04-30T00:00:00Z");
     scene.visit("seen", Class::Scanner, moment(late)).await;
     scene.visit("past", Class::Human, moment(early)).await;
@@ -368,7 +368,7 @@ async fn links_of_campaigns_expire_while_their_campaign_redirects() {
     assert_eq!(scene.state("plain").await, State::Expired);
     assert_eq!(scene.state("held").await, State::Live);
     assert_eq!(scene.state("touched").await, State::Live);
-    // Whoever resumes a campaign has its links live for as long as new ones.
+    // Resuming a campaign gives its links as much time as new ones.
     let by = ChangedBy {
         key_id: None,
         action: Action::CampaignResume,

@@ -1,4 +1,4 @@
-//! What this process has done with visits.
+//! Counters of this process for visits.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -6,27 +6,27 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::core::visit::Visit;
 
-/// How many domains are counted on their own. nginx knows some tens; only one that answers to any
-/// name could bring more, as many as somebody makes up.
+/// The most domains that are counted separately. nginx knows some tens; only a server that answers
+/// to any name could report more, as many as clients make up.
 const MAX_DOMAINS: usize = 100;
 
-/// What those beyond are counted as.
+/// Name under which further domains are counted.
 const OTHERS: &str = "others";
 
-/// What has been done since the process began.
+/// Counts since the start of the process.
 #[derive(Debug, Default)]
 pub struct VisitCounters {
     /// Visits that were stored.
     pub stored: AtomicU64,
-    /// Visits that came again and were stored before.
+    /// Visits that were delivered again after they were stored.
     pub repeated: AtomicU64,
-    /// What could not be read and went to quarantine.
+    /// Events that were invalid and went to quarantine.
     pub quarantined: AtomicU64,
-    /// Links that were ended since they had been visited often enough.
+    /// Links that expired because they reached their limit of visits.
     pub ended: AtomicU64,
-    /// Visits that were deleted since they were old.
+    /// Visits that were deleted at the end of their retention.
     pub forgotten: AtomicU64,
-    /// Those that were stored, by domain.
+    /// Stored visits by domain.
     domains: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -49,7 +49,7 @@ impl VisitCounters {
         }
     }
 
-    /// How many visits were stored of each domain.
+    /// Returns the number of stored visits of each domain.
     pub fn domains(&self) -> Vec<(String, u64)> {
         let domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs = domains.iter();

@@ -260,7 +260,7 @@ async fn a_link_is_ended_when_it_was_visited_often_enough() {
     assert_eq!(link.state(now), crate::core::link::State::Expired);
     let record = scene.redis.record("twice").expect("a record");
     assert_eq!(record, "1 302 2 1780315200 https://example.com/a");
-    // Whoever comes later changes nothing more.
+    // Later visits change nothing more.
     scene.queue.put("4-0", frame(3, "twice"));
     scene.round().await.expect("all servers work");
     assert_eq!(scene.counted(), [4, 0, 0, 1]);

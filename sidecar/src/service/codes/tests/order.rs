@@ -48,8 +48,7 @@ fn as_floats(values: &[u64]) -> Vec<f64> {
     values.iter().map(|&value| value as f64).collect()
 }
 
-/// In standard deviations: how much the order of issue and the order of the codes have to do with
-/// each other.
+/// The correlation between the order of issue and the order of the codes, in standard deviations.
 fn rank_correlation(values: &[u64]) -> f64 {
     let order: Vec<u64> = (0..values.len() as u64).collect();
     correlation(&as_floats(&order), &ranks(values)) * (values.len() as f64).sqrt()

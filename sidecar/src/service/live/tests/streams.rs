@@ -58,12 +58,12 @@ impl MemoryTail {
         streams.fill_with(MemoryStream::default);
     }
 
-    /// How often its connection was closed.
+    /// Number of times that its connection was closed.
     pub(super) fn closed(&self) -> usize {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// How often it was read.
+    /// Number of reads.
     pub(super) fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
     }
@@ -148,7 +148,7 @@ pub(super) fn frame(sequence: u64, code: &str, host: &str, user_agent: &[u8]) ->
     frame
 }
 
-/// The frame of a visit by somebody with a telephone.
+/// The frame of a visit from a phone.
 pub(crate) fn tap(sequence: u64) -> Vec<u8> {
     frame(sequence, "abc", "s.example.com", PHONE)
 }
