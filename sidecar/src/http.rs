@@ -1,4 +1,4 @@
-//! The service over HTTP. Nothing outside of this module knows axum.
+//! The HTTP interface. Only this module depends on axum.
 
 mod answers;
 mod app;

@@ -1,7 +1,7 @@
-//! Reads the members of a JSON object one by one and collects everything that is wrong with them.
+//! Reads the members of a JSON object one by one and collects all faults.
 //!
-//! A client that sends a form with three mistakes learns of all three, and of every unknown member: a
-//! misspelt optional member must not be ignored.
+//! A request with three faults gets all three in one answer. An unknown member is a fault, so that a
+//! misspelt optional member is not ignored.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct FieldError {
 /// The outcome of reading a member.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read<T> {
-    /// There is no such member, or its value is wrong and a fault has been noted.
+    /// The member is absent, or its value is invalid and a fault has been noted.
     Absent,
     /// `null`.
     Null,
@@ -31,7 +31,7 @@ pub enum Read<T> {
 }
 
 impl<T> Read<T> {
-    /// The value, if there is one.
+    /// Returns the value, if present.
     pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
@@ -52,7 +52,7 @@ impl Faults<'_> {
         self.errors.push(fault(&[self.name], detail));
     }
 
-    /// Notes a fault of something within the member.
+    /// Notes a fault within the member.
     pub fn refuse_at(&mut self, step: &str, detail: impl Into<String>) {
         self.errors.push(fault(&[self.name, step], detail));
     }
@@ -85,7 +85,7 @@ fn fault(path: &[&str], detail: impl Into<String>) -> FieldError {
     }
 }
 
-/// The members that have not been read yet, and what is wrong with those that have.
+/// The unread members of an object, and the faults of those already read.
 pub struct Fields {
     members: Map<String, Value>,
     errors: Vec<FieldError>,
@@ -100,17 +100,17 @@ impl Fields {
         }
     }
 
-    /// Notes that something is wrong with a member.
+    /// Notes a fault of a member.
     pub fn refuse(&mut self, name: &str, detail: impl Into<String>) {
         self.errors.push(fault(&[name], detail));
     }
 
-    /// Notes that something is wrong within a member.
+    /// Notes a fault within a member.
     pub fn refuse_at(&mut self, path: &[&str], detail: impl Into<String>) {
         self.errors.push(fault(path, detail));
     }
 
-    /// Notes that a member is missing, unless it or something within it has a fault already.
+    /// Notes that a member is missing, unless a fault of it has been noted already.
     pub fn require(&mut self, name: &str) {
         if !self.is_refused(name) {
             self.refuse(name, "is required");
@@ -171,10 +171,10 @@ impl Fields {
         self.errors
     }
 
-    /// Ends the reading.
+    /// Finishes reading.
     ///
     /// # Errors
-    /// All faults, if there are any.
+    /// All faults that were noted.
     pub fn finish(self) -> Result<(), Vec<FieldError>> {
         let faults = self.faults();
         if faults.is_empty() {

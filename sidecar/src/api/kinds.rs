@@ -18,7 +18,7 @@ use super::fields::Faults;
 use super::schema::of;
 use super::words;
 
-/// The largest number that every reader of JSON keeps exactly.
+/// The largest integer that every JSON parser represents exactly.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
 
 /// A kind of value that a member has.
@@ -26,13 +26,13 @@ pub trait Kind {
     /// A checked value.
     type Value;
 
-    /// The form of a value where there is no JSON: in CSV and on the command line.
+    /// The form of a value in CSV and on the command line.
     const SHAPE: Shape;
 
     /// The fault of a `null` where there must be a value.
     const NOT_NULL: &'static str = "must not be null";
 
-    /// Checks a value; `None` for one that is wrong, with its faults.
+    /// Checks a value; returns `None` and notes the faults if it is invalid.
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Self::Value>;
 
     /// The schema of a value, without a description.
@@ -44,7 +44,7 @@ pub trait Kind {
     }
 }
 
-/// A kind of value that answers have as well.
+/// A kind of value that answers contain as well.
 pub trait Shown: Kind {
     /// The value in an answer.
     type Shown: Serialize + JsonSchema;
@@ -53,7 +53,7 @@ pub trait Shown: Kind {
     fn show(value: &Self::Value) -> Self::Shown;
 }
 
-/// Values that answers have as they are.
+/// Declares that answers contain values of a kind unchanged.
 macro_rules! shown_as_is {
     ($($kind:ty),*) => {$(
         impl $crate::api::kinds::Shown for $kind {
@@ -69,7 +69,7 @@ use shown_as_is;
 
 shown_as_is!(Truth, Count);
 
-/// Declares kinds of texts whose checks need to know more than the request.
+/// Declares kinds of texts whose validation depends on more than the request.
 macro_rules! texts {
     ($($(#[doc = $about:literal])* $kind:ident: |$generator:pat_param| $schema:expr;)*) => {$(
         $(#[doc = $about])*
@@ -112,7 +112,7 @@ pub enum Shape {
     Length,
     /// Texts, separated by `|` in CSV.
     List,
-    /// Names with values: in CSV a column each, called `member.name`.
+    /// Named values: in CSV, one column per value, `member.name`.
     Object,
 }
 
@@ -141,7 +141,7 @@ impl Shape {
     }
 }
 
-/// Takes a value, or notes what it must be.
+/// Returns the value, or notes the requirement that it violates.
 fn expect<T>(found: Option<T>, faults: &mut Faults<'_>, must: impl Display) -> Option<T> {
     if found.is_none() {
         faults.refuse(format!("must be {must}"));
@@ -149,15 +149,15 @@ fn expect<T>(found: Option<T>, faults: &mut Faults<'_>, must: impl Display) -> O
     found
 }
 
-/// Takes a checked value, or notes the reason why it is wrong.
+/// Returns a checked value, or notes the reason why it is invalid.
 fn checked<T, E: ToString>(checked: Result<T, E>, faults: &mut Faults<'_>) -> Option<T> {
     checked
         .map_err(|error| faults.refuse(error.to_string()))
         .ok()
 }
 
-/// Reads a whole number, also one that is written with a fraction of zero: to JSON both are the same.
-/// Larger ones of these may have been rounded when they were read, and are refused.
+/// Reads an integer, including one written with a zero fraction, which JSON does not distinguish.
+/// Rejects large ones of that form: parsing may have rounded them.
 pub fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         let number = value.as_f64()?;
@@ -182,7 +182,7 @@ fn object(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
     expect(members, faults, "an object")
 }
 
-/// Checks each item of a list; wrong ones are noted each at its place.
+/// Checks each item of a list and notes each fault at the item's index.
 fn items<T, E: ToString>(
     values: &[Value],
     faults: &mut Faults<'_>,

@@ -13,9 +13,9 @@ use super::schema::or_null;
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// It creates something.
+    /// Creation.
     New,
-    /// It changes some members of something.
+    /// A change of some members.
     Patch,
 }
 
@@ -24,7 +24,7 @@ pub enum Usage {
 pub enum Null {
     /// The member is removed.
     Removes,
-    /// The default in a request that creates something; else a fault.
+    /// The default in a request that creates; else a fault.
     IsDefault,
     /// A fault.
     IsRefused,
@@ -125,18 +125,18 @@ pub trait Rule {
     /// The meaning of `null`.
     const NULL: Null;
 
-    /// Takes what was read.
+    /// Converts the outcome of reading.
     fn given(read: Read<<Self::Kind as Kind>::Value>) -> Self::Given;
 }
 
-/// The rule of a member that answers have as well.
+/// The rule of a member that answers contain as well.
 pub trait ShownRule: Rule {
-    /// The member of the thing itself.
+    /// The type of the member in the core.
     type Held;
     /// The member in an answer.
     type Shown: Serialize + JsonSchema;
 
-    /// Makes the member of an answer.
+    /// Converts the member for an answer.
     fn show(held: &Self::Held) -> Self::Shown;
 }
 
@@ -259,12 +259,12 @@ pub fn properties(
         .collect()
 }
 
-/// Declares members: a table with a row for each, `field: Rule<Kind> = "name in JSON"`, with its documentation
-/// and, where it has another one than its own, the name of its option.
+/// Declares members: a table with one row per member, `field: Rule<Kind> = "name in JSON"`, with
+/// its documentation, and the name of its command-line option if that differs.
 ///
-/// It makes the struct of what a request specifies and its [`Members`]. With `shown as Body of Thing`
-/// it also makes the struct that answers have, and with `given as Change` the way from a request to a change of
-/// the thing, whose fields have the same names.
+/// Generates the struct that a request specifies and its [`Members`]. `shown as Body of Thing` also
+/// generates the struct for answers, and `given as Change` the conversion of a request to a change of the
+/// thing, whose fields have the same names.
 macro_rules! members {
     (
         $(#[$about_all:meta])*
@@ -302,7 +302,7 @@ macro_rules! members {
         }
 
         impl $Body {
-            /// Makes the members of an answer.
+            /// Builds the members of an answer.
             $vis fn of(thing: &$Thing) -> Self {
                 Self {
                     $( $field: <$Rule as $crate::api::members::ShownRule>::show(&thing.$field), )*

@@ -21,7 +21,7 @@ pub fn or_null(mut schema: Value) -> Value {
     schema
 }
 
-/// Makes a type that stands for the schema of a request: the members that it must have, and all.
+/// Declares a type that represents the schema of a request: its required members, and all members.
 macro_rules! request {
     (
         $(#[doc = $text:literal])*

@@ -9,7 +9,7 @@ use vocabulary::{MAX_CODE_LENGTH, State};
 use crate::core::api_key;
 use crate::core::codes::strategy::StrategyName;
 
-/// Makes a type that stands for a schema, under a name of its own.
+/// Declares a type that represents a named schema.
 macro_rules! word {
     ($(#[doc = $text:literal])* $vis:vis $name:ident: $schema:expr) => {
         $(#[doc = $text])*

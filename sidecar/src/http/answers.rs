@@ -6,14 +6,14 @@ use axum::http::StatusCode;
 
 use crate::durations::Durations;
 
-/// The classes of statuses that there are, as `/metrics` names them.
+/// The classes of statuses, as `/metrics` names them.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
-/// Answers to one kind of askers, by class of status.
+/// Counts of answers to one kind of client, by class of status.
 #[derive(Debug, Default)]
 pub struct AnswerCounts([AtomicU64; CLASSES.len()]);
 
-/// All answers since the process began.
+/// Counts of all answers since the process started.
 #[derive(Debug, Default)]
 pub struct AnswerCounters {
     /// To callers of the API.

@@ -145,8 +145,8 @@ async fn authorize(
     Ok((caller, presented))
 }
 
-/// A key in a header outranks the console's session, and a session is only asked for where no
-/// header brings a key.
+/// Finds the key of a request. A key in a header outranks the session of the console, which is read
+/// only if no header has a key.
 fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {
     if let Some(text) = key_text(&parts.headers) {
         let key = text.and_then(|text| PresentedKey::parse(text.trim()));

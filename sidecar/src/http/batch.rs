@@ -100,8 +100,8 @@ async fn create(
     let results = chunks(body, rows, waits)
         .map(move |chunk| {
             let context = Arc::clone(&context);
-            // On its own, so that other chunks go on meanwhile, and so that what was begun is
-            // finished when the client leaves.
+            // A separate task, so that other chunks proceed meanwhile, and so that a disconnect of
+            // the client does not interrupt it.
             trace::spawn(async move { context.answer(chunk).await })
         })
         .buffered(CHUNKS_AT_ONCE)
@@ -123,14 +123,14 @@ struct Context {
     idempotency_key: Option<String>,
 }
 
-/// A row that was read: what is echoed of it, and the link that is to be.
+/// A row that was read: its echoed id and the new link.
 struct Read {
     external_id: Option<String>,
     link: Result<NewLink, Problem>,
 }
 
 impl Context {
-    /// Makes the links of a chunk and says what became of each.
+    /// Creates the links of a chunk and returns the result of each.
     async fn answer(&self, chunk: RawChunk) -> Answer {
         self.pay(&chunk).await;
         let mut external_ids = Vec::with_capacity(chunk.rows.len());
@@ -185,8 +185,8 @@ impl Context {
         Answer(answers)
     }
 
-    /// Takes a unit of the key's rate limit for each row but the first of all, which the request
-    /// has paid for, and waits until they are there: a batch is made slow and not refused.
+    /// Charges the key's rate limit for each row except the first, which the request has paid for, and
+    /// waits for the units: a batch is slowed down instead of rejected.
     async fn pay(&self, chunk: &RawChunk) {
         let first = usize::from(chunk.first_index == 0);
         let rows = chunk.rows.len().saturating_sub(first);

@@ -16,7 +16,7 @@ use crate::core::link::{Destination, Link};
 use crate::core::target::Target;
 use crate::service::access::Caller;
 
-/// A code that makes a campaign's target as long as any.
+/// A code of the maximum length, which gives the target of a campaign its maximum length.
 static LONGEST_CODE: LazyLock<Option<Code>> =
     LazyLock::new(|| Code::parse(&[b'0'; MAX_CODE_LENGTH]).ok());
 
@@ -40,7 +40,7 @@ impl Campaigns {
         Self::find(app, ids.collect()).await
     }
 
-    /// Those of links.
+    /// Finds the campaigns of links.
     pub(super) async fn of<'a>(
         app: &App,
         links: impl IntoIterator<Item = &'a Link>,
@@ -66,14 +66,14 @@ impl Campaigns {
         self.of_destination(&link.destination)
     }
 
-    /// The campaign that says where a destination is, if one does.
+    /// The campaign that defines a destination, if any.
     pub(super) fn of_destination(&self, destination: &Destination) -> Option<&Campaign> {
         self.0.get(&destination.campaign()?)
     }
 }
 
-/// Reads the campaign of a new link and its values; `None` when the link has a target of its own,
-/// or something is wrong, which is noted.
+/// Reads the campaign of a new link and its values; `None` if the link has a target of its own, or
+/// if a fault was noted.
 pub(super) fn read_membership(
     app: &App,
     fields: &mut Fields,
@@ -130,7 +130,7 @@ fn read_campaign<'a>(
         );
         return None;
     }
-    // Whatever fills the places, none stands before the path.
+    // Values cannot change the domain: all placeholders are in the path or after it.
     let template = Target::from_stored(campaign.target.template().to_owned());
     let allowed = app.target_domains.check(&template, &caller.key().policy);
     allowed

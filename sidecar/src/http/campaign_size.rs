@@ -66,7 +66,7 @@ async fn count(
     }))
 }
 
-/// The bound is none.
+/// 400: the limit is invalid.
 fn refused() -> Problem {
     Problem::query(format!("most must be a number from 1 to {MOST}."))
 }

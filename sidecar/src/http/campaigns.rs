@@ -288,10 +288,10 @@ fn check_target(
         .ok()
 }
 
-/// The given bounds of a patch: `None` for a bound that stays, `Some(None)` for one that is removed.
+/// The bounds in a patch: `None` leaves a bound unchanged, `Some(None)` removes it.
 type Bounds = (Option<Option<Second>>, Option<Option<Second>>);
 
-/// The validity after a request; `None` where it stays.
+/// Returns the validity after a request; `None` if it does not change.
 fn check_validity(
     fields: &mut Fields,
     present: Validity,
@@ -353,7 +353,7 @@ impl Taken for CampaignInPath {
     }
 }
 
-/// There is no campaign of the id in the path.
+/// 404: the campaign in the path is unknown.
 pub(super) fn no_such_campaign() -> Problem {
     Problem::not_found("There is no campaign with this id.")
 }

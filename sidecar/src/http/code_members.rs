@@ -12,11 +12,11 @@ use crate::core::codes::strategy::StrategyName;
 pub(super) struct GivenCodes {
     /// The strategy.
     pub(super) strategy: Option<StrategyName>,
-    /// The least and the most characters before the check character.
+    /// The minimum and the maximum number of characters before the check character.
     pub(super) lengths: Option<(u8, u8)>,
 }
 
-/// Checks what is specified, where `default` is the strategy without one.
+/// Checks the options; `default` is the strategy if none is specified.
 pub(super) fn check_codes(
     fields: &mut Fields,
     strategy: Option<StrategyName>,
@@ -44,7 +44,7 @@ pub(super) fn check_codes(
     GivenCodes { strategy, lengths }
 }
 
-/// Checks a number, or the least and the most: without the check character.
+/// Reads a number of characters, or a minimum and a maximum, without the check character.
 fn check_lengths(fields: &mut Fields, value: Value, strategy: StrategyName) -> Option<(u8, u8)> {
     let (least, most) = strategy.lengths();
     let allowed =

@@ -24,7 +24,7 @@ const COOKIE_NAME: &str = "shortlink_session";
 /// The header that marks requests of the console; a page of another origin cannot send it.
 const MARK: &str = "x-shortlink-console";
 
-/// The console's routes, and the way to it for a browser that was given only the server's address.
+/// The console's routes, and the redirect from the root of the server.
 pub(super) fn routes() -> Router<SharedApp> {
     Router::new()
         .route("/", get(|| async { Redirect::temporary("/console") }))
@@ -50,8 +50,8 @@ pub(super) fn session(parts: &Parts, app: &App) -> Result<Option<Session>, Probl
     Ok(session)
 }
 
-/// Refuses what a page elsewhere makes a browser send. The cookie is withheld from other sites
-/// already; but another port of the same host is no other site.
+/// Rejects requests that pages of other origins trigger. Browsers withhold the cookie from other
+/// sites, but another port of the same host is the same site.
 fn require_console(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name| headers.get(name).map(|value| value.to_str().ok());
     let is_marked = headers.contains_key(MARK);

@@ -1,4 +1,4 @@
-//! Cursors: where a listing goes on, as a text that means nothing to a client.
+//! Cursors: positions in listings, opaque to clients.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::problem::Problem;
 
-/// Prefixes of cursors. Each listing has its own, so none takes cursors of another.
+/// Prefixes of cursors. Each listing has its own, so that it rejects cursors of other listings.
 pub(super) const LINKS: &str = "1";
 pub(super) const HISTORY: &str = "h1";
 pub(super) const KEYS: &str = "k1";
@@ -37,7 +37,7 @@ impl<T: FromStr> FromStr for Dated<T> {
     }
 }
 
-/// Writes a cursor of a listing: behind this item.
+/// Encodes the position after an item of a listing.
 pub(super) fn encode(prefix: &str, item: impl Display) -> String {
     URL_SAFE_NO_PAD.encode(format!("{prefix}.{item}"))
 }

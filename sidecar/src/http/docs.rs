@@ -22,7 +22,7 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
     page.replace("/* page.js */", SCRIPT)
 });
 
-/// Nothing runs but what is in the page, and nothing is asked but this service.
+/// The content security policy: only the page's own script and style, and requests to this service.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; base-uri 'none'; \

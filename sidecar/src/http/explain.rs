@@ -1,4 +1,4 @@
-//! `GET /v1/links/{code}/explain`: why a code answers what it answers.
+//! `GET /v1/links/{code}/explain`: explains the answer to a code.
 
 use axum::Json;
 use axum::extract::State;
@@ -127,7 +127,7 @@ fn agreement(explanation: &Explanation) -> &'static str {
     match (&explanation.link, &explanation.stood) {
         (_, None) => "unknown",
         (None, Some(Stood::Nothing)) => "same",
-        // A note that there is no such link says the same.
+        // A cached 404 agrees with an unknown link.
         (None, Some(Stood::Text(text))) if text.starts_with(b"1 404 ") => "same",
         (None, Some(_)) => "stray",
         (Some(_), Some(_)) => match explanation.drift {

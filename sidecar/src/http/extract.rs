@@ -83,7 +83,7 @@ impl Taken for CodeInPath {
     }
 }
 
-/// There is no link of the code in the path.
+/// 404: the link in the path is unknown.
 pub(super) fn no_such_link() -> Problem {
     Problem::not_found("There is no link with this code.")
 }
@@ -92,7 +92,7 @@ pub(super) fn no_such_link() -> Problem {
 pub(super) struct Domains {
     /// The bases of short URLs; none if nginx announces none that are valid.
     pub(super) bases: Bases,
-    /// The hosts that links may not lead to.
+    /// The hosts that targets may not have.
     pub(super) own: OwnHosts,
 }
 
@@ -134,8 +134,8 @@ impl Taken for Domains {
     }
 }
 
-/// Reads `http://host`, `https://host:port` and the like, with nothing behind the host and port
-/// but perhaps a slash.
+/// Parses `http://host`, `https://host:port` and the like, with at most a slash after the host and
+/// port.
 fn origin(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_origin = matches!(url.scheme(), "http" | "https")

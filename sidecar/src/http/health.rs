@@ -74,8 +74,8 @@ async fn alive() -> impl IntoResponse {
     )
 }
 
-/// `GET /readyz`: what the service needs is there. Without Redis it works, if not as fast; without
-/// the database it does not.
+/// `GET /readyz`: reports whether the dependencies are available. Without Redis the service works,
+/// only slower; without the database it does not.
 async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
     let (waiting, redis) = tokio::join!(count_waiting(&app), app.publisher.incarnation());
     let status = match (&waiting, &redis) {

@@ -24,7 +24,7 @@ operations! {
     }
 }
 
-/// `GET /v1/links/{code}/history`: the changes that a link has been through, the latest first.
+/// `GET /v1/links/{code}/history`: the changes of a link, the latest first.
 async fn list(
     State(app): State<SharedApp>,
     _: MayRead,

@@ -49,7 +49,7 @@ impl Taken for IdInPath {
     }
 }
 
-/// There is no key of the id in the path.
+/// 404: the key in the path is unknown.
 fn no_such_key() -> Problem {
     Problem::not_found("There is no API key with this id.")
 }

@@ -1,4 +1,4 @@
-//! Checks of what requests specify for a link that need more than the request: the rules for targets, the time,
+//! Checks of a link's members that depend on more than the request: the rules for targets, the time,
 //! and the caller's policy.
 
 use vocabulary::RedirectStatus;
@@ -12,7 +12,7 @@ use crate::core::link::{Change, is_never_valid};
 use crate::core::target::{OwnHosts, Target};
 use crate::service::access::Caller;
 
-/// Reads the target and the settings of a link, and notes what is wrong with them.
+/// Reads the target and the settings of a link, and notes their faults.
 pub(super) fn read_members(
     app: &App,
     fields: &mut Fields,

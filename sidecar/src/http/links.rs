@@ -249,7 +249,7 @@ async fn revoke(
     answer_found(app.links.revoke(&code, editor).await, &app, &domains).await
 }
 
-/// Answers with what has become of a link, if there is one.
+/// Answers with the link after a change, or with 404.
 async fn answer_found(
     outcome: Result<Option<Stored>, LinkError>,
     app: &SharedApp,

@@ -154,12 +154,12 @@ fn switched_off() -> Problem {
 /// A feed that is open.
 struct Feed {
     listener: Listener,
-    /// Goes on beside the feed, which does not wait for a database that is slow.
+    /// Runs beside the feed, so that a slow database does not delay it.
     until_locked_out: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_new: bool,
 }
 
-/// Ends when the listener's key does not open the feed any more.
+/// Completes when the listener's key no longer opens the feed.
 async fn until_locked_out(admission: Admission, app: SharedApp) {
     loop {
         tokio::time::sleep(CHECK_EVERY).await;
@@ -188,7 +188,7 @@ struct EndBody {
 struct NothingBody {}
 
 impl Feed {
-    /// Waits for the next event; without a feed it is the last one.
+    /// Waits for the next event; returns no feed with the last one.
     async fn step(mut self) -> (Event, Option<Self>) {
         if std::mem::take(&mut self.is_new) {
             return (Event::default().retry(RETRY), Some(self));
@@ -224,7 +224,7 @@ fn event(told: &Told) -> Event {
 }
 
 fn named(name: &'static str, body: &impl Serialize) -> Event {
-    // Nothing in there can't be JSON.
+    // Serialization of this type cannot fail.
     let text = serde_json::to_string(body).unwrap_or_default();
     Event::default().event(name).data(text)
 }

@@ -69,7 +69,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
             );
         }
     }
-    // Last, so that what was asked here is counted too.
+    // Last, so that it counts the queries above as well.
     text.counter(
         "shortlink_database_errors_total",
         "Database operations that failed.",

@@ -34,7 +34,7 @@ pub(super) fn read_new_link(
     let membership = read_membership(app, &mut fields, caller, campaigns);
     let mut settings = read_members(app, &mut fields, &domains.own, caller, Usage::New);
     if settings.target.is_none() && !is_of_campaign {
-        // A fault of it has been noted already and is reported once.
+        // A fault that was noted already is not repeated.
         fields.require("longUrl");
     }
     let has_slug = fields.has("customSlug");

@@ -1,4 +1,4 @@
-//! Knows each request by its trace, and counts and logs how it went.
+//! Traces, counts and logs requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -19,8 +19,8 @@ const TRACEPARENT: &str = "traceparent";
 /// The maximum length of a client's request id.
 const MAX_REQUEST_ID_LENGTH: usize = 128;
 
-/// Answers a request of the API: everything that is logged meanwhile has its trace, and the answer
-/// the id of the request, which nginx has given or is that of the trace.
+/// Answers a request of the API. Log lines of the request carry its trace, and the answer carries the
+/// request id: that of nginx, else that of the trace.
 pub(super) async fn of_api(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (trace, id) = origin(request.headers(), app.sampling);
     let mut response = observed(&app, trace, id.as_ref(), request, next).await;
@@ -32,7 +32,7 @@ pub(super) async fn of_api(State(app): State<SharedApp>, request: Request, next:
     response
 }
 
-/// Answers a visitor whom nginx has sent on.
+/// Answers a visitor that nginx has passed on.
 pub(super) async fn of_visitor(
     State(app): State<SharedApp>,
     request: Request,
@@ -56,7 +56,7 @@ async fn observed(
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", trace_id = %trace.id(), request_id = Empty);
-    // The same is not said twice.
+    // The id of the trace is not repeated.
     if let Some(id) = id.and_then(|id| id.to_str().ok())
         && id != trace.id().to_string()
     {
@@ -99,7 +99,7 @@ impl Drop for Active<'_> {
     }
 }
 
-/// The trace that a request belongs to, and the id that it has been given.
+/// Returns the trace of a request, and the request id if it has one.
 fn origin(headers: &HeaderMap, sampling: Sampling) -> (Trace, Option<HeaderValue>) {
     let id = headers.get(REQUEST_ID).filter(|id| is_id(id)).cloned();
     let text = |value: Option<&HeaderValue>| Some(value?.to_str().ok()?.to_owned());

@@ -1,9 +1,8 @@
-//! `/openapi.json`: the API as OpenAPI 3.1 describes it, and the list of its operations, from which
+//! `/openapi.json`: the description of the API in OpenAPI 3.1, and the list of operations, from which
 //! the router is built as well.
 //!
-//! Schemas of answers are made of the types that are sent, problems of the problems that are
-//! answered, limits of the constants that are compared with. Tests ask the service whether it does
-//! as it is described.
+//! Schemas of answers derive from the types that are serialized, problems from those that handlers
+//! return, and limits from the constants in the code. Tests compare the service with the description.
 
 use std::sync::LazyLock;
 

@@ -22,14 +22,14 @@ use crate::service::access::ChargeError;
 pub(super) use describe::Components;
 use parameter::Parameter;
 
-/// Finds or makes the schema of a type.
+/// Finds or generates the schema of a type.
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// The format of a body.
 enum Content {
     /// JSON of a type.
     Json(SchemaOf),
-    /// Text in another form, each of whose lines is JSON of a type.
+    /// Text with one JSON value of a type per line.
     Rows(&'static str, SchemaOf),
     /// Server-sent events, whose data are JSON of a type.
     Events(SchemaOf),
@@ -105,8 +105,8 @@ handlers_take!(A B C D);
 handlers_take!(A B C D E);
 handlers_take!(A B C D E F);
 
-/// Makes the list of a file's operations: method, path, id in generated clients, summary, handler,
-/// and everything else as calls of [`Operation`].
+/// Declares the operations of a file: method, path, id in generated clients, summary, handler,
+/// and all else as calls of [`Operation`].
 macro_rules! operations {
     ($($method:ident $path:literal, $id:literal, $summary:literal, $handler:ident {
         $($description:tt)*
@@ -120,7 +120,7 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
-/// Makes a constructor for each method.
+/// Declares a constructor for each method.
 macro_rules! methods {
     ($($name:ident: $filter:ident),*) => {
         $(
@@ -212,7 +212,7 @@ impl Operation {
         self.takes(parameters).problems([refused])
     }
 
-    /// Takes a JSON object, with what can be wrong with it.
+    /// Takes a JSON object, with the problems that its content can cause.
     pub(super) fn takes_json<T: JsonSchema, const N: usize>(
         mut self,
         examples: [(&'static str, Value); N],
@@ -267,7 +267,7 @@ impl Operation {
         self.answer(status, text, Vec::new())
     }
 
-    /// The last answer can also be text whose lines are JSON of a type.
+    /// Lets the last answer also be text with one JSON value of a type per line.
     pub(super) fn or_rows<T: JsonSchema>(self, media: &'static str) -> Self {
         self.or(Content::Rows(media, |it| it.subschema_for::<T>()))
     }
@@ -293,7 +293,7 @@ impl Operation {
         self
     }
 
-    /// Adds what several operations share.
+    /// Adds the parts that several operations share.
     pub(super) fn also(self, shared: fn(Self) -> Self) -> Self {
         shared(self)
     }

@@ -1,4 +1,4 @@
-//! `ETag` and `If-Match`: who changes a link may say which revision of it they have seen.
+//! `ETag` and `If-Match`: make a change conditional on the revision that the caller has read.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -19,7 +19,7 @@ parameters! {
 
 /// The tag of a link's present revision.
 pub(super) fn etag(link: &Link) -> HeaderValue {
-    // Digits between quotes are always a good value.
+    // Digits between quotes are always a valid value.
     HeaderValue::try_from(format!("\"{}\"", link.revision))
         .unwrap_or_else(|_error| HeaderValue::from_static("\"\""))
 }
@@ -46,8 +46,8 @@ fn bad_tags() -> Problem {
     Problem::malformed("If-Match must be * or a list of tags, each between double quotes.")
 }
 
-/// Reads `If-Match`, however many lines it has; `None` when it can't be read. A tag that no link
-/// can have, and a weak one, is like that of another revision.
+/// Reads `If-Match` from all its lines; `None` if it is malformed. A weak tag, or one that no link
+/// can have, is like that of another revision.
 fn expected(headers: &HeaderMap) -> Option<Expected> {
     let mut tags: Option<Vec<u64>> = None;
     for line in headers.get_all(IF_MATCH.name) {

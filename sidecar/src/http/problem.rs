@@ -58,19 +58,19 @@ impl Problem {
         }))
     }
 
-    /// 400: the body is not JSON, or can't be read.
+    /// 400: the body is not JSON or is unreadable.
     pub(super) fn malformed(detail: impl Into<String>) -> Self {
         let title = "The request can't be read";
         Self::new(StatusCode::BAD_REQUEST, "malformed", title, detail)
     }
 
-    /// 400: a query parameter is wrong.
+    /// 400: a query parameter is invalid.
     pub(super) fn query(detail: impl Into<String>) -> Self {
         let title = "A query parameter is not valid";
         Self::new(StatusCode::BAD_REQUEST, "query", title, detail)
     }
 
-    /// 400: a cursor was not made here.
+    /// 400: the cursor is invalid.
     pub(super) fn cursor() -> Self {
         Self::query("cursor must be the nextCursor of an earlier answer.")
     }
@@ -128,7 +128,7 @@ impl Problem {
         problem
     }
 
-    /// 410: the link that the request has made before does not exist any more.
+    /// 410: the link that an earlier attempt created has been deleted.
     pub(super) fn forgotten() -> Self {
         Self::new(
             StatusCode::GONE,
@@ -178,7 +178,7 @@ impl Problem {
         )
     }
 
-    /// 422: what was sent is JSON, but not what is asked for.
+    /// 422: the body is JSON but invalid.
     pub(super) fn validation(errors: Vec<FieldError>) -> Self {
         let mut problem = Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -216,7 +216,7 @@ impl Problem {
         (self.0.status, body.unwrap_or_default())
     }
 
-    /// 500, for what should not happen.
+    /// 500: an unexpected failure.
     pub(super) fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -226,7 +226,7 @@ impl Problem {
         )
     }
 
-    /// 503, for what is expected to pass.
+    /// 503: a temporary failure.
     pub(super) fn unavailable(detail: &'static str) -> Self {
         let mut problem = Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -391,7 +391,7 @@ pub(super) fn of_panic(payload: Box<dyn Any + Send>) -> Response<axum::body::Bod
     Problem::internal().into_response()
 }
 
-/// Logs what a handler has panicked with.
+/// Logs the panic of a handler.
 pub(super) fn log_panic(payload: &(dyn Any + Send)) {
     let message = payload
         .downcast_ref::<String>()

@@ -44,12 +44,12 @@ async fn draw(
     ))
 }
 
-/// A link has no short URL as long as nginx does not say on which domain.
+/// 503: nginx announces no active domain, so the link has no short URL.
 fn no_domain() -> Problem {
     Problem::unavailable("No short domain is known: nginx says none (X-Shortlink-Base).")
 }
 
-/// Draws a text: black on white, for any size. `None` when it is too long.
+/// Draws a text in black on white, scalable to any size. `None` if it is too long.
 fn svg(text: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(text, EcLevel::M).ok()?;
     let width = code.width();
@@ -88,7 +88,7 @@ mod tests {
             let (x, y): (usize, usize) = (x.parse().expect("x"), y.parse().expect("y"));
             dark[y * width + x] = true;
         }
-        // Several pixels a module, as a camera has them.
+        // Several pixels per module, as in a camera image.
         let scale = 4;
         let mut image =
             rqrr::PreparedImage::prepare_from_greyscale(width * scale, width * scale, |x, y| {

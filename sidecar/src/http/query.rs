@@ -44,7 +44,7 @@ pub(super) fn only(parameters: &[Parameter]) -> Problem {
     })
 }
 
-/// Reads how many items a page is to have.
+/// Parses the number of items on a page.
 pub(super) fn limit(value: &str) -> Result<u32, Problem> {
     let limit = value.parse().ok();
     limit
@@ -72,8 +72,8 @@ pub(super) fn code(value: &str) -> Result<Code, Problem> {
     Code::parse(value.as_bytes()).map_err(|_error| Problem::query("code must be a link's code."))
 }
 
-/// Cuts a page off what was read, which is one item more than a page if there is another one.
-/// Answers with the last item of the page then.
+/// Cuts a page off `items`, which have one more item than a page if there is another page. In that
+/// case, returns the last item of the page.
 pub(super) fn page<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
     let length = limit as usize;
     if items.len() <= length {

@@ -1,6 +1,6 @@
-//! `/resolve/{code}`: where nginx sends visitors on when Redis could not say where to.
+//! `/resolve/{code}`: answers visitors that nginx could not answer from Redis.
 //!
-//! Answers are for phones: hardly any body, and nothing of what is inside.
+//! Answers are for visitors: hardly any body, and no internal details.
 
 use std::any::Any;
 use std::error::Error;
@@ -22,8 +22,8 @@ use crate::service::resolve::{Redirect, Resolution};
 
 const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 
-// The visitor's query is in a header and not behind the path: a visitor may send bytes there that no
-// reader of URLs takes, and must be redirected all the same.
+// The visitor's query is in a header instead of the URL: it may have bytes that URL parsers reject,
+// and the visitor must be redirected nevertheless.
 parameters! {
     PATH: path "path", "Path", "A code, with whatever follows it behind a slash.", string;
     QUERY: header "X-Shortlink-Query", "VisitorQuery",
@@ -90,7 +90,7 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
     }
 }
 
-/// Answers requests with other methods than GET and HEAD as tersely as all else here.
+/// Rejects methods other than GET and HEAD, without a body.
 pub(super) async fn not_allowed() -> Response<Body> {
     let headers = [NO_STORE, (ALLOW, "GET, HEAD")];
     (StatusCode::METHOD_NOT_ALLOWED, headers).into_response()

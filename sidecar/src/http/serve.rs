@@ -15,7 +15,7 @@ use super::router::router;
 /// # Errors
 /// Fails if connections can no longer be accepted.
 pub async fn serve(listener: TcpListener, app: App, shutdown: CancellationToken) -> io::Result<()> {
-    // Small answers must not wait for the acknowledgement of earlier ones.
+    // Small answers must not wait for the acknowledgement of earlier packets.
     let listener = listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {
             tracing::debug!(%error, "a connection is served with delays");

@@ -1,4 +1,4 @@
-//! `…/stats`: how many visits there were, when, and what they had in common.
+//! `…/stats`: counts of visits over time and by dimension.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +28,7 @@ const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);
 /// The longest time span whose intervals are hours by default.
 const SHORT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 3);
 
-/// The longest time that can be asked for.
+/// The maximum time span.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
 
 /// The default number of values of a dimension.
@@ -208,7 +208,7 @@ enum Interval {
 }
 
 impl Interval {
-    /// As the store knows it.
+    /// Converts the interval for the store.
     fn hours(self) -> Hours {
         match self {
             Self::Hour => Hours::One,
@@ -393,7 +393,7 @@ async fn add_intervals(
     let mut found: HashMap<String, Vec<IntervalBody>> = HashMap::new();
     for count in counts {
         let intervals = found.entry(count.value).or_default();
-        // They come in the order of time.
+        // The store returns them in chronological order.
         if intervals
             .last()
             .is_none_or(|last| last.begin != count.begin)

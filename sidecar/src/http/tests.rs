@@ -105,7 +105,7 @@ impl Service {
         Self::with(|_app| {}).await
     }
 
-    /// A service that differs in something.
+    /// A service with a modified configuration.
     async fn with(change: impl FnOnce(&mut App)) -> Self {
         let kept = TemporaryStore::new().await;
         let redis = Arc::new(MemoryPublisher::default());
@@ -256,7 +256,7 @@ impl Service {
         self.send(request.expect("a good request")).await
     }
 
-    /// Makes a key as the command line does; answers with its id and text.
+    /// Creates an API key as the command line does; returns its id and text.
     async fn key(&self, seed: u64, key: NewKey) -> (String, String) {
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let (key, text) = keep_key(&self.kept.store, &clock, seed, key).await;
@@ -268,7 +268,7 @@ impl Service {
             .await
     }
 
-    /// Gets something of campaigns.
+    /// Sends a GET request with the key for campaigns.
     async fn look(&self, path: &str) -> Answer {
         self.call(&self.campaigner, "GET", path, None).await
     }

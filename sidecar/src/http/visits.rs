@@ -100,7 +100,7 @@ impl From<KeptVisit> for VisitBody {
 }
 
 impl From<&Visit> for VisitBody {
-    /// The same as when the visit has been kept.
+    /// Equals the answer for the stored visit.
     fn from(visit: &Visit) -> Self {
         let (agent, place) = (&visit.agent, &visit.place);
         Self {
@@ -173,7 +173,7 @@ operations! {
     }
 }
 
-/// `GET /v1/links/{code}/visits`: a page, those that were stored last first.
+/// `GET /v1/links/{code}/visits`: a page, the last stored visits first.
 async fn of_link(
     State(app): State<SharedApp>,
     _: MayReadStats,
@@ -240,7 +240,7 @@ async fn erase_of_link(
     }))
 }
 
-/// `DELETE /v1/visits`: the same of all links that are called so, or belong to a campaign.
+/// `DELETE /v1/visits`: the same for all links with an external id, or of a campaign.
 async fn erase(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
@@ -331,14 +331,14 @@ impl Format {
         }
     }
 
-    /// The text of some visits; the first of a file has what comes before all.
+    /// The text of some visits; the first part of a file begins with the header.
     fn text(self, visits: Vec<KeptVisit>, is_first: bool) -> Vec<u8> {
         let bodies = visits.into_iter().map(VisitBody::from);
         match self {
             Self::Ndjson => {
                 let mut text = Vec::new();
                 for body in bodies {
-                    // Nothing in there can't be JSON.
+                    // Serialization of this type cannot fail.
                     let _ = serde_json::to_writer(&mut text, &body);
                     text.push(b'\n');
                 }

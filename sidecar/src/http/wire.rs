@@ -85,7 +85,7 @@ struct MembersBody {
 }
 
 impl MembersBody {
-    /// Describes a link and what its campaign defines, if it belongs to one.
+    /// Describes a link, with the members that its campaign defines.
     fn new(link: &Link, campaign: Option<&Campaign>) -> Self {
         let mut settings = LinkSettingsBody::of(link);
         if let Some(campaign) = campaign {
@@ -107,8 +107,8 @@ impl MembersBody {
 }
 
 impl LinkBody {
-    /// Describes a link at a moment, with its campaign if it belongs to one; `bases` are what short
-    /// URLs begin with.
+    /// Describes a link at a moment, with its campaign if it belongs to one; `bases` are the bases of
+    /// short URLs.
     pub(super) fn new(
         link: &Link,
         campaign: Option<&Campaign>,

@@ -1,4 +1,4 @@
-//! Schemas of what is one of a few words, or a text of a certain form.
+//! Schemas of enumerations and of formatted texts.
 
 use schemars::json_schema;
 
@@ -12,7 +12,7 @@ use crate::core::visit::class::Class;
 /// The prefix of identifiers of problems.
 pub(in crate::http) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
 
-/// Every problem that there is, by the last part of its type.
+/// All problems, by the last part of their type.
 pub(in crate::http) const PROBLEMS: [&str; 23] = [
     "batch-too-large",
     "expired",

@@ -149,7 +149,7 @@ impl Kind for ExternalId {
     }
 }
 
-/// The note of a link; an empty one is none.
+/// The note of a link; an empty note counts as absent.
 pub enum Note {}
 
 impl Kind for Note {

@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt};
 use super::rows::{BrokenBody, RawRow, Rows};
 use crate::core::ports::MAX_TOGETHER;
 
-/// The most bytes of rows in a chunk, so that long rows do not make it large.
+/// The maximum size of a chunk's rows in bytes, which bounds chunks of long rows.
 const CHUNK_BYTES: usize = 2 << 20;
 
 /// The time that rows of an incomplete chunk wait for others.
@@ -43,7 +43,7 @@ pub(super) struct RawChunk {
     /// The index of the first row.
     pub(super) first_index: u64,
     pub(super) rows: Vec<RawRow>,
-    /// The names of CSV values; those without one are left out.
+    /// The names of CSV values; values without a name are ignored.
     pub(super) names: Vec<Option<String>>,
     /// The reason why the rows end early.
     pub(super) broken: Option<BrokenBody>,
@@ -52,7 +52,7 @@ pub(super) struct RawChunk {
 struct Reader {
     body: Peekable<BodyDataStream>,
     rows: Rows,
-    /// Rows that are in no chunk yet.
+    /// Rows that do not belong to a chunk yet.
     read: Vec<RawRow>,
     waits: bool,
     next_index: u64,

@@ -22,7 +22,7 @@ use crate::service::repeat::RowResult;
 pub(super) struct Answer(pub(super) Vec<String>);
 
 impl Answer {
-    /// Something that must not happen has happened.
+    /// The answer after an unexpected failure.
     pub(super) fn broken_off() -> Self {
         Self(vec![result_of_problem(None, &Problem::internal())])
     }
@@ -60,7 +60,7 @@ pub(super) struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    /// `campaigns` are those that the rows name, if they could be read.
+    /// Creates it; `campaigns` are those that the rows name, if they could be read.
     pub(super) fn new(campaigns: Option<&'a Campaigns>, now: Timestamp, bases: &'a Bases) -> Self {
         Self {
             campaigns,
@@ -78,7 +78,7 @@ impl<'a> Teller<'a> {
     ) -> String {
         let (status, link, problem) = match result {
             RowResult::Link(stored) => {
-                // The same campaigns: a link that was found is as it was asked for.
+                // The campaigns of the request suffice: a link that is found equals the requested one.
                 let campaign = self.campaigns.and_then(|known| known.of_link(&stored.link));
                 let body = LinkBody::new(&stored.link, campaign, self.now, self.bases);
                 let status = if stored.is_new { 201 } else { 200 };
@@ -128,7 +128,7 @@ pub(super) fn result_of_problem(index: Option<u64>, problem: &Problem) -> String
 }
 
 fn to_line(result: &ResultBody) -> String {
-    // Nothing in there can't be JSON.
+    // Serialization of this type cannot fail.
     serde_json::to_string(result).unwrap_or_default()
 }
 

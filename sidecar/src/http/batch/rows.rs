@@ -24,7 +24,7 @@ pub(super) enum Format {
 pub(super) struct Csv {
     /// The separator of values.
     pub(super) delimiter: u8,
-    /// The names of values in place of those in the first line; values without one are left out.
+    /// Names that replace those in the first line; values without a name are ignored.
     pub(super) columns: Option<Vec<Option<String>>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum RawRow {
     TooLong,
 }
 
-/// The body is not of the form that it claims to be, so that nothing behind this can be read.
+/// A body that does not have the declared format, so that the rest of it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct BrokenBody(pub(super) &'static str);
@@ -152,13 +152,13 @@ enum Place {
     /// Before the array.
     #[default]
     Start,
-    /// Behind its `[`.
+    /// After the `[`.
     First,
-    /// Behind a comma.
+    /// After a comma.
     Next,
     /// Within an element.
     Element,
-    /// Behind the array.
+    /// After the array.
     End,
 }
 
@@ -244,7 +244,7 @@ impl JsonCutter {
     }
 }
 
-/// The most values that a line has.
+/// The maximum number of values in a line.
 const MOST_VALUES: usize = 256;
 
 /// Reads lines of values.
@@ -337,7 +337,7 @@ pub(super) enum BadRow {
         /// The number of names.
         names: usize,
     },
-    /// A value is not UTF-8, or not what its name asks for.
+    /// A value is not UTF-8, or not valid for its name.
     Value {
         /// The value's name.
         name: String,

@@ -32,7 +32,7 @@ pub(super) const QUERY: [Parameter; 3] = [CAMPAIGN, COLUMNS, DELIMITER];
 /// The names that a delimiter has in a query.
 const DELIMITERS: [(&str, u8); 3] = [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
 
-/// The delimiter is none that CSV can have.
+/// 400: the delimiter is unknown.
 pub(super) fn bad_delimiter() -> Problem {
     Problem::query("delimiter must be comma, semicolon or tab.")
 }

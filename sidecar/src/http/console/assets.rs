@@ -1,7 +1,7 @@
-//! The console's files, which are part of the program.
+//! The console's files, embedded in the program.
 //!
-//! All files but the page itself have the version in their path, a digest of them all. So browsers
-//! keep them for good, and a page never meets scripts of another version.
+//! The path of each file except the page contains the version, a digest of all files. Browsers can
+//! therefore cache them forever, and a page never loads scripts of another version.
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -80,7 +80,7 @@ const FILES: &[(&str, &[u8])] = files![
     "upload/worker.js",
 ];
 
-/// Nothing but this server's own files, and nothing written into a page.
+/// The content security policy: only files of this server, and nothing inline.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; \
                       frame-ancestors 'none'; object-src 'none'";
 
@@ -141,7 +141,7 @@ fn hex(digest: &[u8]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A file made smaller; empty when it can't be, which memory has no reason for.
+/// Compresses a file; empty in the case of failure, which writes to memory do not have.
 fn gzip(bytes: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
@@ -169,7 +169,7 @@ pub(super) async fn asset(
     Path((version, path)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    // A page of another version, which another sidecar has answered, gets what there is.
+    // A page of another version, served by another sidecar, gets the current file.
     let caching = if version == ASSETS.version {
         "public, max-age=31536000, immutable"
     } else {

@@ -27,7 +27,7 @@ pub(super) struct Samples<'t> {
 }
 
 impl Text {
-    /// Begins a metric, whose samples follow.
+    /// Begins a metric, followed by its samples.
     pub(super) fn metric(
         &mut self,
         name: &'static str,
@@ -39,7 +39,7 @@ impl Text {
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        // Into a string nothing fails.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Samples {
             text: &mut self.0,

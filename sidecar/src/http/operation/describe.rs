@@ -130,7 +130,7 @@ impl Components {
         json!({ "$ref": format!("#/components/parameters/{}", parameter.key) })
     }
 
-    /// Adds a response unless it is there, and refers to it. Its name consists of its problems, and
+    /// Adds a response unless it exists, and refers to it. Its name consists of its problems, and
     /// a number if their details differ from those of another response.
     fn add_refusal(&mut self, status: u16, problems: &[&Problem], described: &Value) -> String {
         let mut names: Vec<&str> = problems.iter().map(|problem| problem.name()).collect();

@@ -1,4 +1,4 @@
-//! Problems of who may do what, and how often.
+//! Problems of authentication, permissions and rate limits.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ use crate::service::access::ChargeError;
 use crate::service::keys::KeyError;
 
 impl Problem {
-    /// 409: what is there stands against it.
+    /// 409: the request conflicts with the current state.
     fn conflict(name: &'static str, title: &'static str, detail: &'static str) -> Self {
         Self::new(StatusCode::CONFLICT, name, title, detail)
     }
@@ -29,7 +29,7 @@ impl Problem {
         problem
     }
 
-    /// 403: what a session is used for does not come from the console.
+    /// 403: a request with a session does not come from the console.
     pub(in crate::http) fn not_from_console() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -80,7 +80,7 @@ impl From<ChargeError> for Problem {
 }
 
 impl From<PolicyError> for Problem {
-    /// For what the request has not chosen itself, so that nothing of it can be pointed to.
+    /// Points to no member, since the request did not specify the rejected value.
     fn from(error: PolicyError) -> Self {
         let title = "The API key does not allow this";
         let detail = format!("The policy: {error}.");

@@ -73,7 +73,7 @@ async fn a_limit_is_told_with_how_long_to_wait() {
     service.clock.advance(SignedDuration::from_millis(999));
     let answer = service.call(&text, "GET", "/v1/links", None).await;
     assert_eq!(answer.status, 429);
-    // Others are not concerned, nor are those who only claim to be this key.
+    // Other keys are not limited, and a wrong secret for this key does not charge it.
     assert_eq!(service.get("/v1/links").await.status, 200);
     let claim = format!("{}{}", &text[..text.len() - 1], "0");
     let answer = service.call(&claim, "GET", "/v1/links", None).await;
@@ -116,7 +116,7 @@ async fn links_lead_only_where_the_service_and_the_key_allow() {
             }
         }
     }
-    // A change is held to the same.
+    // A change must satisfy the same rules.
     let body = json!({"longUrl": "https://example.com/", "customSlug": "abc"});
     assert_eq!(service.create(body).await.status, made);
     for (url, status) in [

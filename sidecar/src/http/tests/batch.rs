@@ -47,7 +47,7 @@ fn codes(results: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// So many rows.
+/// A body with `count` rows.
 fn ndjson(count: usize) -> String {
     let row = |number| format!("{{\"longUrl\":\"https://example.com/{number}\"}}\n");
     (0..count).map(row).collect()
@@ -194,7 +194,7 @@ async fn a_request_that_is_sent_again_has_no_other_effect() {
     assert_eq!(again, first);
     assert!(service.redis.record("mine").is_some());
 
-    // Another key makes other links, and its own code is taken now.
+    // Another key creates other links, and its custom code is taken now.
     let other = lines(&send(&service, NDJSON, Some("other"), Body::from(body.clone())).await);
     let distinct: HashSet<String> = codes(&first).into_iter().chain(codes(&other)).collect();
     assert_eq!(distinct.len(), 2 * count + 1);
@@ -211,7 +211,7 @@ async fn a_request_that_is_sent_again_has_no_other_effect() {
     assert_eq!(refused[MAX_TOGETHER]["status"], 201);
 }
 
-/// As when a client gives up waiting and sends the request again at once.
+/// Simulates a client that times out and retries at once.
 #[tokio::test]
 async fn the_same_request_at_the_same_time_makes_its_links_once() {
     let service = Service::new().await;

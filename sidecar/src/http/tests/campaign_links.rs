@@ -1,4 +1,4 @@
-//! Links of campaigns: made, changed, shown, listed and followed.
+//! Links of campaigns: creating, changing, showing, listing and resolving.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -8,7 +8,7 @@ use super::{Answer, Service};
 
 const TEMPLATE: &str = "https://shop.example.com/p?m={member}&c={code}";
 
-/// Makes a campaign and answers its id.
+/// Creates a campaign and returns its id.
 async fn campaign(service: &Service, body: Value) -> String {
     let created = service
         .call(&service.campaigner, "POST", "/v1/campaigns", Some(body))
@@ -90,7 +90,7 @@ async fn a_link_of_a_campaign_is_shown_with_what_its_campaign_says() {
         (&link["state"], &link["campaignState"]),
         (&json!("live"), &json!("paused"))
     );
-    // Links without a campaign know nothing of one.
+    // Links without a campaign have no members of one.
     let plain = service
         .create(json!({"longUrl": "https://example.com/"}))
         .await
@@ -174,7 +174,7 @@ async fn what_does_not_fit_the_campaign_is_refused_by_name() {
             "{body}"
         );
     }
-    // A campaign without parameters asks for none.
+    // A campaign without parameters requires none.
     for body in [
         json!({"campaignId": bare}),
         json!({"campaignId": bare, "parameters": {}}),
@@ -429,7 +429,7 @@ async fn visitors_follow_links_of_campaigns_without_redis() {
     patch(json!({"validSince": null})).await;
     post(&service, &format!("{path}/pause")).await;
     assert_eq!(follow("one").await, (410, None));
-    // Whatever the campaign is, the link is not there yet.
+    // The link is not valid yet, regardless of the campaign's state.
     assert_eq!(follow("later").await, (404, None));
     post(&service, &format!("{path}/resume")).await;
     assert_eq!(follow("one").await, (308, target("&x=y")));

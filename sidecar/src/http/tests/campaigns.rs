@@ -1,4 +1,4 @@
-//! `/v1/campaigns`: making, changing, pausing, revoking and listing.
+//! `/v1/campaigns`: creating, changing, pausing, revoking and listing.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};

@@ -36,7 +36,7 @@ async fn sign_in(service: &Service, key: &str, headers: &[(&str, &str)]) -> Answ
     send(service, "POST", "/console/session", headers, body).await
 }
 
-/// Signs in and answers with the cookie as a browser sends it back.
+/// Signs in and returns the cookie as a browser sends it.
 async fn session(service: &Service, key: &str) -> String {
     let answer = sign_in(service, key, &[MARK]).await;
     assert_eq!(answer.status, 201);
@@ -59,7 +59,7 @@ async fn the_page_and_its_files_are_answered_compressed_and_kept() {
         );
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
     }
-    // The server's address leads there.
+    // The root of the server redirects to the console.
     let root = send(&service, "GET", "/", &[], None).await;
     assert_eq!(
         (root.status, root.header("location")),
@@ -91,7 +91,7 @@ async fn the_page_and_its_files_are_answered_compressed_and_kept() {
     let again = send(&service, "GET", &script, &[known], None).await;
     assert_eq!(again.status, 200);
 
-    // A page of another sidecar's version gets the file, but keeps it not.
+    // A page of another sidecar's version gets the file, but does not cache it.
     let old = "/console/assets/0123456789abcdef/app.js";
     let old = send(&service, "GET", old, &[], None).await;
     assert_eq!(
@@ -250,7 +250,7 @@ async fn wrong_keys_do_not_sign_in_and_not_many_are_tried() {
         (answer.status, answer.header("retry-after")),
         (429, Some("1"))
     );
-    // Others are not kept out, and neither is this one for long.
+    // Other addresses are not limited, and this one only for a short time.
     let answer = sign_in(&service, &service.reader, &at("192.0.2.2")).await;
     assert_eq!(answer.status, 201);
     service.clock.advance(SignedDuration::from_secs(1));

@@ -14,7 +14,7 @@ use crate::core::visit::Visit;
 use crate::core::visit::class::Class;
 use crate::testing::{eventually, new_key};
 
-/// Asks as an nginx that says this passes it on.
+/// Sends a request as an nginx with these announcements passes it on.
 async fn ask(service: &Service, key: &str, said: Option<[&str; 4]>) -> Answer {
     let mut request = Request::builder()
         .uri("/v1/domains")

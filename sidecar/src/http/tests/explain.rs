@@ -85,7 +85,7 @@ async fn what_stands_in_redis_counts_where_it_differs() {
             (410, "expired", "redis", "different"),
         ),
         ("nonsense", (302, "live", "database", "different")),
-        // nginx does not serve it, and asks the sidecar.
+        // nginx does not serve it and asks the sidecar.
         (
             "1 302 9 0 javascript:alert(1)",
             (302, "live", "database", "newer"),
@@ -123,7 +123,7 @@ async fn codes_without_a_link_are_explained_too() {
         .set_record("abc", "1 302 1 0 https://x.example/");
     let stray = explain(&service, "abc").await;
     assert_eq!(gist(&stray), (302, "live", "redis", "stray"));
-    // One of the characters of an issued code is wrong.
+    // An issued code with one wrong character.
     let made = service.create(json!({"longUrl": "https://example.com/"}));
     let made = made.await.json();
     let code = made["shortCode"].as_str().expect("a code");
@@ -161,7 +161,7 @@ async fn a_link_is_as_good_as_its_campaign() {
     assert_eq!(service.call(key, "POST", &path, None).await.status, 200);
     let paused = explain(&service, "abc").await;
     assert_eq!(gist(&paused), (410, "campaign-paused", "redis", "same"));
-    // nginx finds another record of the campaign, or none that it can use.
+    // nginx finds another record of the campaign, or an unusable one.
     let number = id.parse().expect("an id");
     for (record, expected, location) in [
         (

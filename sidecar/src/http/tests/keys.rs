@@ -227,7 +227,7 @@ async fn every_error_of_a_body_is_told_at_once() {
         assert_eq!(answer.status, 422, "{body}");
         assert_eq!(answer.pointers(), pointers, "{body}");
     }
-    // Nothing of this was made: there are the four keys of the service.
+    // No key was created: only the four keys of the service exist.
     let keys = service.call(&admin, "GET", "/v1/keys", None).await.json();
     assert_eq!(keys["keys"].as_array().map(Vec::len), Some(4));
 }

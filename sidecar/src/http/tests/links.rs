@@ -1,4 +1,4 @@
-//! `/v1/links`: making, changing, revoking and listing.
+//! `/v1/links`: creating, changing, revoking and listing.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -185,7 +185,7 @@ async fn every_error_of_a_body_is_told_at_once() {
         assert_eq!(answer.status, 422, "{body}");
         assert_eq!(answer.pointers(), pointers, "{body}");
     }
-    // Nothing of this was made.
+    // No link was created.
     assert_eq!(service.get("/v1/links").await.json()["links"], json!([]));
 }
 
@@ -206,7 +206,7 @@ async fn a_slug_is_had_once() {
             assert_eq!(answer.pointers(), ["/customSlug"]);
         }
     }
-    // Revoked ones stay taken.
+    // Codes of revoked links stay taken.
     service
         .call(&service.writer, "DELETE", "/v1/links/summer", None)
         .await;
@@ -254,7 +254,7 @@ async fn listings_are_paged_and_filtered() {
     loop {
         let page = service.get(&path).await.json();
         pages.push(page["links"].as_array().expect("links").len());
-        // A link that is made meanwhile is newer than every cursor.
+        // A link that is created meanwhile is newer than every cursor.
         let meanwhile = service.create(json!({"longUrl": "https://example.com/"}));
         assert_eq!(meanwhile.await.status, 201);
         let Some(cursor) = page["nextCursor"].as_str() else {

@@ -24,7 +24,7 @@ struct Scene {
     key: String,
 }
 
-/// An answer that goes on.
+/// A streamed answer.
 struct Feed {
     headers: HeaderMap,
     body: BodyDataStream,
@@ -32,7 +32,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// Waits for an event or a comment, which an empty line ends; `None` at the end.
+    /// Waits for an event or a comment, up to its empty line; `None` at the end.
     async fn next(&mut self) -> Option<String> {
         let limit = std::time::Duration::from_secs(20);
         loop {
@@ -171,7 +171,7 @@ async fn what_is_not_right_is_told_and_who_may_not_listen_does_not() {
         .call("nonsense", "GET", "/v1/visits/live", None);
     assert_eq!(nobody.await.status, 401);
     assert_eq!(scene.feed.listeners(), 0);
-    // Where it is switched off there is none.
+    // A disabled feed is not found.
     let without = Service::new().await;
     let (_, key) = without.key(50, new_key(&[Scope::StatsRead])).await;
     let answer = without.call(&key, "GET", "/v1/visits/live", None).await;

@@ -78,7 +78,7 @@ async fn a_redis_and_a_database_that_are_away_are_told_of() {
     let shown = metrics(&service).await;
     assert_eq!(value(&shown, "shortlink_database_up"), Some("0"), "{shown}");
     assert_eq!(value(&shown, "shortlink_outbox_waiting"), None, "{shown}");
-    // Other tests of this process count there too.
+    // Other tests of this process increment the counter too.
     assert!(errors().await > before);
 }
 

@@ -1,4 +1,4 @@
-//! Links that are made once for the same request.
+//! Deduplicated and idempotent creation of links.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ async fn the_same_request_finds_its_link_as_long_as_that_is_the_same() {
         assert_eq!(answer.status, 201, "{member}");
         assert_ne!(answer.json()["shortCode"], code, "{member}");
     }
-    // A link that is not as it was is not given again, and is again once it is.
+    // A changed link is not reused; the next one is, as long as it is unchanged.
     service.patch(&path, json!({"note": "changed"})).await;
     let second = service.create(body.clone()).await;
     assert_eq!(second.status, 201);
@@ -73,7 +73,7 @@ async fn a_request_with_a_key_of_its_own_has_one_effect() {
     let first = send(&service.writer, "one", body.clone()).await;
     assert_eq!(first.status, 201);
     let location = first.header("location").expect("a path").to_owned();
-    // Also once the link could not be made any more.
+    // A replay succeeds even when a new link would be invalid.
     service.clock.advance(jiff::SignedDuration::from_mins(2));
     let reordered = json!({"note": "x", "validUntil": "2026-06-01T00:01:00Z", "longUrl": URL});
     for body in [body, reordered] {

@@ -66,7 +66,7 @@ async fn every_route_is_described_with_its_methods_and_no_other() {
         if described.contains("GET") {
             described.insert("HEAD".to_owned());
         }
-        // No operation has it, so that the answer says which there are.
+        // No operation has this method, so the answer lists the allowed ones.
         let real = path
             .replace("{code}", "abc")
             .replace("{id}", "1")
@@ -79,11 +79,11 @@ async fn every_route_is_described_with_its_methods_and_no_other() {
     }
 }
 
-/// The names of problems that stand in a source.
+/// The names of problems in a source file.
 fn problems_of(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (place, _) in source.match_indices("StatusCode::") {
-        // A problem is made of its status, its name and more.
+        // A problem is constructed from its status, its name and more.
         let rest = source[place..].split_once(',').map_or("", |(_, rest)| rest);
         if let Some(rest) = rest.trim_start().strip_prefix('"') {
             found.extend(rest.split('"').next().map(str::to_owned));
@@ -96,7 +96,7 @@ fn problems_of(source: &str) -> BTreeSet<String> {
 fn every_problem_is_described() {
     let mut made = problems_of(include_str!("../problem.rs"));
     made.extend(problems_of(include_str!("../problem/access.rs")));
-    // The only one whose name is passed on.
+    // The only constructor that receives the name as an argument.
     made.extend(["revoked", "expired", "rotated", "last-admin"].map(str::to_owned));
     let known: BTreeSet<String> = words::PROBLEMS.map(str::to_owned).into();
     assert_eq!(made, known);

@@ -341,7 +341,7 @@ async fn visitors_come_neither_too_early_nor_without_their_query() {
         let visit = service.visit(code, query).await;
         assert_eq!(visit, (302, Some(location.to_owned())), "{code} {query:?}");
     }
-    // The edge knows as much.
+    // The record in Redis has the same data.
     let record = service.redis.record("later");
     assert_eq!(
         record.as_deref(),

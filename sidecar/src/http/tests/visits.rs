@@ -78,7 +78,7 @@ impl Scene {
         self.service.call(&self.reader, "GET", path, None).await
     }
 
-    /// The service's clock stands at midnight.
+    /// A service with visits, whose clock is at midnight.
     async fn with_visits() -> Self {
         let scene = Self::new().await;
         let body = json!({"name": "Spring", "longUrl": "https://e.example/{code}"});
@@ -166,7 +166,7 @@ async fn visits_are_counted_for_a_link_a_campaign_and_all() {
             ],
         }])
     );
-    // And the link itself knows.
+    // The link itself has the counts as well.
     let link = scene.service.get("/v1/links/member").await.json();
     let visits = json!({"total": 3, "human": 2, "lastAt": "2026-05-31T23:59:30Z"});
     assert_eq!(link["visits"], visits);
