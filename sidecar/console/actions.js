@@ -1,12 +1,12 @@
-// What can be done with a link or a campaign, each after a question that says what it will do.
+// The actions on a link or a campaign, each after a confirmation that names its effect.
 
 import { ask, notice } from './api.js';
 import { confirmed, h, say } from './dom.js';
 import { t } from './i18n.js';
 
 /**
- * Buttons. `texts` is what the names of the texts begin with; `name` is what they call the thing; `reach` says how
- * many links it reaches.
+ * Buttons. `texts` is the prefix of the texts' names; `name` is the link's or campaign's name in them; `reach` returns
+ * a text with the number of affected links.
  */
 export function actions({ texts, name, path, state, headers = {}, first, again, reach = async () => '' }) {
   const place = h('div', { class: 'row' }, first);

@@ -1,9 +1,9 @@
-// Asks the API, and says in words what went wrong.
+// Sends requests to the API, and explains failures.
 
 import { h } from './dom.js';
 import { has, t } from './i18n.js';
 
-/** What went wrong: a problem of the API, or no answer at all (status 0). */
+/** A failed request: a problem of the API, or no answer at all (status 0). */
 export class Failure extends Error {
   constructor(status, problem, retryAfter) {
     super(problem?.detail ?? `HTTP ${status}`);
@@ -12,17 +12,17 @@ export class Failure extends Error {
     this.retryAfter = retryAfter;
   }
 
-  /** What is wrong with which member: names, with a dot before what is inside, and texts. */
+  /** The faults by member: names, with a dot before inner ones, and texts. */
   get fields() {
     return (this.problem.errors ?? []).map(({ pointer, detail }) => [pointer.split('/').slice(1).join('.'), detail]);
   }
 }
 
-/** Called when a session has ended. */
+/** Called when the session has ended. */
 let ended = () => {};
 export const onEnded = (call) => { ended = call; };
 
-/** Sends a request; answers with what came as JSON, if anything, and its ETag. */
+/** Sends a request; returns the JSON of the answer, if any, and its ETag. */
 export async function ask(method, path, body, headers = {}) {
   const options = { method, headers: { 'X-Shortlink-Console': '1', Accept: 'application/json', ...headers } };
   if (body !== undefined) {
@@ -50,10 +50,10 @@ export async function ask(method, path, body, headers = {}) {
   return { data, etag: answer.headers.get('ETag') };
 }
 
-/** Gets something. */
+/** Reads a resource. */
 export const get = async (path) => (await ask('GET', path)).data;
 
-/** What came, or the failure instead: one part that fails leaves the others. */
+/** The result, or the failure in its place, so that one failed part does not affect the others. */
 export async function part(call) {
   try {
     return await call();
@@ -63,7 +63,7 @@ export async function part(call) {
   }
 }
 
-/** A failure in words: what it is, and what can be done. */
+/** The text of a failure: the cause, and the next step. */
 export function inWords(failure) {
   if (!(failure instanceof Failure)) throw failure;
   const { status, problem } = failure;
@@ -75,7 +75,7 @@ export function inWords(failure) {
   return [title, problem.detail ?? ''];
 }
 
-/** A failure as a notice, with a button to try again where that may help. */
+/** A failure as a notice, with a retry button where that may help. */
 export function notice(failure, again) {
   const [title, text] = inWords(failure);
   const fields = failure.fields.filter(([, detail]) => detail);

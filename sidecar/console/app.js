@@ -1,4 +1,4 @@
-// The frame around the pages: who has signed in, where one is, and which page that is.
+// The frame around the pages: session, navigation and routing.
 
 import { ask, get, notice, onEnded } from './api.js';
 import { h, say } from './dom.js';
@@ -42,7 +42,7 @@ const ROUTES = [
   [/^\/service$/, service],
 ];
 
-/** What navigation shows: to those who have the scope. */
+/** The entries of the navigation, each with the scope that it needs. */
 const PLACES = [
   ['/links', 'nav.links', 'links:read'],
   ['/new', 'nav.new', 'links:write'],
@@ -57,27 +57,27 @@ const PLACES = [
 
 const frame = document.getElementById('console');
 
-/** Who has signed in; null when nobody has. */
+/** The session; null when signed out. */
 let session = null;
 
-/** Counts pages, so that one which comes late is not shown. */
+/** Counts pages, so that a page that loads late is not shown. */
 let turn = 0;
 
-/** Ends what the page that is shown does besides, once it is left. */
+/** Aborts the background work of a page when it is left. */
 let leaving = new AbortController();
 
-/** What pages are given, and the signal that they are left. */
+/** The context of every page. */
 const context = {
-  /** Whether the key allows something. */
+  /** True if the API key has a scope. */
   may: (scope) => session.scopes.includes(scope) || session.scopes.includes('admin'),
-  /** Goes to another page. */
+  /** Navigates to another page. */
   go: (path) => {
     history.pushState(null, '', ROOT + path);
     show();
   },
-  /** Shows this page anew. */
+  /** Reloads this page. */
   again: () => show(),
-  /** The id of the key that somebody has signed in with. */
+  /** The id of the API key of the session. */
   keyId: () => session.keyId,
   /** The address of a page. */
   at: (path) => ROOT + path,
@@ -97,7 +97,7 @@ async function show({ isFirst = false } = {}) {
   const [pattern, page] = ROUTES.find(([known]) => known.test(path)) ?? [];
   const main = h('main', { id: 'main', 'aria-busy': 'true' });
   frame.replaceChildren(skip(), top(path), main);
-  // On a phone the places may be more than fit beside each other.
+  // On a phone, the navigation may be wider than the screen.
   frame.querySelector('.top [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   const heading = (text) => h('h1', { tabindex: '-1' }, text);
   let title = t('nav.nothing');
@@ -118,7 +118,7 @@ async function show({ isFirst = false } = {}) {
   say(title);
 }
 
-/** The first place that the key allows. */
+/** The first page that the API key allows. */
 const home = () => PLACES.find(([, , scope]) => context.may(scope))?.[0] ?? '/links';
 
 function skip() {
@@ -142,7 +142,7 @@ function top(path) {
 
 const mark = () => h('img', { src: new URL('icon.svg', import.meta.url), alt: '' });
 
-/** Changes to the other language. */
+/** The button that switches to the other language. */
 function languageButton() {
   const [name, own] = languages.find(([known]) => known !== spoken());
   return h('button', {
@@ -155,7 +155,7 @@ function languageButton() {
   }, own);
 }
 
-/** Shows where people sign in. */
+/** Shows the sign-in form. */
 function showDoor(ended = false) {
   leaving.abort();
   document.title = `${t('sign-in')} · shortlink`;
@@ -188,7 +188,7 @@ onEnded(() => {
   showDoor(true);
 });
 
-// Links within the console are followed without loading it again.
+// Links within the console are followed without reloading it.
 document.addEventListener('click', (event) => {
   const anchor = event.target.closest?.('a[href]');
   const isOther = event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey;

@@ -1,5 +1,5 @@
-// Draws numbers over time as columns that stand on each other. What one points at, or goes to with the
-// arrow keys, is told in words beside it.
+// Draws time series as stacked columns. A tooltip describes the column under the pointer, or the one selected with
+// the arrow keys.
 
 import { h, svg } from './dom.js';
 import { count } from './format.js';
@@ -11,18 +11,18 @@ const TOP = 10;
 const BOTTOM = 26;
 const LETTER = 7.5;
 
-/** How much room the text of a tick takes on the axis of time. */
+/** The width of a tick's text on the time axis. */
 const TICK = 64;
 
-/** From which width of a column on there is a gap between two. */
+/** The least width of columns that have a gap between them. */
 const GAP_FROM = 5;
 
-/** How far the keys for pages go. */
+/** The number of columns that Page Up and Page Down move by. */
 const PAGE = 10;
 
 /**
- * A chart. `begins` are moments in milliseconds, `step` how long each lasts; `series` are drawn from
- * the bottom up, each with a `name`, a `colour` (a number of the style's) and `values`.
+ * A chart. `begins` are moments in milliseconds, `step` is the length of each interval; `series` are drawn from the
+ * bottom up, each with a `name`, a `colour` (a number of the stylesheet's) and `values`.
  */
 export function chart({ begins, step, series, label }) {
   const totals = begins.map((_, place) => series.reduce((sum, { values }) => sum + values[place], 0));
@@ -53,7 +53,7 @@ export function chart({ begins, step, series, label }) {
     frame.mark.removeAttribute('display');
     tip.replaceChildren(...tipOf(begins[at], step, series, at, totals[at]));
     tip.hidden = false;
-    // Beside the column, on the side where there is more room.
+    // Beside the column, on the wider side.
     const isLeft = x > width / 2;
     const room = tip.offsetWidth + 12;
     tip.style.left = `${Math.max(0, Math.min(isLeft ? x - room : x + 12, width - room))}px`;
@@ -82,7 +82,7 @@ export function chart({ begins, step, series, label }) {
   plot.addEventListener('focus', () => { if (plot.matches(':focus-visible')) show(at); });
   plot.addEventListener('blur', hide);
 
-  // Drawn for the width that there is, so that texts keep their size.
+  // Drawn for the available width, so that texts keep their size.
   new ResizeObserver(() => {
     const width = plot.clientWidth;
     if (width === 0 || width === frame?.width) return;
@@ -106,7 +106,7 @@ function tipOf(begin, step, series, place, total) {
   ];
 }
 
-/** Draws anew; answers with what is needed to find places. */
+/** Redraws; returns the measures by which positions are found. */
 function draw(drawing, width, { begins, step, series, ticks }) {
   const most = ticks.at(-1);
   const labels = ticks.map(shortNumber);
@@ -148,7 +148,7 @@ function stacks({ begins, series, left, column, y }) {
       const from = y(below[place]);
       below[place] += value;
       const to = y(below[place]);
-      // A thin line of the ground parts what stands on something else.
+      // A thin line of the background separates stacked columns.
       const line = gap > 0 && from - to > 4 && below[place] > value ? 1 : 0;
       const [x, wide] = [fixed(left + place * column + gap / 2), fixed(column - gap)];
       return `M${x} ${fixed(from - line)}h${wide}V${fixed(to)}h${-wide}z`;

@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 
-/** A table as CSV. What a spreadsheet would take for a formula is made a text. */
+/** A table as CSV. A cell that a spreadsheet would take for a formula becomes text. */
 export function csv(rows) {
   const cell = (value) => {
     const text = typeof value === 'string' && /^[-=+@\t\r]/.test(value) ? `'${value}` : String(value);
@@ -11,7 +11,7 @@ export function csv(rows) {
   return rows.map((row) => `${row.map(cell).join(',')}\r\n`).join('');
 }
 
-/** Keeps a table as a file. The mark at its beginning tells spreadsheets which encoding it has. */
+/** Downloads a table as a file. The byte order mark at its beginning names the encoding for spreadsheets. */
 export function keepCsv(name, rows) {
   const address = URL.createObjectURL(new Blob(['\ufeff', csv(rows)], { type: 'text/csv;charset=utf-8' }));
   h('a', { href: address, download: name }).click();

@@ -1,6 +1,6 @@
-// Small tools to make elements. Texts always become text nodes, so nothing that came from elsewhere is markup.
+// Small tools to create elements. Texts always become text nodes, so no foreign text is markup.
 
-/** Makes an element. Attributes that are functions listen to events; those that are false or null are left out. */
+/** Creates an element. Attributes that are functions listen to events; those that are false or null are left out. */
 export function h(tag, attributes, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -12,7 +12,7 @@ export function h(tag, attributes, ...children) {
   return element;
 }
 
-/** Makes an element of a drawing. */
+/** Creates an SVG element. */
 export function svg(tag, attributes, ...children) {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -20,20 +20,20 @@ export function svg(tag, attributes, ...children) {
   return element;
 }
 
-/** Tells screen readers. */
+/** Announces a text to screen readers. */
 export function say(text) {
   const said = document.getElementById('said');
-  // The same text again is news only after another one.
+  // Screen readers announce an equal text only after another one.
   said.textContent = '';
   requestAnimationFrame(() => { said.textContent = text; });
 }
 
-/** Whether only web addresses can come of following this. */
+/** True if following the address can only open a web page. */
 export function isWeb(address) {
   return /^https?:\/\//i.test(address);
 }
 
-/** Copies a text; without leave to do so, which only https and this computer have, through a selection. */
+/** Copies a text, through a selection where the clipboard is not available: it needs https or localhost. */
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -49,7 +49,7 @@ export async function copy(text) {
   }
 }
 
-/** Asks in a dialog; answers whether it was agreed to. */
+/** Asks for confirmation in a dialog; returns the answer. */
 export function confirmed({ title, text, yes, no, danger }) {
   return new Promise((resolve) => {
     const before = document.activeElement;

@@ -1,24 +1,24 @@
-// The live feed of visits, for as long as somebody looks at it. What is lost is connected again, and goes on
-// behind the last event that was seen: EventSource gives up when it is answered an error, as while the
-// service starts again, and can't say then how far it had come.
+// The live feed of visits, while its page is shown. A lost connection is opened again, and continues behind the last
+// event. EventSource can't do that: it gives up after an error, as while the service restarts, and does not expose
+// the last event.
 
 import { Failure } from './api.js';
 
 const ADDRESS = '/v1/visits/live';
 
-/** How long is waited before connecting again: longer each time, in milliseconds. */
+/** The shortest pause before a reconnect in milliseconds; it doubles up to the longest. */
 const SHORTEST = 1000;
 const LONGEST = 15_000;
 
-/** After how much silence the connection is taken for lost; there is a comment every 15 seconds. */
+/** The silence after which the connection counts as lost; there is a comment every 15 seconds. */
 const SILENCE = 40_000;
 
-/** Answers that another attempt would not change. */
+/** The statuses after which a retry is useless. */
 const FINAL = [401, 403, 404];
 
 /**
- * Listens until `left` is aborted. `told` is given each event's name and data; `became` what the
- * connection is: `connecting`, `live`, `waiting` (with the failure, if there was an answer) or `over`.
+ * Listens until `left` is aborted. `told` receives each event's name and data; `became` receives the connection's
+ * state: `connecting`, `live`, `waiting` (with the failure, if there was an answer) or `over`.
  */
 export async function listen({ query, left, told, became }) {
   let last = '';
@@ -36,7 +36,7 @@ export async function listen({ query, left, told, became }) {
       if (end === 'key') failure = new Failure(401);
     } catch (error) {
       failure = error instanceof Failure ? error : null;
-      // An id that the service does not know any more must not keep everything away.
+      // An id that the service does not know any more must not block the feed.
       if (failure?.status === 400) last = '';
     }
     if (left.aborted) return;
@@ -50,7 +50,7 @@ export async function listen({ query, left, told, became }) {
   }
 }
 
-/** One connection, to its end; answers why that was, if it was said. */
+/** One connection, to its end; returns the reason for the end, if there was one. */
 async function once({ query, left, last, told }) {
   const silent = new AbortController();
   let timer;
@@ -85,7 +85,7 @@ async function once({ query, left, last, told }) {
   }
 }
 
-/** Makes events of text that comes in pieces. */
+/** Parses events from text that arrives in pieces. */
 export function reader(told) {
   let text = '';
   return (piece) => {
@@ -99,7 +99,7 @@ export function reader(told) {
   };
 }
 
-/** Waits, but not for what is left. */
+/** Waits, but ends early when the page is left. */
 function rest(time, left) {
   return new Promise((resolve) => {
     const over = () => {

@@ -1,14 +1,14 @@
-// Forms: fields that become members of JSON, and what is wrong with them beside them.
+// Forms: fields that become members of JSON, with their errors beside them.
 
 import { inWords, notice } from './api.js';
 import { h } from './dom.js';
 import { fromField, toField } from './format.js';
 import { t } from './i18n.js';
 
-/** How a member is shown in a field, by kind, and read from it. */
+/** The fields by kind of member: how each is shown and read. */
 const KINDS = {
   text: { type: 'text' },
-  // Not "url", whose message of what is wrong comes from the browser in its own language.
+  // Not "url", whose error messages come from the browser in its own language.
   url: { type: 'text', inputmode: 'url' },
   long: { element: 'textarea' },
   number: { type: 'number', min: '1', step: '1', read: (value) => (value ? Number(value) : null) },
@@ -18,7 +18,7 @@ const KINDS = {
     show: (tags) => (tags ?? []).join(', '),
     read: (value) => value.split(/[,，]/).map((tag) => tag.trim()).filter(Boolean),
   },
-  // A text that may be empty and is there all the same.
+  // A text that may be empty and is sent nevertheless.
   value: { type: 'text', read: (text) => text },
   // A number, or the least and the most.
   length: {
@@ -40,12 +40,12 @@ const KINDS = {
   },
 };
 
-/** The member of an object that a name with dots means. */
+/** The member of an object by its path, a name with dots. */
 const inside = (object, name) => name.split('.').reduce((found, step) => found?.[step], object);
 
 /**
- * A form. `link` is what the fields show first; `call` is given the members that differ from that, and those of one
- * object together. `changed` is called with the fields whenever one changes.
+ * A form. `link` has the initial values; `call` receives the members that differ from them, with those of one object
+ * together. `changed` is called with the fields at every change.
  */
 export function form({ fields, more = [], link = {}, send, call, cancel, changed = () => {} }) {
   const all = [...fields, ...more];
@@ -76,10 +76,10 @@ export function form({ fields, more = [], link = {}, send, call, cancel, changed
     h('div', { class: 'row' }, button, cancel));
 }
 
-/** The id of a field's element; a dot would be read as a class by whoever looks for it. */
+/** The id of a field's element; a dot would be a class in a selector. */
 const idOf = (name) => `f-${name.replaceAll('.', '-')}`;
 
-/** The id of what says what is wrong with a field. */
+/** The id of the element with a field's error. */
 const wrongOf = (made) => made.id.replace('f-', 'w-');
 
 function input({ name, kind, required, placeholder, hint, choices = [] }, value) {
@@ -96,14 +96,14 @@ function input({ name, kind, required, placeholder, hint, choices = [] }, value)
   return made;
 }
 
-/** Lets a box be read and set as other fields are. */
+/** Makes a checkbox readable and settable like other fields. */
 function boxed(made) {
   Object.defineProperty(made, 'value', {
     get: () => String(made.checked), set: (value) => { made.checked = value === 'true'; },
   });
 }
 
-/** A box for each choice, which are read and set together. */
+/** A checkbox for each choice; they are read and set together. */
 function grouped(made, choices) {
   const boxes = choices.map(([value]) =>
     h('input', { type: 'checkbox', id: `${made.id}-${value}`, 'data-value': value }));
@@ -120,7 +120,7 @@ function grouped(made, choices) {
   });
 }
 
-/** A field with what it is called, and what is to be known of it. */
+/** A field with its label and hint. */
 function labelled({ name, kind, label, required, hint }, made) {
   const text = [label ?? t(`field.${name}`), required && h('span', { class: 'faint' }, ` · ${t('required')}`)];
   const says = hint && h('p', { class: 'hint', id: `h-${name}` }, t(`hint.${name}`));
@@ -133,8 +133,8 @@ function labelled({ name, kind, label, required, hint }, made) {
 }
 
 /**
- * The members whose fields have changed. An empty field is a member that is taken away. An object is sent whole,
- * since the API replaces it.
+ * The members whose fields have changed. An empty field removes its member. An object is sent whole, since the API
+ * replaces it.
  */
 function members(all, inputs, shown) {
   const outer = (name) => name.split('.')[0];
@@ -167,10 +167,10 @@ function clear(inputs) {
   }
 }
 
-/** Shows what is wrong beside the fields it is about, and all else above the button. */
+/** Shows the faults of fields beside them, and all others above the button. */
 function refuse(failure, inputs, said) {
   const fields = failure.fields ?? [];
-  // A fault of a part, such as the second tag, stands beside the whole.
+  // A fault of a part, such as the second tag, is shown beside the whole field.
   const fieldOf = (name) => [...inputs.keys()].find((field) => name === field || name.startsWith(`${field}.`));
   const known = fields.map(([name, detail]) => [fieldOf(name), detail]).filter(([name]) => name);
   for (const [name, detail] of known) {

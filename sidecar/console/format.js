@@ -1,13 +1,13 @@
-// Moments, numbers and states, as people read them.
+// The formats of moments, numbers and states.
 
 import { spoken, t } from './i18n.js';
 import { h } from './dom.js';
 
-/** How numbers and moments are written: as the browser likes it best in the language that is spoken. */
+/** The locale of numbers and moments: the browser's variant of the chosen language. */
 export const locale = () =>
   navigator.languages.find((name) => name.slice(0, 2).toLowerCase() === spoken()) ?? spoken();
 
-/** A moment in local time, exact when pointed at; a dash without one. */
+/** A moment in local time, with an exact tooltip; a dash without one. */
 export function when(text) {
   if (!text) return '–';
   const moment = new Date(text);
@@ -34,11 +34,11 @@ export function country(code) {
   }
 }
 
-/** Where a visit came from, as much as is known. */
+/** The location of a visit, as far as it is known. */
 export const placeOf = (visit) =>
   [visit.city ?? visit.province, visit.country && country(visit.country)].filter(Boolean).join(', ') || '–';
 
-/** A moment as a field of a form has it. */
+/** A moment as the value of a form's field. */
 export function toField(text) {
   if (!text) return '';
   const moment = new Date(text);
@@ -46,10 +46,10 @@ export function toField(text) {
   return local.toISOString().slice(0, 16);
 }
 
-/** The moment that stands in a field of a form; null without one. */
+/** The moment in a form's field; null without one. */
 export const fromField = (value) => (value ? new Date(value).toISOString() : null);
 
-/** A part of a whole; what is too little to be seen says so. */
+/** A share in percent; a very small one is marked as such. */
 export function percent(part) {
   const least = 0.0001;
   const shown = (number) => new Intl.NumberFormat(locale(), { style: 'percent', maximumFractionDigits: 2 })

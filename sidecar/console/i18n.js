@@ -6,19 +6,19 @@ const KEPT = 'shortlink-language';
 let texts = {};
 let language = 'en';
 
-/** Which languages there are, with their own names. */
+/** The languages, with their own names. */
 export const languages = Object.entries(LANGUAGES);
 
-/** The language that is spoken now. */
+/** The current language. */
 export const spoken = () => language;
 
-/** Speaks the language that was chosen, or else the first of the browser's that there is. */
+/** Loads the chosen language, or else the first of the browser's that is available. */
 export async function begin() {
   const wanted = [kept(), ...navigator.languages].map((name) => name?.slice(0, 2).toLowerCase());
   await speak(wanted.find((name) => name in LANGUAGES) ?? 'en');
 }
 
-/** Speaks a language from now on, and the next time too. */
+/** Switches to a language, and remembers it. */
 export async function choose(name) {
   try {
     localStorage.setItem(KEPT, name);
@@ -41,11 +41,11 @@ function kept() {
   }
 }
 
-/** A text, with values in its places. */
+/** A text with its placeholders filled in. */
 export function t(name, values = {}) {
   const text = texts[name] ?? name;
   return text.replace(/\{(\w+)\}/g, (place, value) => values[value] ?? place);
 }
 
-/** Whether there is such a text. */
+/** True if there is such a text. */
 export const has = (name) => name in texts;

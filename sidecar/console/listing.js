@@ -1,9 +1,9 @@
-// Lists that are read a page at a time, with what is chosen of them in the page's address.
+// Paginated lists, with their filters in the page's address.
 
 import { h } from './dom.js';
 import { t } from './i18n.js';
 
-/** What the API is asked for: what the address says by these names, and where the page begins. */
+/** The query for the API: the filters of the address by these names, and the cursor. */
 export function asked(here, names, limit) {
   const query = new URLSearchParams({ limit });
   for (const name of [...names, 'cursor']) {
@@ -14,7 +14,7 @@ export function asked(here, names, limit) {
 
 const withQuery = (path, query) => (query.size > 0 ? `${path}?${query}` : path);
 
-/** Ways to the first page when this is another, and to the next one when there is one, with what is said of them. */
+/** Links to the first page, unless it is this one, and to the next page, if any, with their texts. */
 export function pages({ here, path, at, nextCursor, first, next }) {
   const other = (cursor) => {
     const query = new URLSearchParams(here);
@@ -27,7 +27,7 @@ export function pages({ here, path, at, nextCursor, first, next }) {
     nextCursor && h('a', { class: 'button', href: other(nextCursor), rel: 'next' }, next));
 }
 
-/** Has a form lead to the list of what its fields say. */
+/** Handles a form by navigating to the list that its fields filter. */
 export const choosing = (go, path) => (event) => {
   event.preventDefault();
   const said = new URLSearchParams();

@@ -1,15 +1,15 @@
-// What several pages show of a link.
+// The common parts of the pages that show a link.
 
 import { copy, h, isWeb, say } from './dom.js';
 import { t } from './i18n.js';
 
-/** A part of a page with a heading of its own. */
+/** A section of a page with its own heading. */
 export const sheet = (title, ...parts) => h('section', { class: 'sheet' }, h('h2', {}, title), parts);
 
-/** A name and what it stands for, for a list of facts. */
+/** A name and its value, for a list of facts. */
 export const fact = (name, ...value) => [h('dt', {}, name), h('dd', {}, value)];
 
-/** The short URL with a button that copies it; the code alone when nginx names no domain. */
+/** The short URL with a copy button; only the code when nginx names no domain. */
 export function shortUrl(link) {
   const text = link.shortUrl ?? link.shortCode;
   const button = h('button', { type: 'button', 'data-copy': text, click: async () => {
@@ -25,7 +25,7 @@ export function shortUrl(link) {
     button);
 }
 
-/** The short URL as a QR code, which can be kept as a file. */
+/** The short URL as a QR code, which can be downloaded. */
 export function qr(link) {
   const address = `/v1/links/${link.shortCode}/qr`;
   const figure = h('figure', {},

@@ -1,15 +1,15 @@
-// Where the ticks of a chart's axes are, and how they and its times are written.
+// The ticks of a chart's axes, and the texts of ticks and intervals.
 
 import { locale } from './format.js';
 
 const DAY = 86_400_000;
 
-/** Hours and days between two ticks, of which the smallest is taken that leaves room for the texts. */
+/** The hours and days between two ticks; the smallest step is taken whose texts fit. */
 const EVERY_HOURS = [1, 2, 3, 6, 12];
 const EVERY_DAYS = [1, 2, 7, 14];
 const EVERY_MONTHS = [1, 2, 3, 6, 12];
 
-/** What stands at ticks from nothing up to `most`: whole round numbers, about `count` of them. */
+/** The ticks from zero up to `most`: round integers, about `count` of them. */
 export function numberTicks(most, count = 4) {
   const rough = Math.max(most / count, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -19,7 +19,7 @@ export function numberTicks(most, count = 4) {
   return ticks;
 }
 
-/** A number at a tick, short. */
+/** The short text of a tick's number. */
 export const shortNumber = (number) => new Intl.NumberFormat(locale(), {
   notation: number < 10_000 ? 'standard' : 'compact', maximumFractionDigits: 1,
 }).format(number);
@@ -28,7 +28,7 @@ export const shortNumber = (number) => new Intl.NumberFormat(locale(), {
 const written = (options, step) => new Intl.DateTimeFormat(locale(),
   step === 'day' ? { ...options, timeZone: 'UTC' } : options);
 
-/** The time that begins at a moment. */
+/** The text of the interval that begins at a moment. */
 export function timeText(moment, step) {
   return step === 'day'
     ? written({ weekday: 'short', year: 'numeric', month: 'short', day: 'numeric' }, step).format(moment)

@@ -1,5 +1,5 @@
-// Visits over time, as a part of pages: which time, how fine, and by what they are told apart is chosen
-// here and stands in the address.
+// Visits over time, as a part of pages. The range, the step and the dimension are chosen here and stored in the
+// address.
 
 import { get, notice } from './api.js';
 import { chart } from './chart.js';
@@ -12,17 +12,17 @@ import { timeText } from './scale.js';
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-/** How many days can be chosen; another time is given by its ends. */
+/** The ranges in days; any other range is chosen by its bounds. */
 const RANGES = [1, 7, 30, 90, 365];
 const STEPS = ['hour', 'day'];
 const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer'];
 const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown'];
 
-/** Up to how many days hours can be shown, and up to how many they are unless days are chosen. */
+/** The most days that can be shown by the hour, and the most that are by default. */
 const MOST_DAYS_BY_HOUR = 31;
 const DAYS_BY_HOUR = 7;
 
-/** How many values have a colour of their own, and how many a line. */
+/** The number of values with a colour of their own, and of those with a row of the legend. */
 const COLOURED = 5;
 const LISTED = 20;
 
@@ -56,7 +56,7 @@ export function statistics({ address, may, name }) {
   return section;
 }
 
-/** What is chosen, as the address says it. */
+/** The choices in the address. */
 function read() {
   const here = new URLSearchParams(location.search);
   const one = (name, known, usual) => (known.includes(here.get(name)) ? here.get(name) : usual);
@@ -72,7 +72,7 @@ function read() {
   const usual = days <= DAYS_BY_HOUR ? 'hour' : 'day';
   const step = days <= MOST_DAYS_BY_HOUR ? one('step', STEPS, usual) : 'day';
   const length = step === 'hour' ? HOUR : DAY;
-  // Whole hours or days; the last one has begun.
+  // Whole hours or days; the last one is still in progress.
   if (range !== 'other') since = (Math.floor(now / length) + 1) * length - Number(range) * DAY;
   return { range, since, until, days, step, length, split: one('by', SPLITS, 'class') };
 }
@@ -83,7 +83,7 @@ function query({ since, until, step, split }) {
   return new URLSearchParams(asked);
 }
 
-/** Fields to choose with. */
+/** The fields of the choices. */
 function choices(load) {
   const place = h('form', { class: 'choices', submit: (event) => event.preventDefault() });
   const choose = (changes) => {
@@ -126,7 +126,7 @@ function choices(load) {
   return place;
 }
 
-/** The numbers that stand above the chart. */
+/** The totals above the chart. */
 function figures({ visits, visitors }) {
   const { total, human } = visits;
   return {
@@ -157,14 +157,14 @@ function shown(answer, asked, name) {
   ].filter(Boolean);
 }
 
-/** When the times of a chart begin: also those without visits, which the API leaves out. */
+/** The starts of the chart's intervals, including those without visits, which the API leaves out. */
 function beginsOf({ since, until, length }) {
   const begins = [];
   for (let begin = Math.floor(since / length) * length; begin < until; begin += length) begins.push(begin);
   return begins;
 }
 
-/** What is drawn, from the bottom up, and the lines of the legend. */
+/** The series, from the bottom up, and the rows of the legend. */
 function seriesOf({ intervals, by }, { split }, begins) {
   const places = new Map(begins.map((begin, place) => [begin, place]));
   const spread = (all, number) => {
@@ -198,7 +198,7 @@ function seriesOf({ intervals, by }, { split }, begins) {
   return { series: [...series, others], rows };
 }
 
-/** A value as people read it. */
+/** The text of a value. */
 function valueText(split, value) {
   if (value === '') return t('stats.unknown');
   if (split === 'device' && has(`device.${value}`)) return t(`device.${value}`);
@@ -217,7 +217,7 @@ function legend(rows, total, by) {
       h('td', { class: 'number' }, percent(visits / total))))));
 }
 
-/** The same numbers as a table, which is made when somebody wants it, and as a file. */
+/** The same numbers as a table, which is created on demand, and as a file. */
 function numbers({ begins, series, step, label, name }) {
   const head = [t('column.when'), ...series.map((it) => it.name), t('chart.all')];
   const row = (place) => {

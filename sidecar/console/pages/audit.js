@@ -1,4 +1,4 @@
-// What was done by whom and when, the latest first.
+// The audit log, the latest entries first.
 
 import { get } from '../api.js';
 import { h } from '../dom.js';
@@ -71,7 +71,7 @@ function table(entries, at) {
         : h('span', { class: 'faint' }, t('audit.nobody'))))))));
 }
 
-/** What something was done to, with its page. */
+/** The subject of an entry, with its page. */
 function about(subject, at) {
   const [kind, name] = subject.split(/:(.*)/);
   const folder = { link: 'links', campaign: 'campaigns', key: 'keys' }[kind];
@@ -79,7 +79,7 @@ function about(subject, at) {
     : h('span', { class: 'code' }, subject);
 }
 
-/** What else is known of what was done. */
+/** The details of an entry. */
 function more(detail) {
   const facts = Object.entries(detail);
   if (facts.length === 0) return null;

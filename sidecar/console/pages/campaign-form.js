@@ -1,4 +1,4 @@
-// Makes a campaign, or changes one and with it where all its links lead.
+// Creates a campaign, or changes one and with it the targets of all its links.
 
 import { ask, get, part } from '../api.js';
 import { confirmed, h } from '../dom.js';
@@ -10,7 +10,7 @@ import { filled } from '../template.js';
 const STATUSES = ['301', '302', '307', '308'];
 const STRATEGIES = ['permuted', 'pool', 'sequence', 'hash'];
 
-/** How many links the preview shows. */
+/** The number of links in the preview. */
 const SAMPLES = 3;
 
 const same = (value) => [value, value];
@@ -39,7 +39,7 @@ function fields(isNew) {
   return { fields: first, more };
 }
 
-/** The page: of a new campaign, or of that with an id. */
+/** The page: of a new campaign, or of the one with an id. */
 export async function show({ heading, at, go, may }, [id]) {
   const title = t(id ? 'campaign.change' : 'campaign.new');
   if (!may('campaigns:write')) {
@@ -84,7 +84,7 @@ const agreed = (campaign, target, size) => confirmed({
   yes: t('retarget.yes'), no: t('cancel'),
 });
 
-/** Which parameters a template has. */
+/** The parameters of a template. */
 function placesOf(template) {
   const names = [...new Set([...template.matchAll(/\{(\w+)\}/g)].map(([, name]) => name))]
     .filter((name) => name !== 'code');
@@ -92,7 +92,7 @@ function placesOf(template) {
     ? t('campaign.places', { names: names.join(', ') }) : t('campaign.places.none'));
 }
 
-/** Where some of its links would lead. */
+/** The targets of some of its links. */
 function leads(template, campaign, links) {
   if (links.length === 0) return placesOf(template);
   const isSame = template.trim() === campaign.longUrl;

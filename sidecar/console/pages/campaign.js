@@ -1,4 +1,4 @@
-// All about one campaign, and what can be done with all its links at once.
+// One campaign, and the actions on all its links at once.
 
 import { actions } from '../actions.js';
 import { get } from '../api.js';
@@ -51,7 +51,7 @@ export async function show(context, [id]) {
 
 const numberOf = (size) => (size ? `${count(size.count)}${size.isAll ? '' : '+'}` : '–');
 
-/** What new links are like. */
+/** The defaults of new links. */
 function inShort({ tags = [], maxVisits, strategy, codeLength }) {
   const length = codeLength?.min ? `${codeLength.min}–${codeLength.max}` : codeLength;
   return [

@@ -1,4 +1,4 @@
-// Changes a link, unless somebody else has changed it meanwhile.
+// Changes a link, unless it has changed since it was shown.
 
 import { ask } from '../api.js';
 import { h } from '../dom.js';
@@ -7,7 +7,7 @@ import { t } from '../i18n.js';
 
 const STATUSES = ['301', '302', '307', '308'];
 
-/** What a campaign says of its links, and others say themselves. */
+/** The fields of a link without a campaign; a campaign determines them for its links. */
 const OWN = [
   { name: 'longUrl', kind: 'url', required: true, hint: true },
   { name: 'redirectStatus', kind: 'choice', choices: STATUSES.map((status) => [status, status]) },
@@ -52,7 +52,7 @@ export async function show({ heading, at, go, may }, [code]) {
   ].filter(Boolean) };
 }
 
-/** A field for each place of the campaign's target. */
+/** A field for each parameter of the campaign's target. */
 const values = ({ parameters = {} }) => Object.keys(parameters).map((name) => ({
   name: `parameters.${name}`, kind: 'value', label: t('upload.parameter', { name }), required: true,
 }));

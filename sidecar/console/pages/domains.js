@@ -1,4 +1,4 @@
-// The short domains as every nginx has them, how often each is visited, and which has fallen.
+// The short domains as each nginx reports them, the visits of each, and those that are suspected blocked.
 
 import { get, part, notice } from '../api.js';
 import { h, svg } from '../dom.js';
@@ -6,10 +6,10 @@ import { badge, clock, count, when } from '../format.js';
 import { t } from '../i18n.js';
 import { sheet } from '../parts.js';
 
-/** How many minutes are shown, and the one that has begun. */
+/** The number of minutes that are shown, with the current one. */
 const MINUTES = 61;
 
-/** How often the page looks again, in milliseconds. */
+/** The interval between reloads in milliseconds. */
 const EVERY = 15_000;
 
 /** The page. */
@@ -40,7 +40,7 @@ function shown({ since, visitsAreLate, nodes, domains }) {
   ].filter(Boolean);
 }
 
-/** That a domain may be blocked, and what can be done. */
+/** A warning that a domain may be blocked, with the next steps. */
 function fell({ domain, fall }) {
   const values = { domain, before: count(Math.round(fall.before)), since: count(Math.round(fall.since)),
     at: clock(fall.at) };
@@ -63,7 +63,7 @@ function table(domains, nodes, since) {
       h('td', { class: 'bar wide' }, bars(domain, since))))));
 }
 
-/** What else is said of an active domain: each way in which a node has it once. */
+/** The further details of an active domain: each variant that nodes report, once. */
 function more({ announced }) {
   const said = announced.filter(({ baseUrl }) => baseUrl).map(({ baseUrl, weight, campaignId, keyId }) => [
     baseUrl,
@@ -74,7 +74,7 @@ function more({ announced }) {
   return [...new Set(said)].map((text) => h('span', { class: 'faint small' }, text));
 }
 
-/** The state; by node where they don't agree. */
+/** The state; per node where they differ. */
 function states({ announced }, nodes) {
   const known = (state) => badge(state ?? 'other');
   if (announced.length === 0) return known('unlisted');
@@ -85,7 +85,7 @@ function states({ announced }, nodes) {
     h('span', { class: 'faint small' }, node), ' ', known(all.has(node) ? all.get(node) : 'unlisted'))));
 }
 
-/** A bar for each minute, as high as it had visits, and a line where they fell. */
+/** A bar for each minute, as high as it had visits, and a line where they collapsed. */
 function bars({ domain, visits, minutes, fall }, since) {
   const most = Math.max(...minutes.map((minute) => minute.visits), 1);
   const at = (moment) => Math.round((Date.parse(moment) - since) / 60_000);

@@ -1,4 +1,4 @@
-// What the pages of API keys share: the fields of a key, and its text, which is shown once.
+// The common parts of the pages of API keys: the fields of a key, and its secret, which is shown once.
 
 import { copy, h, say } from '../dom.js';
 import { has, t } from '../i18n.js';
@@ -7,17 +7,17 @@ const SCOPES = [
   'links:read', 'links:write', 'campaigns:read', 'campaigns:write', 'stats:read', 'keys:admin', 'admin',
 ];
 
-/** What a scope allows, in words. */
+/** A scope with its description. */
 export const scopeInWords = (scope) => (has(`scope.${scope}`) ? `${scope} – ${t(`scope.${scope}`)}` : scope);
 
-/** The fields of a key that always has them. A function, since the texts depend on the language. */
+/** The fields of every API key. A function, since the texts depend on the language. */
 export const FIELDS = () => [
   { name: 'name', kind: 'text', required: true, hint: true },
   { name: 'scopes', kind: 'several', required: true, choices: SCOPES.map((scope) => [scope, scopeInWords(scope)]) },
   { name: 'expiresAt', kind: 'moment', hint: true },
 ];
 
-/** Those of a key that is narrowed. */
+/** The fields that restrict an API key. */
 export const MORE = [
   { name: 'rateLimit.requestsPerSecond', kind: 'number' },
   { name: 'rateLimit.burst', kind: 'number', hint: true },
@@ -27,7 +27,7 @@ export const MORE = [
   { name: 'policy.maxBodyLength', kind: 'number' },
 ];
 
-/** A key's text, with a button that copies it; `behind` is what comes after it. */
+/** An API key's secret, with a copy button; `behind` is shown after it. */
 export function secret({ name, secret: text }, behind) {
   const button = h('button', { type: 'button', class: 'main', 'data-copy': '', click: async () => {
     const told = (await copy(text)) ? t('copied') : t('copy.failed');

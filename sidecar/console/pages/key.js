@@ -1,4 +1,4 @@
-// One API key: what it allows, and changing, rotating and revoking it.
+// One API key: its scopes, and the actions to change, rotate and revoke it.
 
 import { ask, get, notice } from '../api.js';
 import { confirmed, h, say } from '../dom.js';
@@ -8,7 +8,7 @@ import { t } from '../i18n.js';
 import { fact, sheet } from '../parts.js';
 import { FIELDS, MORE, scopeInWords, secret } from './key-parts.js';
 
-/** For how long both keys open what the old one opens, in seconds. */
+/** The times in seconds for which the old key stays valid beside the new one. */
 const OVERLAPS = [
   ['0', 'overlap.none'], ['3600', 'overlap.hour'], ['86400', 'overlap.day'], ['604800', 'overlap.week'],
 ];
@@ -80,7 +80,7 @@ function facts(key, { at }) {
     key.revokedAt && fact(t('key.revoked'), when(key.revokedAt))));
 }
 
-/** Makes a successor, and shows its text this once. */
+/** Rotates the API key, and shows the new secret this once. */
 function rotation(key, place) {
   const field = h('select', { id: 'overlap', 'aria-describedby': 'overlap-hint' },
     OVERLAPS.map(([seconds, text]) => h('option', { value: seconds, selected: seconds === '86400' }, t(text))));

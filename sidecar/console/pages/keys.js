@@ -1,4 +1,4 @@
-// Lists API keys, a page at a time, and makes them.
+// Lists API keys, a page at a time, and creates them.
 
 import { ask, get } from '../api.js';
 import { h, say } from '../dom.js';
@@ -30,7 +30,7 @@ export async function show({ heading, at, may }) {
   ] };
 }
 
-/** Makes a key, and shows its text this once. */
+/** Creates an API key, and shows its secret this once. */
 function maker(place, list, at) {
   return h('details', { class: 'sheet' },
     h('summary', { 'data-new': '' }, t('key.new')),

@@ -1,4 +1,4 @@
-// All about one link: what it is, why it answers what it answers, what was done with it, who came.
+// One link: its members, an explanation of its answer, its history and its visits.
 
 import { actions } from '../actions.js';
 import { ask, get, notice, part } from '../api.js';
@@ -58,7 +58,7 @@ function facts(link, at) {
       fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision }))));
 }
 
-/** What a visitor gets, and what SQL and Redis say. */
+/** The answer to a visitor, and the states in SQL and Redis. */
 function why({ answer, database, redis, agreement, campaign, checkedAt }) {
   const isFine = agreement === 'same';
   const record = (text) => (text ? h('code', { class: 'record' }, text) : null);
@@ -124,7 +124,7 @@ function step({ changedAt, changedBy, before }) {
       before.paused && badge('paused'), ' ', h('span', { class: 'code' }, before.longUrl ?? '')));
 }
 
-/** What can be done with the link by whoever may. */
+/** The actions on the link that the API key allows. */
 function actionsOf(link, etag, { may, at, again }) {
   if (!may('links:write') || link.state === 'revoked') return null;
   const { shortCode: name, state } = link;

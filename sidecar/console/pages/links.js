@@ -1,4 +1,4 @@
-// Lists links, a page at a time: the service never counts them, and neither does this.
+// Lists links, a page at a time, without a total: the service never counts them.
 
 import { get } from '../api.js';
 import { h } from '../dom.js';
@@ -29,13 +29,13 @@ export async function show({ heading, at, go, may }) {
   ] };
 }
 
-/** Why there is nothing: where few links are as they are asked for, the service looks at some thousands at a time. */
+/** The text of an empty page: with a rare filter, the service scans some thousand links per request. */
 function said(query, nextCursor) {
   if (nextCursor) return t('links.go-on');
   return query.size > 1 ? t('links.none-found') : t('links.none');
 }
 
-/** Goes to the link of a code or short URL. */
+/** Opens the link of a code or short URL. */
 function lookUp(go) {
   const field = h('input', {
     name: 'look', 'aria-label': t('look-up.label'), placeholder: t('look-up.label'), required: true,

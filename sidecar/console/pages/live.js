@@ -1,4 +1,4 @@
-// Visits while they happen, the latest first.
+// Visits as they happen, the latest first.
 
 import { get, notice } from '../api.js';
 import { h, say } from '../dom.js';
@@ -9,14 +9,14 @@ import { listen } from '../feed.js';
 const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown'];
 const FILTERS = ['class', 'code', 'domain'];
 
-/** How many visits are shown. */
+/** The number of visits that are shown. */
 const MOST = 200;
 
-/** How often rows are added, and how often screen readers are told, in milliseconds. */
+/** The intervals of new rows and of announcements to screen readers, in milliseconds. */
 const DRAW_EVERY = 250;
 const SAY_EVERY = 15_000;
 
-/** Over how many seconds the rate is. */
+/** The time in seconds over which the rate is measured. */
 const RATE_OVER = 10;
 
 /** The page. */
@@ -59,7 +59,7 @@ export async function show({ heading, left, at, may }) {
     if (name === 'visit') {
       feed.times.push(Date.now());
       feed.waiting.push(data);
-      // What would not be shown any more is not kept either.
+      // Visits beyond the shown ones are dropped.
       if (feed.waiting.length > MOST) feed.waiting.shift();
       feed.unsaid += 1;
     } else if (name === 'sampled' || name === 'lost') feed.missed += data.visits;
@@ -72,7 +72,7 @@ export async function show({ heading, left, at, may }) {
       failed.replaceChildren(h('div', { class: 'notice warn', 'data-gap': '' }, t('live.gap')));
       return;
     }
-    // Connecting again and again is not news each time.
+    // Repeated reconnects are not announced each time.
     const isNews = state.dataset.feed !== what && ['live', 'waiting', 'interrupted', 'over'].includes(what);
     if (what !== 'connecting' || state.dataset.feed !== 'waiting') {
       state.dataset.feed = what;
@@ -81,7 +81,7 @@ export async function show({ heading, left, at, may }) {
     if (isNews) say(t(`live.${what}`));
     if (what === 'live') failed.replaceChildren();
     if (failure) failed.replaceChildren(notice(failure));
-    // Where the session has ended, this is what says so.
+    // If the session has ended, this request fails and shows the sign-in form.
     if (failure?.status === 401) get('/v1/visits?limit=1').catch(() => {});
   };
 
@@ -112,12 +112,12 @@ export async function show({ heading, left, at, may }) {
   ] };
 }
 
-/** Changes a text only when it is another one. */
+/** Sets a text only if it differs. */
 function set(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** What is asked for, as the address says it. */
+/** The filters of the address. */
 function asked() {
   const here = new URLSearchParams(location.search);
   return new URLSearchParams(FILTERS.filter((name) => here.get(name)).map((name) => [name, here.get(name)]));

@@ -1,4 +1,4 @@
-// Makes a link.
+// Creates a link.
 
 import { ask } from '../api.js';
 import { h, say } from '../dom.js';

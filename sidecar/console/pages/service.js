@@ -1,4 +1,4 @@
-// How the service is: what it needs, and how full the space of codes is.
+// The state of the service: its dependencies, and the usage of the code space.
 
 import { get, notice, part } from '../api.js';
 import { h } from '../dom.js';

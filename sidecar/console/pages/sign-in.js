@@ -1,10 +1,10 @@
-// Where people sign in with an API key.
+// Signs users in with an API key.
 
 import { ask, notice } from '../api.js';
 import { h } from '../dom.js';
 import { t } from '../i18n.js';
 
-/** The form; `entered` is given the session. `ended` says that there was one. */
+/** The form; `entered` receives the session. `ended` is true after the end of a session. */
 export function form({ entered, ended }) {
   const field = h('input', {
     id: 'key', name: 'apiKey', type: 'password', required: true, autocomplete: 'current-password',

@@ -1,4 +1,4 @@
-// Makes links from a file that says where each leads.
+// Creates links from a file with a target in each row.
 
 import { h } from '../dom.js';
 import { t } from '../i18n.js';

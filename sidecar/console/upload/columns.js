@@ -1,8 +1,8 @@
-// How the columns of a file are understood: which member of a link each is.
+// The meaning of a file's columns: the member of a link that each holds.
 
 import { has, t } from '../i18n.js';
 
-/** Members of any link, with other names that files have for them. */
+/** Members of any link, with their other names in files. */
 const MEMBERS = {
   externalId: ['id', 'ref', 'reference', 'externalid', '编号', '外部编号'],
   tags: ['tag', 'tags', '标签'],
@@ -21,20 +21,20 @@ const OWN = {
 
 const plain = (name) => name.trim().toLowerCase().replace(/[\s_.-]+/g, '');
 
-/** Which members there are for links of a campaign, or of none. */
+/** The members of the links of a campaign, or of no campaign. */
 export function members(campaign) {
   const parameters = (campaign?.parameters ?? []).map((name) => [`parameters.${name}`, [plain(name)]]);
   return new Map([...parameters, ...Object.entries(campaign ? {} : OWN), ...Object.entries(MEMBERS)]);
 }
 
-/** What a member is called. */
+/** The label of a member. */
 export function called(member) {
   const [outer, inner] = member.split('.');
   if (outer === 'parameters') return t('upload.parameter', { name: inner });
   return has(`field.${member}`) ? t(`field.${member}`) : member;
 }
 
-/** What each column seems to be; null for those that are left out. */
+/** The guessed member of each column; null for those that are left out. */
 export function guess(names, campaign) {
   const known = members(campaign);
   const left = new Set(known.keys());
@@ -42,14 +42,14 @@ export function guess(names, campaign) {
     if (!found || !left.delete(found)) return null;
     return found;
   };
-  // Their own names first, so that nothing that is only like one takes its place.
+  // Exact names first, so that a similar name does not take their place.
   const exact = names.map((name) => take(name.trim()));
   return names.map((name, place) => exact[place]
     ?? take([...known].find(([member, others]) => left.has(member)
       && (plain(member) === plain(name) || others.includes(plain(name))))?.[0]));
 }
 
-/** Members that links need and no column has. */
+/** Required members that no column has. */
 export function missing(chosen, campaign) {
   const needed = campaign ? campaign.parameters.map((name) => `parameters.${name}`) : ['longUrl'];
   return needed.filter((member) => !chosen.includes(member));

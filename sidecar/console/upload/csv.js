@@ -1,17 +1,17 @@
-// Reads CSV as the API does: where rows begin and end, and what their values are.
+// Reads CSV as the API does: the bounds of rows, and their values.
 
 const QUOTE = 34;
 const LF = 10;
 const CR = 13;
 
-/** Where in a row a reader is. */
+/** The states of a reader within a row. */
 const START = 0;
 const FIELD = 1;
 const PLAIN = 2;
 const QUOTED = 3;
 const QUOTE_ENDED = 4;
 
-/** Finds rows in a text that comes in parts. Empty lines are none. */
+/** Finds rows in a text that arrives in parts. Empty lines are no rows. */
 export class Rows {
   #held = '';
   #at = 0;
@@ -33,7 +33,7 @@ export class Rows {
     this.#begin = 0;
   }
 
-  /** The next row as it stands there, with its line; null when there is no whole one yet. */
+  /** The next row, unparsed, with its line number; null when no row is complete yet. */
   next(isEnd = false) {
     const { length } = this.#held;
     while (this.#at < length) {
@@ -97,13 +97,13 @@ export function values(row, delimiter) {
   return found;
 }
 
-/** A value as it stands in a file. */
+/** A value as it is written in a file. */
 export function written(value, delimiter) {
   const text = String(value ?? '');
   return text.includes(delimiter) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** What parts the values of a first line: what is most often there. */
+/** The separator of the values of a first line: the most frequent candidate. */
 export function delimiterOf(line) {
   const counts = [',', ';', '\t'].map((it) => [values(line, it).length, it]);
   return counts.reduce((best, it) => (it[0] > best[0] ? it : best))[1];

@@ -1,11 +1,11 @@
-// What this browser remembers of uploads: enough to go on with one, and to know that there was one.
+// The uploads of this browser: enough to resume one, and to recognize a file that was sent before.
 
 const NAME = 'shortlink-uploads';
 
-/** How many are remembered. */
+/** The most uploads that are stored. */
 const MOST = 20;
 
-/** For how long the service knows what was made of a file's rows, less an hour to send them again. */
+/** The time for which the service stores the outcome of a file's rows, less an hour to retry them. */
 const KNOWN_FOR = 23 * 3_600_000;
 
 function all() {
@@ -17,16 +17,16 @@ function all() {
   }
 }
 
-/** The last upload of a file to a place. */
+/** The last upload of a file. */
 export const of = (file) => all().find((it) => it.file === file) ?? null;
 
 /** The uploads to a place, the latest first. */
 export const to = (place) => all().filter((it) => it.place === place);
 
-/** Whether the service still knows which rows it has made links of. */
+/** True if the service still has the outcome of the upload's rows. */
 export const isKnown = ({ at }) => Date.now() - Date.parse(at) < KNOWN_FOR;
 
-/** Remembers an upload in place of an earlier one of the same file. */
+/** Stores an upload in place of an earlier one of the same file. */
 export function keep(upload) {
   try {
     const others = all().filter((it) => it.file !== upload.file);

@@ -1,4 +1,4 @@
-// The part of a page where a file is chosen, shown as it is understood, sent, and followed row by row.
+// The part of a page where a file is chosen, previewed, sent, and followed row by row.
 
 import { notice } from '../api.js';
 import { h, say } from '../dom.js';
@@ -10,16 +10,16 @@ import { Rows, delimiterOf, values } from './csv.js';
 import * as kept from './kept.js';
 import { Upload, isBusy, look, under } from './upload.js';
 
-/** How much of a file is read to show its first rows, in bytes, and how many of them are shown. */
+/** The number of bytes that are read for the preview of a file, and the number of rows in it. */
 const BEGINNING = 1 << 16;
 const FIRST = 3;
 
-/** How often progress is said to those who listen, in milliseconds. */
+/** The interval in milliseconds at which progress is announced to screen readers. */
 const SAY_EVERY = 10_000;
 
 const DELIMITERS = { ',': 'comma', ';': 'semicolon', '\t': 'tab' };
 
-/** The part. `campaign` is that of the links; null for links without one. `done` is called when links were made. */
+/** The part. `campaign` is that of the links, or null; `done` is called when links were created. */
 export function uploader({ keyId }, campaign, done = () => {}) {
   const place = campaign ? `/campaigns/${campaign.id}` : '/upload';
   const body = h('div', { class: 'steps-of-upload' });
@@ -31,7 +31,7 @@ export function uploader({ keyId }, campaign, done = () => {}) {
   return body;
 }
 
-/** Where a file is dropped or chosen. */
+/** The area where a file is dropped or chosen. */
 function chooser(parts) {
   const said = h('div', {});
   const take = async (file) => {
@@ -70,7 +70,7 @@ function past({ place }) {
   })), h('p', { class: 'hint' }, t('upload.past.hint')));
 }
 
-/** Shows how a file is understood; answers with what is wrong with it, if anything. */
+/** Shows the interpretation of a file; returns its fault, if any. */
 async function open(parts, file) {
   const first = await beginning(file);
   if (!first) return t('upload.unreadable');
@@ -148,7 +148,7 @@ async function beginning(file) {
   return { delimiter, names, rows };
 }
 
-/** The columns with their first values, and what each is. */
+/** The columns with their first values, and the member of each. */
 function columns(names, rows, chosen, campaign, changed) {
   const all = [...members(campaign).keys()];
   const choice = (place) => {
@@ -173,7 +173,7 @@ function columns(names, rows, chosen, campaign, changed) {
       h('td', {}, choice(place)))))));
 }
 
-/** Where the first row leads. */
+/** The target of the first row. */
 function example(chosen, row, campaign) {
   const said = Object.fromEntries(chosen.map((member, place) => [member, row[place] ?? '']));
   const parameters = Object.fromEntries(Object.entries(said)
@@ -182,7 +182,7 @@ function example(chosen, row, campaign) {
   return target && h('p', {}, t('upload.leads'), ' ', h('span', { class: 'code' }, target));
 }
 
-/** The request that sends a file. Its key follows from what is sent, so that the same again makes nothing twice. */
+/** The request that sends a file. Its key is derived from the content, so that a repetition creates no duplicates. */
 function request({ place, campaign, keyId }, { file, delimiter, chosen, rows, digest }) {
   const query = new URLSearchParams({
     ...(campaign && { campaignId: campaign.id }), columns: chosen.map((member) => member ?? '').join(','),
@@ -197,17 +197,17 @@ function request({ place, campaign, keyId }, { file, delimiter, chosen, rows, di
   };
 }
 
-/** Another name, under which all rows are new. */
+/** Another key, under which all rows are new. */
 const anew = ({ key }) => ({ key: `${key.split('/')[0]}/${Date.now().toString(36)}`, at: undefined });
 
-/** A short name of a text. */
+/** A short digest of a text. */
 function sum(text) {
   let value = 0x811c9dc5;
   for (let at = 0; at < text.length; at += 1) value = Math.imul(value ^ text.charCodeAt(at), 16777619);
   return (value >>> 0).toString(16);
 }
 
-/** Says that a file was sent before, and what sending it again does. */
+/** Warns that a file was sent before, and explains the effect of a repetition. */
 function repetition(ready) {
   const { before } = ready;
   if (!before) return null;
@@ -218,7 +218,7 @@ function repetition(ready) {
     h('p', { class: 'check' }, box, h('label', { for: 'upload-anew' }, t('upload.anew'))));
 }
 
-/** Follows an upload until it has ended, and says then what became of it. */
+/** Follows an upload until it has ended, and shows the outcome. */
 function follow(parts, upload) {
   const bar = h('progress', { max: String(upload.rows), 'aria-label': t('upload.progress') });
   const text = h('p', { 'data-progress': '' });
@@ -248,7 +248,7 @@ function follow(parts, upload) {
 const counts = ({ made, failed, rows }) =>
   t('upload.counts', { made: count(made), failed: count(failed), rows: count(rows) });
 
-/** What became of an upload. */
+/** The outcome of an upload. */
 function ended(parts, upload) {
   const { state, failed, failure } = upload;
   const again = h('button', { type: 'button', class: 'main', 'data-again': '', click: () => {
@@ -272,7 +272,7 @@ function ended(parts, upload) {
   if (upload.made > 0) parts.done();
 }
 
-/** What can be kept of an upload. */
+/** The files that can be downloaded after an upload. */
 function files({ name, results, errors }) {
   const base = name.replace(/\.\w+$/, '');
   const file = (blob, what) => {

@@ -1,15 +1,15 @@
-// A file that is sent, from when it was chosen until it is done, whichever page is shown meanwhile.
+// An upload from the choice of the file to its end, whichever page is shown meanwhile.
 
 import { Failure } from '../api.js';
 import * as kept from './kept.js';
 
-/** The upload that is under way, if any: leaving its page does not end it. */
+/** The upload in progress, if any: leaving its page does not end it. */
 let current = null;
 
-/** The upload to a place that is under way or has ended while nobody looked. */
+/** The upload to a place that is in progress, or has ended while its page was not shown. */
 export const under = (place) => (current?.place === place ? current : null);
 
-/** Whether anything is under way. */
+/** True if an upload is in progress. */
 export const isBusy = () => current?.state === 'sending' || current?.state === 'going';
 
 addEventListener('beforeunload', (event) => {
@@ -18,7 +18,7 @@ addEventListener('beforeunload', (event) => {
 
 const worker = () => new Worker(new URL('worker.js', import.meta.url), { type: 'module' });
 
-/** Reads through a file: how many rows it has, and a name for all that is in it. Null when it can't be read. */
+/** Reads a file: its number of rows, and a digest of its content. Null when it can't be read. */
 export function look(file, delimiter, told) {
   const reader = worker();
   const done = new Promise((resolve) => {
@@ -36,7 +36,7 @@ export function look(file, delimiter, told) {
   return { done, leave: () => reader.terminate() };
 }
 
-/** A file on its way to the service. */
+/** A file that is sent to the service. */
 export class Upload {
   state = 'sending';
   made = 0;
@@ -45,16 +45,16 @@ export class Upload {
   results = null;
   errors = null;
   failure = null;
-  /** Called when something has changed. */
+  /** Called after every change. */
   changed = () => {};
   #worker;
 
-  /** `place` is the address of the page; `query` says how rows are read; `file` names the file's content. */
+  /** `place` is the page's address; `query` has the options for rows; `file` identifies content, place and options. */
   constructor({ place, file, content, name, rows, delimiter, query, key, at }) {
     Object.assign(this, { place, file, content, name, rows, delimiter, query, key, at });
   }
 
-  /** Sends it; again under the same name, so that no row is made into a link twice. */
+  /** Sends it; a repetition uses the same key, so that no row creates a duplicate. */
   begin() {
     current = this;
     Object.assign(this, { state: 'sending', made: 0, failed: 0, shown: [], results: null, errors: null });
@@ -75,7 +75,7 @@ export class Upload {
     this.changed();
   }
 
-  /** Sends no more rows; links that were made stay. */
+  /** Sends no more rows; links that were created stay. */
   stop() {
     this.#worker.postMessage({ kind: 'stop' });
   }

@@ -1,18 +1,18 @@
-// Sends a file beside the page, so that the page stays free: reads through it first, and then, while the service
-// answers row by row, writes the files that are kept of it.
+// Sends a file in a worker, so that the page stays responsive. Reads all of it first, and then, while the service
+// answers row by row, writes the files with the results.
 
 import { Rows, values, written } from './csv.js';
 
-/** How often the page is told, in milliseconds. */
+/** The interval between messages to the page, in milliseconds. */
 const TELL_EVERY = 150;
 
-/** How many rows that failed the page is shown. */
+/** The most failed rows that the page shows. */
 const SHOWN = 100;
 
-/** From how many characters on what was written is given to the browser, which may put it on a disk. */
+/** The number of characters after which text becomes a Blob, which the browser may store on disk. */
 const PART = 1 << 18;
 
-/** From how many characters on rows are sent: so much is to be sent before what became of it shows. */
+/** The number of characters of a request's rows: their results arrive together. */
 const TOGETHER = 1 << 17;
 
 const stop = new AbortController();
@@ -30,7 +30,7 @@ class Written {
   }
 
   #flush() {
-    // A Blob of its own: texts that wait to become one are held in memory.
+    // A separate Blob for each part: text is held in memory until it becomes one.
     this.#parts.push(new Blob([this.#text.join('')]));
     this.#text = [];
     this.#length = 0;
@@ -48,7 +48,7 @@ class Reader {
   #decoder = new TextDecoder('utf-8', { fatal: true });
   #rows;
   #isEnd = false;
-  /** Called with each part of the file. */
+  /** Called with every part of the file. */
   #seen;
 
   constructor(file, delimiter, seen = () => {}) {
@@ -57,12 +57,12 @@ class Reader {
     this.#seen = seen;
   }
 
-  /** A row that is here already. */
+  /** The next row of the text that is read already, if it is complete. */
   here() {
     return this.#rows.next(this.#isEnd);
   }
 
-  /** Whether there is more to read, once that was read. */
+  /** Reads a further part; returns false at the end of the file. */
   async more() {
     if (this.#isEnd) return false;
     const { value, done } = await this.#parts.read();
@@ -80,9 +80,9 @@ class Reader {
   }
 }
 
-/** Counts a file's rows, and makes a name of all that is in it. */
+/** Counts a file's rows, and computes a digest of its content. */
 async function look({ file, delimiter }) {
-  // Two sums of 32 bits: what is only like another file is refused by the API, which compares rows.
+  // Two sums of 32 bits: the API compares rows, so it refuses a different file with the same digest.
   let [one, other] = [0xdeadbeef, 0x41c6ce57];
   let read = 0;
   const seen = (bytes) => {
@@ -105,7 +105,7 @@ async function look({ file, delimiter }) {
 
 let told = 0;
 
-/** Tells the page, but not more often than it can show. */
+/** Sends a message to the page, but not more often than it can show. */
 function tell(message, always = false) {
   const now = Date.now();
   if (!always && now - told < TELL_EVERY) return;
@@ -114,8 +114,8 @@ function tell(message, always = false) {
 }
 
 /**
- * Sends a file, some rows with a request, and keeps what became of them. Which rows go together follows from the file
- * alone, so that the same file makes the same requests.
+ * Sends a file, some rows per request, and stores the results. Only the file determines the rows of a request, so that
+ * the same file results in the same requests.
  */
 async function send({ file, delimiter, address, headers }) {
   const reader = new Reader(file, delimiter);
@@ -139,7 +139,7 @@ async function send({ file, delimiter, address, headers }) {
       if (answer.ok) {
         if (!(await results.read(answer.body, rows))) how = 'broken';
       } else if (answer.status >= 500) {
-        // Nobody has looked at it, or nobody knows how far: the same can be sent again.
+        // The service has processed an unknown part of it, or none: a retry with the same key is safe.
         how = 'broken';
       } else {
         how = 'refused';
@@ -153,7 +153,7 @@ async function send({ file, delimiter, address, headers }) {
   postMessage({ ...results.all(), ...refused, kind: how === 'refused' ? how : 'ended', how });
 }
 
-/** Waits some seconds, unless somebody stops it. */
+/** Waits some seconds, unless the upload is stopped. */
 function pause(seconds) {
   return new Promise((resolve, reject) => {
     stop.signal.addEventListener('abort', reject);
@@ -161,7 +161,7 @@ function pause(seconds) {
   });
 }
 
-/** The next rows that are sent together. */
+/** The rows of the next request. */
 async function together(reader) {
   const rows = [];
   let length = 0;
@@ -174,7 +174,7 @@ async function together(reader) {
   return rows;
 }
 
-/** Asks, and waits where the key may not ask more often. */
+/** Sends a request, and waits while the API key is rate-limited. */
 async function ask(address, request) {
   for (;;) {
     const answer = await fetch(address, request);
@@ -187,7 +187,7 @@ async function ask(address, request) {
   }
 }
 
-/** What became of the rows of a file. */
+/** The results of a file's rows. */
 class Results {
   #delimiter;
   #results = new Written();
@@ -202,7 +202,7 @@ class Results {
     this.#errors.add(this.#line(header, ['line', 'status', 'reason']));
   }
 
-  /** Reads what became of some rows; answers whether it was told of each. */
+  /** Reads the results of some rows; returns true if there is one for each. */
   async read(body, rows) {
     const parts = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
@@ -214,7 +214,7 @@ class Results {
       rest = lines.pop();
       for (const line of lines.filter(Boolean)) {
         const result = JSON.parse(line);
-        // Without an index it is about no row but all that are left.
+        // A result without an index is about all remaining rows.
         if (result.index !== next || next >= rows.length) return false;
         this.#keep(result, rows[next]);
         next += 1;
@@ -239,7 +239,7 @@ class Results {
     }
   }
 
-  /** A row with more values behind it. */
+  /** A row with further values at its end. */
   #line(text, more) {
     return `${[text, ...more.map((value) => written(value, this.#delimiter))].join(this.#delimiter)}\r\n`;
   }
@@ -248,7 +248,7 @@ class Results {
     return { made: this.#made, failed: this.#failed, shown: this.#shown };
   }
 
-  /** All of it, with the files. */
+  /** All results, with the files. */
   all() {
     const isAny = this.#made + this.#failed > 0;
     const results = isAny ? this.#results.blob() : null;
@@ -256,7 +256,7 @@ class Results {
   }
 }
 
-/** A problem in a line. */
+/** A problem as one line. */
 function said(problem) {
   const errors = (problem?.errors ?? []).map(({ pointer, detail }) => {
     const name = pointer.split('/').slice(1).join('.');
@@ -271,7 +271,7 @@ addEventListener('message', async ({ data }) => {
     else if (data.kind === 'send') await send(data);
     else stop.abort();
   } catch (failure) {
-    // What is not UTF-8 can't be read, nor what was changed or taken away since it was chosen.
+    // The file is not UTF-8, or was changed or removed since it was chosen.
     postMessage({ kind: 'unreadable', isText: failure instanceof TypeError });
   }
 });

@@ -37,7 +37,7 @@ const MOST_TOLD: u64 = 100;
 /// The longest that a request may be called.
 const LONGEST_KEY: usize = 255;
 
-/// How rows stand in a file.
+/// The format of the rows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum RowFormat {
     /// Comma-separated values with a header line.

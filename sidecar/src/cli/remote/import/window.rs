@@ -1,9 +1,9 @@
 //! The window of a file's upload: rows that are sent and not yet answered.
 //!
-//! When the service reads a request more slowly than it writes the answer, nginx stops forwarding
-//! the request, and both sides wait until a timeout. So the window holds no more than nginx reads
-//! at once, but enough for the service to work in full chunks of a thousand rows, or fewer of
-//! 2 MiB.
+//! nginx does not resume a request whose answer has begun once the service has read more slowly
+//! than nginx writes: both sides then wait until nginx gives up. So no more is sent than the
+//! service reads at once, but enough for it to work in full chunks of a thousand rows, or fewer
+//! of 2 MiB.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
