@@ -30,14 +30,14 @@ const LIFE: Duration = Duration::from_secs(1);
 /// rate limit.
 const MOST_KEYS: usize = 10_000;
 
-/// Recognises keys.
+/// Recognises API keys.
 pub struct Access {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     cache: Mutex<Cache>,
 }
 
-/// A key that was recognised, for the time of a request or of what the request has begun.
+/// A recognised API key, for the duration of a request or of a task that the request started.
 #[derive(Clone)]
 pub struct Caller(Arc<Recognised>);
 
@@ -66,7 +66,7 @@ impl Caller {
 }
 
 impl Access {
-    /// Recognises the keys of a store.
+    /// Recognises the API keys of a store.
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
@@ -105,7 +105,7 @@ impl Access {
         Ok(self.answered(id, &question, found))
     }
 
-    /// The key, if it need not be looked for.
+    /// Returns the caller from the cache, unless a look-up is due.
     fn known(&self, id: &str) -> Result<Caller, Question> {
         let asked_at = self.clock.elapsed();
         let cache = self.cache();
@@ -118,7 +118,7 @@ impl Access {
         }
     }
 
-    /// Keeps what was found.
+    /// Caches the result of a look-up.
     fn answered(&self, id: &str, question: &Question, found: Option<ApiKey>) -> Option<Caller> {
         let mut cache = self.cache();
         let Some(key) = found else {
@@ -126,7 +126,7 @@ impl Access {
             cache.entries.remove(id);
             return None;
         };
-        // As old as the question: the answer may be of any moment since.
+        // As old as the start of the look-up: the result may be of any moment since.
         let is_current = question.generation == cache.generation;
         let found_at = is_current.then_some(question.asked_at);
         Some(cache.keep(key, found_at, question.asked_at, &self.clock))
@@ -138,17 +138,17 @@ impl Access {
     }
 }
 
-/// A look into the database that is under way.
+/// A database look-up in progress.
 struct Question {
     asked_at: Duration,
-    /// The cache's generation then: when it has grown meanwhile, the answer may be out of date.
+    /// Generation of the cache at the start; if it has grown meanwhile, the result may be stale.
     generation: u64,
 }
 
 #[derive(Default)]
 struct Cache {
     entries: HashMap<String, Entry>,
-    /// Grows when a key is forgotten.
+    /// Grows with each invalidation.
     generation: u64,
 }
 
@@ -192,7 +192,7 @@ impl Cache {
         caller
     }
 
-    /// Lets go of what has not been used for a second, or of any key when all have.
+    /// Evicts stale entries, or any entry when all are fresh.
     fn make_room(&mut self, now: Duration) {
         self.entries.retain(|_id, entry| entry.is_fresh(now));
         if self.entries.len() >= MOST_KEYS

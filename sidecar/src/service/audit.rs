@@ -1,5 +1,5 @@
-//! Comparing SQL with Redis, both ways: whether the record of every link stands as it should, and
-//! whether every record has a link.
+//! Compares SQL with Redis in both directions: every link needs a correct record, and every record
+//! needs a link.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
@@ -20,7 +20,7 @@ const MAX_PAGES: usize = 4;
 
 /// Compares SQL with Redis.
 pub struct Audit {
-    /// Looks closely.
+    /// Confirms and repairs drift.
     pub inspector: Inspector,
     /// The most examples of drift in the report.
     pub examples: usize,
@@ -33,15 +33,15 @@ pub struct Audit {
 pub enum Kind {
     /// A link has no record.
     Missing,
-    /// The record says that there is no link.
+    /// The record is a negative one.
     Negative,
-    /// The record has an earlier revision.
+    /// The record has an older revision.
     Older,
-    /// The record has a revision that SQL does not know.
+    /// The record has a revision that is newer than SQL's.
     Newer,
-    /// The record has the right revision and is another one, or is no record.
+    /// The record has the right revision but differs, or is malformed.
     Different,
-    /// Under the link's key is something that is no text.
+    /// The value under the link's Redis key is not a string.
     WrongType,
     /// A record has no link.
     Orphan,
@@ -59,7 +59,7 @@ impl Kind {
         Self::Orphan,
     ];
 
-    /// The kind's name.
+    /// Returns the kind's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// The kind of what was found; `None` for what answers the same.
+    /// Returns the kind of a drift; `None` for records with the same answer.
     fn of(drift: Drift) -> Option<Self> {
         Some(match drift {
             Drift::Missing => Self::Missing,
@@ -91,11 +91,11 @@ impl Kind {
 pub struct Report {
     /// Links that were compared.
     pub links: u64,
-    /// Keys that were looked at.
+    /// Redis keys that were examined.
     pub keys: u64,
     /// Number of findings of each of [`Kind::ALL`].
     pub found: [u64; Kind::ALL.len()],
-    /// Links and campaigns that were just being changed.
+    /// Links and campaigns whose changes were in progress.
     pub changing: u64,
     /// Number of findings that were repaired.
     pub repaired: u64,
@@ -225,7 +225,7 @@ impl Audit {
         Ok(())
     }
 
-    /// The names under which a record stands that has no link.
+    /// Returns the names whose records have no link.
     async fn orphans_among(
         &self,
         names: Vec<Vec<u8>>,
@@ -233,11 +233,11 @@ impl Audit {
         let names = self.without_link(names).await?;
         let stood = self.inspector.index.read(&names).await?;
         let stood = names.into_iter().zip(stood);
-        // A negative record says just that there is no link.
+        // A negative record is correct without a link.
         Ok(stood.filter(|(_, stood)| is_orphan(stood)).collect())
     }
 
-    /// Removes orphans that have got no link meanwhile; answers how many are gone.
+    /// Removes orphans that still have no link; returns the number of removed ones.
     async fn remove(&self, orphans: Vec<(Vec<u8>, Stood)>) -> Result<u64, InspectError> {
         let names = orphans.iter().map(|(name, _)| name.clone()).collect();
         let names = self.without_link(names).await?;
@@ -248,7 +248,7 @@ impl Audit {
         Ok(removed? + have_one.len() as u64)
     }
 
-    /// Those names that are no link's code.
+    /// Returns the names that are not the code of a link.
     async fn without_link(&self, names: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, InspectError> {
         let (mut codes, mut with_code, mut without) = (Vec::new(), Vec::new(), Vec::new());
         for name in names {

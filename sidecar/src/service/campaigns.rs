@@ -1,4 +1,4 @@
-//! Making, changing, revoking and finding campaigns.
+//! Creates, changes, revokes and finds campaigns.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Campaigns {
     pub async fn create(&self, new: NewCampaign) -> Result<StoredCampaign, StoreError> {
         let now = self.clock.now();
         let mut campaign = Campaign {
-            // The store chooses another.
+            // The store assigns the id.
             id: CampaignId::FIRST,
             name: new.name,
             target: new.target,

@@ -35,7 +35,7 @@ pub struct Codespace {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Codes of one length.
+/// Usage of the codes of one length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LengthUsage {
     /// Number of characters, including the check character.

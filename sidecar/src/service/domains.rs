@@ -28,7 +28,7 @@ const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(24);
 /// The most nodes in memory.
 const MAX_NODES: usize = 256;
 
-/// The rank of domains that are retired everywhere.
+/// Rank of domains that are retired in every nginx.
 const RETIRED: u8 = 2;
 
 /// Age of the visit backlog above which counts are stale.
@@ -45,7 +45,7 @@ pub struct Domains {
     noted: Arc<Mutex<HashMap<String, (u64, Timestamp)>>>,
 }
 
-/// All domains.
+/// The overview of all domains.
 #[derive(Clone, Debug)]
 pub struct Overview {
     /// Nodes and their announcements.
@@ -58,7 +58,7 @@ pub struct Overview {
     pub is_late: bool,
 }
 
-/// A domain.
+/// A domain in the overview.
 #[derive(Clone, Debug)]
 pub struct DomainView {
     /// Its name.
@@ -128,17 +128,14 @@ impl Domains {
                     error = &error as &dyn std::error::Error,
                     "what nginx says of domains was not kept"
                 );
-                // The next request tries again.
+                // The next request retries.
                 let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
                 noted.remove(&announcement.node);
             }
         });
     }
 
-    /// Returns all domains that are listed or visited.
-    ///
-    /// # Errors
-    /// Fails if the store does.
+    /// The next request retries.
     pub async fn overview(&self) -> Result<Overview, StoreError> {
         let now = self.clock.now();
         let minute = now.as_second().div_euclid(60) - MINUTES as i64;
@@ -164,7 +161,7 @@ impl Domains {
                 .entry(name)
                 .or_insert_with_key(|name| DomainView::new(name));
             let place = usize::try_from(place).ok();
-            // A clock elsewhere may be ahead.
+            // The clock of another server may be ahead.
             if let Some(minute) = place.and_then(|place| view.minutes.get_mut(place)) {
                 *minute += count.visits;
             }
@@ -210,7 +207,7 @@ impl DomainView {
         }
     }
 
-    /// The place of its state in the order of states.
+    /// Returns the place of its state in the order of states.
     fn rank(&self) -> u8 {
         let states = self.announced.iter().map(|(_, domain)| match domain.state {
             Some(DomainState::Active) => 0,
@@ -222,7 +219,7 @@ impl DomainView {
     }
 }
 
-/// The listed domain that a host is, or the longest wildcard that it is below.
+/// Returns the listed domain that equals a host, or the longest wildcard that matches it.
 fn listed<'d>(domains: &'d BTreeMap<String, DomainView>, host: &str) -> Option<&'d str> {
     let dots = host.match_indices('.').map(|(place, _)| place);
     let below = dots.filter(|place| *place > 0);
@@ -233,7 +230,7 @@ fn listed<'d>(domains: &'d BTreeMap<String, DomainView>, host: &str) -> Option<&
         .map(|(name, _)| &**name)
 }
 
-/// The fall in whole minutes.
+/// Returns the collapse of visits in whole minutes.
 fn fall_of(minutes: &[u64], since: Timestamp) -> Option<FallAt> {
     let fall = fall::find(&minutes[..MINUTES])?;
     Some(FallAt {

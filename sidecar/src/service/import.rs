@@ -44,7 +44,7 @@ const LONGEST_REST: Duration = Duration::from_millis(250);
 pub enum Outcome {
     /// Created, or to be created in a dry run.
     Created,
-    /// There is a link with this code and target.
+    /// A link with this code and target exists.
     Same,
     /// The code belongs to a link with another target.
     Conflict,
@@ -94,7 +94,7 @@ pub enum ImportError {
 /// The results of an import, and its backlog for Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// In the order of the links.
+    /// Results in the order of the links.
     pub outcomes: Vec<Outcome>,
     /// Number of stored links that are pending in the outbox.
     pub waiting: u64,
@@ -151,7 +151,7 @@ impl Importer {
         }
         self.publish(&mut behind).await;
         if let Err(error) = self.settle(&mut behind).await {
-            // They are published once more.
+            // The links are published again.
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
                 "links that were published are not noted as such"
@@ -164,8 +164,8 @@ impl Importer {
         })
     }
 
-    /// The places of links, sorted by where they will lie: those of the first of each code, and
-    /// those of the others, each with the first of its code.
+    /// Returns the places of links, sorted by their place in the store: those of the first link of
+    /// each code, and those of duplicates, each paired with the first link of its code.
     fn order(&self, links: &[Link]) -> (Vec<usize>, Vec<(usize, usize)>) {
         let numbering = self.store.numbering();
         let mut keys: Vec<_> = links
@@ -222,7 +222,7 @@ impl Importer {
             .iter()
             .map(|&place| self.stamped(&links[place]))
             .collect();
-        // Those before are published while these are stored, and settled with them.
+        // The previous links are published while these are stored, and settled with them.
         let mut published = Behind {
             unpublished: behind.unpublished.take(),
             ..Behind::default()
@@ -262,7 +262,7 @@ impl Importer {
         Ok(())
     }
 
-    /// A link as it is stored.
+    /// Returns a link with the time at which it is stored.
     fn stamped(&self, link: &Link) -> Link {
         let mut link = link.clone();
         if link.updated_at == self.began {
@@ -271,7 +271,7 @@ impl Importer {
         link
     }
 
-    /// Says what it means that there is a link already.
+    /// Sets the result for a link whose code exists.
     fn compare(
         &self,
         link: &Link,
@@ -307,7 +307,7 @@ impl Importer {
         Ok(found)
     }
 
-    /// Stores links; what is asked for at the same time may share a transaction.
+    /// Stores links; concurrent writes may share a transaction.
     async fn create(&self, links: &[Link]) -> Result<Created, StoreError> {
         let each = links
             .chunks(MAX_TOGETHER)
@@ -322,7 +322,7 @@ impl Importer {
         Ok(all)
     }
 
-    /// Publishes what was stored last.
+    /// Publishes the links that were stored last.
     async fn publish(&self, behind: &mut Behind) {
         let Some((links, receipt)) = behind.unpublished.take() else {
             return;
@@ -336,7 +336,7 @@ impl Importer {
                 self.publisher.publish(links).await
             };
             if let Err(error) = published {
-                // Some of them may have been; the receipt is for all.
+                // Some of them may have been published, but the receipt is for all.
                 behind.waiting += all as u64;
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
@@ -349,7 +349,7 @@ impl Importer {
         behind.unsettled.push(receipt);
     }
 
-    /// Notes what was published.
+    /// Settles the receipts of published links.
     async fn settle(&self, behind: &mut Behind) -> Result<(), StoreError> {
         let receipts = std::mem::take(&mut behind.unsettled);
         if receipts.is_empty() {
@@ -378,8 +378,7 @@ impl Importer {
     }
 }
 
-/// Does something, several times if it fails: an import of hours does not end because a database
-/// was restarted.
+/// Runs an operation with retries: a restart of the database must not end an import of hours.
 async fn again<T, F>(what: &str, attempt: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

@@ -73,7 +73,7 @@ struct KeptLink {
 
 /// Links that are stored and not yet published.
 struct Kept {
-    /// In the order in which they were asked for.
+    /// Results in the order of the requests.
     outcomes: Vec<Outcome>,
     receipt: Receipt,
 }
@@ -86,7 +86,7 @@ struct StoredSome {
 }
 
 impl Issuer {
-    /// Starts gathering single links.
+    /// Starts the task that gathers single links.
     pub fn start(parts: Parts) -> Self {
         let parts = Arc::new(parts);
         let (gatherer, waiters) = mpsc::channel(MAX_QUEUE);
@@ -136,7 +136,7 @@ async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
         let parts = Arc::clone(&parts);
         tokio::spawn(origin.run(async move {
             for (reply, outcome) in replies.into_iter().zip(parts.announce(kept).await) {
-                // A caller who has left does not want to know.
+                // The caller may have gone.
                 let _ = reply.send(outcome);
             }
         }));
@@ -184,8 +184,8 @@ impl Parts {
         }
     }
 
-    /// Finds links that were made for the same requests before, so that no codes are drawn in
-    /// vain. Whether there is one is decided when the others are stored.
+    /// Finds links that earlier, equal requests created, to avoid useless draws. The decision is
+    /// made when the other links are stored.
     async fn find_some(
         &self,
         new: &[NewLink],
@@ -243,7 +243,7 @@ impl Parts {
                 }
             }
         }
-        // In the order in which they were asked for, which is the order of the codes too.
+        // In the order of the requests, which is also the order of the codes.
         links.sort_by_key(|(place, _)| *place);
         (links, failed)
     }
@@ -266,7 +266,7 @@ impl Parts {
                 None => None,
             };
             let Some(length) = length else {
-                // Those that get a code are not to suffer for the others.
+                // Links that get a code must not fail because of the others.
                 return if codes.is_empty() {
                     Err(NoCode::Full)
                 } else {
@@ -279,14 +279,14 @@ impl Parts {
                 attempt,
             };
             codes.extend(strategy.draw(&request).await?);
-            // This length had nothing more to offer.
+            // This length has no more codes.
             shortest = length as u8 + 1;
         }
         Ok(codes)
     }
 
-    /// Stores links in one transaction and notes what became of each. All of them have a digest,
-    /// or none.
+    /// Stores links in one transaction and records the result of each. Either all links have a
+    /// digest, or none has.
     async fn store_some(
         &self,
         links: &[(usize, Link)],
@@ -331,7 +331,7 @@ impl Parts {
         if !void.is_empty()
             && let Err(error) = self.store.void_pooled(void).await
         {
-            // The pool then counts them as used, which is as good as void.
+            // The pool then counts them as used, which has the same effect as void.
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
                 "pooled codes that are taken were not noted as void"
@@ -339,7 +339,7 @@ impl Parts {
         }
     }
 
-    /// Has links stored that all have a digest, or none.
+    /// Stores links. Either all have a digest, or none has.
     async fn stored(
         &self,
         links: &[(usize, Link)],
@@ -370,7 +370,7 @@ impl Parts {
         })
     }
 
-    /// Publishes links and says what became of each.
+    /// Publishes links and returns the result of each.
     async fn announce(&self, kept: Kept) -> Vec<Result<Stored, LinkError>> {
         let links: Vec<Link> = kept
             .outcomes

@@ -68,22 +68,22 @@ pub struct KeyChange {
     pub expires_at: Option<Option<Timestamp>>,
     /// New limit, or `Some(None)` for none.
     pub rate_limit: Option<Option<RateLimit>>,
-    /// Another policy, in place of the one that it has.
+    /// New policy, in place of the present one.
     pub policy: Option<KeyPolicy>,
 }
 
-/// A key that has been rotated.
+/// A rotated key.
 #[derive(Clone, Debug)]
 pub struct Rotation {
-    /// The old key, with the expiry that it has now.
+    /// The old key, with its new expiry.
     pub predecessor: ApiKey,
     /// The new key.
     pub successor: ApiKey,
-    /// The text that the new key is presented with.
+    /// Text of the new key, which includes its secret.
     pub secret: String,
 }
 
-/// Makes, changes, rotates and revokes API keys.
+/// Creates, changes, rotates and revokes API keys.
 pub struct Keys {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Manages the keys of a store; `rng` is where secrets come from.
+    /// Manages the keys of a store; `rng` generates secrets.
     pub fn new(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -223,13 +223,13 @@ impl Keys {
     }
 
     fn generate(&self) -> (ApiKey, String) {
-        // A generator is in order whatever happened to its last user.
+        // A panic leaves a generator usable.
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         ApiKey::generate(String::new(), Vec::new(), self.clock.now(), &mut *rng)
     }
 }
 
-/// A moment as exact as it is stored.
+/// Rounds a time to the precision of the store.
 fn stored(moment: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(moment.as_millisecond()).unwrap_or(moment)
 }

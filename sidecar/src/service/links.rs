@@ -99,7 +99,7 @@ impl Links {
             true => self.store.listing_reach(listing, MOST_READ).await?,
             false => None,
         };
-        // Looked for first: links that are made meanwhile are before all of these.
+        // Determined first: links created meanwhile are before all of these.
         let bounded = Listing {
             until: reach,
             ..listing.clone()
@@ -218,7 +218,7 @@ pub struct EditedBy {
 /// The reason a custom code is refused, phrased for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlugError {
-    /// It is not of the shape of a code.
+    /// It does not have the shape of a code.
     #[error(transparent)]
     Shape(#[from] CodeError),
     /// It is a reserved word.

@@ -59,7 +59,7 @@ pub struct LiveParts {
     pub stop: CancellationToken,
 }
 
-/// The feed.
+/// The live feed.
 pub struct LiveVisits {
     parts: LiveParts,
     queues: Mutex<Vec<Arc<Queue>>>,
@@ -117,7 +117,7 @@ impl LiveVisits {
     }
 
     fn queues(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
-        // The list is in order between any two steps.
+        // A panic between any two steps leaves the list consistent.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ pub struct NewLink {
     pub slug: Option<Code>,
     /// Policy for the drawn code.
     pub policy: CodePolicy,
-    /// Its settings, with the defaults of its campaign.
+    /// Its settings, including the defaults of its campaign.
     pub settings: Change,
     /// Accepts an existing link that the same request created and that has not changed since. For
     /// links without a custom code.
@@ -30,7 +30,7 @@ pub struct NewLink {
 }
 
 impl NewLink {
-    /// The link with a code.
+    /// Returns the link with a code.
     pub(super) fn link(&self, code: Code, now: Timestamp) -> Link {
         let (destination, settings) = (self.destination.clone(), self.settings.clone());
         Link::new(code, destination, settings, self.created_by.clone(), now)
@@ -43,9 +43,9 @@ impl NewLink {
             return None;
         }
         let mut hash = Sha256::new();
-        // Another way of writing a request down begins with another number.
+        // Version of the format that is hashed.
         hash.update(b"1");
-        // Each part with its length: what is in one part is never taken for another.
+        // Each part is preceded by its length, so that parts cannot run into each other.
         let mut add = |part: &[u8]| {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
@@ -60,7 +60,7 @@ impl NewLink {
     }
 }
 
-/// A link that is stored, and whether Redis knows.
+/// A stored link, and the state of its publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The link.
@@ -80,7 +80,7 @@ pub enum LinkError {
         /// The code.
         code: Code,
     },
-    /// The link may not be changed so.
+    /// The change is not allowed.
     #[error("the link {code} is not changed: {refusal:?}")]
     Refused {
         /// The link's code.
@@ -106,7 +106,7 @@ pub enum LinkError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The process is about to end.
+    /// The process is shutting down.
     #[error("no links are made any more: the process is about to end")]
     Stopped,
 }
@@ -117,10 +117,10 @@ pub enum NoCode {
     /// Too many codes of every length that the policy allows are in use.
     #[error("all lengths that the policy allows are full")]
     Full,
-    /// The strategy has none.
+    /// The strategy failed.
     #[error(transparent)]
     Draw(#[from] DrawError),
-    /// The store does not say how many codes are in use.
+    /// The store cannot return the number of used codes.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

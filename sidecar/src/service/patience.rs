@@ -1,4 +1,4 @@
-//! Work of hours does not end because a database was restarted.
+//! Retries, so that a restart of the database does not end a job of hours.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The rate limit of one key.
+//! The rate limit of an API key.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use governor::{Quota, RateLimiter};
 use crate::clock::Clock;
 use crate::core::api_key::RateLimit;
 
-/// Counts what is taken of a limit.
+/// Counts the units taken of a limit.
 pub(super) struct Limiter {
     limit: RateLimit,
     bucket: RateLimiter<NotKeyed, InMemoryState, Ticks, NoOpMiddleware<Duration>>,
@@ -19,7 +19,7 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// A limit of which nothing has been taken.
+    /// Returns a limiter with all units available.
     pub(super) fn new(limit: RateLimit, clock: Arc<dyn Clock>) -> Self {
         let quota = Quota::per_second(limit.per_second()).allow_burst(limit.burst());
         let clock = Ticks(clock);
@@ -35,7 +35,7 @@ impl Limiter {
         self.limit
     }
 
-    /// Takes units: all or none of them.
+    /// Takes units: all or none.
     pub(super) fn take(&self, units: u32) -> Result<(), ChargeError> {
         let Some(units) = NonZeroU32::new(units) else {
             return Ok(());
@@ -58,16 +58,16 @@ impl Limiter {
 /// The reason units are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChargeError {
-    /// Too many were taken in too short a time.
+    /// Too many units were taken in too short a time.
     #[error("the rate limit of the API key is exceeded")]
     Exceeded {
         /// Time until as many units are available.
         retry_after: Duration,
     },
-    /// More are asked for than are ever there at once.
+    /// More units are requested than are ever available at once.
     #[error("the rate limit of the API key never allows more than {most} at once")]
     TooMany {
-        /// The most that are there at once.
+        /// The most units that are available at once.
         most: u32,
     },
 }
@@ -103,7 +103,7 @@ mod tests {
         };
         assert_eq!(limiter.take(6), Err(ChargeError::TooMany { most: 5 }));
         assert_eq!(limiter.take(4), Ok(()));
-        // All or none: the one that is left is still there.
+        // All or none: the remaining unit is still available.
         assert_eq!(limiter.take(3), exceeded(1000));
         assert_eq!(limiter.take(1), Ok(()));
         assert_eq!(limiter.take(0), Ok(()));
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(limiter.take(1), exceeded(1));
         clock.advance(SignedDuration::from_millis(1));
         assert_eq!(limiter.take(1), Ok(()));
-        // No more comes back than there was.
+        // The limiter never refills beyond its burst.
         clock.advance(SignedDuration::from_secs(3600));
         assert_eq!(limiter.take(5), Ok(()));
         assert_eq!(limiter.take(1), exceeded(500));

@@ -32,7 +32,7 @@ impl Fixture {
         (key, PresentedKey::parse(&text).expect("a key"))
     }
 
-    /// Manages keys, in this process or as another one would.
+    /// Returns key management of this process, or of another one.
     fn keys(&self, is_here: bool) -> Keys {
         Keys::new(
             Arc::clone(&self.kept.store),
@@ -106,7 +106,7 @@ async fn what_was_found_before_a_change_is_not_kept_after_it() {
     let (key, presented) = fixture.key(1, new_key(&[Scope::LinksRead])).await;
     let question = fixture.access.known(&key.id).err().expect("not known yet");
     let found = fixture.kept.store.find_key(&key.id).await.expect("a store");
-    // Between the look and what comes of it the key is revoked here.
+    // The key is revoked here between the look-up and its result.
     let revoked = fixture.keys(true).revoke(&Actor::Operator, &key.id).await;
     assert!(revoked.expect("a store").is_some());
     let caller = fixture.access.answered(&key.id, &question, found);
@@ -169,7 +169,7 @@ fn no_more_keys_are_kept_than_there_is_room_for() {
     for number in 0..MOST_KEYS {
         assert_eq!(keep(number, now), number + 1);
     }
-    // All in use: one gives way. A second later: all that were not used do.
+    // While all entries are fresh, one is evicted. A second later, all stale ones are.
     assert_eq!(keep(MOST_KEYS, now), MOST_KEYS);
     assert_eq!(keep(MOST_KEYS, now), MOST_KEYS);
     assert_eq!(keep(MOST_KEYS + 1, now + LIFE), 1);

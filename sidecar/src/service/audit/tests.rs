@@ -16,7 +16,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Links that Redis knows of.
+    /// Links that are published in Redis.
     async fn with(codes: &[&str]) -> Self {
         let kept = TemporaryStore::new().await;
         let redis = Arc::new(MemoryPublisher::default());
@@ -132,7 +132,7 @@ async fn campaigns_are_compared_and_repaired_too() {
         campaign.id = store.create_campaign(&campaign).await.expect("room");
         campaigns.push(campaign);
     }
-    // The last one waits in the outbox.
+    // The last one stays in the outbox.
     let settled = campaigns[..4].iter().map(|campaign| PublishedCampaign {
         id: campaign.id,
         revision: campaign.revision,
@@ -159,7 +159,7 @@ async fn campaigns_are_compared_and_repaired_too() {
     let repaired = scene.found(true).await;
     assert_eq!((repaired.drift(), repaired.repaired), (3, 3));
     let left = scene.found(false).await;
-    // The last one waits as before.
+    // The last one is still in the outbox.
     assert_eq!((left.drift(), left.changing), (0, 1));
     let record = scene.redis.campaign_record(&campaigns[1].id.to_string());
     let expected = "1 302 8 0 https://example.com/{0}";

@@ -1,8 +1,8 @@
 //! Codes that are derived from targets.
 //!
-//! A digest of the secret and the target gives four candidates; when all are taken the digest of
-//! the next round gives four others. The same target is always offered the same codes, so that a
-//! system that asks twice can find out what it got before.
+//! A digest of the secret and the target gives four candidates; when all are taken, the digest of
+//! the next round gives four others. The same target always has the same candidates, so a client
+//! that repeats a request can find its earlier code.
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
@@ -29,7 +29,7 @@ impl HashedCodes {
         }
     }
 
-    /// The characters before the check character that a target is offered at an attempt.
+    /// Returns the characters before the check character for a target and an attempt.
     fn body(&self, target: &str, attempt: u32, length: usize) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update(self.secret);
@@ -38,8 +38,8 @@ impl HashedCodes {
         let digest: [u8; 32] = hash.finalize().into();
         let (numbers, _) = digest.as_chunks::<8>();
         let mut number = u64::from_be_bytes(numbers[(attempt % CANDIDATES) as usize]);
-        // The whole number modulo the alphabet's size, digit by digit: eight digits are less than
-        // 2^48, so that the bias is below 2^-16. Masking bits instead would leave characters out.
+        // The whole number modulo the size of the alphabet, digit by digit: eight digits are less
+        // than 2^48, so the bias is below 2^-16. Masked bits would omit characters.
         let alphabet = self.rules.alphabet;
         let size = u64::from(alphabet.size());
         let mut body = vec![0; length];

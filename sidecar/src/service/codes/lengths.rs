@@ -31,13 +31,13 @@ pub struct Lengths {
 /// A notice about a length for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Notice {
-    /// It is nearly full.
+    /// The length is nearly full.
     NearlyFull,
-    /// It is used since the one before it is full.
+    /// The length is in use because the one before it is full.
     InUse,
 }
 
-/// From which part of a length's links on it is nearly full, in percent.
+/// Percentage of a length's capacity from which it is nearly full.
 const NEARLY_FULL: u128 = 80;
 
 impl Lengths {
@@ -88,7 +88,7 @@ impl Lengths {
         said.insert((length, notice))
     }
 
-    /// The most links that codes of a length are given, without the check character.
+    /// Returns the most links for codes of a length, without the check character.
     pub fn most(&self, length: usize) -> u64 {
         let all = u128::from(self.rules.alphabet.size()).pow(length as u32);
         capacity(all, self.one_in)
@@ -113,7 +113,7 @@ impl Lengths {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Vec<CodeUsage>)>> {
-        // A value is put here as a whole.
+        // The value is only ever replaced as a whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! Codes that are counted up and put through the keyed permutation that links are numbered by.
+//! Codes from a counter and the keyed permutation that numbers links.
 //!
-//! The store leases blocks of the count to each process, so that processes never meet; what is
-//! left of a block when a process ends is left out. Codes that follow each other in the count
-//! follow each other in the database too, which makes keeping them cheap, however many there are.
+//! The store leases blocks of the counter to each process, so that processes never collide. The
+//! rest of a block is skipped when its process ends. Codes with consecutive counts are adjacent in
+//! the database, which makes inserts cheap at any size.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use super::strategy::{CodeStrategy, DrawError, DrawRequest};
 use crate::core::codes::numbering::Numbering;
 use crate::store::Store;
 
-/// The largest part of all codes of a length that is leased at once: 1 / this.
+/// The largest block, as a part of all codes of a length: 1 / this.
 const BLOCKS: u64 = 256;
 
-/// The smallest and the largest block that is leased, unless more is asked for at once.
+/// The smallest and the largest block, unless a request needs more at once.
 const SMALLEST_BLOCK: u64 = 1;
 const LARGEST_BLOCK: u64 = 20_000;
 
-/// Hands out codes by counting.
+/// Issues codes by counting.
 pub struct PermutedCodes {
     store: Arc<Store>,
     numbering: Arc<Numbering>,
     rules: CodeRules,
-    /// By the codes' length with the check character: what is left of the block.
+    /// Rest of the leased block, by length of the codes with the check character.
     blocks: Mutex<HashMap<usize, Block>>,
 }
 

@@ -26,9 +26,9 @@ const FILLED_TOGETHER: u64 = 1000;
 /// Bounds on the number of unused codes of each length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// With fewer the pool is filled.
+    /// Below this number the pool is filled.
     pub low: u64,
-    /// Up to so many.
+    /// Number up to which it is filled.
     pub high: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct PooledCodes<R> {
     rules: CodeRules,
     watermarks: Watermarks,
     rng: Mutex<R>,
-    /// By length: codes that this process has taken.
+    /// Codes that this process has taken, by length.
     taken: tokio::sync::Mutex<HashMap<usize, Vec<Code>>>,
 }
 
@@ -70,8 +70,8 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
         let whole_length = length + self.rules.check.length();
         let PoolCounts { unused, used, void } = self.store.count_pooled(whole_length).await?;
         if unused < self.watermarks.low {
-            // Of a short length there may be fewer codes than the pool should hold. Once half of
-            // all were made, most of what is drawn would be there already.
+            // A short length may have fewer codes than the pool should hold. Once half of them were
+            // drawn, most further draws would be duplicates.
             let all = u64::from(self.rules.alphabet.size()).saturating_pow(length as u32);
             let room = (all / 2).saturating_sub(unused + used + void);
             let count = room.min(self.watermarks.high - unused);
@@ -80,7 +80,8 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
         Ok(())
     }
 
-    /// Makes codes; answers how many were new. Fewer than was asked for when many are taken.
+    /// Adds codes to the pool; returns the number of new ones, which is lower than `count` when
+    /// many are taken.
     async fn fill(&self, length: usize, count: u64) -> Result<u64, DrawError> {
         let mut new = 0;
         let mut left = count;
@@ -96,7 +97,7 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
 
     fn random_code(&self, length: usize) -> Result<Code, DrawError> {
         let body = {
-            // A generator is in order whatever happened to its last user.
+            // A panic leaves a generator usable.
             let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
             random_characters(self.rules.alphabet.characters(), length, &mut *rng)
         };

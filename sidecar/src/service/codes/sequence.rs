@@ -27,14 +27,13 @@ const LONGEST_STEP: u64 = 16;
 /// The least number of codes whose numbers are leased at once.
 const LEAST_LEASE: u64 = 512;
 
-/// The filler before the length.
+/// Number of filler characters before the length.
 const LEFT_FILLER: usize = 1;
 
-/// The length is written as itself plus a random multiple of this, so that the character that
-/// says it is not always the same.
+/// The length is written as itself plus a random multiple of this, so that its character varies.
 const LENGTHS: u8 = 12;
 
-/// Hands out codes around increasing numbers.
+/// Issues codes built around increasing numbers.
 pub struct SequenceCodes<R> {
     store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
@@ -130,8 +129,8 @@ pub fn most_used(links: u64, starts: u64) -> u64 {
     numbers.saturating_mul(LONGEST_STEP)
 }
 
-/// The characters before the check character for a number; `None` when the number is too large
-/// for the length.
+/// Returns the characters before the check character for a number; `None` when the number is too
+/// large for the length.
 fn body_of(
     number: u64,
     length: usize,
@@ -159,7 +158,7 @@ fn body_of(
     Some(body)
 }
 
-/// The number that a code was made around; `None` when it was not made so.
+/// Returns the number in a code; `None` when the code has none.
 pub fn number_of(code: &Code, rules: &CodeRules) -> Option<u64> {
     let alphabet = rules.alphabet;
     let bytes = code.as_bytes();

@@ -61,16 +61,16 @@ impl Strategies {
 /// The reason a strategy proposes no codes.
 #[derive(Debug, thiserror::Error)]
 pub enum DrawError {
-    /// The body that was drawn does not fit the rules for codes.
+    /// The drawn body violates the rules for codes.
     #[error("a code of {length} characters could not be completed")]
     Rules {
-        /// The body's length.
+        /// Length of the body.
         length: usize,
         /// The violated rule.
         #[source]
         source: CodeError,
     },
-    /// The store does not hand out any.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The counter in Redis does not answer.

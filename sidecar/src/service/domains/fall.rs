@@ -83,7 +83,7 @@ mod tests {
         };
         assert_eq!(find(&blocked), Some(expected));
         assert_eq!(find(&blocked[..53]), Some(expected));
-        // Not at the first minute that is missing, and not when the visits are back.
+        // Not before the third minute with few visits, and not after visits are back.
         assert_eq!(find(&blocked[..52]), None);
         let back = hour(|n| if (30..40).contains(&n) { 3 } else { 120 });
         assert_eq!(find(&back), None);
@@ -98,7 +98,7 @@ mod tests {
             ("few", hour(|n| if n < 50 { 9 } else { 0 })),
             ("steady", hour(|_| 100)),
             ("less", hour(|n| if n < 50 { 100 } else { 30 })),
-            // Half as many every five minutes, as after a batch of messages.
+            // Visits halve every five minutes, as after a mass mailing.
             (
                 "fading",
                 hour(|n| (4000.0 * 0.5_f64.powf(n as f64 / 5.0)) as u64),
@@ -118,7 +118,7 @@ mod tests {
     fn chance_alone_makes_no_fall() {
         let mut random = StdRng::seed_from_u64(1);
         for round in 0..300 {
-            // Each of 100 phones comes with the same small chance in a minute.
+            // Each of 100 phones visits with the same small probability per minute.
             let chance = f64::from(10 + round % 40) / 100.0;
             let minutes: Vec<u64> = (0..60)
                 .map(|_| (0..100).filter(|_| random.random_bool(chance)).count() as u64)

@@ -1,4 +1,4 @@
-//! The same for campaigns: there are few, so all are compared at once.
+//! Drift of campaigns. They are few, so all are compared at once.
 
 use std::collections::HashSet;
 

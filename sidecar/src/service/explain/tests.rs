@@ -1,5 +1,5 @@
-//! The answers for links in SQL and for whatever Redis holds: records, the fallback, explanations and
-//! the filter of SQL agree at any time.
+//! For every state of SQL and Redis, at any time, these agree: the edge with its fallback, the
+//! explanation, and the filter by state in SQL.
 
 use jiff::SignedDuration;
 use proptest::collection::vec;
@@ -36,7 +36,7 @@ struct Draft {
 enum InRedis {
     /// The record that SQL implies.
     Same,
-    /// Its beginning.
+    /// The beginning of that record.
     Cut(Index),
     /// Another text, in which `S` stands for [`START`].
     Other(&'static str),
@@ -89,7 +89,7 @@ impl Draft {
         (at(self.is_paused), at(self.is_revoked))
     }
 
-    /// The value in Redis of what has this record in SQL.
+    /// Returns the value in Redis for this record in SQL.
     fn value(&self, record: &Record<'_>) -> Option<Vec<u8>> {
         let text = record.to_vec();
         Some(match &self.redis {
@@ -142,7 +142,7 @@ fn response(answer: judge::Answer<&[u8]>) -> Response {
     (answer.status(), answer.location().map(str::to_owned))
 }
 
-/// The answer of an edge that finds these values in Redis, unless it asks the fallback.
+/// The answer of an edge that finds these values in Redis, unless it uses the fallback.
 fn edge(
     code: &Code,
     link: Option<&[u8]>,
@@ -201,7 +201,7 @@ async fn compare(
     };
     let resolver = Resolver::new(
         Arc::clone(store),
-        // It fills a Redis of its own.
+        // The fallback writes to a separate Redis.
         Arc::new(MemoryPublisher::default()),
         CodeRules::default(),
         Arc::clone(&clock) as _,

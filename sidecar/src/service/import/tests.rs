@@ -73,7 +73,7 @@ async fn links_are_imported_once_and_published() {
     let mut links: Vec<Link> = (0..2500)
         .map(|number| link(&format!("x{number}")))
         .collect();
-    // Codes that have no number, and a revoked link.
+    // Codes without a number, and a revoked link.
     links.push(link("ABCDEFGHIJKLMNOP"));
     links.push(link("ABCDEFGHIJKLMNOQ"));
     links[5].revoked_at = Some(links[5].created_at);

@@ -8,7 +8,7 @@ use crate::core::api_key::{ApiKey, KeyState, Scope};
 use crate::core::audit::{Action, AuditEntry, Subject};
 use crate::core::ports::{KeyEdit, KeyRefusal, KeyToEdit};
 
-/// The first of the scopes that an actor lacks.
+/// Returns the first of the scopes that an actor lacks.
 pub(super) fn lacking(actor: &Actor, scopes: &[Scope]) -> Option<Scope> {
     scopes.iter().copied().find(|&scope| !actor.allows(scope))
 }
@@ -71,7 +71,7 @@ pub(super) fn change(
     }
 }
 
-/// Gives a key a successor; `drawn` has its id and secret.
+/// Creates the successor of a key; `drawn` has its id and secret.
 pub(super) fn rotate(
     actor: &Actor,
     edited: KeyToEdit,
@@ -186,7 +186,7 @@ fn entry(
     }
 }
 
-/// The members of a key that have changed, as they are now.
+/// Returns the new values of the properties of a key that have changed.
 fn difference(before: &ApiKey, after: &ApiKey) -> Map<String, Value> {
     let before = members(before);
     let mut after = members(after);

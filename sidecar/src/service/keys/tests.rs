@@ -147,7 +147,7 @@ async fn administrators_are_touched_by_administrators_alone_and_the_last_by_no_k
         );
         assert_eq!(outcome(&keys.revoke(actor, &first).await), reduced);
     }
-    // Its predecessor, on its way out, does not make a key the last but one.
+    // Its expiring predecessor does not count as another admin key.
     let rotation = keys.rotate(&admin, &first, SignedDuration::from_secs(60));
     let rotation = rotation.await.expect("allowed").expect("a key");
     let second = rotation.successor.id;
@@ -225,7 +225,7 @@ async fn a_rotated_key_and_its_successor_both_count_for_a_while() {
     assert_eq!(outcome(&rotate(&old.id).await), Err(KeyRefusal::Expired));
     assert!(rotate("nobody").await.expect("a store").is_none());
 
-    // An overlap prolongs nothing, and none is none.
+    // An overlap does not extend a key's life, and an overlap of zero ends it at once.
     let soon = fixture.clock.now() + SignedDuration::from_secs(10);
     let id = &rotation.successor.id;
     let change = KeyChange {

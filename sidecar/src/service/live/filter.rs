@@ -8,11 +8,11 @@ use crate::core::visit::class::Class;
 /// Matches visits that meet all conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFilter {
-    /// Only visits of this link.
+    /// Matches visits of this link.
     pub code: Option<Code>,
-    /// Only visits of this short domain.
+    /// Matches visits of this short domain.
     pub host: Option<String>,
-    /// Only visits of this class.
+    /// Matches visits of this class.
     pub class: Option<Class>,
 }
 

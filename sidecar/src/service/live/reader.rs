@@ -79,7 +79,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads what is there; answers how long to wait for more.
+    /// Reads new batches; returns the pause before the next read.
     async fn step(&mut self, queues: &[Arc<Queue>]) -> Duration {
         match self.read(queues).await {
             Ok(has_more) if has_more => Duration::ZERO,
@@ -100,7 +100,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Answers whether there may be more at once.
+    /// Reads new batches; returns true when more may be available at once.
     async fn read(&mut self, queues: &[Arc<Queue>]) -> Result<bool, PublishError> {
         let tail = &self.feed.parts.tail;
         let (joined, newcomers): (Vec<_>, Vec<_>) = queues
@@ -139,8 +139,9 @@ impl Reader<'_> {
         Ok(has_more)
     }
 
-    /// Begins where the streams end, or after Redis was away where they were read to: unless a
-    /// stream now ends before that, since it is another one or has lost its end.
+    /// Starts at the ends of the streams or, after an outage of Redis, at the last positions. A
+    /// stream that now ends before its position was replaced or lost its end, and is read from
+    /// there.
     async fn find_places(&mut self) -> Result<(), PublishError> {
         let bounds = self.feed.parts.tail.bounds().await?;
         let ends = bounds.iter().map(|bounds| bounds.last);
@@ -160,8 +161,8 @@ impl Reader<'_> {
         places.get(usize::from(stream)).copied().unwrap_or_default()
     }
 
-    /// Behind all that was read. All streams were read to their ends at one time, so the latest
-    /// entry of all says how far.
+    /// Returns the position behind all visits that were read. All streams were read to their ends
+    /// at one time, so the latest entry is enough.
     fn end(&self) -> LiveId {
         let places = (0..).zip(self.places.iter().flatten());
         let latest = places.max_by_key(|(_, entry)| **entry);
@@ -228,7 +229,7 @@ impl Reader<'_> {
                 batches.extend(read.into_iter().filter(is_due));
             }
         }
-        // Asked afterwards: what is left now was left when it was read.
+        // Queried afterwards: entries that still exist also existed during the read.
         for (stream, bounds) in (0..).zip(tail.bounds().await?) {
             let from = from(stream);
             let has_entry = bounds.first.is_some_and(|first| first <= from);
@@ -261,7 +262,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The keys of the days. Where they can't be had, visits have no visitor.
+    /// Returns the day keys. Without them, visits have no visitor id.
     async fn live_keys(&mut self, has_visits: bool) -> LiveKeys {
         let clock = &self.feed.parts.clock;
         let held = self.keys.held(clock.now());

@@ -122,12 +122,12 @@ pub(super) fn missed(
     (visits, true)
 }
 
-/// The events of a batch that can be read, with what their visits are called.
+/// Returns the valid events of a batch with the positions of their visits.
 fn events(batch: &TailBatch) -> impl Iterator<Item = (LiveId, VisitEvent<'_>)> {
     let frames: Vec<_> = VisitFrames::new(&batch.frames).collect();
     let count = frames.len();
     let named = frames.into_iter().enumerate().map(move |(place, event)| {
-        // A batch has as many bytes as Redis takes, and each frame more than one of them.
+        // The size of a batch is limited by Redis, and each frame takes more than one byte.
         let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
         let id = LiveId {
             stream: batch.stream,

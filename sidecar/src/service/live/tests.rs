@@ -15,7 +15,7 @@ fn taps(sequences: std::ops::Range<u64>) -> Vec<u8> {
     sequences.flat_map(tap).collect()
 }
 
-/// A feed of streams in memory that is running.
+/// Starts a feed of streams in memory.
 pub(crate) fn start(
     tail: &Arc<MemoryTail>,
     keys: Arc<dyn DayKeys>,
@@ -114,7 +114,7 @@ async fn everybody_is_told_of_what_comes_from_then_on_and_nothing_is_read_for_no
     }
     drop((first, second));
     assert_eq!(scene.feed.listeners(), 0);
-    // The listener that comes next finds a feed that is at rest.
+    // The next listener finds an idle feed.
     eventually("nothing is read", async || scene.tail.closed() == 1).await;
     let reads = scene.tail.reads();
     scene.tail.put(0, 3, tap(3));
@@ -176,7 +176,7 @@ async fn what_comes_twice_or_can_not_be_read_is_left_out() {
     scene.tail.put(0, 1, Vec::new());
     scene.tail.put(0, 2, b"\xff\xff nonsense".to_vec());
     let mut later = tap(0);
-    // Behind the length, which takes two bytes.
+    // The byte after the length, which takes two bytes.
     later[2] = 9;
     scene.tail.put(0, 3, [later, tap(1)].concat());
     scene.tail.put(0, 4, taps(1..3));
@@ -269,7 +269,7 @@ async fn a_stream_that_was_lost_is_read_from_its_new_beginning() {
     scene.tail.forget();
     scene.tail.set_away(false);
     assert_eq!(next(&mut listener).await, Told::Resumed);
-    // By the clock of another server it is earlier.
+    // The clock of another server is behind.
     scene.tail.put(0, 40, tap(1));
     assert_eq!(next_tap(&mut listener).await, 1);
 }
@@ -295,7 +295,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
     scene.tail.put(0, 3, tap(4));
     assert_eq!(next_tap(&mut listener).await, 4);
 
-    // When the entry is gone, something may have been behind it.
+    // When the entry is gone, further visits of it may be missing.
     scene.tail.trim(2);
     let mut listener = listen("0:1-0:1:0").await;
     assert_eq!(next(&mut listener).await, Told::Gap);
@@ -359,7 +359,7 @@ async fn of_several_streams_all_are_told_and_resumed() {
     let mut again = scene.listener_with(LiveFilter::default(), after).await;
     assert_eq!(next(&mut again).await, Told::Gap);
     drop(again);
-    // A stream that there is no more.
+    // A stream that does not exist any more.
     let after = Some("2:5100-0:0:0");
     let mut again = scene.listener_with(LiveFilter::default(), after).await;
     assert_eq!(next(&mut again).await, Told::Gap);

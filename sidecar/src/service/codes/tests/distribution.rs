@@ -1,4 +1,4 @@
-//! Every character is as likely as any other, at every position, whatever stands beside it.
+//! Every character is equally likely at every position, whatever its neighbours.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ async fn drawn(strategy: &dyn CodeStrategy) -> Vec<Code> {
     codes
 }
 
-/// Says which positions have characters that are too frequent, and which neighbours have pairs of
-/// them: empty when all is well. A character outside the alphabet is none.
+/// Returns the positions with characters that are too frequent, and the neighbours with such pairs:
+/// none when all is well. Panics on characters outside the alphabet.
 fn uneven(texts: &[Vec<u8>], alphabet: Alphabet) -> Vec<String> {
     let size = usize::from(alphabet.size());
     let digits = |text: &Vec<u8>| -> Vec<usize> {
@@ -113,7 +113,7 @@ async fn permuted_codes_have_every_character_equally_often_at_every_position() {
 async fn pooled_codes_have_every_character_equally_often_at_every_position() {
     let watermarks = Watermarks { low: 1, high: 1 };
     for (seed, rules) in (1..).zip(rules()) {
-        // A pool that has codes of one alphabet would hand them out for another.
+        // A pool with codes of one alphabet would issue them for another.
         let temporary = TemporaryStore::new().await;
         let store = Arc::clone(&temporary.store);
         let alphabet = rules.alphabet;

@@ -30,7 +30,7 @@ const PROCESSES: u64 = 4;
 const LIVES: u64 = 5;
 const SIZES: [usize; 5] = [1, 700, 3, 250, 1];
 
-/// A database that several processes open.
+/// A database for several processes.
 struct Database {
     url: String,
     _directory: TempDir,
@@ -129,7 +129,7 @@ async fn no_pooled_code_is_drawn_twice() {
 async fn no_number_of_a_sequence_is_drawn_twice() {
     let redis = Arc::new(MemoryPublisher::default());
     let codes = drawn_by_all(move |store, process| {
-        // Redis is away for one in three, and has forgotten its counters for another.
+        // Redis is unreachable for one process in three, and has lost its counters for another.
         match process % 3 {
             0 => redis.set_away(true),
             1 => redis.restart(),
@@ -141,7 +141,7 @@ async fn no_number_of_a_sequence_is_drawn_twice() {
     });
     let codes = codes.await;
     assert_all_different(&codes);
-    // Fillers would hide it.
+    // Random fillers would hide duplicates.
     assert_all_different(&numbers(&codes));
 }
 

@@ -16,7 +16,7 @@ const COUNT: usize = 20_000;
 /// Number of bodies.
 const SIZE: u64 = 62_u64.pow(LENGTH as u32);
 
-/// The numbers that the bodies of codes stand for, in the order in which they are issued.
+/// The numbers that the bodies of codes represent, in order of issue.
 fn issued() -> Vec<u64> {
     let numbering = Numbering::new(&CodeKey::new([8; 32]));
     let check = Check::Luhn;
@@ -54,32 +54,34 @@ fn rank_correlation(values: &[u64]) -> f64 {
     correlation(&as_floats(&order), &ranks(values)) * (values.len() as f64).sqrt()
 }
 
-/// In standard deviations: how much a code has to do with the one that is issued `lag` later.
+/// The correlation between a code and the one issued `lag` later, in standard deviations.
 fn serial_correlation(values: &[u64], lag: usize) -> f64 {
     let values = as_floats(values);
     let count = values.len() - lag;
     correlation(&values[..count], &values[lag..]) * (count as f64).sqrt()
 }
 
-/// In standard deviations: how many more or fewer codes than half are larger than the one before.
+/// The excess of ascents over half of the codes, in standard deviations. An ascent is a code larger
+/// than the one before.
 fn ascents(values: &[u64]) -> f64 {
     let ascents = values.windows(2).filter(|pair| pair[0] < pair[1]).count();
     let count = values.len() as f64;
     (ascents as f64 - (count - 1.0) / 2.0) / ((count + 1.0) / 12.0).sqrt()
 }
 
-/// In standard deviations: how much closer in the order of issue neighbours in sorted order are
-/// than any two codes.
+/// The deviation of the distance in issue order between neighbours in sorted order from that of
+/// random codes, in standard deviations.
 fn sorted_distance(values: &[u64]) -> f64 {
     let places = sorted_places(values);
     let distances = places.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
     let count = values.len() as f64;
     let mean = distances.sum::<usize>() as f64 / (count - 1.0);
-    // Of two random places: a third of the count, with a standard deviation of 1 / √18 of it.
+    // The mean distance of two random places is a third of the count, with a standard deviation of
+    // 1 / √18 of it.
     (mean - count / 3.0) / (count / 18.0_f64.sqrt() / count.sqrt())
 }
 
-/// The differences between codes that are issued one after the other.
+/// Differences between successive codes.
 fn differences(values: &[u64]) -> Vec<u64> {
     let pairs = values.windows(2);
     pairs

@@ -1,12 +1,11 @@
-//! Measures of how blindly something was drawn. Keys and seeds are fixed, so that a test passes
-//! always or never.
+//! Measures of randomness. Keys and seeds are fixed, so the tests are deterministic.
 
 /// The largest accepted deviation, in standard deviations. Chance exceeds it once in half a million
 /// times.
 pub(super) const FAR: f64 = 4.75;
 
-/// The sum over all cells of the squared difference from what is expected, in units of that:
-/// all cells alike.
+/// Chi-squared statistic against a uniform distribution: the sum over all cells of the squared
+/// difference from the expected count, divided by it.
 pub(super) fn chi_squared(counts: &[u32]) -> f64 {
     let sum: f64 = counts.iter().map(|&count| f64::from(count)).sum();
     let expected = sum / counts.len() as f64;
@@ -24,7 +23,7 @@ pub(super) fn chi_squared_limit(cells: usize) -> f64 {
     freedom * (1.0 - ninth + FAR * ninth.sqrt()).powi(3)
 }
 
-/// The correlation of two series, from -1 to 1. Of unrelated ones it is near 0, with a standard
+/// Correlation of two series, from -1 to 1. Unrelated series have about 0, with a standard
 /// deviation of one over the root of their length.
 pub(super) fn correlation(one: &[f64], other: &[f64]) -> f64 {
     let mean = |series: &[f64]| series.iter().sum::<f64>() / series.len() as f64;
@@ -39,7 +38,7 @@ pub(super) fn correlation(one: &[f64], other: &[f64]) -> f64 {
     together / (spread(one, mean_one) * spread(other, mean_other)).sqrt()
 }
 
-/// For each value how many are smaller.
+/// Returns the number of smaller values for each value.
 pub(super) fn ranks(values: &[u64]) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     for (rank, place) in sorted_places(values).into_iter().enumerate() {
@@ -48,14 +47,14 @@ pub(super) fn ranks(values: &[u64]) -> Vec<f64> {
     ranks
 }
 
-/// The places of values, the smallest value's first.
+/// Returns the places of the values in ascending order of value.
 pub(super) fn sorted_places(values: &[u64]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..values.len()).collect();
     places.sort_unstable_by_key(|&place| values[place]);
     places
 }
 
-/// The limits agree with tables.
+/// The limits agree with published tables.
 #[test]
 fn the_limit_of_chi_squared_is_that_of_tables() {
     for (cells, expected) in [(57, 121.35), (62, 128.52), (101, 182.13), (3844, 4274.2)] {

@@ -1,4 +1,4 @@
-//! Streams in memory, and what stands in them.
+//! Streams in memory, and frames for them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ impl MemoryTail {
         streams[stream].last = entry;
     }
 
-    /// Removes what was appended before a moment.
+    /// Removes entries before a time.
     pub(super) fn trim(&self, before: u64) {
         let mut streams = self.streams.lock().expect("no holder panics");
         for stream in &mut *streams {
