@@ -1,4 +1,4 @@
-//! Campaigns: many links with one target, but for what differs from recipient to recipient.
+//! Campaigns: many links with one target that differ only in their parameters.
 //!
 //! A link of a campaign stores only its parameters. The campaign has the target, the redirect
 //! status and the state, so that one write changes millions of links.
@@ -18,7 +18,7 @@ pub use values::ParameterValues;
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Campaign {
-    /// Its id; the store gives it.
+    /// Its id, assigned by the store.
     pub id: CampaignId,
     /// Display name.
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Campaign {
     pub created_at: Timestamp,
     /// Time of its last change.
     pub updated_at: Timestamp,
-    /// The id of the API key that asked for it.
+    /// The id of the API key that it was created with.
     pub created_by: String,
     /// Caller's name of it.
     pub external_id: Option<String>,

@@ -1,4 +1,4 @@
-//! Links, and how they change.
+//! Links and their changes.
 
 mod destination;
 mod second;
@@ -18,7 +18,7 @@ pub use vocabulary::State;
 /// A short link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its code, unique for ever: a revoked link's code is not given out again.
+    /// Its code, unique for ever: a revoked link's code is not issued again.
     pub code: Code,
     /// Target, its own or its campaign's.
     pub destination: Destination,
@@ -43,7 +43,7 @@ pub struct Link {
     pub created_at: Timestamp,
     /// Time of its last change.
     pub updated_at: Timestamp,
-    /// The id of the API key that asked for it.
+    /// The id of the API key that it was created with.
     pub created_by: String,
     /// External id: the caller's name of it. Several links may share one.
     pub external_id: Option<String>,
@@ -53,7 +53,8 @@ pub struct Link {
     pub tags: Vec<String>,
 }
 
-/// Changes to a link, or the settings of a new one. `None` leaves a member unchanged, or at its default.
+/// Changes to a link, or the settings of a new one. `None` leaves a member unchanged, or at its
+/// default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// A new target; for links that have one of their own.
@@ -79,8 +80,9 @@ pub struct Change {
 }
 
 impl Change {
-    /// Writes the settings of a new link down, each in a part of its own, for the digest by which identical
-    /// requests are found. A member that is added later writes no part while it has its default.
+    /// Writes the settings of a new link down, each in a part of its own, for the digest by which
+    /// identical requests are found. A member that is added later writes no part while it has its
+    /// default.
     pub fn write_parts(&self, add: &mut impl FnMut(&[u8])) {
         let second = |bound: Option<Option<Second>>| {
             let second = bound.flatten().map_or(0, Second::get);
@@ -128,7 +130,7 @@ pub enum Refusal {
     },
     /// It would end before it begins.
     NeverValid,
-    /// It belongs to a campaign, which says where and how it redirects.
+    /// It belongs to a campaign, which determines its target and redirect status.
     OfCampaign,
     /// It belongs to no campaign that could have parameters.
     OfNoCampaign,
@@ -149,9 +151,9 @@ pub enum Expected {
 pub struct PastChange {
     /// Time of the change.
     pub changed_at: Timestamp,
-    /// The id of the API key that asked for it.
+    /// The id of the API key that it was changed with.
     pub changed_by: String,
-    /// The link before the change, which made the next revision.
+    /// The link before the change.
     pub before: Link,
 }
 
@@ -317,7 +319,7 @@ impl Link {
     /// The record that stands for the link in Redis.
     pub fn record(&self) -> Record<'_> {
         if self.revoked_at.is_some() || self.paused_at.is_some() {
-            // For the edge a pause is a revocation that a later revision takes back.
+            // To the edge a pause is a revocation that a later revision undoes.
             return Record::Revoked {
                 revision: self.revision,
             };

@@ -60,34 +60,34 @@ pub trait Operations:
     + ReclassifyStore
     + DayKeys
 {
-    /// Ends every connection, after what has been begun.
+    /// Closes every connection, once the operations in progress have ended.
     async fn close(&self);
 }
 
-/// Writes link records to where the edge reads them. Every method returns within a bounded time,
-/// whatever state Redis is in.
+/// Publishes link records to Redis. Every method returns within a bounded time, whatever state
+/// Redis is in.
 #[async_trait]
 pub trait Publisher: Send + Sync {
-    /// Puts the records of links in place, each unless a newer one stands there already. After
-    /// an error any of them may be in place; publishing again is harmless.
+    /// Writes the records of links, each unless Redis has a newer one already. After an error any
+    /// of them may be written; the method is idempotent.
     async fn publish(&self, links: &[Link]) -> Result<(), PublishError>;
 
-    /// As [`Publisher::publish`] for links that were just made, of which nothing is expected to
-    /// stand there: that is cheaper.
+    /// As [`Publisher::publish`] for new links, whose keys are expected to be free: that is
+    /// cheaper.
     async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError>;
 
     /// As [`Publisher::publish`] for campaigns.
     async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError>;
 
-    /// Notes for a short while that a code is unknown, unless something stands there.
+    /// Caches in Redis for a short time that a code is unknown, unless its key has a value.
     async fn note_unknown(&self, code: &Code) -> Result<(), PublishError>;
 
-    /// Moves a counter that all processes share forward by `by`, to `floor` first if it is behind;
-    /// answers where it then is.
+    /// Advances a shared counter by `by`, after raising it to `floor` if it is lower; returns its
+    /// new value.
     async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError>;
 
-    /// A name that is another one after every start of the server: what has changed it may have
-    /// lost its last writes.
+    /// The generation of the data set. It changes with every restart of the server, which may lose
+    /// the last writes.
     async fn incarnation(&self) -> Result<String, PublishError>;
 }
 
@@ -102,7 +102,7 @@ pub enum PublishError {
         /// The time limit in milliseconds.
         limit_ms: u64,
     },
-    /// It failed moments ago, so that it was not asked.
+    /// It failed moments ago, so that the operation was skipped.
     #[error("Redis is not asked to {operation}: it failed moments ago")]
     Away {
         /// The operation that was skipped.

@@ -15,7 +15,7 @@ pub struct CampaignDefaults {
     pub strategy: Option<StrategyName>,
     /// Range of their codes' lengths, without the check character.
     pub code_lengths: Option<(u8, u8)>,
-    /// After about how many visits they are to end.
+    /// The approximate number of visits after which links end.
     pub max_visits: Option<NonZeroU64>,
     /// Tags, in ascending order without duplicates.
     pub tags: Vec<String>,

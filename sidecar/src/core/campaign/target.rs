@@ -16,9 +16,9 @@ const LONGEST_NAME: usize = 32;
 /// A target with places for parameters.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CampaignTarget {
-    /// The template as it stands in the record, with numbers for names.
+    /// The template of the record, with numbers for names.
     template: String,
-    /// The names of the parameters, in the order in which links keep their values.
+    /// The names of the parameters, in the order of links' values.
     names: Vec<String>,
 }
 
@@ -76,17 +76,17 @@ impl CampaignTarget {
         Ok(Self { template, names })
     }
 
-    /// Takes what [`CampaignTarget::template`] and [`CampaignTarget::names`] were earlier.
+    /// Restores a target from [`CampaignTarget::template`] and [`CampaignTarget::names`].
     pub fn from_stored(template: String, names: Vec<String>) -> Self {
         Self { template, names }
     }
 
-    /// The template as it stands in the record.
+    /// The template of the record.
     pub fn template(&self) -> &str {
         &self.template
     }
 
-    /// The names of the parameters, in the order in which links keep their values.
+    /// The names of the parameters, in the order of links' values.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -125,7 +125,7 @@ impl std::fmt::Debug for CampaignTarget {
     }
 }
 
-/// Adds a name unless it is there; answers its place.
+/// Adds a name unless it is there; returns its place.
 fn add_name(names: &mut Vec<String>, name: &str) -> Result<usize, CampaignTargetError> {
     if let Some(place) = names.iter().position(|known| known == name) {
         return Ok(place);
@@ -177,7 +177,7 @@ pub enum CampaignTargetError {
     /// There are too many parameters.
     #[error("has more than {MAX_PARAMETERS} parameters")]
     TooMany,
-    /// A place stands before the path.
+    /// A placeholder is before the path.
     #[error("must have its places behind the host")]
     Authority,
     /// The rest is no good target.

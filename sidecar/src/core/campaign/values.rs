@@ -20,12 +20,12 @@ impl ParameterValues {
         Ok(Self(String::from_utf8(text).unwrap_or_default()))
     }
 
-    /// Takes what [`ParameterValues::as_str`] was earlier.
+    /// Restores values from [`ParameterValues::as_str`].
     pub fn from_stored(text: String) -> Self {
         Self(text)
     }
 
-    /// The values as they stand in a link's record.
+    /// The values of the link's record.
     pub fn as_str(&self) -> &str {
         &self.0
     }

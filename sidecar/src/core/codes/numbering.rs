@@ -32,8 +32,8 @@ const PLACE_BITS: u32 = 58;
 /// The size of the alphabet that every code is of.
 const RADIX: u32 = 62;
 
-/// The secret that the order of codes depends on. It is made with the database and kept in it:
-/// with another one nothing that is there would be found.
+/// The secret that determines the order of codes. It is created and stored with the database;
+/// with another one, the database's links could not be found.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CodeKey([u8; 32]);
 
@@ -43,7 +43,7 @@ impl CodeKey {
         Self(bytes)
     }
 
-    /// The key's bytes, to be kept.
+    /// The key's bytes, for storage.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -76,7 +76,7 @@ impl LinkNumber {
     }
 }
 
-/// Numbers codes, and makes codes of numbers.
+/// Converts codes to numbers, and numbers to codes.
 pub struct Numbering {
     /// For bodies of 0 to 15 characters.
     permutations: [Permutation; MAX_CODE_LENGTH],
@@ -134,12 +134,12 @@ impl Numbering {
         }
     }
 
-    /// The code that is issued with a count, which is below the capacity; `None` when it is not one of the
-    /// alphabet, so that this count is left out.
+    /// The code that is issued with a count, which is below the capacity; `None` when it is not one
+    /// of the alphabet, so that this count is left out.
     ///
     /// A check character ends the code. Without one, its last character is a secret function of
-    /// those before it: neighbours differ in all characters then too. Once all bodies are used
-    /// they are used again with other last characters.
+    /// those before it: neighbours differ in all characters then too. Once all bodies are used they
+    /// are used again with other last characters.
     pub fn issued(
         &self,
         alphabet: Alphabet,

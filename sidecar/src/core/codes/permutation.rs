@@ -29,7 +29,7 @@ enum Method {
     Cipher(Box<Ff1>),
     Shuffle {
         key: [u8; 16],
-        /// Made when it is first needed, which for most lengths is never.
+        /// Computed on first use, which for most lengths never happens.
         tables: OnceLock<Tables>,
     },
 }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     proptest! {
-        /// Another implementation of FF1 comes to the same, for every length that codes have.
+        /// Another implementation of FF1 has the same results, for every length of codes.
         #[test]
         fn agrees_with_another_implementation(
             key: [u8; 32],

@@ -11,7 +11,7 @@ pub enum StrategyName {
     /// Counted up and put through a keyed permutation: not guessable, never drawn twice.
     #[default]
     Permuted,
-    /// Random, made ahead.
+    /// Random, generated ahead.
     Pool,
     /// An increasing number between fillers, which can be decoded from the code.
     Sequence,
@@ -36,7 +36,7 @@ impl StrategyName {
         }
     }
 
-    /// The shortest and the longest codes that a strategy makes, without the check character.
+    /// The least and the greatest length of a strategy's codes, without the check character.
     pub fn lengths(self) -> (u8, u8) {
         match self {
             Self::Permuted | Self::Pool => (1, 12),
@@ -80,7 +80,7 @@ pub struct CodePolicy {
     pub lengths: (u8, u8),
 }
 
-/// There is no such strategy.
+/// A name that is no strategy's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no strategy {name:?}; allowed are {}", StrategyName::NAMES)]
 pub struct UnknownStrategy {

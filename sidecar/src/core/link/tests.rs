@@ -226,7 +226,7 @@ fn only_the_expected_revision_is_edited() {
         let edit = link("abc").revoke(now).only_of(&expected, 1);
         assert_eq!(matches!(edit, Edit::Changed(_)), is_met, "{expected:?}");
     }
-    // That it is revoked says more.
+    // Revoked takes precedence.
     let mut revoked = link("abc");
     revoked.revoked_at = Some(now);
     let edit = revoked.pause(now).only_of(&Expected::OneOf(vec![9]), 1);

@@ -1,11 +1,11 @@
-//! Keeping the audit log.
+//! Storage of the audit log.
 
 /// The filter of a listing of the audit log. `None` matches every entry.
 #[derive(Clone, Debug, Default)]
 pub struct AuditListing {
     /// Only entries about this subject.
     pub subject: Option<String>,
-    /// Only entries of what was done with this key.
+    /// Only entries of changes with this API key.
     pub key_id: Option<String>,
     /// Only entries of this action.
     pub action: Option<String>,

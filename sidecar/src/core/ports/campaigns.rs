@@ -1,10 +1,10 @@
-//! Keeping campaigns.
+//! Storage of campaigns.
 
 use vocabulary::CampaignId;
 
 use crate::core::campaign::{Campaign, CampaignEdit};
 
-/// Decides, inside a store's transaction, what becomes of the campaign that is there.
+/// Decides about a change of the stored campaign, inside the store's transaction.
 pub type CampaignEditor = Box<dyn Fn(Campaign) -> CampaignEdit + Send + Sync>;
 
 /// A revision of a campaign that Redis has confirmed.

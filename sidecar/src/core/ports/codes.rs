@@ -1,4 +1,4 @@
-//! Keeping what codes are made from.
+//! Storage of the state from which codes are issued.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use vocabulary::Code;
 use super::StoreError;
 use crate::core::codes::numbering::{CodeKey, Numbering};
 
-/// Keeps what the strategies for codes have to remember.
+/// Stores the state of the strategies for codes.
 #[async_trait]
 pub trait CodeStore: Send + Sync {
     /// The numbering of codes in this database.
@@ -18,7 +18,7 @@ pub trait CodeStore: Send + Sync {
     fn code_key(&self) -> CodeKey;
 
     /// Puts codes into the pool; those that are in it already, or that links have, are left out.
-    /// Answers how many were new.
+    /// Returns the number of new ones.
     async fn fill_pool(&self, codes: Vec<Code>) -> Result<u64, StoreError>;
 }
 
@@ -27,7 +27,7 @@ pub trait CodeStore: Send + Sync {
 pub struct PoolCounts {
     /// Codes to be had.
     pub unused: u64,
-    /// Codes that were handed out.
+    /// Codes that were taken from it.
     pub used: u64,
     /// Codes that turned out to be taken.
     pub void: u64,
@@ -38,8 +38,8 @@ pub struct PoolCounts {
 pub struct CodeUsage {
     /// The length, check character included.
     pub length: usize,
-    /// Links that were made, without those that were deleted.
+    /// Links that were created, without those that were deleted.
     pub links: u64,
-    /// Those made since the day that was asked for.
+    /// Those created since the given day.
     pub lately: u64,
 }

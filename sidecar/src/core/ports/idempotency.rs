@@ -32,13 +32,13 @@ pub enum RowOutcome {
 /// Rows of an idempotent request, and their outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The SHA-256 of what was asked for.
+    /// The SHA-256 of the request's chunk.
     pub digest: [u8; 32],
     /// The outcome of each row.
     pub rows: Vec<RowOutcome>,
 }
 
-/// A chunk to be kept, and links with it.
+/// A chunk to be stored, with its links.
 #[derive(Clone, Debug)]
 pub struct NewChunk {
     /// The chunk's key.
@@ -47,7 +47,7 @@ pub struct NewChunk {
     pub chunk: Chunk,
     /// The chunk that is stored now; `None` for none. Another one there prevents the write.
     pub before: Option<Chunk>,
-    /// The links to be made.
+    /// The links to be created.
     pub links: Vec<Link>,
     /// The row of each link.
     pub places: Vec<usize>,
@@ -72,9 +72,9 @@ pub trait IdempotencyStore: Send + Sync {
     async fn find_chunk(&self, key: &ChunkKey) -> Result<Option<Chunk>, StoreError>;
 
     /// As [`create_links`](super::LinkStore::create_links) for the links of a chunk's rows, and
-    /// keeps the chunk in the same transaction.
+    /// stores the chunk in the same transaction.
     async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError>;
 
-    /// Forgets chunks that were kept before a moment; answers how many.
+    /// Deletes chunks that were stored before a moment; returns their number.
     async fn forget_chunks(&self, before: Timestamp) -> Result<u64, StoreError>;
 }

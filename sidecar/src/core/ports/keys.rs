@@ -1,11 +1,11 @@
-//! Keeping API keys.
+//! Storage of API keys.
 
 use jiff::Timestamp;
 
 use crate::core::api_key::{ApiKey, Scope};
 use crate::core::audit::AuditEntry;
 
-/// A place in the listing of keys: just behind the key that was made then and has this id.
+/// A position in the listing of keys: behind the key with this creation time and id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPosition {
     /// The time at which the key was created.
@@ -71,5 +71,5 @@ pub enum KeyRefusal {
     LastAdmin,
 }
 
-/// Decides, inside a store's transaction, what becomes of the key that is there.
+/// Decides about a change of the stored key, inside the store's transaction.
 pub type KeyEditor = Box<dyn Fn(KeyToEdit) -> KeyEdit + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Keeping links.
+//! Storage of links.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -7,10 +7,10 @@ use vocabulary::{CampaignId, Code};
 use super::{Receipt, StoreError};
 use crate::core::link::{Edit, Link, State};
 
-/// Decides, inside a store's transaction, what becomes of the link that is there.
+/// Decides about a change of the stored link, inside the store's transaction.
 pub type Editor = Box<dyn Fn(Link) -> Edit + Send + Sync>;
 
-/// A place in the listing of links: just behind the link that was made then and has this code.
+/// A position in the listing of links: behind the link with this creation time and code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The time at which the link was created.
@@ -22,7 +22,7 @@ pub struct Position {
 /// The filter of a listing of links; a link must match every member that is set.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// Only links in this state at the moment given.
+    /// Only links in this state at the given moment.
     pub state: Option<(State, Timestamp)>,
     /// Only links that have this tag.
     pub tag: Option<String>,
@@ -30,7 +30,7 @@ pub struct Listing {
     pub external_id: Option<String>,
     /// Only links of this campaign.
     pub campaign: Option<CampaignId>,
-    /// Only links that this API key has asked for.
+    /// Only links that were created with this API key.
     pub created_by: Option<String>,
     /// Only links behind this position.
     pub after: Option<Position>,
@@ -59,7 +59,7 @@ impl Listing {
 /// The outcome of the creation of links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Created {
-    /// The places of those that were not kept, in ascending order: their codes are taken.
+    /// The places of those that were not stored, in ascending order: their codes are taken.
     pub taken: Vec<usize>,
     /// The others' rows in the outbox.
     pub receipt: Receipt,
@@ -74,18 +74,18 @@ pub struct RequestDigest(pub [u8; 32]);
 pub struct FoundOrCreated {
     /// The places of those whose codes are taken, in ascending order.
     pub taken: Vec<usize>,
-    /// The places of those that were not kept since there is one like them, in ascending order,
-    /// and that one.
+    /// The places of those that were not stored, in ascending order, each with the equal link that
+    /// exists.
     pub found: Vec<(usize, Link)>,
     /// The others' rows in the outbox.
     pub receipt: Receipt,
 }
 
 /// Stores links. Every method that changes links also puts them into the outbox, in the same
-/// transaction, and has made both durable when it returns.
+/// transaction, and returns once both are durable.
 #[async_trait]
 pub trait LinkStore: Send + Sync {
-    /// Keeps new links, at most [`MAX_TOGETHER`], all that can be kept or, after an error, none.
+    /// Stores new links, at most [`MAX_TOGETHER`], all with free codes or, after an error, none.
     async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError>;
 
     /// As [`LinkStore::create_links`], but a link is stored only if no link that stands for it

@@ -16,8 +16,8 @@ pub trait VisitTail: Send + Sync {
     /// Reads the present bounds of each stream.
     async fn bounds(&self) -> Result<Vec<StreamBounds>, PublishError>;
 
-    /// Reads entries of a stream that stand behind one, at most `most`, the oldest first. Does not
-    /// wait for any.
+    /// Reads the entries of a stream behind one, at most `most`, the oldest first. Does not wait
+    /// for new ones.
     async fn read(
         &self,
         stream: u16,
@@ -48,7 +48,7 @@ impl EntryId {
         })
     }
 
-    /// The greatest name before this one; there is nothing before the first.
+    /// The greatest name before this one; the first one is its own.
     #[must_use]
     pub fn before(self) -> Self {
         match (self.ms, self.number) {
@@ -82,11 +82,11 @@ impl fmt::Display for EntryId {
 pub struct StreamBounds {
     /// The first entry that is left; `None` when none is.
     pub first: Option<EntryId>,
-    /// The last entry that there ever was, whether it is left or not.
+    /// The last entry ever appended, even if it was removed.
     pub last: EntryId,
 }
 
-/// A batch as it stands in a stream.
+/// A batch of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailBatch {
     /// The number of the stream.

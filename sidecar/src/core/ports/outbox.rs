@@ -38,8 +38,7 @@ pub trait OutboxStore: Send + Sync {
     /// changes before new links.
     async fn waiting(&self, since: Timestamp) -> Result<Waiting, StoreError>;
 
-    /// Notes what Redis has confirmed at `now`. New links leave the outbox; changes stay, as
-    /// applied, until they are deleted. A link that has changed again meanwhile
-    /// goes on waiting.
+    /// Records Redis' confirmations at `now`. New links leave the outbox; changes stay, marked as
+    /// applied, until they are deleted. A link that has changed again meanwhile stays pending.
     async fn settle(&self, receipts: Vec<Receipt>, now: Timestamp) -> Result<(), StoreError>;
 }

@@ -8,13 +8,12 @@ use crate::core::visit::sketch::Sketch;
 use crate::core::visit::stored::{StoredVisit, Verdict};
 use crate::core::visit::visitor::VisitorId;
 
-/// Reads stored visits, and writes what they were found to be together with what is counted of
-/// them.
+/// Reads stored visits, and writes their new verdicts together with the corrected counts.
 ///
-/// Every method is bounded by what it is given, so that it can be called while visits are stored.
+/// Every method has bounded work, so that it can be called while visits are stored.
 #[async_trait]
 pub trait ReclassifyStore: Send + Sync {
-    /// The numbers of the first and the last visit; `None` when there is none.
+    /// The numbers of the first and the last visit; `None` without visits.
     async fn visit_numbers(&self) -> Result<Option<(i64, i64)>, StoreError>;
 
     /// Reads the visits of a time among the first `limit` behind a number.
@@ -65,7 +64,7 @@ pub trait ReclassifyStore: Send + Sync {
 /// The most verdicts that are written together.
 pub const MAX_VERDICTS: usize = 500;
 
-/// From when until when; without a bound where there is `None`.
+/// A span of time; `None` is an open end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeSpan {
     /// From this moment on.
@@ -85,9 +84,9 @@ impl TimeSpan {
 /// Visits that follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VisitPage {
-    /// Those of the time that was asked for whose class this version knows.
+    /// The visits within the span whose class this version knows.
     pub visits: Vec<StoredVisit>,
-    /// The number of the last one that was looked at; `None` when there were none.
+    /// The number of the last visit that was read; `None` when there were none.
     pub last: Option<i64>,
 }
 
@@ -96,7 +95,7 @@ pub struct VisitPage {
 pub struct PeoplePage {
     /// The campaign, or 0, the day, and the visitor of each.
     pub people: Vec<(i64, i64, VisitorId)>,
-    /// The number of the last visit that was looked at; `None` when there were none.
+    /// The number of the last visit that was read; `None` when there were none.
     pub last: Option<i64>,
 }
 

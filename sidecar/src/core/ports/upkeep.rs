@@ -17,7 +17,7 @@ use crate::core::records::{Drift, Records, Standing, drift_of};
 #[async_trait]
 pub trait UpkeepStore: Send + Sync {
     /// Reads the records of the first `limit` links behind a place, in the order of the store's
-    /// own numbers ([`Place::START`] is before all). Links that are made meanwhile may be left
+    /// own numbers ([`Place::START`] is before all). Links that are created meanwhile may be left
     /// out.
     async fn records_after(
         &self,
@@ -26,8 +26,8 @@ pub trait UpkeepStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Page, StoreError>;
 
-    /// Reads the records of links by their codes, as one moment has them. Codes without a link
-    /// are left out; the others stand in whatever order.
+    /// Reads the records of links by their codes, all as of one moment. Codes without a link are
+    /// left out; the order is undefined.
     async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError>;
 
     /// The places of those codes that no link has, nor a deleted one whose code is not free yet;
@@ -52,9 +52,9 @@ pub trait UpkeepStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Records, StoreError>;
 
-    /// Deletes links that still have the revision given, with all that belongs to them, and counts
-    /// them no more (`Store::code_usage`). Their codes stay taken until
-    /// [`UpkeepStore::free_codes`]. Answers how many were deleted.
+    /// Deletes links that still have the given revision, with all that belongs to them, and removes
+    /// them from the counts (`Store::code_usage`). Their codes stay taken until
+    /// [`UpkeepStore::free_codes`]. Returns the number of deleted links.
     async fn delete_links(
         &self,
         links: Vec<(Code, u64)>,
@@ -69,13 +69,13 @@ pub trait UpkeepStore: Send + Sync {
         limit: u32,
     ) -> Result<Vec<(Code, u64)>, StoreError>;
 
-    /// Makes codes of deleted links free.
+    /// Frees the codes of deleted links.
     async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError>;
 
-    /// Reads what was noted under a name.
+    /// Reads a note.
     async fn note(&self, name: &str) -> Result<Option<String>, StoreError>;
 
-    /// Notes something under a name, in place of what was noted before; `None` for nothing.
+    /// Writes a note, or deletes it with `None`.
     async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError>;
 
     /// Claims a task for a holder until a moment, so that one of many processes does it; the holder
@@ -133,24 +133,23 @@ pub struct ExpiredPage {
 pub struct Kept {
     /// Their records.
     pub records: Records,
-    /// For each of them, whether it waits in the outbox: Redis need not have it yet.
+    /// True for each of them that is in the outbox: Redis need not have it yet.
     pub waiting: Vec<bool>,
 }
 
-/// Looks after the records of many links in Redis. Every method returns within a bounded time,
+/// Maintains the records of many links in Redis. Every method returns within a bounded time,
 /// whatever state Redis is in, and does not block other publishers.
 #[async_trait]
 pub trait RecordIndex: Send + Sync {
-    /// Puts records in place, each unless a newer one stands there. After an error any of them
-    /// may be in place; doing it again is harmless.
+    /// Writes records, each unless Redis has a newer one. After an error any of them may be
+    /// written; the method is idempotent.
     async fn fill(&self, records: &Records) -> Result<Filled, PublishError>;
 
-    /// Finds out which of the records do not stand as they should: their places, in ascending
-    /// order.
+    /// Compares records with Redis; returns the places of those that differ, in ascending order.
     async fn compare(&self, records: &Records) -> Result<Vec<(usize, Drift)>, PublishError>;
 
-    /// As [`RecordIndex::fill`] for the records of campaigns; answers the places of those that
-    /// were left out since a newer one stands there.
+    /// As [`RecordIndex::fill`] for the records of campaigns; returns the places of those that were
+    /// left out since Redis has a newer one.
     async fn fill_campaigns(&self, campaigns: &[Campaign]) -> Result<Vec<usize>, PublishError>;
 
     /// As [`RecordIndex::compare`] for the records of campaigns.
@@ -177,10 +176,10 @@ pub trait RecordIndex: Send + Sync {
     /// writes there. A name may come more than once.
     async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError>;
 
-    /// Reads what stands under names.
+    /// Reads the values of names.
     async fn read(&self, names: &[Vec<u8>]) -> Result<Vec<Stood>, PublishError>;
 
-    /// Deletes the keys under which still stands what was read; answers how many those were.
+    /// Deletes the keys whose values are still as they were read; returns their number.
     async fn remove(&self, read: &[(Vec<u8>, Stood)]) -> Result<u64, PublishError>;
 
     /// Counts the keys, of whatever kind.
@@ -212,16 +211,16 @@ impl Stood {
     }
 }
 
-/// The outcomes of putting records in place.
+/// The outcomes of writing records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
-    /// Nothing stood there.
+    /// The key had no value.
     pub added: u64,
-    /// Something else stood there.
+    /// The key had another value.
     pub replaced: u64,
-    /// They stood there already.
+    /// The key had the record already.
     pub same: u64,
-    /// A newer one stands there.
+    /// The key has a newer record.
     pub newer: u64,
 }
 

@@ -16,15 +16,15 @@ use crate::core::visit::class::Class;
 /// and [`Dimension`]. They outlive the visits that they were counted from.
 #[async_trait]
 pub trait VisitStore: Send + Sync {
-    /// Keeps visits and counts them, all or, after an error, none; those that were kept before,
-    /// by their ids, are left out. At most [`MAX_VISITS_TOGETHER`].
+    /// Stores visits and counts them, all or, after an error, none; duplicates, by their ids, are
+    /// left out. At most [`MAX_VISITS_TOGETHER`].
     async fn keep_visits(
         &self,
         visits: Vec<Visit>,
         now: Timestamp,
     ) -> Result<KeptVisits, StoreError>;
 
-    /// Lists visits, those that were kept last first.
+    /// Lists visits, the last stored ones first.
     async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError>;
 
     /// Counts visits by time and class.
@@ -67,13 +67,12 @@ pub trait VisitStore: Send + Sync {
         days: u32,
     ) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Deletes some visits that were kept before a moment, at most `limit`, or those of one day
-    /// together; answers how many.
+    /// Deletes some visits that were stored before a moment, at most `limit`, or those of one day
+    /// together; returns their number.
     async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
-    /// Forgets some of what was counted of times that are long past, at most `limit` rows of each
-    /// kind; answers how many. How often each link was visited by which class, and when last,
-    /// stays.
+    /// Deletes some old counts, at most `limit` rows of each kind; returns their number. The totals
+    /// of each link by class and the times of its last visits stay.
     async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError>;
 
     /// Deletes the visits of links, whose counts stay, and writes an entry for each link into the
@@ -132,7 +131,7 @@ pub struct VisitListing {
     pub since: Option<Timestamp>,
     /// Only visits before this moment.
     pub until: Option<Timestamp>,
-    /// Only visits that were kept before the one of this number.
+    /// Only visits that were stored before the one of this number.
     pub before: Option<i64>,
     /// The most visits to answer with.
     pub limit: u32,
@@ -142,13 +141,13 @@ pub struct VisitListing {
 /// program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptVisit {
-    /// Visits that were kept later have greater numbers.
+    /// A number that increases with each stored visit.
     pub number: i64,
     /// The time of the answer.
     pub at: Timestamp,
-    /// The link's code, as it was asked for.
+    /// The link's code, as it was requested.
     pub code: String,
-    /// The short domain that was asked.
+    /// The short domain of the request.
     pub host: String,
     /// The stored part of the client's address.
     pub client: Option<String>,
@@ -188,7 +187,7 @@ pub struct KeptVisit {
     pub class: String,
     /// The reason for the class.
     pub reason: String,
-    /// The version of the rules that say so.
+    /// The version of the rules that decided the class.
     pub ruleset: u16,
 }
 
@@ -214,10 +213,10 @@ pub struct CountQuery {
     pub until: Timestamp,
 }
 
-/// By what visits are counted besides their class.
+/// The attribute by which visits are counted besides their class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dimension {
-    /// Nothing else.
+    /// No attribute.
     Total,
     /// The short domain.
     Domain,
@@ -388,7 +387,7 @@ pub trait VisitQueue: Send + Sync {
     /// Removes the batches before the first one that is not settled.
     async fn trim(&self) -> Result<(), PublishError>;
 
-    /// Forgets readers that have neither asked for anything for so long nor hold anything.
+    /// Removes readers that have been idle for `idle` and have no unsettled batches.
     async fn forget_readers(&self, idle: Duration) -> Result<(), PublishError>;
 
     /// Measures the backlog.
