@@ -47,11 +47,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which rows past [`LINGER`] are deleted.
 const FORGET_EVERY: Duration = Duration::from_secs(10);
 
-/// The most confirmations that are noted together.
+/// The most confirmations that are recorded together.
 const BATCH: usize = 256;
 
-/// The most confirmations that wait to be noted. When there are more the rest is left out, and
-/// the worker publishes those links once more.
+/// The most pending confirmations. Further ones are dropped, and the worker publishes those links
+/// again.
 const MAX_CONFIRMATIONS: usize = 16_384;
 
 /// A confirmation by Redis.
@@ -67,7 +67,7 @@ pub struct Outbox {
     failed: Arc<Notify>,
 }
 
-/// Publishes what could not be published at once.
+/// Publishes links that could not be published at once.
 pub struct Worker {
     store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
@@ -79,7 +79,7 @@ pub struct Worker {
     incarnation: Option<String>,
 }
 
-/// Makes the two ends of the outbox of a store.
+/// Creates the two ends of the outbox of a store.
 pub fn outbox(
     store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
@@ -103,8 +103,8 @@ pub fn outbox(
     (outbox, worker)
 }
 
-/// The moment since which a link must be in the outbox to count as waiting, and not as being
-/// published by the request that has changed it.
+/// Returns the time before which a pending change is overdue: the request that made it should have
+/// published it.
 pub fn overdue(clock: &dyn Clock) -> jiff::Timestamp {
     clock.now() - GRACE
 }
@@ -159,7 +159,7 @@ impl Delivery for Outbox {
     }
 }
 
-/// The revision of a campaign that was published.
+/// Returns the published revision of a campaign.
 fn published(campaign: &Campaign) -> PublishedCampaign {
     PublishedCampaign {
         id: campaign.id,
@@ -177,7 +177,7 @@ enum RoundError {
 }
 
 impl Worker {
-    /// Works until `shutdown`, then notes what was confirmed last.
+    /// Runs until `shutdown`, then records the last confirmations.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut pause = FIRST_PAUSE;
         let mut is_failing = false;
@@ -206,7 +206,7 @@ impl Worker {
                         );
                         is_failing = true;
                     }
-                    // Whatever waits has been waiting for Redis, not for a request.
+                    // Pending changes have waited for Redis, not for a request.
                     urgent = true;
                     let wait = pause;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -221,7 +221,7 @@ impl Worker {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(wait) => {}
                 () = self.failed.notified(), if !is_failing => {
-                    // Others are about to fail too: one short wait for all of them.
+                    // Other requests are about to fail too: one short wait for all of them.
                     tokio::time::sleep(FIRST_PAUSE).await;
                     urgent = true;
                 }
@@ -253,7 +253,7 @@ impl Worker {
                 "Redis has (re)started; late changes are published again"
             );
             self.incarnation = Some(incarnation);
-            // No request looks after what was applied before.
+            // No request publishes earlier changes.
             urgent = true;
         }
         let mut total = 0;
@@ -262,7 +262,7 @@ impl Worker {
         } else {
             overdue(&*self.clock)
         };
-        // A campaign's change is one of all its links.
+        // A campaign's change affects all its links.
         let campaigns = self.store.waiting_campaigns(since).await?;
         if !campaigns.is_empty() {
             self.publisher.publish_campaigns(&campaigns).await?;

@@ -7,7 +7,7 @@ use crate::core::ports::Editor;
 use crate::testing::changed_by;
 use crate::testing::{MemoryPublisher, TemporaryStore, eventually};
 
-/// A store, a Redis and a worker between them.
+/// A store, a Redis and the worker between them.
 struct Fixture {
     kept: TemporaryStore,
     redis: Arc<MemoryPublisher>,
@@ -59,7 +59,7 @@ impl Fixture {
         assert!(self.outbox.deliver(&[link(code)], receipt).await);
     }
 
-    /// Revokes a link and delivers that.
+    /// Revokes a link and delivers the change.
     async fn revoke(&self, code: &str) -> bool {
         let now = self.clock.now();
         let editor: Editor = Box::new(move |link| link.revoke(now));
@@ -92,7 +92,7 @@ impl Fixture {
     }
 }
 
-/// More than are read at once.
+/// More than one read returns.
 const MANY: usize = 1100;
 
 const LIVE: &str = "1 302 1 0 https://example.com/a";
@@ -150,7 +150,7 @@ async fn a_late_change_is_published_again_to_another_redis_but_not_for_ever() {
 async fn stopping_notes_what_was_published_last() {
     let mut fixture = Fixture::new().await;
     let worker = fixture.start();
-    // The worker finds nothing and goes to rest.
+    // The worker finds nothing and becomes idle.
     fixture.until_nothing_waits().await;
     fixture.create_and_deliver("abc").await;
     fixture.shutdown.cancel();

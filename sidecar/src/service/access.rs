@@ -148,7 +148,7 @@ struct Question {
 #[derive(Default)]
 struct Cache {
     entries: HashMap<String, Entry>,
-    /// Grows with each invalidation.
+    /// Grows at each invalidation.
     generation: u64,
 }
 

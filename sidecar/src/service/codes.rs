@@ -1,7 +1,7 @@
 //! Sources of codes for new links.
 //!
-//! A strategy proposes codes ([`strategy`]); the store decides, since only the store can tell that
-//! a code is free. [`lengths`] chooses their length.
+//! A strategy proposes codes ([`strategy`]); the store decides, since only the store knows which
+//! codes are free. [`lengths`] chooses their length.
 
 pub mod hash;
 pub mod lengths;

@@ -135,7 +135,10 @@ impl Domains {
         });
     }
 
-    /// The next request retries.
+    /// Returns all domains that are listed or visited.
+    ///
+    /// # Errors
+    /// Fails if the store does.
     pub async fn overview(&self) -> Result<Overview, StoreError> {
         let now = self.clock.now();
         let minute = now.as_second().div_euclid(60) - MINUTES as i64;

@@ -1,12 +1,12 @@
-//! Writing the records of all links from SQL into Redis, while everything serves. Those of
-//! campaigns come first.
+//! Rebuilds Redis: writes the records of all campaigns and then of all links from SQL, during
+//! normal operation.
 //!
-//! Links are read in the order of their numbers, some thousand at a time, and several such pages
-//! are on their way to Redis at once. The position is noted in SQL every second, and the next run
-//! continues there. A claim in SQL ensures that one process does it.
+//! Links are read in the order of their numbers, some thousand per page, and several pages are
+//! written concurrently. The position is stored in SQL every second, and the next run continues
+//! there. A claim in SQL ensures that only one process rebuilds.
 //!
-//! Each change made meanwhile publishes its link itself, and no record replaces a newer one; so
-//! nothing has to stand still.
+//! Concurrent changes publish their links themselves, and an older record never replaces a newer
+//! one, so nothing has to stop.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -26,19 +26,19 @@ use crate::store::Store;
 /// The number of links per page.
 const PAGE: u32 = 2048;
 
-/// The number of campaigns that are written together.
+/// The number of campaigns per write.
 const CAMPAIGNS: u32 = 1000;
 
-/// The interval at which the position is noted and Redis examined.
+/// The interval at which the position is stored and Redis checked.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest wait for a Redis that is lost on the way.
+/// The longest wait for an unreachable Redis.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The pause before Redis is tried again.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The time to go back by when Redis has started again: it may have lost its last seconds.
+/// The time to go back by after a restart of Redis, which may have lost its last seconds.
 const BACK: Duration = Duration::from_secs(60);
 
 /// The number of times that lost records are written again before the rebuild fails.
@@ -52,13 +52,13 @@ pub struct Rebuild {
     pub index: Arc<dyn RecordIndex>,
     /// The clock that links expire by.
     pub clock: Arc<dyn Clock>,
-    /// The number of pages on their way at once.
+    /// The number of pages that are written concurrently.
     pub lanes: usize,
-    /// Begins anew instead of where the run before has stopped.
+    /// Starts from the beginning instead of the stored position.
     pub restart: bool,
 }
 
-/// A rebuild under way: a step writes one page.
+/// A rebuild in progress; each step writes one page.
 pub struct RebuildJob {
     rebuild: Rebuild,
     /// The progress so far.
@@ -66,36 +66,36 @@ pub struct RebuildJob {
     walk: Option<Walk>,
 }
 
-/// A walk through the links that Redis has not lost anything of since.
+/// A walk through the links, since the last loss of records by Redis.
 struct Walk {
     note: Note,
     pages: BoxStream<'static, Result<Done, RebuildError>>,
     /// Positions of the last [`BACK`], the oldest first.
     trail: VecDeque<(Instant, i64, u64)>,
     look_at: Instant,
-    /// The number of times that Redis has lost written records.
+    /// The number of losses of written records by Redis.
     returns: u32,
 }
 
 /// The progress of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Links that were dealt with, by interrupted runs before this one too.
+    /// Processed links, including those of earlier, interrupted runs.
     pub done: u64,
     /// The approximate number of links.
     pub total: u64,
-    /// The results of those that this run has written.
+    /// The results for the links of this run.
     pub filled: Filled,
-    /// The number of links that runs before this one had written.
+    /// The number of links that earlier runs wrote.
     pub resumed: u64,
 }
 
-/// The position as it is noted.
+/// The stored position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
-    /// The number of the last link that is done.
+    /// The number of the last processed link.
     after: i64,
-    /// The number of links that are done.
+    /// The count of processed links.
     done: u64,
     /// The same, as of [`BACK`] ago.
     safe_after: i64,
@@ -184,7 +184,7 @@ impl Job for RebuildJob {
 }
 
 impl Walk {
-    /// Marks the position as one of the trail.
+    /// Adds the position to the trail.
     fn mark(&mut self) {
         let Self { note, trail, .. } = self;
         trail.push_back((Instant::now(), note.after, note.done));
@@ -196,7 +196,7 @@ impl Walk {
 }
 
 impl Rebuild {
-    /// Prepares the job, which begins where the run before has stopped.
+    /// Prepares the job, which starts at the stored position.
     pub fn job(self) -> RebuildJob {
         RebuildJob {
             rebuild: self,
@@ -218,8 +218,8 @@ impl Rebuild {
         }
     }
 
-    /// Returns the position where the run before has ended, if Redis still has what that has written;
-    /// the beginning otherwise.
+    /// Returns the stored position if Redis still has the records written before it, otherwise an
+    /// earlier one.
     async fn find_start(&self) -> Result<Note, RebuildError> {
         let incarnation = patiently(|| self.index.incarnation()).await?;
         let before = self.store.note(RebuildJob::NAME).await?;
@@ -234,8 +234,8 @@ impl Rebuild {
         }
     }
 
-    /// Writes page after page behind a position, several at once; answers for each, in order, what
-    /// became of it, how many links it has, and where the next begins.
+    /// Writes the pages after a position, several concurrently; yields for each, in order, its
+    /// result, its number of links, and the beginning of the next.
     fn filled_pages(&self, after: Place) -> BoxStream<'static, Result<Done, RebuildError>> {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let pages = stream::try_unfold(Some(after), move |after| {
@@ -260,8 +260,8 @@ impl Rebuild {
         filled.try_buffered(self.lanes).boxed()
     }
 
-    /// Begins to write the records behind a position. Those of campaigns come first: there are few,
-    /// and no link of one redirects without its campaign.
+    /// Starts to write the records after a position. Campaigns come first: they are few, and their
+    /// links do not redirect without them.
     async fn walk_from(&self, note: Note, returns: u32) -> Result<Walk, RebuildError> {
         self.fill_campaigns().await?;
         Ok(Walk {
@@ -273,19 +273,19 @@ impl Rebuild {
         })
     }
 
-    /// Notes the position.
+    /// Stores the position.
     async fn keep(&self, note: &Note) -> Result<(), StoreError> {
         let text = serde_json::to_string(note).unwrap_or_default();
         self.store.take_note(RebuildJob::NAME, Some(text)).await
     }
 
-    /// Returns the position to go back to when Redis has lost written records: the beginning when it
-    /// is empty, or a minute ago when it has started again.
+    /// Returns the position to go back to when Redis has lost written records: the beginning when
+    /// it was emptied, or that of a minute ago when it has restarted.
     async fn look(&self, note: &Note) -> Result<Option<Note>, RebuildError> {
         let incarnation = patiently(|| self.index.incarnation()).await?;
         let keys = patiently(|| self.index.count()).await?;
-        // Other keys may make up for some that are lost, and some may have been deleted: what is
-        // looked for is a Redis that was emptied.
+        // The count is inexact: other keys may hide lost ones, and keys may have been deleted. It
+        // detects a Redis that was emptied.
         if keys < note.done / 10 * 9 {
             return Ok(Some(Note::start(incarnation)));
         }
@@ -301,7 +301,7 @@ impl Rebuild {
     }
 }
 
-/// Asks Redis until it answers or patience ends.
+/// Retries an operation on Redis until it succeeds or [`PATIENCE`] ends.
 async fn patiently<'a, T>(
     ask: impl Fn() -> BoxFuture<'a, Result<T, PublishError>>,
 ) -> Result<T, PublishError> {
@@ -320,7 +320,7 @@ async fn patiently<'a, T>(
 /// The result of a page, its number of links, and the beginning of the next.
 type Done = (Filled, u64, Option<Place>);
 
-/// A reason why a rebuild has ended before all links were done.
+/// A reason why a rebuild ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
     /// SQL failed.

@@ -157,7 +157,7 @@ impl Job for Walk {
     const NAME: &'static str = "reclassify";
     const FAILURE: &'static str = "visits can't be classified again";
 
-    /// Finds the visits that there are: those that are stored later are classified by these rules.
+    /// Determines the range of visits. Those stored later are classified by these rules.
     async fn begin(&mut self) -> Result<(), StoreError> {
         let numbers = again(|| self.reclassify.store.visit_numbers()).await?;
         self.numbers = numbers.map(|(first, last)| (first, first - 1, last));
@@ -187,7 +187,7 @@ impl Job for Walk {
                 return Ok(if self.reclassify.is_rehearsal {
                     Next::Now
                 } else {
-                    // Those who store visits write too, and SQLite has no queue for its lock.
+                    // Ingestion writes too, and SQLite has no queue for its lock.
                     Next::Rest
                 });
             }
@@ -198,7 +198,7 @@ impl Job for Walk {
 }
 
 impl Walk {
-    /// Judges visits and writes what is different.
+    /// Classifies visits and writes the differences.
     async fn judge(&mut self, visits: Vec<StoredVisit>) -> Result<(), StoreError> {
         let verdicts = visits.into_iter().filter_map(|visit| {
             let verdict = visit.reclassified(&*self.reclassify.agents)?;
@@ -224,7 +224,7 @@ impl Walk {
     }
 }
 
-/// Does something, several times if it fails: all of this can be done again.
+/// Runs an idempotent operation with retries.
 async fn again<T, F>(attempt: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

@@ -1,5 +1,5 @@
-//! Compares all links with Redis, slowly and over and over, and repairs their records: a Redis that
-//! has lost some keys heals by itself.
+//! Compares all links with Redis, slowly and continuously, and repairs their records: a Redis that
+//! lost some keys recovers by itself.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::jobs::{Job, Next};
 /// The interval at which some links are compared.
 pub const EVERY: Duration = Duration::from_secs(1);
 
-/// The interval at which the position is noted.
+/// The interval at which the position is stored.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
-/// The most links that are compared together.
+/// The most links per comparison.
 const PAGE: u32 = 2048;
 
 /// Compares links with Redis and repairs their records.
@@ -28,7 +28,7 @@ pub struct Reconcile {
 }
 
 impl Reconcile {
-    /// Compares so many links each [`EVERY`].
+    /// Compares so many links per [`EVERY`].
     pub fn new(inspector: Inspector, links_per_s: u32) -> Self {
         Self {
             inspector,
@@ -44,7 +44,7 @@ impl Reconcile {
         Ok(self.inspector.store.take_note(Self::NAME, text).await?)
     }
 
-    /// Compares the next links, at most `limit`; answers where the next begin.
+    /// Compares the next links, at most `limit`; returns the position of those after them.
     async fn compare(&self, limit: u32) -> Result<Option<Place>, InspectError> {
         let Inspector {
             store,
@@ -61,7 +61,7 @@ impl Reconcile {
             let drifts = confirmed.drifts.iter();
             drifts.filter(|drift| is_counted(drift)).count()
         };
-        // A newer record in Redis is for an operator to look at: SQL may have lost something.
+        // A newer record in Redis needs an operator: SQL may have lost a change.
         let newer = count(|drift| matches!(drift, Drift::Newer(_)));
         if newer > 0 {
             tracing::warn!(

@@ -1,5 +1,5 @@
-//! Fills a Redis again that has lost most of its keys: since it was emptied, or has started with
-//! nothing.
+//! Refills a Redis that has lost most of its keys, because it was emptied or restarted without
+//! data.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub struct Refill {
     pub index: Arc<dyn RecordIndex>,
     /// The end of the process, which a rebuild must not delay.
     pub shutdown: CancellationToken,
-    /// The state of Redis after it was filled; `None` at first.
+    /// The state of Redis after the last rebuild; `None` before it.
     pub settled: Option<Settled>,
 }
 
-/// The state of Redis after it was filled.
+/// The state of Redis after a rebuild.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     incarnation: String,
@@ -36,8 +36,8 @@ pub struct Settled {
 }
 
 impl Refill {
-    /// Reports whether Redis has less than half of its keys, and has lost them since it was last
-    /// filled: one that can't hold more is not filled again and again.
+    /// Returns true when Redis has less than half of its keys, and has lost them since the last
+    /// rebuild. A Redis that cannot hold more is not filled repeatedly.
     async fn is_empty(&self) -> Result<bool, InspectError> {
         let keys = self.index.count().await?;
         let usage = self.claims.store.code_usage(0).await?;
@@ -66,7 +66,7 @@ impl Refill {
             store: Arc::clone(&self.claims.store),
             index: Arc::clone(&self.index),
             clock: Arc::clone(&self.claims.clock),
-            // Redis has others to serve.
+            // Redis has other clients to serve.
             lanes: 1,
             restart: false,
         };

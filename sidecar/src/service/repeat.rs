@@ -49,7 +49,7 @@ pub enum RepeatError {
 pub struct RowsDigest(Sha256);
 
 impl RowsDigest {
-    /// Adds a row as the client has sent it.
+    /// Adds a row as the client sent it.
     pub fn add(&mut self, row: &[u8]) {
         self.0.update((row.len() as u64).to_be_bytes());
         self.0.update(row);
@@ -66,11 +66,11 @@ struct Progress<'a> {
     parts: &'a Parts,
     rows: &'a [Row],
     chunk: Chunk,
-    /// The rows whose own code was found taken.
+    /// Rows whose custom code is taken.
     taken: HashSet<usize>,
-    /// Rows that get no link now.
+    /// Rows without a link after this attempt.
     failed: HashMap<usize, LinkError>,
-    /// The links that were made now.
+    /// Links that this attempt created.
     made: HashMap<Code, Link>,
     receipt: Receipt,
 }
@@ -212,11 +212,11 @@ impl Progress<'_> {
                 })),
                 (None, Some(link)) => RowResult::Link(Box::new(Stored {
                     link: link.clone(),
-                    // It was when the request came first, and the answer is to be the same.
+                    // True at the first attempt, and a replay returns the same answer.
                     is_new: true,
                     published: found_published,
                 })),
-                // It was made, and deleted since.
+                // The link was created, and deleted since.
                 (None, None) => RowResult::Failed(LinkError::Forgotten { code }),
             },
             RowOutcome::Problem(problem) => RowResult::Problem(problem),

@@ -69,7 +69,7 @@ pub enum ResolveError {
     Expand(ExpandError),
 }
 
-/// Follows links.
+/// Resolves codes.
 pub struct Resolver {
     store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
@@ -80,7 +80,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Follows links of `store` and writes what it finds through `publisher`, in `tasks`.
+    /// Returns a resolver of the links of `store`, which writes its results through `publisher` on
+    /// `tasks`.
     pub fn new(
         store: Arc<Store>,
         publisher: Arc<dyn Publisher>,
@@ -171,7 +172,7 @@ impl Resolver {
         Ok(Some((link, campaign)))
     }
 
-    /// Has something written to Redis in the background, or not at all when enough is under way.
+    /// Writes to Redis in the background; skips the write when too many are in progress.
     fn backfill<F, W>(&self, write: F)
     where
         F: FnOnce(Arc<dyn Publisher>) -> W,

@@ -79,7 +79,7 @@ impl Retention {
         }
     }
 
-    /// Deletes some of what is due; answers how many rows.
+    /// Deletes some due rows; returns their number.
     async fn delete(&self, due: Due) -> Result<u64, StoreError> {
         let now = self.clock.now();
         let before = |kept: SignedDuration| now.checked_sub(kept).unwrap_or(Timestamp::MIN);

@@ -25,40 +25,40 @@ pub const LIFE: SignedDuration = SignedDuration::from_hours(12);
 /// Associated data of each token: its kind, and the version of its format.
 const KIND: &[u8] = b"console session 1";
 
-/// Makes sessions and knows them again.
+/// Creates and verifies sessions.
 pub struct Sessions {
     key: Option<LessSafeKey>,
     clock: Arc<dyn Clock>,
     rng: Mutex<StdRng>,
 }
 
-/// A session that has not ended.
+/// A valid session.
 pub struct Session {
-    /// The API key that it was begun with, which may count no more.
+    /// The API key of the session, which may be revoked or expired.
     pub presented: PresentedKey,
     /// Time of its expiry.
     pub until: Timestamp,
 }
 
 impl Sessions {
-    /// Sessions of a database; `rng` makes what no two tokens may share.
+    /// Returns the sessions of a database; `rng` generates nonces.
     pub fn new(code_key: &CodeKey, clock: Arc<dyn Clock>, rng: StdRng) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, &code_key.derive("console session"));
         Self {
-            // A derived key always has the length that is asked for.
+            // A derived key has the right length.
             key: key.ok().map(LessSafeKey::new),
             clock,
             rng: Mutex::new(rng),
         }
     }
 
-    /// Begins a session with an API key; answers with its token and end. Does not look whether the
-    /// key counts. `None` when no token can be made.
+    /// Creates a session for an API key, without verifying it; returns its token and expiry. `None`
+    /// when no token can be created.
     pub fn begin(&self, text: &str) -> Option<(String, Timestamp)> {
         let until = self.clock.now().checked_add(LIFE).ok()?;
         let until = Timestamp::from_second(until.as_second()).ok()?;
         let mut nonce = [0; NONCE_LEN];
-        // A generator is in order whatever happened to its last user.
+        // A panic leaves a generator usable.
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         rng.fill_bytes(&mut nonce);
         drop(rng);
@@ -75,7 +75,7 @@ impl Sessions {
         Some((token, until))
     }
 
-    /// Reads a token; `None` when [`Sessions::begin`] has not made it or its session has ended.
+    /// Reads a token; `None` when it is invalid or its session has expired.
     pub fn read(&self, token: &str) -> Option<Session> {
         let mut bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;

@@ -98,7 +98,7 @@ mod tests {
 
     const LENGTH: usize = 7;
 
-    /// A database as it was when the backup was made: the same each time.
+    /// A database in the state of the backup, always the same.
     async fn backup(directory: &TempDir, name: &str, pool: &[Code]) -> Arc<Store> {
         let url = format!("sqlite:{}/{name}.db", directory.path().display());
         let key = CodeKey::new([9; 32]);
@@ -151,7 +151,7 @@ mod tests {
         }
         let restored = backup(&directory, "restored", &ahead).await;
         let again = draw(&restored, 3, 40).await;
-        // So the test would find out.
+        // Without skipping, the test detects duplicates.
         assert!(again.iter().filter(|code| given.contains(*code)).count() >= 80);
         let restored = backup(&directory, "restored-well", &ahead).await;
         let skip = Skip {

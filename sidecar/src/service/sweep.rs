@@ -26,8 +26,8 @@ use crate::store::Store;
 /// The number of links per step.
 const BATCH: u32 = 500;
 
-/// The distance of the sweep behind the clock: a link that is stored with an expiry just ahead is
-/// then never behind it.
+/// The lag of the sweep behind the clock, so that a link stored with an expiry just ahead is never
+/// missed.
 const LAG: SignedDuration = SignedDuration::from_secs(5);
 
 /// Shortens, deletes and frees.
@@ -54,9 +54,9 @@ pub enum Stage {
     /// Begins.
     #[default]
     Begin,
-    /// Shortens the records of links that have expired since the last sweep.
+    /// Replaces the records of links that expired since the last sweep with short ones.
     Shorten,
-    /// Deletes links that have been dead for long enough.
+    /// Deletes links whose quarantine is over.
     Delete,
     /// Frees the codes of deleted links.
     Free,
@@ -65,7 +65,7 @@ pub enum Stage {
 /// The results of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Records of expired links that were looked at.
+    /// Records of expired links that were examined.
     pub expired: u64,
     /// Links that were deleted.
     pub deleted: u64,
@@ -114,7 +114,7 @@ impl Job for Sweep {
 }
 
 impl Sweep {
-    /// Shortens the records of some links that have expired; answers whether there may be more.
+    /// Shortens the records of some expired links; returns true when there may be more.
     async fn shorten(&mut self) -> Result<bool, InspectError> {
         let note = self.store.note(Self::NAME).await?;
         let after = note.as_deref().and_then(read_place).unwrap_or(ExpiryPlace {
@@ -133,8 +133,7 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Deletes some links from SQL that have been dead for long enough; answers whether there may
-    /// be more.
+    /// Deletes some links from SQL whose quarantine is over; returns true when there may be more.
     async fn delete(&mut self) -> Result<bool, InspectError> {
         let Some(quarantine) = self.quarantine else {
             return Ok(false);
@@ -146,7 +145,7 @@ impl Sweep {
             return Ok(false);
         }
         self.index.fill(&dead).await?;
-        // A record that differs after all might redirect once SQL does not know the link.
+        // A record that still differs could redirect once SQL has deleted the link.
         let wrong = self.index.compare(&dead).await?;
         let links: Vec<(Code, u64)> = dead
             .iter()
@@ -165,8 +164,8 @@ impl Sweep {
         Ok(deleted > 0)
     }
 
-    /// Removes from Redis what is left of some deleted links, and frees their codes; answers
-    /// whether there may be more.
+    /// Removes the remaining records of some deleted links from Redis, and frees their codes;
+    /// returns true when there may be more.
     async fn free(&mut self) -> Result<bool, InspectError> {
         let before = self.clock.now() - self.straggle;
         let deleted = self.store.deleted_links(before, BATCH).await?;
@@ -191,7 +190,7 @@ impl Sweep {
     }
 }
 
-/// Reports whether a new link can be published there.
+/// Returns true when a new link can be published under this key.
 fn is_nothing(stood: &Stood) -> bool {
     match stood {
         Stood::Nothing => true,

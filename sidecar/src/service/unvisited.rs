@@ -1,17 +1,17 @@
 //! Expiry of unvisited links.
 //!
-//! A link expires when so many *recorded days* have passed without a sign of life of it. Recorded
-//! is a day (UTC) on which at least one visit of any link was counted: days on which nothing was
-//! recorded, before recording was switched on or while it was off, say nothing about any link. Signs
-//! of life are any visit, a change of the link or of its campaign, the beginning of
-//! their validity, and an import by the link's maker. Only links that redirect can expire this way.
+//! A link expires after a number of *recorded days* without activity. A recorded day (UTC) has at
+//! least one counted visit of any link: days before recording was enabled, or while it was
+//! disabled, reveal nothing about any link. Activity is any visit, a change of the link or of its
+//! campaign, the start of their validity, and an import by the link's creator. Only links that
+//! redirect can expire this way.
 //!
-//! Nothing is swept unless the queue of visits is known to be nearly empty: what is in it may be the
+//! Nothing expires unless the backlog of visits is known to be nearly empty: it may contain the
 //! visit that keeps a link alive.
 //!
-//! Most links that are old enough are visited, and no index says which are not: so all that are old
-//! enough are walked through once a day, from the latest to the oldest, some hundred at a time. How
-//! far the walk has come is noted, and of several sidecars one does it.
+//! Most links that are old enough are visited, and no index finds the others. So a daily job walks
+//! through all of them, from the latest to the oldest, some hundred per step. Its position is
+//! stored, and only one of several sidecars runs it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -38,14 +38,13 @@ use crate::store::Store;
 /// The number of links per step.
 const BATCH: u32 = 500;
 
-/// The longest backlog of visits with which links expire.
+/// The longest backlog of visits at which links expire.
 const LONGEST_DELAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// The interval at which walks begin.
 const WALK_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Returns the name of the note with the time when links with times of their own were imported for
-/// a maker.
+/// Returns the name of the note with the time of the last import of older links by a creator.
 pub(super) fn import_note(maker: &str) -> String {
     format!("imported for {maker}")
 }
@@ -54,35 +53,35 @@ pub(super) fn import_note(maker: &str) -> String {
 pub struct Unvisited {
     /// The store of links and counts.
     pub store: Arc<Store>,
-    /// The queue of visits that are yet to be counted.
+    /// The queue of visits that are not counted yet.
     pub queue: Arc<dyn VisitQueue>,
     /// Publishes expired links.
     pub delivery: Arc<dyn Delivery>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// After how many recorded days.
+    /// The number of recorded days without activity after which a link expires.
     pub days: u32,
-    /// The walk in progress, if it is this process'.
+    /// The walk in progress, if this process runs it.
     pub walk: Option<Walk>,
     /// The results so far.
     pub done: Expired,
 }
 
-/// The progress of a walk. Moments are milliseconds since 1970.
+/// The progress of a walk. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Walk {
-    /// The time of its beginning.
+    /// The time of its start.
     began: i64,
-    /// Links without a sign of life since this moment expire.
+    /// Links without activity since this time expire.
     before: i64,
     /// The creation time and the code of the last link that was examined.
     after: Option<(i64, String)>,
-    /// All were examined.
+    /// All links were examined.
     is_over: bool,
-    /// Campaigns that links of this walk belong to, as they were read.
+    /// Campaigns of the links of this walk, as they were read.
     #[serde(skip)]
     campaigns: HashMap<CampaignId, Option<Campaign>>,
-    /// The last imports for makers of links of this walk.
+    /// The last imports by creators of the links of this walk.
     #[serde(skip)]
     imports: HashMap<String, Option<Timestamp>>,
 }
@@ -90,7 +89,7 @@ pub struct Walk {
 /// The results of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// Links that were looked at.
+    /// Links that were examined.
     pub links: u64,
     /// Links that have expired.
     pub expired: u64,
@@ -102,13 +101,13 @@ pub enum UnvisitedError {
     /// SQL failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Redis does not say which visits are yet to be counted.
+    /// Redis does not report the backlog of visits.
     #[error(transparent)]
     Queue(#[from] PublishError),
-    /// Visits are yet to be counted.
+    /// The backlog of visits is too old.
     #[error("visits have waited to be stored for longer than a minute")]
     Late,
-    /// Visits are yet to be counted, for an unknown time.
+    /// The backlog of visits has an unknown age.
     #[error("visits wait to be stored for an unknown time")]
     Unknown,
 }
@@ -153,7 +152,7 @@ impl Job for Unvisited {
 }
 
 impl Unvisited {
-    /// The walk that is under way, or a new one; `None` while there is nothing to be done.
+    /// Returns the walk in progress, or a new one; `None` while none is due.
     async fn walk(&self) -> Result<Option<Walk>, UnvisitedError> {
         let now = self.clock.now();
         let note = self.store.note(Self::NAME).await?;
@@ -167,7 +166,7 @@ impl Unvisited {
                 return Ok(None);
             }
         }
-        // The day that has not ended counts for nothing.
+        // Today is not over and does not count.
         let midnight = day_of(now).to_datetime(time(0, 0, 0, 0));
         let today = Offset::UTC.to_timestamp(midnight).unwrap_or(now);
         let before = self.store.recorded_days(today, self.days).await?;
@@ -195,7 +194,7 @@ impl Unvisited {
         }
     }
 
-    /// Looks at the next links of a walk; answers how far it is then.
+    /// Examines the next links of a walk; returns its new position.
     async fn go_on(&mut self, mut walk: Walk) -> Result<Walk, UnvisitedError> {
         let before = Timestamp::from_millisecond(walk.before).unwrap_or(Timestamp::MIN);
         self.check_queue().await?;
@@ -230,7 +229,7 @@ impl Unvisited {
         Ok(walk)
     }
 
-    /// Refuses while visits are yet to be counted that may be links' signs of life.
+    /// Fails while visits that are not counted yet may be activity of links.
     async fn check_queue(&self) -> Result<(), UnvisitedError> {
         let QueueDepth { batches, oldest } = self.queue.depth().await?;
         match oldest {
@@ -242,7 +241,7 @@ impl Unvisited {
         }
     }
 
-    /// The next links that redirect and are old enough, the latest first.
+    /// Returns the next links that redirect and are old enough, the latest first.
     async fn next(&self, walk: &Walk, before: Timestamp) -> Result<Vec<Link>, StoreError> {
         let after = walk.after.as_ref().and_then(|(made, code)| {
             Some(Position {
@@ -250,7 +249,7 @@ impl Unvisited {
                 code: code.parse().ok()?,
             })
         });
-        // No link is as old as the beginning of time, so that any code will do.
+        // The code only matters among links created at exactly that time, and "0" sorts first.
         let first = "0".parse().ok().map(|code| Position {
             created_at: before,
             code,
@@ -264,8 +263,7 @@ impl Unvisited {
         self.store.list_links(&listing).await
     }
 
-    /// Returns the time of the last sign of a link's life besides its visits; `None` if it can't
-    /// expire.
+    /// Returns the time of a link's last activity besides visits; `None` if it cannot expire.
     async fn last_sign(
         &self,
         link: &Link,
@@ -300,7 +298,7 @@ impl Unvisited {
         Ok(signs.into_iter().max())
     }
 
-    /// Has a link expire that still is as it was read; answers whether it has.
+    /// Expires a link unless it has changed since it was read; returns true if it did.
     async fn expire(&self, seen: Link) -> Result<bool, StoreError> {
         let (now, code) = (self.clock.now(), seen.code);
         let editor = Box::new(move |link: Link| {

@@ -1,8 +1,8 @@
-//! Storing of visits that the edge reports.
+//! Ingestion of visits that the edge reports.
 //!
-//! Batches are taken from a queue, read, enriched, stored together, and settled once they are. A
-//! crash between the last two has them taken again, by the next process that finds them: nothing is
-//! stored twice, since each event has an id. Unreadable events go to quarantine and delay nothing.
+//! Batches are taken from a queue, read, enriched, stored together, and then settled. After a crash
+//! between the last two steps, the next process takes them again; ids of events deduplicate them.
+//! Unreadable events go to quarantine and delay nothing.
 
 mod counters;
 
@@ -29,20 +29,20 @@ use crate::jobs::{Job, Next};
 use crate::store::Store;
 pub use counters::VisitCounters;
 
-/// The number of batches that are taken at a time. The edge puts some hundred events into one.
+/// The number of batches per read. The edge writes some hundred events per batch.
 const TOGETHER: usize = 32;
 
-/// The interval at which an empty queue is looked at.
+/// The interval at which an empty queue is polled.
 pub const EVERY: Duration = Duration::from_millis(100);
 
-/// The time after which other processes take batches over. Storing takes some milliseconds; a
+/// The time after which other processes take over batches. Storing takes some milliseconds; a
 /// process that takes longer is dead, or its database is.
 const ABANDONED: Duration = Duration::from_secs(30);
 
 /// The interval at which abandoned batches are taken over and stored ones trimmed.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
-/// The most bytes that quarantine stores of an unreadable event.
+/// The most bytes of an unreadable event in quarantine.
 const MAX_POISON_BYTES: usize = 4096;
 
 /// Stores visits.
@@ -51,9 +51,9 @@ pub struct VisitWriter {
     pub queue: Arc<dyn VisitQueue>,
     /// The store that they go to.
     pub store: Arc<Store>,
-    /// Publishes links that have ended.
+    /// Publishes links that reached their limit of visits.
     pub delivery: Arc<dyn Delivery>,
-    /// Turns events into visits.
+    /// Converts events to visits.
     pub enrichment: Arc<Enrichment>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
@@ -61,12 +61,12 @@ pub struct VisitWriter {
     pub counters: Arc<VisitCounters>,
 }
 
-/// The storing of visits under way.
+/// Ingestion in progress.
 pub struct VisitJob {
     writer: VisitWriter,
     keys: Arc<KeyRing>,
     rng: StdRng,
-    /// Events that were read and are yet to be stored.
+    /// Events that were read and are not stored yet.
     read: Read,
     /// The next time to take over abandoned batches.
     tidy_at: Instant,
@@ -87,7 +87,7 @@ impl Job for VisitJob {
     const NAME: &'static str = "visits";
     const FAILURE: &'static str = "visits can't be stored; they wait in Redis until they can";
 
-    /// Stores what was read before, while the next is read.
+    /// Stores the events of the last read, concurrently with the next read.
     async fn step(&mut self) -> Result<Next, WriteError> {
         let Self {
             writer,
@@ -103,7 +103,7 @@ impl Job for VisitJob {
         }
         let stored = writer.store(std::mem::take(read));
         let (stored, next) = tokio::join!(stored, writer.next(keys, rng, is_tidy));
-        // Batches that could not be stored are taken over later, by this process or another.
+        // This or another process later takes over batches that could not be stored.
         let next = next.map(|next| *read = next);
         if read.has_left_some {
             *tidy_at = now;
@@ -116,15 +116,15 @@ impl Job for VisitJob {
         })
     }
 
-    /// Stores the last that was read, or another process would have to find out first that this one
-    /// is gone.
+    /// Stores the last events; otherwise another process would have to wait until it may take them
+    /// over.
     async fn end(&mut self) -> Result<(), WriteError> {
         self.writer.store(std::mem::take(&mut self.read)).await
     }
 }
 
 impl VisitWriter {
-    /// Prepares the job. New keys are drawn from `rng`.
+    /// Prepares the job. New day keys are generated from `rng`.
     pub fn job(self, keys: Arc<KeyRing>, rng: StdRng) -> VisitJob {
         VisitJob {
             writer: self,
@@ -135,7 +135,7 @@ impl VisitWriter {
         }
     }
 
-    /// Reads what is in the queue now.
+    /// Reads the batches in the queue.
     async fn next(
         &self,
         keys: &KeyRing,
@@ -154,7 +154,7 @@ impl VisitWriter {
         }
         let live = keys.live(self.clock.now(), rng).await?;
         let enrichment = Arc::clone(&self.enrichment);
-        // Some hundred microseconds of work for each batch: others want to go on meanwhile.
+        // Each batch takes some hundred microseconds: off the async threads.
         let read = tokio::task::spawn_blocking(move || read(&taken, &enrichment, &live));
         let read = read.await.map_err(|_panic| WriteError::Panicked)?;
         Ok(Read {
@@ -200,8 +200,8 @@ impl VisitWriter {
         Ok(self.queue.settle(&read.ids).await?)
     }
 
-    /// Ends a link that has been visited as often as it was to be. Redirects do not wait for this,
-    /// so that a few more may have got through.
+    /// Ends a link that reached its limit of visits. Redirects do not wait for this, so a few more
+    /// may have got through.
     async fn end(&self, code: &Code, now: Timestamp) -> Result<(), WriteError> {
         let editor = Box::new(move |link: Link| {
             let end = Second::at(now);
@@ -211,7 +211,7 @@ impl VisitWriter {
             }
             let change = Change {
                 valid_until: Some(end),
-                // It may not have begun by its own clock; then it never does.
+                // Its validity may lie in the future; now it never starts.
                 valid_since: Some(None),
                 ..Change::default()
             };
@@ -232,7 +232,7 @@ impl VisitWriter {
     }
 }
 
-/// Makes visits of batches.
+/// Converts batches to visits.
 fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys) -> Read {
     let mut read = Read::default();
     for QueuedBatch { id, frames } in batches {
@@ -278,7 +278,7 @@ pub enum WriteError {
     /// Redis failed.
     #[error(transparent)]
     Queue(#[from] PublishError),
-    /// Something must not happen and has.
+    /// A bug: reading visits panicked.
     #[error("reading visits has panicked")]
     Panicked,
 }

@@ -8,7 +8,7 @@ use crate::core::ports::{MAX_TOGETHER, Publisher};
 use crate::jobs::{Outcome, Run};
 use crate::testing::{MemoryPublisher, TemporaryStore, claims};
 
-/// More than some pages.
+/// More than a few pages.
 const LINKS: usize = 5000;
 
 struct Scene {

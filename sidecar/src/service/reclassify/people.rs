@@ -23,7 +23,7 @@ const PAGE: u32 = 5000;
 /// does so: others would restart it.
 pub(super) struct People {
     store: Arc<Store>,
-    /// Days that were counted, each once for all and once for each campaign.
+    /// Number of days that were counted, separately for each campaign and for all.
     pub(super) days: u64,
     count: Option<Count>,
 }
@@ -31,7 +31,7 @@ pub(super) struct People {
 /// Days whose visitors are being counted.
 struct Count {
     days: Vec<StaleDay>,
-    /// By campaign and day.
+    /// Sketches by campaign and day.
     sketches: HashMap<(i64, i64), Sketch>,
     /// Number of the visit that was read last.
     after: i64,
@@ -43,7 +43,7 @@ impl Job for People {
     type Error = StoreError;
     const NAME: &'static str = "people";
     const FAILURE: &'static str = "the people of days can't be counted again";
-    /// The claim only saves work: what counts is the generation of each day.
+    /// The claim only saves work; the generation of each day ensures correctness.
     const LEASE: Option<Duration> = Some(Duration::from_secs(10));
 
     async fn begin(&mut self) -> Result<(), StoreError> {
@@ -72,7 +72,7 @@ impl Job for People {
         };
         count.after = reached;
         for (campaign, day, visitor) in page.people {
-            // Those of a campaign are of all, too.
+            // Visitors of a campaign are also visitors of all links.
             for of in [0, campaign] {
                 if let Some(sketch) = count.sketches.get_mut(&(of, day)) {
                     sketch.add(visitor);
@@ -85,7 +85,7 @@ impl Job for People {
 }
 
 impl People {
-    /// Counts those that a store has noted.
+    /// Counts the visitors of the stale days in a store.
     pub(super) fn new(store: Arc<Store>) -> Self {
         Self {
             store,
@@ -94,7 +94,7 @@ impl People {
         }
     }
 
-    /// Writes what was found; answers the days that are to be read once more.
+    /// Writes the sketches; returns the days to read once more.
     async fn write(&mut self, count: Count) -> Result<Option<Count>, StoreError> {
         let is_second = count.is_second;
         let found: Vec<(StaleDay, Sketch)> = count.found().collect();
@@ -123,7 +123,7 @@ impl Count {
         })
     }
 
-    /// The first and the last day.
+    /// Returns the first and the last day.
     fn span(&self) -> (i64, i64) {
         let each = || self.days.iter().map(|day| day.day);
         (

@@ -10,7 +10,7 @@ use crate::testing::{Nothing, TemporaryStore, claims, enrichment};
 
 const NOON: u64 = 1_780_315_200_000; // 2026-06-01T12:00:00Z
 
-/// A visit of a bot that was taken for a person.
+/// A visit of a bot that was classified as a human.
 fn mistaken(sequence: u64) -> Visit {
     let event = VisitEvent {
         id: VisitId {

@@ -21,7 +21,7 @@ use crate::outbox::outbox;
 use crate::service::import::{ImportOptions, Importer};
 use crate::testing::{MemoryPublisher, TemporaryStore, claims};
 
-/// A queue of which no more is known than how much is in it.
+/// A queue that reports only its depth.
 #[derive(Default)]
 struct Depth(Mutex<Option<QueueDepth>>);
 
@@ -101,7 +101,7 @@ impl Scene {
         }
     }
 
-    /// A link that was made and changed last at a moment.
+    /// A link that was created and last changed at a time.
     fn made(&self, code: &str, at: &str) -> Link {
         Link {
             created_at: moment(at),
@@ -146,7 +146,7 @@ impl Scene {
         kept.expect("a working store");
     }
 
-    /// Has visits of some other link recorded on so many days, the last of them yesterday.
+    /// Records visits of another link on so many days, the last of them yesterday.
     async fn record(&mut self, days: u32) {
         for day in 1..=i64::from(days) {
             let at = moment(NOW) - SignedDuration::from_hours(24 * day);
@@ -226,11 +226,11 @@ async fn a_link_that_nobody_visits_expires_as_by_any_other_change() {
     let audit = audit.expect("a working store");
     assert_eq!(audit.len(), 2);
     assert!(audit.iter().all(|entry| entry.key_id.is_none()));
-    // Once a day, and what has expired does so once.
+    // The walk is daily, and a link expires only once.
     assert_eq!(scene.sweep().await, Expired::default());
     scene.clock.advance(SignedDuration::from_hours(24));
     scene.visit("busy", Class::Bot, moment(NOW)).await;
-    // Now this one is old enough.
+    // The link is old enough now.
     assert_eq!(scene.sweep().await.expired, 1);
     assert_eq!(scene.state("young").await, State::Expired);
     assert_eq!(scene.state("seen").await, State::Live);
@@ -239,7 +239,7 @@ async fn a_link_that_nobody_visits_expires_as_by_any_other_change() {
 #[tokio::test]
 async fn days_without_any_visit_count_for_nothing() {
     let mut scene = Scene::new().await;
-    // The link is far older than what was recorded.
+    // The link is far older than the first recorded day.
     scene
         .keep(scene.made("quiet", "2020-01-01T00:00:00Z"))
         .await;
@@ -247,7 +247,7 @@ async fn days_without_any_visit_count_for_nothing() {
     // Today is not over.
     scene.visit("busy", Class::Bot, moment(NOW)).await;
     assert_eq!(scene.sweep().await, Expired::default());
-    // A day before a long time in which nothing was recorded.
+    // A day before a long time without recording.
     let before = moment("2025-01-01T12:00:00Z");
     scene.visit("busy", Class::Bot, before).await;
     scene
@@ -434,7 +434,7 @@ async fn a_walk_goes_on_where_it_was_left_and_one_does_it() {
         .release(Unvisited::NAME, "two")
         .await
         .expect("a working store");
-    // Stopped within the first batch, and started again.
+    // Stopped in the first batch, and started again.
     let shutdown = CancellationToken::new();
     let stopped = async {
         while store

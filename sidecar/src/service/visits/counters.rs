@@ -33,7 +33,7 @@ pub struct VisitCounters {
 impl VisitCounters {
     /// Counts visits that were stored for their domains.
     pub(super) fn count_domains<'v>(&self, visits: impl Iterator<Item = &'v str>) {
-        // Numbers are in order whatever happened to who counted last.
+        // A panic leaves the counts usable.
         let mut domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
         for host in visits {
             if let Some(count) = domains.get_mut(host) {
@@ -57,7 +57,7 @@ impl VisitCounters {
     }
 }
 
-/// The hosts of visits, in their order.
+/// Returns the hosts of visits, in the same order.
 pub(super) fn hosts(visits: &[Visit]) -> Vec<String> {
     visits.iter().map(|visit| visit.host.clone()).collect()
 }

@@ -18,7 +18,7 @@ use crate::outbox::outbox;
 use crate::service::retention::{self, Retention, RetentionPeriods};
 use crate::testing::{MemoryPublisher, TemporaryStore, claims, enrichment, eventually};
 
-/// A queue in memory that can be made to forget what was settled.
+/// A queue in memory that can lose settlements.
 #[derive(Default)]
 struct MemoryQueue {
     waiting: Mutex<VecDeque<QueuedBatch>>,
@@ -147,7 +147,7 @@ impl Scene {
 }
 
 fn frame(sequence: u64, code: &str) -> Vec<u8> {
-    // When it is noon.
+    // At noon.
     frame_at(1_780_315_200_000, sequence, code)
 }
 
@@ -205,7 +205,7 @@ async fn what_could_not_be_settled_comes_again_and_is_stored_once() {
 async fn poison_goes_to_quarantine_and_keeps_nothing_back() {
     let mut scene = Scene::new().await;
     let mut later = frame(5, "abc");
-    // Behind the length, which takes two bytes.
+    // The byte after the length, which takes two bytes.
     later[2] = 9;
     let cut = frame(6, "abc");
     let whole = frame(8, "abc");
