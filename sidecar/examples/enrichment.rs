@@ -1,10 +1,9 @@
-//! Measures how many events one core makes visits of, and what the parts cost:
+//! Measures the rate at which one core derives visits from events, and the cost of the parts:
 //! `cargo run --release -p shortlink-sidecar --example enrichment`.
 //!
-//! User agents are drawn by Zipf's law from 50,000 that were made of the golden ones by changing
-//! their versions; clients are drawn evenly from databases of 20,000 networks. Time is the
-//! processor's, as the kernel accounts it to the thread, so that other load on the machine does
-//! not count.
+//! User agents are drawn by Zipf's law from 50,000 that vary the versions of the golden ones;
+//! clients are drawn evenly from databases of 20,000 networks. Time is the processor's, as the
+//! kernel accounts it to the thread, so that other load on the machine does not count.
 
 use std::error::Error;
 use std::fs;

@@ -62,7 +62,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps a thousand links; answers how many codes were free.
+/// Creates a thousand links; returns the number of free codes among them.
 async fn keep_some(store: &Store, codes: &dyn CodeStrategy) -> anyhow::Result<usize> {
     let request = DrawRequest {
         length: 7,

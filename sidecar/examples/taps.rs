@@ -1,7 +1,7 @@
 //! Puts visits into a stream as the edge does: `taps <Redis' URL> <key> <visits> <file of codes>
-//! <days>`. With no days all are of now, and of any code. Otherwise they are spread over the days
-//! that end now, and nine of ten are of the codes that were sent at that time: the file is in the
-//! order in which they were made.
+//! <days>`. With 0 days, all visits are of now, and of any code. Otherwise they are spread over the
+//! days that end now, and nine of ten are of the codes that were sent at that time: the file is in
+//! the order of creation.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use redis::aio::MultiplexedConnection;
 use shortlink_sidecar::clock::{Clock, SystemClock};
 use vocabulary::visit::{BATCH_FIELD, VisitEvent, VisitId, VisitMethod};
 
-/// User agents as they come, but for their versions.
+/// Typical user agents, except for their versions.
 const AGENTS: [&str; 4] = [
     "Mozilla/5.0 (iPhone; CPU iPhone OS 17_{} like Mac OS X) AppleWebKit/605.1.15 (KHTML, like \
      Gecko) Version/17.2 Mobile/15E148 Safari/604.1",

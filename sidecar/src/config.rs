@@ -1,8 +1,8 @@
 //! Settings: the defaults, a file over them, the environment over both.
 //!
-//! `config.default.toml` is the bottom layer and says which keys there are. Whatever another layer
-//! brings must be one of these keys and of the same type, or it is refused by name: a misspelt
-//! setting that is silently ignored is worse than a program that does not start.
+//! `config.default.toml` is the bottom layer and defines the keys. A key of another layer must be
+//! one of these and have a value of the same type, or it is refused by name: a misspelt setting
+//! that is silently ignored is worse than a program that does not start.
 
 mod layers;
 mod visits;
@@ -102,7 +102,7 @@ pub struct LinkDefaults {
     pub domains: TargetDomains,
     /// The time in seconds for which Redis remembers that a code is unknown.
     pub negative_ttl_s: u64,
-    /// After how many days dead links are deleted; 0 for never.
+    /// The number of days after which dead links are deleted; 0 for never.
     pub quarantine_days: u32,
 }
 
@@ -336,7 +336,7 @@ impl Settings {
         self.number(key, least, most).map(Duration::from_millis)
     }
 
-    /// Reads a text, or says what is allowed.
+    /// Parses a text; the error lists the allowed values.
     fn parsed<T>(
         &self,
         key: &'static str,
@@ -366,7 +366,7 @@ impl Settings {
         if Scheme::of(url).is_some() {
             return Ok(url.into());
         }
-        // A URL may hold a password, so no more of it is shown than what is wrong.
+        // A URL may hold a password, so the message shows only the faulty part.
         let value = match url.split_once(':') {
             Some((scheme, _)) => format!("{scheme}:…"),
             None => "…".to_owned(),

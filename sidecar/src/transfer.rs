@@ -1,4 +1,4 @@
-//! Links as files: what other services export, read row by row, and what this one exports.
+//! Files of links: the import of other services' exports, row by row, and the export of links.
 //!
 //! - [`columns`]: the meaning of the columns of a foreign file.
 //! - [`input`]: files, standard input, gzip and byte order marks.

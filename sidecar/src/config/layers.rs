@@ -13,7 +13,7 @@ const ENVIRONMENT_PREFIX: &str = "SHORTLINK_";
 /// The separator of group and key there.
 const ENVIRONMENT_SEPARATOR: &str = "__";
 
-/// The one setting with a name that other programs know too.
+/// The only setting whose name is common to many programs.
 const DATABASE_URL: &str = "DATABASE_URL";
 
 /// Puts a file and the environment over the defaults. Each key of the result is one of the
@@ -67,7 +67,7 @@ pub enum LayerError {
         #[source]
         source: toml::de::Error,
     },
-    /// A key is none that there is.
+    /// A key is unknown.
     #[error("{origin}: there is no setting {key}; allowed are {allowed}")]
     Unknown {
         /// The layer.

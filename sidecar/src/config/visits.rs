@@ -10,10 +10,10 @@ use crate::core::visit::address::AddressPolicy;
 use crate::enrich::geo::GeoFiles;
 use crate::service::live::LiveLimits;
 
-/// There are two versions of IP, and a database for each.
+/// One database for each version of IP.
 const MAX_IP2REGION_FILES: usize = 2;
 
-/// The longest time that can be asked for, in days.
+/// The longest retention in days.
 const LONGEST_DAYS: i64 = 36_500;
 
 /// The settings of visits.
@@ -29,7 +29,7 @@ pub struct Visits {
     pub minutes_retention: Option<SignedDuration>,
     /// The retention of counts by the hour and day; `None` for ever.
     pub hours_retention: Option<SignedDuration>,
-    /// After how many recorded days without a visit a link expires; `None` for never.
+    /// The number of recorded days without a visit after which a link expires; `None` for never.
     pub expire_unvisited_after_days: Option<u32>,
     /// The part of a visitor's address that is stored.
     pub address: AddressPolicy,
@@ -89,7 +89,7 @@ impl Settings {
         self.parsed(key, &allowed, AddressPolicy::by_name)
     }
 
-    /// A file, or none where the text is empty. Whether it is there is seen when it is opened.
+    /// A file, or none for an empty text. A missing file is noticed when it is opened.
     fn file(&self, key: &str) -> Option<PathBuf> {
         let text = self.text(key);
         (!text.is_empty()).then(|| PathBuf::from(text))

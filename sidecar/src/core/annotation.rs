@@ -89,7 +89,7 @@ fn is_invisible(character: char) -> bool {
 /// Reason for the refusal of a text, worded for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
-    /// There is nothing.
+    /// It is empty.
     #[error("must not be empty")]
     Empty,
     /// It has too many bytes.

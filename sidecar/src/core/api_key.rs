@@ -82,7 +82,7 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Makes a key; the text that it is presented with is known only now.
+    /// Generates a key; its text with the secret is available only now.
     pub fn generate(
         name: String,
         scopes: Vec<Scope>,

@@ -1,4 +1,4 @@
-//! The audit log: who has changed what, and when.
+//! The audit log: the author, the time and the content of every change.
 //!
 //! An entry is stored in the transaction of the change that it records, so neither exists without
 //! the other. Entries are never changed. They hold no secrets, and of targets and recipients no
@@ -16,11 +16,11 @@ use crate::core::link::Link;
 /// An audited action. Its name is the kind of its subject, then the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// An API key was made.
+    /// An API key was created.
     KeyCreate,
     /// An API key's name, scopes, expiry, limit or policy were changed.
     KeyChange,
-    /// An API key was given a successor.
+    /// An API key was rotated to a successor.
     KeyRotate,
     /// An API key was revoked.
     KeyRevoke,
@@ -38,7 +38,7 @@ pub enum Action {
     LinkExpire,
     /// The visits of a link were erased.
     VisitsErase,
-    /// A campaign was made.
+    /// A campaign was created.
     CampaignCreate,
     /// A campaign was changed.
     CampaignChange,
@@ -110,10 +110,10 @@ pub struct AuditEntry {
     pub detail: Map<String, Value>,
 }
 
-/// With which key a link or campaign is changed, and how.
+/// The author of a change of a link or campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedBy {
-    /// The id of the API key; `None` for what is done without one.
+    /// The id of the API key; `None` for a change without one.
     pub key_id: Option<String>,
     /// Action that is performed.
     pub action: Action,
@@ -132,7 +132,8 @@ impl ChangedBy {
         self.entry(link.updated_at, Subject::Link(link.code), detail)
     }
 
-    /// The entry for a campaign that was made, or changed: what is different, as it is now.
+    /// The entry for a campaign that was created or changed: the differences, with their new
+    /// values.
     pub fn of_campaign(&self, campaign: &Campaign, before: Option<&Campaign>) -> AuditEntry {
         let present = members(campaign);
         let before = before.map(members).unwrap_or_default();
@@ -174,8 +175,8 @@ fn members(campaign: &Campaign) -> Map<String, Value> {
         .collect()
 }
 
-/// An entry as it is stored. Its texts are those that were written, perhaps by a later version
-/// of this program with actions that this one does not know.
+/// A stored entry. Its texts are as they were written, possibly by a later version of this program
+/// with actions that this one does not know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredAuditEntry {
     /// Later entries have greater numbers.

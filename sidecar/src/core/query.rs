@@ -24,7 +24,7 @@ pub struct Utm {
 }
 
 impl Utm {
-    /// The names of the members, as they are without `utm_`, and what they hold.
+    /// The names of the members, without `utm_`, and their values.
     pub fn members(&mut self) -> [(&'static str, &mut Option<String>); 5] {
         [
             ("source", &mut self.source),
@@ -97,8 +97,8 @@ fn split(url: &str) -> (&str, Option<&str>, &str) {
     }
 }
 
-/// Percent-encodes all but what no reader of a query takes for anything else. A space is `%20`,
-/// which every reader understands, where `+` is one for some only.
+/// Percent-encodes all but the characters that every reader of a query takes literally. A space is
+/// `%20`, which every reader understands, while `+` is a space only for some.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

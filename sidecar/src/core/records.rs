@@ -9,7 +9,7 @@ use vocabulary::{CampaignLinkRecord, Code, Found, LinkRecord, MissReason, Phase,
 
 use crate::core::link::since_1970;
 
-/// Records of links, as they are to stand in Redis at one moment.
+/// The records that links should have in Redis at one moment.
 #[derive(Clone, Debug)]
 pub struct Records {
     now_s: u64,
@@ -154,7 +154,7 @@ pub enum Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    /// Reads the record, or finds the reason why there is none.
+    /// Parses the record, or returns the reason why there is none.
     pub fn record(self) -> Found<'a> {
         match self {
             Self::Nothing => Err(MissReason::Absent),
@@ -173,13 +173,13 @@ pub enum Drift {
     Negative,
     /// An earlier revision.
     Older,
-    /// A revision that SQL does not know of yet, or does not know any more.
+    /// A revision that SQL does not have yet, or not any more.
     Newer(u64),
     /// The same revision with another text, or something that is no record.
     Different,
     /// Something that is no text.
     OtherType,
-    /// The same revision of a link that has expired, not shortened yet: it answers the same.
+    /// The same revision of a link that has expired, not shortened yet: its answer is the same.
     Long,
 }
 
@@ -211,7 +211,7 @@ pub fn drift_of(wanted: &[u8], revision: u64, now_s: u64, standing: Standing<'_>
     })
 }
 
-/// The kind and the revision of a record of whatever version; `None` when it is no record.
+/// The kind and the revision of a record of any version; `None` when it is no record.
 pub fn first_fields(text: &[u8]) -> Option<(&[u8], u64)> {
     let mut fields = text.split(|&byte| byte == b' ');
     let version = fields.next()?;

@@ -19,8 +19,7 @@ pub struct TargetPolicy {
     /// Allows addresses and names that mean something else, or nothing, to the link's visitors: for
     /// tests on one machine.
     pub allow_private: bool,
-    /// The most bytes that a target has, as given and as serialised; at most
-    /// [`MAX_TARGET_LENGTH`].
+    /// The most bytes of a target, as given and as serialised; at most [`MAX_TARGET_LENGTH`].
     pub max_bytes: usize,
 }
 
@@ -119,12 +118,12 @@ impl Target {
         Ok(Self(serialised))
     }
 
-    /// Takes a target that [`Target::parse`] has made earlier.
+    /// Restores a target from the output of [`Target::parse`].
     pub fn from_stored(serialised: String) -> Self {
         Self(serialised)
     }
 
-    /// The target as it goes into the `Location` header.
+    /// The target for the `Location` header.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -140,7 +139,7 @@ impl fmt::Debug for Target {
 /// Reason for the refusal of a target, worded for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// There is nothing.
+    /// It is empty.
     #[error("must not be empty")]
     Empty,
     /// It has too many bytes, as given or as serialised.

@@ -1,6 +1,6 @@
 //! Visits: followed links, and the attributes derived from the edge's events.
 //!
-//! [`Enrichment`] makes a [`Visit`] of an event. Its inputs from outside are two traits,
+//! [`Enrichment`] derives a [`Visit`] from an event. Its inputs from outside are two traits,
 //! [`place::Places`] and [`agent::Agents`], and the keys of the day. The texts that the client
 //! sent are stored verbatim, so that visits can be reclassified when the rules have improved
 //! ([`stored::StoredVisit::reclassified`]).
@@ -36,9 +36,9 @@ pub struct Visit {
     pub id: VisitId,
     /// Time of the answer.
     pub at: Timestamp,
-    /// The link's code, as it was asked for.
+    /// The link's code, as it was requested.
     pub code: String,
-    /// The short domain that was asked, in lower case.
+    /// The short domain of the request, in lower case.
     pub host: String,
     /// The client's address, as far as the policy stores it.
     pub client: Option<IpAddr>,
@@ -78,7 +78,7 @@ impl Visit {
     }
 }
 
-/// Reason for which an event is not a visit. Such an event goes to quarantine.
+/// The reason that an event is not a visit. Such an event goes to quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VisitFault {
     /// Its time is beyond the year 9999.
@@ -86,7 +86,7 @@ pub enum VisitFault {
     Time(u64),
 }
 
-/// Makes visits of events.
+/// Derives visits from events.
 pub struct Enrichment {
     places: Arc<dyn Places>,
     agents: Arc<dyn Agents>,
@@ -94,7 +94,7 @@ pub struct Enrichment {
 }
 
 impl Enrichment {
-    /// Puts together what visits are made with.
+    /// Combines the sources of attributes.
     pub fn new(places: Arc<dyn Places>, agents: Arc<dyn Agents>, address: AddressPolicy) -> Self {
         Self {
             places,
@@ -103,8 +103,8 @@ impl Enrichment {
         }
     }
 
-    /// Makes a visit of an event. The place and the visitor come from the whole address, however
-    /// little of it is stored.
+    /// Derives a visit from an event. The place and the visitor come from the whole address,
+    /// however little of it is stored.
     ///
     /// # Errors
     /// Fails if the event's time is invalid. Other oddities of an event are stored unchanged or

@@ -40,7 +40,7 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
-    /// There are no random numbers.
+    /// The system's random generator failed.
     #[error(transparent)]
     Random(#[from] RandomError),
     /// Connections can't be accepted any more.

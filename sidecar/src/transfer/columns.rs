@@ -88,7 +88,7 @@ impl Column {
         }
     }
 
-    /// The names, for messages that list what is allowed.
+    /// The names, for messages that list the allowed ones.
     fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
@@ -201,7 +201,7 @@ impl FromStr for Assignment {
     }
 }
 
-/// Finds out what columns mean.
+/// Identifies columns by their names.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     assigned: Vec<Assignment>,
@@ -210,7 +210,7 @@ pub struct Names {
 /// The reason that the columns of a file can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnsError {
-    /// No column is known to be this one.
+    /// No column has a name of this one.
     #[error(
         "no column is known to be the {}; the file has: {has}. Name it with --map {}=NAME",
         .column.name(), .column.name()
@@ -218,7 +218,7 @@ pub enum ColumnsError {
     Missing {
         /// The missing column.
         column: Column,
-        /// The names that there are.
+        /// The names in the file.
         has: String,
     },
     /// A column was named that is not there.
@@ -226,7 +226,7 @@ pub enum ColumnsError {
     Absent {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The names in the file.
         has: String,
     },
     /// Two columns have one name.
@@ -323,8 +323,8 @@ impl Cells {
         self.spans[column.place()] = Some((start, self.text.len()));
     }
 
-    /// A cell's text without white space around it; `None` for one that has none, or what databases
-    /// write for none.
+    /// A cell's text without surrounding white space; `None` if it is empty or a database's
+    /// notation for null.
     pub fn get(&self, column: Column) -> Option<&[u8]> {
         let (start, end) = self.spans[column.place()]?;
         let text = self.text[start..end].trim_ascii();

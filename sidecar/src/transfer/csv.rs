@@ -52,7 +52,7 @@ pub enum HeaderError {
     /// Its first row is none.
     #[error("the header can't be read: {0}")]
     Refused(Refusal),
-    /// There is nothing.
+    /// The file is empty.
     #[error("there is not even a header")]
     Empty,
     /// Its columns mean nothing.
@@ -152,7 +152,7 @@ impl<R: BufRead + Send> Rows for CsvRows<R> {
         }
         let expected = self.meanings.len();
         let refusal = if found != expected {
-            // An unquoted comma in a target, for example: what is in which column is then unknown.
+            // An unquoted comma in a target, for example, shifts the columns.
             Refusal::Columns {
                 found,
                 expected,
@@ -236,7 +236,7 @@ mod tests {
         ] {
             assert_eq!(wrong(text), [said, "3 d e"], "{text:?}");
         }
-        // A mark that is not closed takes the rows behind it along.
+        // A quotation mark that is not closed swallows the rows behind it.
         let open = format!("code,url,note\na,b,\"c\n{}d,e,f\n", "x,y,z\n".repeat(100));
         let found = wrong(&open);
         assert_eq!(found.len(), 1);

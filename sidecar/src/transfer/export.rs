@@ -1,4 +1,4 @@
-//! Writes links: every one of a store, in the order in which the store keeps them.
+//! Writes all links of a store, in the store's order.
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
@@ -32,7 +32,7 @@ impl Row {
         };
         let others = [
             ("shortCode", json!(link.code.as_str())),
-            // Absent when the campaign makes no target of the link's values.
+            // Absent when the campaign's template gives no valid target with the link's values.
             ("longUrl", json!(campaigns.target(link))),
             ("createdAt", json!(link.created_at)),
             ("state", json!(link.state(now).name())),
@@ -154,7 +154,7 @@ impl<W: Write> LinkWriter<W> {
             .delimiter(delimiter)
             .has_headers(false)
             .from_writer(out);
-        // Also where there are no links.
+        // Even without links.
         writer.write_record(EXPORTED)?;
         Ok(Self {
             out: Out::Separated(Box::new(writer)),
@@ -198,7 +198,7 @@ impl<W: Write> LinkWriter<W> {
 /// The reason that an export has stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The store does not say.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file can't be written.

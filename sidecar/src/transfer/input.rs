@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes that are read.
 struct Counted<R> {
     reader: R,
     position: Arc<AtomicU64>,
@@ -105,7 +105,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The text of what may be compressed and may begin with a byte order mark.
+/// The text of a file that may be compressed and may begin with a byte order mark.
 fn text(raw: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
     let raw = BufReader::with_capacity(BUFFER, raw);
     let (start, raw) = peek::<2>(raw)?;
@@ -128,7 +128,7 @@ fn text(raw: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> 
     Ok(Box::new(plain))
 }
 
-/// The first bytes of what is to be read, fewer if there are not as many, and all of it.
+/// The first bytes of a reader, fewer if it ends before, and a reader of all of it.
 fn peek<const N: usize>(mut reader: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
     let mut start = Vec::with_capacity(N);
     reader.by_ref().take(N as u64).read_to_end(&mut start)?;

@@ -16,7 +16,7 @@ pub struct Report<'a> {
     files: &'a [String],
     file: Option<Box<dyn Write + Send>>,
     shown: Vec<String>,
-    /// Links that were made.
+    /// Links that were created.
     pub created: u64,
     /// Links that were there.
     pub same: u64,
@@ -126,7 +126,7 @@ impl<'a> Report<'a> {
             }
         }
         match &mut self.file {
-            // Whatever is killed later, what is there is whole lines.
+            // If the process is killed later, the file has whole lines only.
             Some(file) => file.flush(),
             None => Ok(()),
         }

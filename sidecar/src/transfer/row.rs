@@ -40,7 +40,7 @@ pub struct Checks {
     pub created_by: String,
     /// The time of the import.
     pub now: Timestamp,
-    /// The campaigns that there are, and how many parameters each has.
+    /// The known campaigns, each with its number of parameters.
     pub campaigns: HashMap<CampaignId, usize>,
 }
 
@@ -148,7 +148,7 @@ pub fn last_segment(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|it| matches!(it, b'?' | b'#'));
     let text = &text[..end.unwrap_or(text.len())];
     let path = match text.windows(3).position(|it| it == b"://") {
-        // Where there is no path there is no code, whatever the host.
+        // Without a path there is no code, whatever the host.
         Some(scheme) => {
             let rest = &text[scheme + 3..];
             let host = rest.iter().position(|&it| it == b'/');
@@ -172,7 +172,7 @@ fn time(cells: &Cells, column: Column) -> Result<Option<Timestamp>, Refusal> {
         return Ok(None);
     };
     match moment::parse(text) {
-        // Before 1970 there were no links.
+        // No link is from before 1970.
         Some(Moment::At(moment)) if moment.as_millisecond() >= 0 => Ok(Some(moment)),
         Some(Moment::None) => Ok(None),
         Some(Moment::At(_)) | None => Err(Refusal::Time { column }),

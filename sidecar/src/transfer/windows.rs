@@ -1,5 +1,5 @@
-//! Reads ahead, many rows at a time, on a thread of its own: reading and checking rows takes as
-//! much of a processor as storing them.
+//! Reads ahead, many rows at a time, on a separate thread: reading and checking rows takes as much
+//! processor time as storing them.
 
 use std::io;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub struct Window {
     pub origins: Vec<Origin>,
     /// The others.
     pub refused: Vec<RefusedRow>,
-    /// The rows that span several lines: how many, and the first of them.
+    /// The number of rows that span several lines, and the first of them.
     pub spanning: (u64, Option<Origin>),
     /// The number of bytes of all files that were read up to its end.
     pub position: u64,
@@ -216,7 +216,7 @@ impl Reading {
     }
 }
 
-/// About how many bytes a link takes.
+/// The approximate memory of a link in bytes.
 fn size_of_link(link: &Link) -> usize {
     let tags: usize = link
         .tags
@@ -231,7 +231,7 @@ fn size_of_link(link: &Link) -> usize {
         + tags
 }
 
-/// A row's code as it stands there, as far as it helps to find the row.
+/// A row's code as it is written, shortened, to find the row.
 fn code(cells: &Cells) -> Option<String> {
     let text = String::from_utf8_lossy(last_segment(cells.get(Column::Code)?)).into_owned();
     Some(text.chars().take(64).collect())

@@ -23,7 +23,7 @@ pub fn parse_name(text: &str) -> Result<String, NameError> {
 /// The reason that a text can't be a key's name, in words for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// There is nothing to be seen.
+    /// It has no visible characters.
     #[error("must not be empty")]
     Empty,
     /// It has too many characters.

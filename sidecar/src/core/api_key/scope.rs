@@ -10,15 +10,15 @@ use serde::{Serialize, Serializer};
 pub enum Scope {
     /// To look at links.
     LinksRead,
-    /// To make, change and revoke links.
+    /// To create, change and revoke links.
     LinksWrite,
     /// To look at campaigns.
     CampaignsRead,
-    /// To make, change and end campaigns.
+    /// To create, change and end campaigns.
     CampaignsWrite,
     /// To look at statistics.
     StatsRead,
-    /// To make, change, rotate and revoke API keys.
+    /// To create, change, rotate and revoke API keys.
     KeysAdmin,
     /// Everything.
     Admin,
@@ -86,7 +86,7 @@ impl FromStr for Scope {
     }
 }
 
-/// There is no such scope.
+/// A name that is no scope's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope {name:?}; allowed are {}", Scope::NAMES)]
 pub struct UnknownScope {

@@ -27,7 +27,7 @@ pub trait CodeStore: Send + Sync {
 pub struct PoolCounts {
     /// Codes to be had.
     pub unused: u64,
-    /// Codes that were taken from it.
+    /// Codes that were issued.
     pub used: u64,
     /// Codes that turned out to be taken.
     pub void: u64,

@@ -141,7 +141,7 @@ pub struct VisitListing {
 /// program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptVisit {
-    /// A number that increases with each stored visit.
+    /// The visit's number; visits that are stored later have greater ones.
     pub number: i64,
     /// The time of the answer.
     pub at: Timestamp,

@@ -50,7 +50,7 @@ impl FromStr for DomainRule {
             Host::Ipv6(address) => return Ok(Self::Address(address.to_canonical())),
         };
         let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
-        // The standard lets through what no name in the DNS has, `*.example.com` among it.
+        // The standard accepts names that can't exist in the DNS, such as `*.example.com`.
         let is_label = |label: &str| {
             let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
             !label.is_empty() && label.bytes().all(is_of_name)
@@ -87,8 +87,8 @@ pub struct DomainRuleError {
     pub text: String,
 }
 
-/// A set of rules. Looking a host up costs as many steps as the host has labels, however many
-/// rules there are: a deny list may be long.
+/// A set of rules. A look-up takes as many steps as the host has labels, however many rules there
+/// are: a deny list may be long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainRules {
     below: BTreeSet<String>,
@@ -191,13 +191,13 @@ impl TargetDomains {
 /// Reason for the refusal of a target's domain, worded for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {
-    /// It is on the list of what is denied.
+    /// It is on the deny list.
     #[error("must not lead to this domain: it is denied here")]
     Denied,
-    /// It is not on the list of what is allowed.
+    /// It is not on the allow list.
     #[error("must lead to one of the domains that are allowed here")]
     NotAllowed,
-    /// It is not on the key's list of what is allowed.
+    /// It is not on the API key's allow list.
     #[error("must lead to one of the domains that this API key allows")]
     NotAllowedToKey,
     /// It can't be found out.
@@ -214,8 +214,8 @@ enum TargetHost<'a> {
 impl<'a> TargetHost<'a> {
     fn new(host: &'a Host<&str>) -> Self {
         match host {
-            // The parser has made A-labels in lower case of it. A resolver takes `example.com.`
-            // for `example.com`.
+            // The parser has converted it to A-labels in lower case. A resolver takes
+            // `example.com.` for `example.com`.
             Host::Domain(name) => Self::Name(name.trim_end_matches('.')),
             Host::Ipv4(address) => Self::Address((*address).into()),
             // `::ffff:203.0.113.9` is another spelling of 203.0.113.9.

@@ -38,8 +38,8 @@ impl AddressPolicy {
     }
 }
 
-/// Reads an address. An IPv4 address that is written as an IPv6 address is an IPv4 address: the
-/// same client may come either way, and truncated to 48 bits nothing would be left of it.
+/// Reads an address. An IPv4-mapped IPv6 address becomes an IPv4 address: the same client may use
+/// either, and truncated to 48 bits nothing would be left of it.
 pub fn parsed(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     text.parse()

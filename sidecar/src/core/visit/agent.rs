@@ -134,7 +134,7 @@ impl DeviceKind {
     }
 }
 
-/// Knows what user agents speak of.
+/// Parses user agents.
 pub trait Agents: Send + Sync {
     /// Parses a user agent. Never blocks.
     fn agent(&self, user_agent: &str) -> Arc<Agent>;
@@ -145,7 +145,7 @@ pub trait Agents: Send + Sync {
 const APPS: &[(&str, &str)] = &[
     ("wxwork/", "WeCom"),
     ("micromessenger/", "WeChat"),
-    // QQ's browser, MQQBrowser/, is no app's; the app says so in addition.
+    // MQQBrowser/ is QQ's browser, not its app; the app adds ` QQ/`.
     (" qq/", "QQ"),
     ("weibo (", "Weibo"),
     ("__weibo__", "Weibo"),

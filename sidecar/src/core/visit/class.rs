@@ -12,7 +12,8 @@ use vocabulary::visit::VisitMethod;
 
 use rules::{NETWORKS, RULES, Rule};
 
-/// The version of the rules. It is stored with what they say; a change of the rules is a new one.
+/// The version of the rules. It is stored with each verdict; every change of the rules increases
+/// it.
 pub const RULESET: u16 = 1;
 
 /// Kind of visitor that followed a link.
@@ -69,7 +70,7 @@ pub struct Classification {
     /// Reason: the recognised program (`whatsapp`), or the criterion (`head`). Lower case, digits
     /// and hyphens; the meaning of a reason is the same in all rulesets.
     pub reason: &'static str,
-    /// The version of the rules that say so.
+    /// The version of the rules that decided.
     pub ruleset: u16,
 }
 
@@ -86,7 +87,7 @@ pub struct Evidence<'a> {
     pub network: Option<&'a str>,
 }
 
-/// Says who or what followed a link.
+/// Classifies the client that followed a link.
 pub fn classify(evidence: &Evidence<'_>) -> Classification {
     let (class, reason) = judged(evidence);
     Classification {
@@ -97,7 +98,7 @@ pub fn classify(evidence: &Evidence<'_>) -> Classification {
 }
 
 fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
-    // Prefetchers say so in a header, while their user agent is the browser's.
+    // Prefetchers set a header, while their user agent is the browser's.
     let purpose = evidence.purpose.to_ascii_lowercase();
     if purpose.contains("prefetch") || purpose.contains("prerender") {
         return (Class::Preview, "prefetch");
@@ -146,7 +147,7 @@ fn rule(agent: &str) -> Option<&'static Rule> {
     fitting.min().map(|place| &RULES[place])
 }
 
-/// A rule's word without the mark that it has to stand first.
+/// A rule's word without the mark for the start.
 fn bare(word: &'static str) -> &'static str {
     word.strip_prefix('^').unwrap_or(word)
 }
@@ -182,7 +183,7 @@ fn says_so(agent: &str) -> Option<(Class, &'static str)> {
     } else if is_called_bot(agent) {
         Some((Class::Bot, "says-bot"))
     } else if has("://") {
-        // Browsers don't say where to read about them.
+        // Browsers' user agents have no URL.
         Some((Class::Bot, "says-url"))
     } else if has("(compatible;") && !has("msie ") && !has("konqueror") {
         Some((Class::Bot, "says-compatible"))

@@ -14,7 +14,7 @@ pub(super) fn referrer_host(referrer: &str) -> Option<String> {
         return None;
     }
     let url = Url::parse(referrer).ok()?;
-    // `android-app://com.example.mail/` is what Android's apps send.
+    // Android's apps send `android-app://com.example.mail/`.
     if !matches!(url.scheme(), "http" | "https" | "android-app" | "ios-app") {
         return None;
     }
@@ -41,7 +41,7 @@ pub(super) fn preferred_language(header: &str) -> Option<String> {
 /// A weight (`0.8`) in thousandths.
 fn thousandths(text: &str) -> Option<u16> {
     let weight: f32 = text.parse().ok()?;
-    // Neither is what is no number.
+    // NaN is outside of every range.
     (0.0..=1.0)
         .contains(&weight)
         .then_some((weight * 1000.0) as u16)

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 /// The most bytes stored of each text of a place.
 pub const MAX_PLACE_TEXT: usize = 128;
 
-/// A client's location, as far as known. Names are as the source has them, in its language.
+/// A client's location, as far as known. Names are in the source's language.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The country's code, two letters of ISO 3166 in upper case.

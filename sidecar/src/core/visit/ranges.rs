@@ -1,7 +1,7 @@
 //! The events of an origin that are already stored.
 //!
-//! An origin counts its events from 0 and reports nearly all of them, so what is stored are few
-//! ranges however many events there are: that is all it takes to store none twice.
+//! An origin counts its events from 0 and reports nearly all of them, so the stored ones form few
+//! ranges, however many events there are. The ranges suffice to deduplicate events.
 
 use std::ops::RangeInclusive;
 
@@ -34,7 +34,7 @@ impl Ranges {
         ranges.collect::<Vec<_>>().join(" ")
     }
 
-    /// Reads what [`Ranges::to_text`] has written; `None` for anything else.
+    /// Parses the output of [`Ranges::to_text`]; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let mut ranges = RangeInclusiveSet::new();
         for range in text.split(' ').filter(|range| !range.is_empty()) {

@@ -22,7 +22,7 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    /// Adds a visitor, who may be there already.
+    /// Adds a visitor, who may have been added before.
     pub fn add(&mut self, visitor: VisitorId) {
         let bits = u128::from_be_bytes(visitor.0);
         let register = (bits >> (u128::BITS - BITS)) as usize;
@@ -39,7 +39,7 @@ impl Sketch {
         }
     }
 
-    /// About how many visitors were added.
+    /// Estimates the number of visitors.
     pub fn estimate(&self) -> u64 {
         let count = REGISTERS as f64;
         let sum: f64 = self.0.iter().map(|&rank| (-f64::from(rank)).exp2()).sum();
@@ -59,7 +59,7 @@ impl Sketch {
         &self.0
     }
 
-    /// Takes what [`Sketch::as_bytes`] was; `None` for anything of another length.
+    /// Restores a sketch from [`Sketch::as_bytes`]; `None` for anything of another length.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() == REGISTERS).then(|| Self(bytes.into_boxed_slice()))
     }

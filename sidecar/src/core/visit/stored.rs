@@ -19,11 +19,11 @@ pub struct StoredVisit {
     pub number: i64,
     /// Time of the answer.
     pub at: Timestamp,
-    /// The link's code, as it was asked for.
+    /// The link's code, as it was requested.
     pub code: String,
     /// The campaign that it was counted for; 0 for none.
     pub campaign: i64,
-    /// The short domain that was asked.
+    /// The short domain of the request.
     pub host: String,
     /// Id of the visitor, unless the visit has none.
     pub visitor: Option<VisitorId>,
@@ -43,7 +43,7 @@ pub struct StoredVisit {
     pub class: Class,
     /// Reason of the rules.
     pub reason: String,
-    /// The version of the rules that say so.
+    /// The version of the rules that decided the class.
     pub ruleset: u16,
     /// Parsed user agent.
     pub agent: StoredAgent,

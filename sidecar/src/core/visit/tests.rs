@@ -20,7 +20,7 @@ pub(crate) struct Golden {
     pub(crate) user_agent: String,
 }
 
-/// User agents and what is to be said of them.
+/// User agents with their expected attributes.
 pub(crate) fn golden() -> Vec<Golden> {
     let lines = include_str!("../../../golden/agents.tsv").lines();
     let lines = lines.filter(|line| !line.starts_with('#'));

@@ -3,7 +3,7 @@
 /// Returns the text to store for bytes: at most `limit` bytes of UTF-8. Invalid UTF-8 is replaced
 /// by U+FFFD, and so is NUL, which not every database can store in a text.
 pub fn kept(bytes: &[u8], limit: usize) -> String {
-    // Replacing makes texts longer, never shorter: what is behind the limit is of no use.
+    // The replacement makes texts longer, never shorter, so bytes beyond the limit are not needed.
     let bytes = &bytes[..bytes.len().min(limit)];
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     if text.contains('\0') {

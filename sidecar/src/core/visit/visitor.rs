@@ -1,8 +1,8 @@
 //! Visitors: distinguishable within a day, and anonymous afterwards.
 //!
-//! A visitor's id is a keyed hash of the client's address and user agent. The key is made for one
-//! day (UTC) and destroyed [`GRACE`] after it has passed. From then on an id cannot be traced to
-//! an address, not even by trying them all, nor can visitors of two days be matched.
+//! A visitor's id is a keyed hash of the client's address and user agent. The key is created for
+//! one day (UTC) and destroyed [`GRACE`] after it has passed. From then on an id cannot be traced
+//! to an address, not even by brute force, nor can visitors of two days be matched.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -33,7 +33,7 @@ pub fn day_of(moment: Timestamp) -> Date {
     Offset::UTC.to_datetime(moment).date()
 }
 
-/// The first day whose key is still kept. Those of days before it are to be destroyed.
+/// The first day with a live key. Keys of earlier days are to be destroyed.
 pub fn first_live_day(now: Timestamp) -> Date {
     day_of(now.checked_sub(GRACE).unwrap_or(now))
 }
@@ -60,7 +60,7 @@ impl DayKey {
         Self(bytes)
     }
 
-    /// The key's bytes, to be stored and nothing else.
+    /// The key's bytes, only to be stored.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -72,11 +72,11 @@ impl fmt::Debug for DayKey {
     }
 }
 
-/// Keeps the keys of days, for all sidecars the same.
+/// Stores the day keys, which all sidecars share.
 #[async_trait]
 pub trait DayKeys: Send + Sync {
-    /// Gives the key of a day. If there is none yet, `fresh` is it from now on; when several do
-    /// this at the same time all are given the same key. It is durable when this returns.
+    /// Returns the key of a day. If there is none yet, `fresh` becomes it; concurrent calls return
+    /// the same key. It is durable when this returns.
     async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError>;
 
     /// Returns the key of a day, if it exists; for readers, which must not create one.
@@ -205,7 +205,7 @@ impl KeyRing {
         Ok(keys)
     }
 
-    /// The live keys that are held already. Forgets those that are not live any more.
+    /// The cached live keys. Removes those that are not live any more.
     pub fn held(&self, now: Timestamp) -> LiveKeys {
         self.forget_before(first_live_day(now));
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

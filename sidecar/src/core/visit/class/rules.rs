@@ -5,11 +5,11 @@ use super::Class;
 /// A rule: a user agent with all of the words is of the class.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// Words in lower case. A `^` says that the word has to stand first.
+    /// Words in lower case. A `^` marks one that must be at the start.
     pub(super) words: &'static [&'static str],
     /// The class.
     pub(super) class: Class,
-    /// Reason that it gives.
+    /// The reason for the class.
     pub(super) reason: &'static str,
 }
 
@@ -39,7 +39,7 @@ const fn bot(words: &'static [&'static str], reason: &'static str) -> Rule {
 
 /// The rules, the narrower ones before the wider ones.
 pub(super) const RULES: &[Rule] = &[
-    // It calls itself what makes servers show it the most.
+    // It identifies itself as the bots for which servers render the best preview.
     preview(&["twitterbot", "facebookexternalhit"], "imessage"),
     // KakaoTalk and LINE call themselves Facebook's as well.
     preview(&["kakaotalk-scrap"], "kakaotalk"),
@@ -84,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
     preview(&["trellobot"], "trello"),
     preview(&["yahoo link preview"], "yahoo"),
     preview(&["bingpreview/"], "bing-preview"),
-    // Office asks itself where a link leads before it opens a browser.
+    // Office resolves a link before it opens a browser.
     preview(&["microsoft office"], "ms-office"),
     preview(&["ms-office"], "ms-office"),
     preview(&["facebookexternalhit"], "facebook"),
@@ -153,7 +153,7 @@ pub(super) const RULES: &[Rule] = &[
     bot(&["selenium"], "headless"),
     bot(&["slimerjs"], "headless"),
     bot(&["chrome-lighthouse"], "lighthouse"),
-    // Readers of feeds, one of which says whom it is like.
+    // Feed readers, one of which names the bot that it resembles.
     bot(&["feedly"], "feed"),
     bot(&["inoreader"], "feed"),
     bot(&["feedbin"], "feed"),
@@ -214,7 +214,7 @@ pub(super) const RULES: &[Rule] = &[
     bot(&["ia_archiver"], "internet-archive"),
     bot(&["mistralai"], "mistral"),
     bot(&["w3c_"], "w3c"),
-    // Those that see whether servers are well.
+    // Uptime monitors.
     bot(&["pingdom"], "pingdom"),
     bot(&["uptimerobot"], "uptimerobot"),
     bot(&["statuscake"], "statuscake"),
@@ -297,8 +297,7 @@ pub(super) const RULES: &[Rule] = &[
     bot(&["apachebench"], "ab"),
 ];
 
-/// Those who look behind links in mails with what pretends to be a browser, by words in the name
-/// of their network.
+/// Mail scanners that pretend to be a browser, by words in the names of their networks.
 pub(super) const NETWORKS: &[(&str, &str)] = &[
     ("proofpoint", "proofpoint"),
     ("mimecast", "mimecast"),

@@ -46,7 +46,7 @@ fn every_rule_has_words_and_a_stable_reason() {
             assert!(bare(word).len() > 2, "{rule:?}");
         }
         assert!(is_stable(rule.reason), "{rule:?}");
-        // A rule that a wider one stands before would never count.
+        // A rule behind a wider one would never match.
         let agent: String = rule
             .words
             .iter()

@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 
 use super::*;
 
-/// Keeps keys as a store does.
+/// Stores keys as a store does.
 #[derive(Default)]
 struct TestKeys {
     kept: Mutex<HashMap<Date, DayKey>>,
