@@ -1,4 +1,4 @@
-//! What can be asked of the service.
+//! Services: the operations behind the API, the command line and the background jobs.
 
 pub mod access;
 pub mod audit;

@@ -1,20 +1,20 @@
 //! Reclassifies stored visits by the rules of this version, while visits are stored.
 //!
-//! Visits are read in the order of their numbers, some thousand at a time. Those with another class
-//! are written together with the changes in the counts, each only if it has not changed since it
-//! was read. So a killed run counts nothing twice, and several may run at once. A run has no stored
-//! progress: a new one finds correct visits already correct.
+//! Visits are read in the order of their numbers, some thousand at a time. Those with another
+//! classification are written together with the changes in the counts, each only if it has not
+//! changed since it was read. So a killed run counts nothing twice, and several may run at once. A
+//! run has no stored progress: a new one finds correct visits already correct.
 //!
-//! The unique visitors of a day are counted by a sketch, from which none can be removed. So days
-//! that lose a visitor are marked stale in the same transaction, and their visitors are counted
-//! again from the visits at the end:
+//! The unique visitors of a day are counted by a sketch, from which a visitor cannot be removed. So
+//! days that lose a visitor are marked stale in the same transaction, and their visitors are
+//! counted again from the visits at the end:
 //!
-//! 1. The visits are read, and their sketch replaces the stored one. Visitors who were stored
-//! between the read and the replacement are missing for a moment.
+//! 1. The visits are read into a new sketch, which replaces the stored one. Visitors who were
+//!    stored in between are missing for a moment.
 //! 2. The visits are read once more and added.
 //!
-//! The mark has a generation, which changes at every step and when the day loses another visitor.
-//! A step that finds another generation is skipped, and the day is counted again.
+//! The mark has a generation, which changes at every step and when the day loses another visitor. A
+//! step that finds another generation is skipped, and the day is counted again.
 
 mod people;
 

@@ -1,13 +1,12 @@
 //! Removal of dead links.
 //!
-//! The record of a link that has expired is replaced by the short one that revoked links have: it
-//! answers the same and takes a fraction of the memory. Links that have been dead for as long as the
-//! quarantine lasts are deleted, in an order that leaves nothing wrong wherever it is cut off:
+//! The record of an expired link is replaced by the short one of revoked links, which gives the
+//! same answer and takes a fraction of the memory. Links whose quarantine is over are deleted, in
+//! an order that is correct wherever it is interrupted:
 //!
 //! 1. Redis answers 410 for the link, if it did not already.
-//! 2. SQL deletes it and keeps its code taken, in one transaction.
-//! 3. A while later, when no process can be about to write an earlier state, the record is removed
-//!    from Redis.
+//! 2. SQL deletes the link and reserves its code, in one transaction.
+//! 3. Once no process can still write an earlier state, the record is removed from Redis.
 //! 4. The code is free.
 
 use std::sync::Arc;

@@ -249,7 +249,7 @@ impl Unvisited {
                 code: code.parse().ok()?,
             })
         });
-        // The code only matters among links created at exactly that time, and "0" sorts first.
+        // Any code will do: links created at exactly that time do not expire.
         let first = "0".parse().ok().map(|code| Position {
             created_at: before,
             code,
