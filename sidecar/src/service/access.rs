@@ -1,6 +1,6 @@
 //! Authentication of callers, and their rate limits.
 //!
-//! A database lookup per request would cost more than most requests do, so API keys are cached for
+//! A database look-up per request would cost more than most requests do, so API keys are cached for
 //! a second. Changes to a key by this process take effect at once; changes by another process (the
 //! command line, a second sidecar) within that second. Expiry needs no invalidation: every request
 //! compares the key's expiry with the clock.
@@ -89,7 +89,7 @@ impl Access {
     /// Invalidates the cache entry of a key that has changed.
     pub fn forget(&self, id: &str) {
         let mut cache = self.cache();
-        // A lookup in progress may have read the key before the change.
+        // A look-up in progress may have read the key before the change.
         cache.generation += 1;
         if let Some(entry) = cache.entries.get_mut(id) {
             entry.found_at = None;
@@ -154,7 +154,7 @@ struct Cache {
 
 struct Entry {
     caller: Caller,
-    /// Time of the lookup; `None` when a new one is due. A stale entry stays for its limiter.
+    /// Time of the look-up; `None` when a new one is due. A stale entry stays for its limiter.
     found_at: Option<Duration>,
 }
 

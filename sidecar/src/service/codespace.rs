@@ -53,7 +53,7 @@ pub struct LengthUsage {
     /// Probability that a guessed code with a correct check character has a link.
     pub chance: f64,
     /// Probability for a guesser who cannot calculate the check character. The edge rejects a wrong
-    /// one without a lookup.
+    /// one without a look-up.
     pub blind_chance: f64,
     /// Time at which the length is full at the recent rate of new links; `None` when it never is or
     /// the time is unknown.

@@ -224,7 +224,7 @@ pub enum SlugError {
     /// It is a reserved word.
     #[error("is a reserved word")]
     Reserved,
-    /// It looks like a mistyped issued code, which the edge rejects without a lookup.
+    /// It looks like a mistyped issued code, which the edge rejects without a look-up.
     #[error(
         "has the length of issued codes ({length}) and so must end with the right check \
          character; use another length"

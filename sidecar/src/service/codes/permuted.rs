@@ -53,8 +53,8 @@ impl PermutedCodes {
         format!("permuted:{whole_length}")
     }
 
-    /// Returns the furthest that the counter can have moved while so many links were created by
-    /// processes that restarted so often, for a length that has `capacity` codes.
+    /// Returns the most by which the counter can have advanced for so many links, created by
+    /// processes that restarted so often; for a length that has `capacity` codes.
     pub fn most_used(capacity: u64, links: u64, starts: u64) -> u64 {
         let left_out = block(capacity).saturating_mul(starts);
         links.saturating_add(left_out).min(capacity)

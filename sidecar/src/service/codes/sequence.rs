@@ -122,7 +122,7 @@ pub fn counter(length: usize) -> String {
     format!("sequence:{length}")
 }
 
-/// Returns the furthest that a counter can have moved while so many links were created by processes
+/// Returns the most by which a counter can have advanced for so many links, created by processes
 /// that restarted so often.
 pub fn most_used(links: u64, starts: u64) -> u64 {
     let numbers = links.saturating_add(starts.saturating_mul(LEAST_LEASE));
