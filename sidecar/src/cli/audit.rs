@@ -18,7 +18,7 @@ use crate::service::drift::Inspector;
 /// The exit code for drift that was found and is still there.
 const DRIFT: u8 = 2;
 
-/// The interval of progress lines where there is no terminal.
+/// The interval of progress lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Options of an audit and of its output.

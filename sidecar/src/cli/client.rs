@@ -1,5 +1,5 @@
-//! A client of the API: knows HTTP, where the service is and with which key it is asked. It knows
-//! nothing of links; what is asked and how answers are shown is for the commands.
+//! A client of the API: HTTP, the service's address and the API key. It does not depend on links;
+//! the commands build requests and print answers.
 
 mod failure;
 mod pages;

@@ -1,4 +1,4 @@
-//! Tables whose rows come in pages.
+//! Tables whose rows arrive in pages.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
@@ -10,7 +10,7 @@ const GAP: u16 = 2;
 pub(in crate::cli) struct Columns<const N: usize> {
     /// The heads, unless they have been printed.
     heads: Option<[&'static str; N]>,
-    /// The columns that stand to the right: numbers.
+    /// The right-aligned columns: numbers.
     right: &'static [usize],
     widths: [u16; N],
 }

@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::workbench::thousands;
 
-/// The interval of progress lines where there is no terminal.
+/// The interval of progress lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows how many of something are done.
+/// Shows the progress of a job.
 pub(super) struct Display {
     noun: &'static str,
     bar: Option<ProgressBar>,
@@ -19,7 +19,7 @@ pub(super) struct Display {
 }
 
 impl Display {
-    /// Begins; `noun` is what is counted.
+    /// Begins; `noun` names the counted items.
     pub(super) fn new(noun: &'static str) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let template =
@@ -34,11 +34,11 @@ impl Display {
         }
     }
 
-    /// Shows how many of how many are done, and how many of them were so before it began.
+    /// Shows the number of items that are done, of all, and of those that an earlier run did.
     pub(super) fn show(&self, done: u64, total: u64, resumed: u64) {
         if let Some(bar) = &self.bar {
             if bar.position() == 0 && resumed > 0 {
-                // Work of an earlier run says nothing about the speed of this one.
+                // Work of an earlier run must not count for the speed of this one.
                 bar.set_position(resumed);
                 bar.reset_eta();
             }
@@ -61,7 +61,7 @@ impl Display {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

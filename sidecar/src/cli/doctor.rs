@@ -1,4 +1,4 @@
-//! `shortlink doctor`: what an operator looks at when something is wrong, in one go.
+//! `shortlink doctor`: all checks that an operator makes after a failure, at once.
 
 mod files;
 mod keys;
@@ -25,7 +25,8 @@ const PAGE: &str = "docs/src/operations/doctor.md";
 /// The folder into which the Debian package installs the book.
 const INSTALLED: &str = "/usr/share/doc/shortlink";
 
-/// The clock skew that is harmless, and the one from which links visibly start and expire at the wrong time.
+/// The clock skew that is harmless, and the one from which links visibly start and expire at the
+/// wrong time.
 const CLOCKS: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(2), SignedDuration::from_secs(30));
 
@@ -126,7 +127,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything. The configuration is read here, since it may be what is wrong.
+/// Runs all checks. The configuration is read here, since it may be the cause.
 pub(super) async fn run(
     file: Option<PathBuf>,
     arguments: &DoctorArguments,

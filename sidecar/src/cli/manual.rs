@@ -1,5 +1,5 @@
-//! `shortlink completion` and `shortlink man`: what the program says of itself, for shells and as
-//! pages of the manual.
+//! `shortlink completion` and `shortlink man`: shell completion and manual pages, generated from
+//! the commands' declarations.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(super) fn completion(shell: Shell, mut command: Command) -> String {
 pub(super) fn write(directory: &Path, command: Command) -> anyhow::Result<()> {
     let failed = || format!("the manual can't be written to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(failed)?;
-    // `help` says what the pages say.
+    // The pages replace `help`.
     let command = command.disable_help_subcommand(true);
     clap_mangen::generate_to(command, directory).with_context(failed)
 }

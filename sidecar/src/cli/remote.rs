@@ -52,7 +52,7 @@ pub(super) struct Remote<C: Subcommand> {
 }
 
 impl RemoteCommand {
-    /// Does it; answers with what the program ends with.
+    /// Runs the command; returns the exit code.
     pub(super) async fn run(self) -> ExitCode {
         self.attempt()
             .await

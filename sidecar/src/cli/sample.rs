@@ -16,7 +16,7 @@ use crate::service::codes::lengths::Lengths;
 use crate::service::codes::permuted::PermutedCodes;
 use crate::service::codes::strategy::{CodeStrategy, DrawRequest};
 
-/// Makes so many links, and prints their codes if asked to.
+/// Creates a number of links, and prints their codes on request.
 pub(super) async fn run(
     config: &Config,
     count: usize,

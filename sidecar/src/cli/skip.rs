@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::service::skip::Skip;
 use crate::store::Store;
 
-/// The most links that may have been made since a backup.
+/// The most links that may have been created since a backup.
 pub(super) const MOST: u64 = 1_000_000_000_000;
 
 /// Leaves codes out.

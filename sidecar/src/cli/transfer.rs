@@ -33,7 +33,7 @@ use crate::transfer::windows::{Reading, Window};
 /// The number of campaigns in a page.
 const CAMPAIGNS_TOGETHER: u32 = 1000;
 
-/// The interval of progress lines where there is no terminal.
+/// The interval of progress lines without a terminal.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// The exit code of an import in which rows were refused or in conflict.
@@ -62,18 +62,19 @@ pub(super) struct ImportCommand {
     /// Files, imported one after the other; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Format of all files. Default: by the extension of each (.csv, .tsv, .tab, .ndjson or .jsonl, with
-    /// or without .gz).
+    /// Format of all files. Default: by the extension of each (.csv, .tsv, .tab, .ndjson or .jsonl,
+    /// with or without .gz).
     #[arg(long)]
     format: Option<Format>,
-    /// Columns by the names they have in the files: code=keyword,url=dest. `created=` ignores a column.
+    /// Columns by the names they have in the files: code=keyword,url=dest. `created=` ignores a
+    /// column.
     #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',')]
     map: Vec<Assignment>,
     /// Names of the columns, for files without a header line: keyword,url,title.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     header: Option<Vec<String>>,
-    /// Separator of columns: one ASCII character, or \t for a tab. Default: a comma in CSV, a tab in
-    /// TSV.
+    /// Separator of columns: one ASCII character, or \t for a tab. Default: a comma in CSV, a tab
+    /// in TSV.
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     delimiter: Option<u8>,
     /// Check every row, also against existing links, and write nothing. Rows with the same code are
@@ -277,7 +278,7 @@ async fn import(
 }
 
 impl ExportCommand {
-    /// Exports what there is.
+    /// Exports the links.
     pub(super) async fn run(self, store: &Store) -> anyhow::Result<ExitCode> {
         let name = self.out.as_deref();
         let format = self.format.or_else(|| name.and_then(Format::of));
@@ -360,7 +361,7 @@ struct Start {
 }
 
 impl Progress {
-    /// Begins; `length` bytes are to be read, if that is known.
+    /// Begins; `length` is the number of bytes to read, if it is known.
     fn new(length: Option<u64>) -> Self {
         let is_terminal = io::stderr().is_terminal();
         let bar = match length {
@@ -424,7 +425,7 @@ impl Progress {
     }
 }
 
-/// Every campaign, and how many parameters it has.
+/// Every campaign's number of parameters.
 async fn campaigns(store: &Store) -> anyhow::Result<HashMap<CampaignId, usize>> {
     let mut all = HashMap::new();
     let mut after = None;

@@ -31,7 +31,7 @@ struct Page {
 }
 
 impl<'a> Pager<'a> {
-    /// Of what `path` lists and the filters leave, at most `limit`.
+    /// Reads the pages of `path` with the filters, at most `limit` items.
     pub(in crate::cli) fn new(
         client: &'a Client,
         path: &'a str,

@@ -13,13 +13,13 @@ use url::Url;
 
 use super::Failure;
 
-/// The internal server as nginx' configuration comes.
+/// The internal server of the supplied nginx configuration.
 pub(in crate::cli) const DEFAULT_SERVER: &str = "http://127.0.0.1:8081";
 
 /// Rights of others than a file's owner.
 const OF_OTHERS: u32 = 0o077;
 
-/// The most bytes that a file with a key may have; whatever is longer is none.
+/// The most bytes that are read of a client file or a file with an API key.
 const MOST_BYTES: u64 = 64 * 1024;
 
 /// Which service is asked, and how answers are shown.
@@ -57,7 +57,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// For what needs no key.
+    /// The settings for public requests.
     pub(super) fn anonymous(server: &str, timeout: Duration) -> Result<Self, Failure> {
         Ok(Self {
             server: checked_server(server)?,
@@ -78,7 +78,7 @@ struct ClientFile {
 }
 
 impl ClientArguments {
-    /// Finds out what applies; `variable` looks one up in the environment.
+    /// Merges options, environment and file; `variable` reads the environment.
     pub(super) fn settle(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -95,7 +95,7 @@ impl ClientArguments {
         } else {
             None
         };
-        // The file is not looked at when it has nothing to say.
+        // The client file is read only if something is missing.
         let (server, key) = match (server, key) {
             (Some(server), Some(key)) => (server, key),
             (server, key) => {
@@ -128,7 +128,7 @@ fn key_of(file: ClientFile, path: Option<&Path>) -> Result<(SecretString, String
         ))),
         (Some(key), None) => Ok((key.into(), shown)),
         (None, Some(key_file)) => {
-            // Beside the file, unless it says where.
+            // A relative path is relative to the client file.
             let beside = path.and_then(Path::parent).map(|it| it.join(&key_file));
             key_in(&beside.unwrap_or(key_file))
         }
@@ -178,7 +178,7 @@ fn read_client_file(path: &Path) -> Result<Option<ClientFile>, Failure> {
 fn key_in(path: &Path) -> Result<(SecretString, String), Failure> {
     let (text, mode) = read(path)?;
     let shown = path.display().to_string();
-    // No refusal: containers are given secrets so.
+    // Only a warning: containers get secrets with such modes.
     if mode & OF_OTHERS != 0 && fs::metadata(path).is_ok_and(|it| it.is_file()) {
         eprintln!("shortlink: others may read the key in {shown}: chmod 600 {shown}");
     }

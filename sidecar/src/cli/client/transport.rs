@@ -43,7 +43,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Asks one service, with one key.
+/// Sends requests to one service, with one API key.
 #[derive(Debug)]
 pub(in crate::cli) struct Client {
     pool: Pool<HttpsConnector<HttpConnector>, Body>,
@@ -52,7 +52,7 @@ pub(in crate::cli) struct Client {
     authorization: Option<HeaderValue>,
 }
 
-/// A body that is sent while it is made.
+/// A body that is sent while it is produced.
 #[derive(Debug)]
 pub(in crate::cli) struct Upload {
     /// The media type.
@@ -82,7 +82,7 @@ pub(in crate::cli) struct Answered {
 }
 
 impl Client {
-    /// Makes one of options, the environment and the client file.
+    /// Creates a client from options, the environment and the client file.
     pub(in crate::cli) fn new(arguments: &ClientArguments) -> Result<Self, Failure> {
         let settings = arguments.settle(|name| std::env::var(name).ok())?;
         let key = settings.key.expose_secret().trim();
@@ -104,7 +104,7 @@ impl Client {
         })
     }
 
-    /// Makes one that asks a server for what needs no key.
+    /// Creates a client for public requests to a server.
     pub(in crate::cli) fn anonymous(server: &str, timeout: Duration) -> Result<Self, Failure> {
         Ok(Self {
             pool: pool()?,
@@ -113,7 +113,7 @@ impl Client {
         })
     }
 
-    /// Looks what a server answers, whatever that is: status and body.
+    /// Reads a resource, whatever the status: returns the status and the body.
     pub(in crate::cli) async fn look(&self, path: &str) -> Result<(u16, Bytes), Failure> {
         let whole = self.exchange(Method::GET, path, &[], None);
         let whole = timeout(self.settings.timeout, whole).await;
@@ -121,7 +121,7 @@ impl Client {
         Ok((parts.status.as_u16(), bytes))
     }
 
-    /// Asks for something.
+    /// Reads a resource.
     pub(in crate::cli) async fn get(&self, path: &str) -> Result<Bytes, Failure> {
         self.send(Method::GET, path, &[], None).await
     }
@@ -332,7 +332,7 @@ async fn collect(body: Incoming) -> Result<Bytes, Failure> {
     Ok(collected.to_bytes())
 }
 
-/// Sees whether a request goes on.
+/// Detects whether an upload makes progress.
 struct Watch<'a> {
     sent: &'a AtomicU64,
     is_reading: &'a AtomicBool,

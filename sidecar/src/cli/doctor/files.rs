@@ -1,4 +1,4 @@
-//! The configuration file, and who may read secrets.
+//! The configuration file, and the permissions of files with secrets.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

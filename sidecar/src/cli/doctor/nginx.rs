@@ -1,4 +1,4 @@
-//! nginx: whether it is there, takes its configuration, and agrees with the sidecar.
+//! nginx: its installation, its configuration, and the agreement with the sidecar.
 
 mod agreement;
 mod dump;
@@ -10,7 +10,7 @@ use super::{DoctorArguments, Finding};
 use crate::config::Config;
 use dump::Dump;
 
-/// Looks at the nginx of this machine; also answers with its configuration, if that is right.
+/// Examines the nginx of this machine; also returns its configuration, if that is valid.
 pub(super) fn examine(
     arguments: &DoctorArguments,
     config: Option<&Config>,

@@ -1,4 +1,4 @@
-//! Redis: whether it is there, is the master, keeps what it is given, and allows what is needed.
+//! Redis: its reachability, role, persistence and permissions.
 
 use secrecy::ExposeSecret;
 
@@ -7,8 +7,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::publisher::{self, ServerCondition};
 
-/// The oldest version, major and minor, that has all commands of the sidecar (`XAUTOCLAIM` is the newest). The module
-/// needs 6.0.
+/// The oldest version, major and minor, that has all commands of the sidecar (`XAUTOCLAIM` is the
+/// newest). The module needs 6.0.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// Looks at every server that is written to.

@@ -8,7 +8,7 @@ use super::{Finding, PATIENCE};
 use crate::cli::client::Client;
 use crate::config::Config;
 
-/// Asks the sidecar whether it can work.
+/// Requests the sidecar's readiness.
 pub(super) async fn readiness(config: &Config) -> Finding {
     let mut address = config.http.listen;
     // A listener on all addresses can be reached on loopback.
@@ -51,7 +51,7 @@ pub(super) async fn readiness(config: &Config) -> Finding {
     }
 }
 
-/// Asks the module that runs which version it is.
+/// Requests the version of the running module.
 pub(super) async fn module(server: &str) -> Finding {
     let asked = async {
         Client::anonymous(server, PATIENCE)?

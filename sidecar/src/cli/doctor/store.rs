@@ -16,7 +16,7 @@ const LEAST_SPACE: u64 = 100;
 /// The free space below which the operator should act, in MiB.
 const LITTLE_SPACE: u64 = 1024;
 
-/// Looks at the database; also answers with it, if it can be used.
+/// Examines the database; also returns the store, if it can be used.
 pub(super) async fn examine(config: &Config) -> (Vec<Finding>, Option<Arc<Store>>) {
     let options = StoreOptions {
         max_connections: 1,

@@ -19,14 +19,14 @@ struct Facts {
     names: Vec<String>,
 }
 
-/// A certificate, or why there is none.
+/// A certificate, or the reason why there is none.
 pub(super) struct Certificate {
     path: PathBuf,
     facts: anyhow::Result<Facts>,
 }
 
 impl Certificate {
-    /// Reads it, and sees whether its key can be read.
+    /// Reads it, and checks that its private key can be read.
     pub(super) fn read(path: &Path, key: &Path) -> Self {
         let facts = facts(path).and_then(|facts| {
             File::open(key).with_context(|| format!("its key {} can't be read", key.display()))?;

@@ -74,14 +74,14 @@ enum End {
     Close,
 }
 
-/// The words of a directive, and what it ends with.
+/// The words of a directive, and its end.
 type Directive = (Vec<Vec<u8>>, End);
 
 /// The directives of a file, one after another.
 struct Directives<'a> {
     bytes: &'a [u8],
     place: usize,
-    /// The line of what was read last.
+    /// The line of the last byte that was read.
     line: usize,
 }
 
@@ -134,7 +134,7 @@ impl Directives<'_> {
         }
     }
 
-    /// A word without quotes, up to a blank or what ends the directive.
+    /// A word without quotes, up to a blank or the end of the directive.
     fn word(&mut self) -> Vec<u8> {
         let mut word = Vec::new();
         while let Some(&byte) = self.bytes.get(self.place) {
@@ -160,8 +160,8 @@ impl Directives<'_> {
         Err(self.refuse("a quote is not closed"))
     }
 
-    /// Takes a byte of a word. One behind a backslash ends nothing; the backslash itself is left
-    /// away only before those that nginx knows.
+    /// Appends a byte of a word. After a backslash it has no special meaning; the backslash itself
+    /// is dropped only before the characters that nginx escapes.
     fn take(&mut self, byte: u8, word: &mut Vec<u8>) {
         let escaped = self.bytes.get(self.place + 1).filter(|_| byte == b'\\');
         let escaped = escaped.copied();

@@ -9,7 +9,7 @@ use super::show::{member, tell};
 use crate::cli::client::{Client, Failure};
 use crate::cli::columns::Columns;
 
-/// Shows how full the space of codes is.
+/// Shows the usage of the code space.
 pub(super) async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
     let answer = client.get("/v1/codespace").await?;
     tell(&answer, json, describe)?;

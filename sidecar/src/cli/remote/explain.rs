@@ -6,7 +6,7 @@ use super::show::{block, tell};
 use super::values::CodeText;
 use crate::cli::client::{Client, Failure};
 
-/// Says why a code answers what it answers.
+/// Explains the answer to a code.
 pub(super) async fn run(client: &Client, json: bool, code: &CodeText) -> Result<(), Failure> {
     let answer = client.get(&format!("/v1/links/{}/explain", code.0)).await?;
     tell(&answer, json, describe)

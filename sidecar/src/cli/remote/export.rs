@@ -1,4 +1,4 @@
-//! `shortlink links export`: what the API lists, as a file.
+//! `shortlink links export`: the API's listing of links, as a file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -116,7 +116,7 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let format = arguments.format(json)?;
     let mut pager = Pager::new(client, "/v1/links", arguments.filters.parameters(), None);
-    // Asked first, so that a key that is wrong leaves a file as it was.
+    // The first request is before the file is opened, so that an invalid key leaves it unchanged.
     let mut page = pager.next().await?;
     let out: Box<dyn Write> = match &arguments.out {
         None => Box::new(io::stdout()),
@@ -159,7 +159,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Counts links on a terminal that shows nothing else.
+/// A progress bar with the number of links, if standard error is a terminal.
 fn bar() -> Option<ProgressBar> {
     io::stderr().is_terminal().then(|| {
         let style = ProgressStyle::with_template("{spinner} {human_pos} links, {per_sec}");

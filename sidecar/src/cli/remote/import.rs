@@ -54,7 +54,7 @@ impl RowFormat {
         }
     }
 
-    /// The form that a file's name says.
+    /// The format by a file's name.
     fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let name = name.strip_suffix(".gz").unwrap_or(name);
@@ -315,7 +315,7 @@ fn take(
     Ok(())
 }
 
-/// Shows on a terminal how far the file is.
+/// Shows the progress of reading the file on a terminal.
 fn bar(length: Option<u64>) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -258,7 +258,7 @@ async fn revoke(client: &Client, json: bool, link: &OneLink, yes: bool) -> Resul
     act(client, json, link, Method::DELETE, "").await
 }
 
-/// Says what will be done, and asks whether that is wanted.
+/// Prints the effect of a command, and asks for confirmation.
 pub(super) fn confirm(what: &str) -> Result<(), Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
@@ -387,7 +387,7 @@ pub(super) fn tell_rows<const N: usize>(
     Ok(print(&columns.rows(&rows?))?)
 }
 
-/// Says when a listing goes on.
+/// Reports that a listing has more items than the limit.
 pub(super) fn tell_more(pager: &Pager<'_>, json: bool, limit: u64) {
     if !json && pager.has_more() && limit > 0 {
         eprintln!("shortlink: these are the latest {limit}, and there are more: --limit");

@@ -1,4 +1,4 @@
-//! Options for the members of links and campaigns, made from their declarations.
+//! Options for the members of links and campaigns, generated from their declarations.
 
 use std::marker::PhantomData;
 
@@ -76,7 +76,7 @@ impl<S: Subject> Options<S> {
         S::members().into_iter().chain(inner)
     }
 
-    /// Adds what was given to a request.
+    /// Adds the specified members to a request.
     pub(super) fn add_to(&self, members: &mut Map<String, Value>) {
         members.extend(self.0.clone());
     }
@@ -180,7 +180,7 @@ fn option(member: &Member) -> Arg {
     option.value_name(placeholder.to_owned()).help(help)
 }
 
-/// The value that was given for a member.
+/// The value that was specified for a member.
 fn value(member: &Member, matches: &ArgMatches) -> Option<Value> {
     let name = &*member.option();
     match member.shape {
@@ -199,7 +199,7 @@ fn value(member: &Member, matches: &ArgMatches) -> Option<Value> {
     }
 }
 
-/// Adds a member, if there is one.
+/// Adds a member, if it has a value.
 pub(super) fn put<T: serde::Serialize>(
     members: &mut Map<String, Value>,
     name: &str,

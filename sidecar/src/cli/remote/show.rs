@@ -21,7 +21,7 @@ pub(super) fn tell(
     describe: impl FnOnce(&Value) -> String,
 ) -> Result<(), Failure> {
     let text = if json {
-        // Exactly what was answered, with the end of a line.
+        // The unchanged answer, with one newline at its end.
         let text = String::from_utf8_lossy(answer);
         format!("{}\n", text.trim_end_matches('\n'))
     } else {

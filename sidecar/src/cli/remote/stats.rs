@@ -108,7 +108,7 @@ impl StatsCommand {
 
 const CLASSES: [&str; 6] = ["total", "human", "preview", "scanner", "bot", "unknown"];
 
-/// A row of numbers behind what they are of.
+/// A row of numbers behind its label.
 fn row(of: String, counts: &Value) -> [String; 7] {
     let mut cells = CLASSES.map(|class| member(counts, &format!("/{class}")));
     let [total, human, preview, scanner, bot, unknown] = &mut cells;

@@ -37,12 +37,12 @@ pub(super) fn campaign_id(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A moment, or a day for the moment at which it begins (UTC), as the API takes it.
+/// A moment, or a day for its first moment (UTC), as the API accepts it.
 pub(super) fn moment(text: &str) -> Result<String, String> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment.to_string());
     }
-    // Else a day would be read with whatever stands behind it.
+    // Otherwise a day followed by any text would be accepted.
     let is_day = text.len() == 10;
     match text.parse::<Date>() {
         Ok(day) if is_day => Ok(format!("{day}T00:00:00Z")),

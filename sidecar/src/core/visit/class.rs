@@ -12,7 +12,7 @@ use vocabulary::visit::VisitMethod;
 
 use rules::{NETWORKS, RULES, Rule};
 
-/// The version of the rules. It is stored with each verdict; every change of the rules increases
+/// The version of the rules. Every change of the rules increases it, and verdicts are stored with
 /// it.
 pub const RULESET: u16 = 1;
 

@@ -1,4 +1,4 @@
-//! nginx' configuration as `nginx -T` prints it: which directives stand where.
+//! nginx' configuration as `nginx -T` prints it: its directives and their places.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ const FILE: &str = "# configuration file ";
 /// A directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Directive {
-    /// The file that it stands in.
+    /// The file of the directive.
     pub(super) file: PathBuf,
     /// The name of the block around it; empty outside of any.
     pub(super) block: String,

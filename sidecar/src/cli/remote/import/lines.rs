@@ -3,7 +3,7 @@
 use super::RowFormat;
 use crate::csv_parser::{Parser, Step};
 
-/// Finds rows in a file that comes in parts. Rows are those of the API: empty lines are none, the
+/// Finds rows in a file that arrives in parts. Rows are those of the API: empty lines are none, the
 /// first row of CSV has names, and quoted values may have several lines.
 pub(super) enum LineFinder {
     /// Records, with the names still to come or not.
@@ -22,8 +22,8 @@ impl LineFinder {
         }
     }
 
-    /// Takes a part of the file, and passes on the line of each row that is found in it. An empty
-    /// part is the end.
+    /// Takes a part of the file, and passes the line of each row in it to `row`. An empty part is
+    /// the end.
     pub(super) fn push(&mut self, mut part: &[u8], mut row: impl FnMut(u64)) {
         let is_end = part.is_empty();
         match self {

@@ -1,4 +1,4 @@
-//! The file that is imported: its form, what it is called by, and its parts.
+//! The imported file: its compression, its idempotency key, and its parts.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -157,7 +157,7 @@ impl Source {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes that are read.
 struct Counted<R> {
     inner: R,
     bytes: Arc<AtomicU64>,

@@ -63,7 +63,7 @@ impl Window {
         }
     }
 
-    /// Nothing more is answered: who waits goes on.
+    /// Ends the upload, and wakes the thread that waits.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_all();
