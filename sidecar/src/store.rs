@@ -3,6 +3,7 @@
 
 mod audit;
 mod campaigns;
+mod claims;
 mod codes;
 mod columns;
 mod db;
@@ -31,14 +32,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use jiff::civil::Date;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::core::codes::numbering::CodeKey;
-use crate::core::ports::{Operations, StoreError};
-use crate::core::visit::visitor::{DayKey, DayKeys};
+use crate::core::ports::Operations;
 
 use db::Statement;
 use postgres::PostgresStore;
@@ -133,21 +131,6 @@ impl From<PostgresStore> for Store {
     fn from(store: PostgresStore) -> Self {
         let engine = Engine::Postgres(Box::new(store));
         Self { engine }
-    }
-}
-
-#[async_trait]
-impl DayKeys for Store {
-    async fn day_key(&self, day: Date, fresh: DayKey) -> Result<DayKey, StoreError> {
-        (**self).day_key(day, fresh).await
-    }
-
-    async fn known_day_key(&self, day: Date) -> Result<Option<DayKey>, StoreError> {
-        (**self).known_day_key(day).await
-    }
-
-    async fn destroy_day_keys(&self, before: Date) -> Result<u64, StoreError> {
-        (**self).destroy_day_keys(before).await
     }
 }
 

@@ -24,7 +24,6 @@ pub use crate::core::audit::ChangedBy;
 use crate::core::campaign::Campaign;
 use crate::core::link::Link;
 pub use crate::core::store_error::StoreError;
-use crate::core::visit::visitor::DayKeys;
 
 pub use audit::AuditListing;
 pub use campaigns::{CampaignEditor, PublishedCampaign};
@@ -51,14 +50,7 @@ pub use visits::{
 /// All operations of a store.
 #[async_trait]
 pub trait Operations:
-    LinkStore
-    + OutboxStore
-    + IdempotencyStore
-    + CodeStore
-    + UpkeepStore
-    + VisitStore
-    + ReclassifyStore
-    + DayKeys
+    LinkStore + OutboxStore + IdempotencyStore + CodeStore + UpkeepStore + VisitStore + ReclassifyStore
 {
     /// Closes every connection, once the operations in progress have ended.
     async fn close(&self);

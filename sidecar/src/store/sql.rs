@@ -79,13 +79,14 @@ pub(super) const fn render<const N: usize>(pieces: &[&[&str]; 2], scheme: Scheme
 /// Writes as much as there is room for; answers how long the whole is.
 const fn write(pieces: &[&[&str]; 2], scheme: Scheme, text: &mut [u8]) -> usize {
     let (mut piece, mut length) = (0, 0);
+    // The engine that the bytes are for.
+    let mut only = None;
     while piece < pieces[0].len() + pieces[1].len() {
         let bytes = match piece.checked_sub(pieces[0].len()) {
             None => pieces[0][piece].as_bytes(),
             Some(piece) => pieces[1][piece].as_bytes(),
         };
-        // The engine that the bytes are for.
-        let (mut only, mut place) = (None, 0);
+        let mut place = 0;
         while place < bytes.len() {
             match (bytes[place], only) {
                 (b'{', None) => only = Some(Scheme::Sqlite),

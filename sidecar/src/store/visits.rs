@@ -1,7 +1,10 @@
 //! What both stores make of visits before they write them.
 
+mod day_keys;
 pub(super) mod moves;
 pub(super) mod people;
+mod pruning;
+mod quarantine;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,15 +16,15 @@ use vocabulary::visit::VisitMethod;
 
 use crate::core::audit::{Action, AuditEntry, Subject};
 use crate::core::ports::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, Poison, TimeCount,
-    ValueCount, ValueTimeCount, VisitListing,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, TimeCount, ValueCount,
+    ValueTimeCount, VisitListing,
 };
 use crate::core::visit::Visit;
 use crate::core::visit::agent::{Agent, Versioned};
 use crate::core::visit::class::Class;
 use crate::core::visit::ranges::Ranges;
 use crate::core::visit::sketch::Sketch;
-use crate::core::visit::visitor::{DayKey, VisitorId};
+use crate::core::visit::visitor::VisitorId;
 use crate::store::shared::{DAY_MS, invalid};
 
 /// How many milliseconds an hour and a minute have.
@@ -321,13 +324,6 @@ pub(super) fn ranges(text: &str) -> Result<Ranges, sqlx::Error> {
     Ranges::parse(text).ok_or_else(|| invalid("visit_origins", "ranges"))
 }
 
-/// Reads the key of a day.
-pub(super) fn day_key(key: Vec<u8>) -> Result<DayKey, sqlx::Error> {
-    let key = <[u8; 32]>::try_from(key);
-    key.map(DayKey::new)
-        .map_err(|_length| invalid("visit_day_keys", "key"))
-}
-
 /// Adds which visits are listed, but for the link: all that are before a visit, and so on.
 pub(super) fn push_filters<DB>(query: &mut QueryBuilder<DB>, listing: &VisitListing)
 where
@@ -433,11 +429,6 @@ pub(super) fn erasure(code: Code, key_id: &str, now: Timestamp) -> AuditEntry {
         subject: Subject::Link(code),
         detail: serde_json::Map::new(),
     }
-}
-
-/// What names something in quarantine: what comes again with the same batch is the same.
-pub(super) fn poison_entry(poison: &Poison) -> String {
-    format!("{}/{}/{}", poison.id.shard, poison.id.entry, poison.place)
 }
 
 /// The columns that [`crate::store::columns::visit`] reads, where visits and their agents are joined.

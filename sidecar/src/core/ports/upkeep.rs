@@ -71,25 +71,6 @@ pub trait UpkeepStore: Send + Sync {
 
     /// Frees the codes of deleted links.
     async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError>;
-
-    /// Reads a note.
-    async fn note(&self, name: &str) -> Result<Option<String>, StoreError>;
-
-    /// Writes a note, or deletes it with `None`.
-    async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError>;
-
-    /// Claims a task for a holder until a moment, so that one of many processes does it; the holder
-    /// renews the claim in time. `false` when another holder's claim is still valid.
-    async fn claim(
-        &self,
-        task: &str,
-        holder: &str,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<bool, StoreError>;
-
-    /// Ends a claim before its time, if it is still the holder's.
-    async fn release(&self, task: &str, holder: &str) -> Result<(), StoreError>;
 }
 
 /// A place in the order in which a store walks through its links: behind the link of this number.

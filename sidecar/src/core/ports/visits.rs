@@ -67,14 +67,6 @@ pub trait VisitStore: Send + Sync {
         days: u32,
     ) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Deletes some visits that were stored before a moment, at most `limit`, or those of one day
-    /// together; returns their number.
-    async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
-
-    /// Deletes some old counts, at most `limit` rows of each kind; returns their number. The totals
-    /// of each link by class and the times of its last visits stay.
-    async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError>;
-
     /// Deletes the visits of links, whose counts stay, and writes an entry for each link into the
     /// audit log; returns the number of visits.
     async fn erase_visits(
@@ -83,13 +75,6 @@ pub trait VisitStore: Send + Sync {
         key_id: &str,
         now: Timestamp,
     ) -> Result<u64, StoreError>;
-
-    /// Stores entries of the queue that are no visits, for inspection: each once, and only the
-    /// latest [`MAX_POISON`] of all.
-    async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError>;
-
-    /// Counts the entries in quarantine.
-    async fn count_quarantine(&self) -> Result<u64, StoreError>;
 }
 
 /// The counts to delete; `None` for none.

@@ -132,34 +132,6 @@ impl UpkeepStore for PostgresStore {
         };
         self.run(free).await
     }
-
-    async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
-        self.run(ReadNote(name)).await
-    }
-
-    async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError> {
-        self.run(TakeNote { name, text }).await
-    }
-
-    async fn claim(
-        &self,
-        task: &str,
-        holder: &str,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let claim = Claim {
-            task,
-            holder,
-            now,
-            until,
-        };
-        self.run(claim).await
-    }
-
-    async fn release(&self, task: &str, holder: &str) -> Result<(), StoreError> {
-        self.run(Release { task, holder }).await
-    }
 }
 
 struct Walk {
@@ -365,98 +337,6 @@ impl Work for ReadDeleted {
             Ok((code, revision.unsigned_abs()))
         });
         links.collect()
-    }
-}
-
-struct ReadNote<'a>(&'a str);
-
-#[async_trait]
-impl Work for ReadNote<'_> {
-    type Output = Option<String>;
-    const OPERATION: &'static str = "read a note";
-
-    async fn run(
-        &mut self,
-        connection: &mut Statements<'_>,
-    ) -> Result<Option<String>, sqlx::Error> {
-        sqlx::query_scalar("SELECT note FROM notes WHERE name = $1")
-            .bind(self.0)
-            .fetch_optional(connection)
-            .await
-    }
-}
-
-struct TakeNote<'a> {
-    name: &'a str,
-    text: Option<String>,
-}
-
-#[async_trait]
-impl Work for TakeNote<'_> {
-    type Output = ();
-    const OPERATION: &'static str = "take a note";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
-        let done = match &self.text {
-            Some(text) => sqlx::query(
-                "INSERT INTO notes (name, note) VALUES ($1, $2) \
-                 ON CONFLICT (name) DO UPDATE SET note = excluded.note",
-            )
-            .bind(self.name)
-            .bind(text),
-            None => sqlx::query("DELETE FROM notes WHERE name = $1").bind(self.name),
-        };
-        done.execute(connection).await?;
-        Ok(())
-    }
-}
-
-struct Claim<'a> {
-    task: &'a str,
-    holder: &'a str,
-    now: Timestamp,
-    until: Timestamp,
-}
-
-#[async_trait]
-impl Work for Claim<'_> {
-    type Output = bool;
-    const OPERATION: &'static str = "claim a task";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<bool, sqlx::Error> {
-        // Of two who claim at once the second waits for the first and then sees its claim.
-        let done = sqlx::query(
-            "INSERT INTO claims (task, holder, until) VALUES ($1, $2, $3) \
-             ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, until = excluded.until \
-             WHERE claims.holder = excluded.holder OR claims.until <= $4",
-        )
-        .bind(self.task)
-        .bind(self.holder)
-        .bind(self.until.as_millisecond())
-        .bind(self.now.as_millisecond())
-        .execute(connection)
-        .await?;
-        Ok(done.rows_affected() == 1)
-    }
-}
-
-struct Release<'a> {
-    task: &'a str,
-    holder: &'a str,
-}
-
-#[async_trait]
-impl Work for Release<'_> {
-    type Output = ();
-    const OPERATION: &'static str = "end a claim";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
-        sqlx::query("DELETE FROM claims WHERE task = $1 AND holder = $2")
-            .bind(self.task)
-            .bind(self.holder)
-            .execute(connection)
-            .await?;
-        Ok(())
     }
 }
 

@@ -5,12 +5,10 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::Row as _;
-use sqlx::sqlite::SqliteConnection;
 use vocabulary::Code;
 
 use super::deletion::{DeleteLinks, FreeCodes};
 use super::links::{columns, read};
-use super::writer::Write;
 use super::{SqliteStore, invalid};
 use crate::core::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError, UpkeepStore};
 use crate::core::records::Records;
@@ -191,47 +189,6 @@ impl UpkeepStore for SqliteStore {
         let numbering = self.numbering.clone();
         self.writer.write(FreeCodes { codes, numbering }).await
     }
-
-    async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
-        let value: Option<Vec<u8>> =
-            sqlx::query_scalar("SELECT value FROM settings WHERE name = ?1")
-                .bind(format!("note:{name}"))
-                .fetch_optional(&self.readers)
-                .operation("read a note")
-                .await?;
-        Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
-    }
-
-    async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError> {
-        let name = format!("note:{name}");
-        self.writer.write(TakeNote { name, text }).await
-    }
-
-    async fn claim(
-        &self,
-        task: &str,
-        holder: &str,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<bool, StoreError> {
-        let claim = Claim {
-            name: format!("claim:{task}"),
-            holder: holder.to_owned(),
-            now,
-            until: Some(until),
-        };
-        self.writer.write(claim).await
-    }
-
-    async fn release(&self, task: &str, holder: &str) -> Result<(), StoreError> {
-        let release = Claim {
-            name: format!("claim:{task}"),
-            holder: holder.to_owned(),
-            now: Timestamp::MIN,
-            until: None,
-        };
-        self.writer.write(release).await.map(|_| ())
-    }
 }
 
 impl SqliteStore {
@@ -334,91 +291,6 @@ pub(super) fn json_list(ids: &[i64]) -> String {
     }
     list.push(']');
     list
-}
-
-struct TakeNote {
-    name: String,
-    text: Option<String>,
-}
-
-#[async_trait]
-impl Write for TakeNote {
-    type Output = ();
-    const OPERATION: &'static str = "take a note";
-
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        match &self.text {
-            Some(text) => put_setting(connection, &self.name, text).await,
-            None => drop_setting(connection, &self.name).await,
-        }
-    }
-}
-
-/// Claims a task, or ends a claim.
-struct Claim {
-    name: String,
-    holder: String,
-    now: Timestamp,
-    until: Option<Timestamp>,
-}
-
-#[async_trait]
-impl Write for Claim {
-    type Output = bool;
-    const OPERATION: &'static str = "claim a task";
-
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-        let standing: Option<Vec<u8>> =
-            sqlx::query_scalar("SELECT value FROM settings WHERE name = ?1")
-                .bind(&self.name)
-                .fetch_optional(&mut *connection)
-                .await?;
-        // `<until> <holder>`
-        let standing = standing.and_then(|bytes| String::from_utf8(bytes).ok());
-        let standing = standing.as_deref().and_then(|text| text.split_once(' '));
-        let another = standing.filter(|(_, holder)| *holder != self.holder);
-        let is_good = another
-            .and_then(|(until, _)| until.parse::<i64>().ok())
-            .is_some_and(|until| until > self.now.as_millisecond());
-        match self.until {
-            Some(_) if is_good => Ok(false),
-            Some(until) => {
-                let text = format!("{} {}", until.as_millisecond(), self.holder);
-                put_setting(connection, &self.name, &text).await?;
-                Ok(true)
-            }
-            None => {
-                if another.is_none() {
-                    drop_setting(connection, &self.name).await?;
-                }
-                Ok(true)
-            }
-        }
-    }
-}
-
-async fn put_setting(
-    connection: &mut SqliteConnection,
-    name: &str,
-    value: &str,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO settings (name, value) VALUES (?1, ?2) \
-         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-    )
-    .bind(name)
-    .bind(value.as_bytes())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-async fn drop_setting(connection: &mut SqliteConnection, name: &str) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM settings WHERE name = ?1")
-        .bind(name)
-        .execute(connection)
-        .await?;
-    Ok(())
 }
 
 #[cfg(test)]

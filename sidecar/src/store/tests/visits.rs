@@ -19,7 +19,7 @@ use crate::core::visit::Visit;
 use crate::core::visit::agent::{Agent, Device, DeviceKind, Versioned};
 use crate::core::visit::class::{Class, Classification};
 use crate::core::visit::place::Place;
-use crate::core::visit::visitor::{DayKey, VisitorId};
+use crate::core::visit::visitor::{DayKey, DayKeys, VisitorId};
 use crate::store::Store;
 
 in_every_store! {

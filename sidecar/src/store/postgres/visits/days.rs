@@ -78,7 +78,7 @@ impl PostgresStore {
 
     /// Drops the part of the first day with visits that ended before a moment; answers how many
     /// visits that were.
-    pub(super) async fn drop_days(&self, before: Timestamp) -> Result<u64, StoreError> {
+    pub(in crate::store) async fn drop_days(&self, before: Timestamp) -> Result<u64, StoreError> {
         let dropped = self.run(DropDays(before)).await?;
         self.days
             .known()
