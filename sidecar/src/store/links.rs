@@ -2,6 +2,8 @@
 //! in the same transaction.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,7 +11,7 @@ use vocabulary::{CampaignId, Code};
 
 use super::db::Db;
 use super::sql::{FOR_UPDATE, sql};
-use super::value::{Row, args, invalid, is_storable};
+use super::value::{Row, Value, args, invalid, is_storable};
 use super::{Store, audit, history, listing, tags};
 use crate::core::audit::ChangedBy;
 use crate::core::campaign::ParameterValues;
@@ -22,15 +24,59 @@ use crate::core::target::Target;
 use crate::store::past::NOBODY;
 use crate::store::texts::{of_tags, to_tags};
 
-/// The columns of a link besides its id, as a macro since statements are literals.
+/// The columns of a link besides its id, in the order of [`values`], as a macro since statements are
+/// literals.
 macro_rules! columns {
     () => {
-        "code, target, campaign_id, parameters, redirect_status, forward_query, revision, \
-         valid_since, valid_until, max_visits, paused_at, revoked_at, created_at, updated_at, \
-         created_by, external_id, note, tags"
+        "code, redirect_status, revision, valid_until, created_at, updated_at, created_by, target, \
+         campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
+         external_id, note, tags"
     };
 }
 pub(super) use columns;
+
+/// The number of the [`columns!`].
+pub(super) const WIDTH: usize = 18;
+
+/// Where the columns of links that have a target of their own are among the [`columns!`]. Every link
+/// uses those before.
+pub(super) const TARGET: Range<usize> = 7..8;
+
+/// As [`TARGET`] for links of campaigns.
+pub(super) const CAMPAIGN: Range<usize> = 8..10;
+
+/// Where the columns are that only some links use.
+pub(super) const OPTIONAL: Range<usize> = 10..WIDTH;
+
+/// PostgreSQL's parameters for a list of ids and a list of each of the [`columns!`].
+pub(super) const LISTS: &str = "$1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
+     $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::boolean[], \
+     $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::text[]";
+
+/// The values of the [`columns!`].
+pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
+    let destination = &link.destination;
+    [
+        (&link.code).into(),
+        link.redirect_status.code().into(),
+        link.revision.into(),
+        link.valid_until.into(),
+        link.created_at.into(),
+        link.updated_at.into(),
+        (&link.created_by).into(),
+        destination.target().map(Target::as_str).into(),
+        destination.campaign().into(),
+        destination.values().map(ParameterValues::as_str).into(),
+        link.forward_query.into(),
+        link.valid_since.into(),
+        link.max_visits.map(NonZeroU64::get).into(),
+        link.paused_at.into(),
+        link.revoked_at.into(),
+        (&link.external_id).into(),
+        (&link.note).into(),
+        of_tags(&link.tags).into(),
+    ]
+}
 
 impl Store {
     /// Finds the link that was stored last for a digest, whatever has become of it.
@@ -256,7 +302,7 @@ async fn update(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error
         link.revision,
         link.valid_since,
         link.valid_until,
-        link.max_visits.map(std::num::NonZeroU64::get),
+        link.max_visits.map(NonZeroU64::get),
         link.paused_at,
         link.revoked_at,
         link.updated_at,

@@ -22,6 +22,8 @@ pub(super) enum Value<'a> {
     Numbers(Vec<Option<i64>>),
     /// As [`Self::Numbers`].
     Texts(Vec<Option<Cow<'a, str>>>),
+    /// As [`Self::Numbers`].
+    Truths(Vec<bool>),
 }
 
 /// The values of a statement's parameters.
@@ -84,6 +86,7 @@ impl Value<'_> {
             Self::Texts(list) => {
                 Value::Texts(list.iter().map(|text| text.as_ref().map(owned)).collect())
             }
+            Self::Truths(list) => Value::Truths(list.clone()),
         }
     }
 
@@ -96,6 +99,7 @@ impl Value<'_> {
             Self::Bytes(bytes) => sqlx::Arguments::add(arguments, bytes.as_deref()),
             Self::Numbers(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
             Self::Texts(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
+            Self::Truths(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
         }
     }
 
@@ -108,8 +112,55 @@ impl Value<'_> {
             Self::Bytes(bytes) => arguments.add(bytes.as_deref()),
             Self::Numbers(list) => arguments.add(list.as_slice()),
             Self::Texts(list) => arguments.add(list.as_slice()),
+            Self::Truths(list) => arguments.add(list.as_slice()),
         }
     }
+
+    /// Whether this is the value of a column that a row does not use.
+    pub(super) fn is_unused(&self) -> bool {
+        matches!(
+            self,
+            Self::Number(None) | Self::Text(None) | Self::Bytes(None) | Self::Truth(false)
+        )
+    }
+
+    /// Begins the list of a column that has this value.
+    fn list(self, capacity: usize) -> Self {
+        fn list<T>(first: T, capacity: usize) -> Vec<T> {
+            let mut list = Vec::with_capacity(capacity);
+            list.push(first);
+            list
+        }
+        match self {
+            Self::Number(number) => Self::Numbers(list(number, capacity)),
+            Self::Text(text) => Self::Texts(list(text, capacity)),
+            Self::Truth(truth) => Self::Truths(list(truth, capacity)),
+            other => other,
+        }
+    }
+}
+
+/// Makes of rows a list of each column. A column has values of one kind.
+pub(super) fn lists<'a, const N: usize>(
+    rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+) -> Vec<Value<'a>> {
+    let mut lists: Vec<Value<'a>> = Vec::with_capacity(N + 1);
+    let capacity = rows.len();
+    for row in rows {
+        if lists.is_empty() {
+            lists.extend(row.into_iter().map(|value| value.list(capacity)));
+            continue;
+        }
+        for (list, value) in lists.iter_mut().zip(row) {
+            match (list, value) {
+                (Value::Numbers(list), Value::Number(number)) => list.push(number),
+                (Value::Texts(list), Value::Text(text)) => list.push(text),
+                (Value::Truths(list), Value::Truth(truth)) => list.push(truth),
+                (list, value) => *list = value,
+            }
+        }
+    }
+    lists
 }
 
 /// A row of either engine.
@@ -179,6 +230,20 @@ pub(super) trait Column<'r>: Sized {
 impl<'r> Column<'r> for i64 {
     fn read(row: &'r Row, column: &'static str) -> Result<Option<Self>, sqlx::Error> {
         row.number(column)
+    }
+}
+
+/// A list: an array in PostgreSQL, JSON in SQLite.
+impl<'r> Column<'r> for Vec<i64> {
+    fn read(row: &'r Row, column: &'static str) -> Result<Option<Self>, sqlx::Error> {
+        match row {
+            Row::Postgres(row) => row.try_get(column),
+            Row::Sqlite(row) => {
+                let list = row.try_get::<Option<&str>, _>(column)?;
+                let list = list.map(serde_json::from_str).transpose();
+                list.map_err(|_error| invalid(column))
+            }
+        }
     }
 }
 

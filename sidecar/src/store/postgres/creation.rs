@@ -8,7 +8,7 @@ use vocabulary::Code;
 
 use super::codes::uncount;
 use super::outbox::{NewRows, enqueue_new, withdraw};
-use super::rows::Rows;
+use super::rows::insert;
 use super::statements::Statements;
 use super::tags;
 use super::work::Work;
@@ -62,8 +62,8 @@ pub(super) async fn create(
     // Everybody inserts in the order of the ids, so that two who want the same codes wait for
     // each other and don't meet halfway.
     rows.sort_unstable_by_key(|row| row.id);
-    let new: Rows<'_> = rows.iter().map(|row| (row.id, row.link)).collect();
-    let mut kept = new.insert(connection).await?;
+    let ids = rows.iter().map(|row| row.id).collect();
+    let mut kept = insert(connection, ids, rows.iter().map(|row| row.link)).await?;
     kept.sort_unstable();
     leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
     let mut receipt = Receipt::default();

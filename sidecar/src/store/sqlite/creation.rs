@@ -4,54 +4,25 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::Arguments as _;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 
 use super::codes::count_usage;
 use super::links::id_of;
 use super::outbox::enqueue;
 use super::writer::Write;
-use crate::core::campaign::ParameterValues;
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::{Destination, Link};
 use crate::core::ports::{Created, Receipt};
-use crate::core::target::Target;
 use crate::store::db::Db;
+use crate::store::links::{CAMPAIGN, OPTIONAL, TARGET, columns, values};
 use crate::store::shared::spans;
 use crate::store::tags;
-use crate::store::texts::of_tags;
+use crate::store::value::Value;
 
 /// How many rows a statement inserts. A statement is worth preparing for few sizes only, so links
 /// are dealt to the largest that can be filled.
 const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
-
-/// The columns of every link.
-const COMMON_COLUMNS: [&str; 8] = [
-    "id",
-    "code",
-    "redirect_status",
-    "revision",
-    "valid_until",
-    "created_at",
-    "updated_at",
-    "created_by",
-];
-
-/// The columns of links that have a target of their own, and of those of campaigns.
-const TARGET_COLUMNS: [&str; 1] = ["target"];
-const CAMPAIGN_COLUMNS: [&str; 2] = ["campaign_id", "parameters"];
-
-/// The columns that only some links use.
-const OTHER_COLUMNS: [&str; 8] = [
-    "forward_query",
-    "valid_since",
-    "max_visits",
-    "paused_at",
-    "revoked_at",
-    "external_id",
-    "note",
-    "tags",
-];
 
 /// Which columns rows are inserted with. Every value costs, the default ones too, and most links
 /// are of the first two kinds.
@@ -70,30 +41,26 @@ impl Columns {
 
     /// The fewest that a link needs.
     fn of(link: &Link) -> Self {
-        let uses_others = link.forward_query
-            || link.valid_since.is_some()
-            || link.max_visits.is_some()
-            || link.paused_at.is_some()
-            || link.revoked_at.is_some()
-            || link.external_id.is_some()
-            || link.note.is_some()
-            || !link.tags.is_empty();
         match &link.destination {
-            _ if uses_others => Self::All,
+            _ if !values(link)[OPTIONAL].iter().all(Value::is_unused) => Self::All,
             Destination::Target(_) => Self::Target,
             Destination::Campaign { .. } => Self::Campaign,
         }
     }
 
+    /// Whether the column at a place among those of links is one of them.
+    fn has(self, place: usize) -> bool {
+        match self {
+            Self::Target => !CAMPAIGN.contains(&place) && !OPTIONAL.contains(&place),
+            Self::Campaign => !TARGET.contains(&place) && !OPTIONAL.contains(&place),
+            Self::All => true,
+        }
+    }
+
     /// The statement for each of the [`SIZES`].
     fn statements(self) -> &'static [String; SIZES.len()] {
-        static STATEMENTS: LazyLock<[[String; SIZES.len()]; 3]> = LazyLock::new(|| {
-            [
-                statements(&[&TARGET_COLUMNS]),
-                statements(&[&CAMPAIGN_COLUMNS]),
-                statements(&[&TARGET_COLUMNS, &CAMPAIGN_COLUMNS, &OTHER_COLUMNS]),
-            ]
-        });
+        static STATEMENTS: LazyLock<[[String; SIZES.len()]; 3]> =
+            LazyLock::new(|| Columns::EACH.map(statements));
         let [target, campaign, all] = &*STATEMENTS;
         match self {
             Self::Target => target,
@@ -103,14 +70,16 @@ impl Columns {
     }
 }
 
-fn statements(others: &[&[&str]]) -> [String; SIZES.len()] {
-    let columns = [&COMMON_COLUMNS, others.concat().as_slice()].concat();
+fn statements(which: Columns) -> [String; SIZES.len()] {
+    let columns = columns!().split(", ").enumerate();
+    let columns = columns.filter(|(place, _)| which.has(*place));
+    let columns: Vec<&str> = columns.map(|(_, column)| column).collect();
     SIZES.map(|size| {
         // Without numbers: for a parameter that has one SQLite walks through the names of all.
-        let row = format!("({})", vec!["?"; columns.len()].join(", "));
+        let row = format!("(?{})", ", ?".repeat(columns.len()));
         let rows = vec![row; size].join(", ");
         let columns = columns.join(", ");
-        format!("INSERT INTO links ({columns}) VALUES {rows}")
+        format!("INSERT INTO links (id, {columns}) VALUES {rows}")
     })
 }
 
@@ -226,38 +195,20 @@ async fn insert(
     which: usize,
     rows: &[Row<'_>],
 ) -> Result<(), sqlx::Error> {
-    let mut query = sqlx::query(columns.statements()[which].as_str());
+    let mut arguments = SqliteArguments::default();
     for Row { id, link, .. } in rows {
-        query = query
-            .bind(id)
-            .bind(link.code.as_str())
-            .bind(link.redirect_status.code())
-            .bind(link.revision as i64)
-            .bind(link.valid_until.map(|second| second.get() as i64))
-            .bind(link.created_at.as_millisecond())
-            .bind(link.updated_at.as_millisecond())
-            .bind(&link.created_by);
-        if columns != Columns::Campaign {
-            query = query.bind(link.destination.target().map(Target::as_str));
-        }
-        if columns != Columns::Target {
-            query = query
-                .bind(link.destination.campaign().map(|id| id.get() as i64))
-                .bind(link.destination.values().map(ParameterValues::as_str));
-        }
-        if columns == Columns::All {
-            query = query
-                .bind(link.forward_query)
-                .bind(link.valid_since.map(|second| second.get() as i64))
-                .bind(link.max_visits.map(|visits| visits.get() as i64))
-                .bind(link.paused_at.map(Timestamp::as_millisecond))
-                .bind(link.revoked_at.map(Timestamp::as_millisecond))
-                .bind(link.external_id.as_deref())
-                .bind(link.note.as_deref())
-                .bind(of_tags(&link.tags));
+        arguments.add(*id).map_err(sqlx::Error::Encode)?;
+        for (place, value) in values(link).iter().enumerate() {
+            if columns.has(place) {
+                let added = value.add_to_sqlite(&mut arguments);
+                added.map_err(sqlx::Error::Encode)?;
+            }
         }
     }
-    query.execute(connection).await?;
+    let statement = columns.statements()[which].as_str();
+    sqlx::query_with(statement, arguments)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 

@@ -1,36 +1,47 @@
-//! Moving links that were kept before they had numbers.
+//! Moving links that were stored before they had numbers.
 
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::core::codes::numbering::Numbering;
+use crate::core::link::{Change, Destination, Link};
 use crate::core::ports::MAX_TOGETHER;
+use crate::core::target::Target;
+use crate::store::db::Db;
+use crate::store::sql::sql;
 use crate::store::sqlite::creation::create;
-use crate::store::sqlite::links::read;
+use crate::store::value::{Row, args};
 
 /// Moves some links within a transaction; `false` when there are none left.
 pub(super) async fn move_some(
     connection: &mut SqliteConnection,
     numbering: &Numbering,
 ) -> Result<bool, sqlx::Error> {
-    let rows = sqlx::query(
-        "SELECT id AS old_id, code, target, NULL AS campaign_id, NULL AS parameters, redirect_status, 0 AS forward_query, revision, \
-         NULL AS valid_since, expires_at AS valid_until, NULL AS max_visits, NULL AS paused_at, \
-         revoked_at, created_at, updated_at, created_by, NULL AS external_id, NULL AS note, \
-         NULL AS tags FROM links_before ORDER BY id LIMIT ?1",
-    )
-    .bind(MAX_TOGETHER as i64)
-    .fetch_all(&mut *connection)
-    .await?;
-    let links = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let last: Option<i64> = rows.last().map(|row| row.try_get("old_id")).transpose()?;
-    if let Some(last) = last {
-        // Their codes were unique. Whatever Redis has not been told yet it is told now.
-        create(connection, &links, numbering).await?;
-        sqlx::query("DELETE FROM links_before WHERE id <= ?1")
-            .bind(last)
-            .execute(&mut *connection)
-            .await?;
-    }
-    Ok(last.is_some())
+    let sql = sql!("SELECT * FROM links_before ORDER BY id LIMIT $1");
+    let read = |row: &Row| Ok((row.get("id")?, read(row)?));
+    let limit = args![MAX_TOGETHER as u64];
+    let found: Vec<(i64, Link)> = Db::Sqlite(connection).all(sql, limit, read).await?;
+    let (ids, links): (Vec<i64>, Vec<Link>) = found.into_iter().unzip();
+    let Some(&last) = ids.last() else {
+        return Ok(false);
+    };
+    // Their codes were unique. What is not in Redis yet is published now.
+    create(connection, &links, numbering).await?;
+    let sql = sql!("DELETE FROM links_before WHERE id <= $1");
+    Db::Sqlite(connection).run(sql, args![last]).await?;
+    Ok(true)
+}
+
+/// Reads a link that has none of the later columns.
+fn read(row: &Row) -> Result<Link, sqlx::Error> {
+    let target = Destination::Target(Target::from_stored(row.get("target")?));
+    let (code, created_by) = (row.get("code")?, row.get("created_by")?);
+    let created_at = row.get("created_at")?;
+    Ok(Link {
+        redirect_status: row.get("redirect_status")?,
+        revision: row.get("revision")?,
+        valid_until: row.find("expires_at")?,
+        revoked_at: row.find("revoked_at")?,
+        updated_at: row.get("updated_at")?,
+        ..Link::new(code, target, Change::default(), created_by, created_at)
+    })
 }
