@@ -135,7 +135,7 @@ fn differences_tell_nothing() {
     assert!(are_spread(&differences(&first)));
     assert!(!are_spread(&differences(&counted())));
     assert!(!are_spread(&differences(&stepped())));
-    // The difference between successive codes does not repeat either.
+    // The XOR of successive codes does not repeat either.
     let mixed: Vec<u64> = issued.windows(2).map(|pair| pair[0] ^ pair[1]).collect();
     let different: HashSet<&u64> = mixed.iter().collect();
     assert_eq!(different.len(), mixed.len());
