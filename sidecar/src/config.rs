@@ -120,7 +120,7 @@ pub struct Upkeep {
 /// The settings of the log.
 #[derive(Debug)]
 pub struct Log {
-    /// In which form.
+    /// The format.
     pub format: LogFormat,
     /// The least important events.
     pub level: LevelFilter,

@@ -57,7 +57,7 @@ pub trait Job: Send {
         async { Ok(()) }
     }
 
-    /// Does a bounded piece of the work.
+    /// Does a bounded part of the work.
     fn step(&mut self) -> impl Future<Output = Result<Next, Self::Error>> + Send;
 
     /// Ends the work before the claim is released, and at shutdown: notes where to continue.
@@ -191,7 +191,7 @@ impl<J: Job> Run<J> {
         outcome
     }
 
-    /// Does a step; `None` if another process holds the claim.
+    /// Runs a step; `None` if another process holds the claim.
     async fn turn(&mut self) -> Result<Option<Next>, J::Error> {
         let Some(lease) = &mut self.lease else {
             return step(&mut self.job, &mut self.has_begun).await.map(Some);

@@ -16,7 +16,7 @@ pub(in crate::cli) struct Columns<const N: usize> {
 }
 
 impl<const N: usize> Columns<N> {
-    /// With these heads, and numbers in some columns.
+    /// Creates a table with these heads, and numbers in some columns.
     pub(in crate::cli) fn new(heads: [&'static str; N], right: &'static [usize]) -> Self {
         Self {
             heads: Some(heads),

@@ -54,7 +54,7 @@ pub(super) enum DomainsCommand {
 }
 
 impl DomainsCommand {
-    /// Does it.
+    /// Runs the command.
     pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
         match self {
             Self::Check(arguments) => check(config, &arguments).await,
@@ -127,7 +127,7 @@ async fn check(config: &Config, arguments: &CheckArguments) -> anyhow::Result<Ex
     })
 }
 
-/// Looks at a table.
+/// Checks a table.
 ///
 /// # Errors
 /// If nginx would refuse it.

@@ -53,21 +53,21 @@ pub struct Campaign {
 /// Changes to a campaign. `None` leaves a member unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CampaignChange {
-    /// Another name.
+    /// The new name.
     pub name: Option<String>,
-    /// Another target; it has the names of the old one, and no others.
+    /// The new target; it has the parameters of the old one, and no others.
     pub target: Option<CampaignTarget>,
-    /// Another redirect status.
+    /// The new redirect status.
     pub redirect_status: Option<RedirectStatus>,
-    /// Another choice of passing the query on.
+    /// The new choice of forwarding the query.
     pub forward_query: Option<bool>,
-    /// Another time.
+    /// The new validity.
     pub validity: Option<Validity>,
     /// Pauses or resumes it.
     pub paused: Option<bool>,
-    /// Another note, or `Some(None)` for none.
+    /// The new note, or `Some(None)` for none.
     pub note: Option<Option<String>>,
-    /// Other defaults, as a whole.
+    /// The new defaults, as a whole.
     pub defaults: Option<CampaignDefaults>,
 }
 

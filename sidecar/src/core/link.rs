@@ -61,21 +61,21 @@ pub struct Change {
     pub target: Option<Target>,
     /// Other values for the campaign's target; for links of campaigns.
     pub values: Option<ParameterValues>,
-    /// Another redirect status; for links that have a target of their own.
+    /// The new redirect status; for links that have a target of their own.
     pub redirect_status: Option<RedirectStatus>,
-    /// Another choice of appending the visitor's query; for links that have a target of their own.
+    /// The new choice of forwarding the query; for links that have a target of their own.
     pub forward_query: Option<bool>,
-    /// Another beginning, or `Some(None)` for none.
+    /// The new start of validity, or `Some(None)` for none.
     pub valid_since: Option<Option<Second>>,
-    /// Another end, or `Some(None)` for none.
+    /// The new end of validity, or `Some(None)` for none.
     pub valid_until: Option<Option<Second>>,
-    /// Another number of visits, or `Some(None)` for any.
+    /// The new limit of visits, or `Some(None)` for none.
     pub max_visits: Option<Option<NonZeroU64>>,
-    /// Another name of the caller's, or `Some(None)` for none.
+    /// The new external id, or `Some(None)` for none.
     pub external_id: Option<Option<String>>,
-    /// Another note, or `Some(None)` for none.
+    /// The new note, or `Some(None)` for none.
     pub note: Option<Option<String>>,
-    /// All its tags from now on, in ascending order and each once.
+    /// The new tags, in ascending order without duplicates.
     pub tags: Option<Vec<String>>,
 }
 

@@ -25,7 +25,7 @@ struct Entry {
     end: usize,
 }
 
-/// One of [`Records`].
+/// A record of [`Records`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// The link's code.
@@ -101,12 +101,12 @@ impl Records {
         }
     }
 
-    /// All of them, in order.
+    /// All records, in order.
     pub fn iter(&self) -> impl Iterator<Item = Wanted<'_>> {
         (0..self.len()).map(|place| self.get(place))
     }
 
-    /// Those at some places.
+    /// The records at some places.
     pub fn some(&self, places: impl IntoIterator<Item = usize>) -> Self {
         let mut some = Self {
             now_s: self.now_s,

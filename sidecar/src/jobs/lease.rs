@@ -63,7 +63,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives the claim up before it expires.
+    /// Releases the claim before it expires.
     pub(super) async fn release(&mut self) {
         let Claims { store, holder, .. } = &self.claims;
         if self.claimed_at.take().is_some()

@@ -23,14 +23,14 @@ pub enum Next {
         /// The number of lines that it spans.
         lines: u64,
     },
-    /// Something that is not a row.
+    /// Data that is not a row.
     Refused {
         /// Its first line.
         line: u64,
         /// The reason.
         refusal: Refusal,
     },
-    /// Nothing: the file has ended.
+    /// The end of the file.
     End,
 }
 

@@ -97,7 +97,7 @@ fn joined(tags: &[String]) -> Option<String> {
 struct Campaigns(HashMap<CampaignId, Campaign>);
 
 impl Campaigns {
-    /// Looks up those of some links, and forgets the others.
+    /// Looks up the campaigns of some links, and drops the others.
     async fn learn(&mut self, store: &Store, links: &[Link]) -> Result<(), StoreError> {
         let ids = links.iter().filter_map(|link| link.destination.campaign());
         let ids: HashSet<CampaignId> = ids.collect();

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
-/// From here on a number is a time, in seconds before [`LEAST_MILLISECONDS`], and in milliseconds
-/// from it on: both begin on 3 March 1973. Less would more likely be a date without its dashes.
+/// The least number that is a time: in seconds below [`LEAST_MILLISECONDS`], and in milliseconds
+/// from it on. Both begin on 3 March 1973. Less would more likely be a date without its dashes.
 const LEAST_SECONDS: i64 = 100_000_000;
 const LEAST_MILLISECONDS: i64 = 100_000_000_000;
 

@@ -246,7 +246,7 @@ pub enum Refusal {
         /// The missing column.
         column: Column,
     },
-    /// Something is not text.
+    /// A column is not text.
     #[error("{} is not UTF-8", .column.name())]
     Encoding {
         /// The column.

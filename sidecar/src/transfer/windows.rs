@@ -80,7 +80,7 @@ pub struct Reading {
 /// The reason that files can't be read, or not to their end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// One can't be read.
+    /// A file can't be read.
     #[error("cannot read {file}{}", .line.map_or_else(String::new, |line| format!(" behind line {line}")))]
     Read {
         /// Its name.
@@ -91,7 +91,7 @@ pub enum ReadError {
         #[source]
         source: io::Error,
     },
-    /// One has no rows.
+    /// A file has no rows.
     #[error("cannot read {file}")]
     Header {
         /// Its name.

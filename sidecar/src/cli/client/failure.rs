@@ -37,7 +37,7 @@ pub(in crate::cli) struct Problem {
     pub(in crate::cli) hint: Option<String>,
 }
 
-/// One thing that is wrong with a request.
+/// A fault of a request.
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::cli) struct FieldError {
     /// The faulty member.
@@ -47,7 +47,7 @@ pub(in crate::cli) struct FieldError {
 }
 
 impl Problem {
-    /// All of it in one line, for lists of rows.
+    /// The problem in one line, for lists of rows.
     pub(in crate::cli) fn line(&self) -> String {
         if self.errors.is_empty() {
             return format!("{} {}: {}", self.status, self.title, self.detail);

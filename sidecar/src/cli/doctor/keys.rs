@@ -12,7 +12,7 @@ use crate::random;
 use crate::service::keys::Keys;
 use crate::store::Store;
 
-/// Looks at all keys; warns of those that expire within so many days.
+/// Examines all API keys; warns of those that expire within a number of days.
 pub(super) async fn examine(store: &Arc<Store>, days: u16) -> anyhow::Result<Vec<Finding>> {
     let keys = Keys::new(
         Arc::clone(store),

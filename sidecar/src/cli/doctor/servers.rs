@@ -11,7 +11,7 @@ use crate::publisher::{self, ServerCondition};
 /// newest). The module needs 6.0.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Looks at every server that is written to.
+/// Examines every server that is written to.
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
     let settings = &config.redis;
     let url = settings.url.expose_secret();

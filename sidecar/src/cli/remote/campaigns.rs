@@ -119,7 +119,7 @@ pub(in crate::cli) struct ChangeArguments {
 }
 
 impl CampaignsCommand {
-    /// Does it.
+    /// Runs the command.
     pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
         match self {
             Self::Create(arguments) => {

@@ -160,7 +160,7 @@ pub(in crate::cli) struct ListArguments {
 }
 
 impl LinksCommand {
-    /// Does it.
+    /// Runs the command.
     pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
         match self {
             Self::Create(arguments) => create(client, json, &arguments).await?,

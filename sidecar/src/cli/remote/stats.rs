@@ -89,7 +89,7 @@ impl Range {
 }
 
 impl StatsCommand {
-    /// Does it.
+    /// Runs the command.
     pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
         let path = match &self {
             Self::Link { code, range } => range.path(&format!("/v1/links/{}/stats", code.0)),

@@ -8,15 +8,15 @@ use serde::{Serialize, Serializer};
 /// Permission that a key grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// To look at links.
+    /// To read links.
     LinksRead,
     /// To create, change and revoke links.
     LinksWrite,
-    /// To look at campaigns.
+    /// To read campaigns.
     CampaignsRead,
     /// To create, change and end campaigns.
     CampaignsWrite,
-    /// To look at statistics.
+    /// To read statistics.
     StatsRead,
     /// To create, change, rotate and revoke API keys.
     KeysAdmin,

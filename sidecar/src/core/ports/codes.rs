@@ -25,7 +25,7 @@ pub trait CodeStore: Send + Sync {
 /// The contents of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// Codes to be had.
+    /// Codes that are free.
     pub unused: u64,
     /// Codes that were issued.
     pub used: u64,

@@ -80,9 +80,9 @@ pub trait VisitStore: Send + Sync {
 /// The counts to delete; `None` for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OldCounts {
-    /// Those by the minute of minutes before this moment.
+    /// Counts by the minute before this moment.
     pub minutes_before: Option<Timestamp>,
-    /// Those by the hour of hours before this moment, and the unique visitors of days before it.
+    /// Counts by the hour and unique visitors by the day before this moment.
     pub hours_before: Option<Timestamp>,
 }
 
@@ -179,11 +179,11 @@ pub struct KeptVisit {
 /// The links whose visits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Those of all links.
+    /// All links.
     All,
-    /// Those of a campaign's links.
+    /// A campaign's links.
     Campaign(CampaignId),
-    /// Those of a link.
+    /// One link.
     Link(Code),
 }
 
@@ -192,9 +192,9 @@ pub enum Counted {
 pub struct CountQuery {
     /// The links.
     pub of: Counted,
-    /// From when on.
+    /// The start of the period.
     pub since: Timestamp,
-    /// Until when.
+    /// The end of the period.
     pub until: Timestamp,
 }
 
@@ -268,7 +268,7 @@ impl Dimension {
 pub struct TimeCount {
     /// The start of the hour.
     pub hour: Timestamp,
-    /// Of which class.
+    /// The class of the visits.
     pub class: Class,
     /// The number of visits.
     pub visits: u64,
@@ -288,7 +288,7 @@ pub struct DayVisitors {
 pub struct ValueCount {
     /// The value; empty when it is unknown.
     pub value: String,
-    /// Of which class.
+    /// The class of the visits.
     pub class: Class,
     /// The number of visits.
     pub visits: u64,
@@ -320,7 +320,7 @@ pub struct ValueTimeCount {
     pub begin: Timestamp,
     /// The common value; empty when it is unknown.
     pub value: String,
-    /// Of which class.
+    /// The class of the visits.
     pub class: Class,
     /// The number of visits.
     pub visits: u64,
@@ -406,7 +406,7 @@ pub struct QueueDepth {
     pub oldest: Option<Timestamp>,
 }
 
-/// Something in the queue that is no visit.
+/// An entry of the queue that is no visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Poison {
     /// The batch.

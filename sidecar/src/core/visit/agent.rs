@@ -19,7 +19,7 @@ pub struct Agent {
     pub app: Option<&'static str>,
 }
 
-/// Something with a version.
+/// A name with a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versioned {
     /// Its name.

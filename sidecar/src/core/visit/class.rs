@@ -21,10 +21,9 @@ pub const RULESET: u16 = 1;
 pub enum Class {
     /// A person.
     Human,
-    /// Something that shows a person where a link leads before they follow it, or fetches it in
-    /// case they do.
+    /// A program that shows a link's target before a person follows it, or prefetches it.
     Preview,
-    /// Something that looks for harm: in mails, behind links, on servers.
+    /// A program that scans for threats: in mails, behind links, on servers.
     Scanner,
     /// Any other program.
     Bot,

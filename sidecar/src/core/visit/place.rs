@@ -66,8 +66,8 @@ impl Place {
     }
 }
 
-/// Knows where addresses are.
+/// Locates addresses.
 pub trait Places: Send + Sync {
-    /// Looks up an address: [`Place::default`] if its place is unknown. Never blocks.
+    /// Looks up an address: [`Place::default`] if its location is unknown. Never blocks.
     fn place(&self, address: IpAddr) -> Place;
 }

@@ -1,4 +1,4 @@
-//! In which line of a file each row begins, so that a row that failed is found there.
+//! Finds the line of a file in which each row begins, to report failed rows.
 
 use super::RowFormat;
 use crate::csv_parser::{Parser, Step};

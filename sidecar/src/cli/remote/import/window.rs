@@ -7,10 +7,10 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// With so many rows under way no more are sent.
+/// The most rows in the window.
 const ROWS: u64 = 2000;
 
-/// With so many bytes of rows under way no more are sent.
+/// The most bytes of rows in the window.
 const BYTES: u64 = 4 << 20;
 
 /// The rows and bytes that are not yet answered.
