@@ -193,8 +193,10 @@ fn alerts_and_dashboard_speak_of_what_there_is_and_leave_nothing_out() {
     }
 }
 
-/// Labels whose values are not listed in the reference: any number of them, or those of a version.
-const OPEN: [&str; 9] = [
+/// Labels whose values are not listed in the reference: any number of them, those of a version, or jobs that the
+/// settings may switch off.
+const OPEN: [&str; 10] = [
+    "job",
     "worker",
     "version",
     "domain",
