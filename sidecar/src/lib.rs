@@ -11,6 +11,7 @@
 //! - [`publisher`]: writes them to Redis. Nothing else does.
 //! - [`outbox`]: sees to it that what is stored gets published, whatever fails in between.
 //! - [`transfer`]: reads and writes files of links.
+//! - `counted_read`: a reader for progress bars.
 //! - `csv_parser`: records of comma-separated values, for files and the API.
 //! - [`http`]: the API, the fallback resolver and the health checks. Nothing else knows axum.
 //! - [`config`], [`cli`], [`telemetry`], [`lifecycle`], [`clock`]: the process around them.
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod core;
+mod counted_read;
 mod csv_parser;
 pub mod durations;
 pub mod enrich;

@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use flate2::read::MultiGzDecoder;
+
+use crate::counted_read::CountedRead;
 
 /// The number of bytes that are read at once.
 const BUFFER: usize = 256 << 10;
@@ -84,24 +86,10 @@ impl Source {
             Self::Standard => Box::new(io::stdin()),
             Self::File(path) => Box::new(File::open(path)?),
         };
-        text(Counted {
+        text(CountedRead {
             reader: raw,
             position: Arc::clone(position),
         })
-    }
-}
-
-/// Counts the bytes that are read.
-struct Counted<R> {
-    reader: R,
-    position: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.reader.read(buffer)?;
-        self.position.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
     }
 }
 

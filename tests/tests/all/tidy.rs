@@ -168,6 +168,24 @@ fn commands_that_ask_a_service_know_it_by_its_api_alone() {
 }
 
 #[test]
+fn the_core_knows_nothing_above_it() {
+    for file in files_below(&workspace().join("sidecar/src/core"), ".rs") {
+        let code = code_of(&file);
+        for room in [
+            "service",
+            "store",
+            "publisher",
+            "http",
+            "config",
+            "lifecycle",
+        ] {
+            let (path, file) = (format!("crate::{room}"), file.display());
+            assert!(!has_word(&code, &path), "{file} knows {path}");
+        }
+    }
+}
+
+#[test]
 fn the_business_layer_reads_no_files() {
     let source = workspace().join("sidecar/src");
     let mut files = files_below(&source.join("core"), ".rs");

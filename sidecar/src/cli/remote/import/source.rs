@@ -16,6 +16,7 @@ use super::RowFormat;
 use super::lines::LineFinder;
 use super::window::Window;
 use crate::cli::client::Failure;
+use crate::counted_read::CountedRead;
 
 /// The number of bytes that are sent at once.
 const PART: usize = 16 * 1024;
@@ -112,9 +113,9 @@ impl Source {
             Some(file) => Box::new(file),
             None => Box::new(io::stdin()),
         };
-        let counted = Counted {
-            inner: raw,
-            bytes: Arc::clone(&reading.bytes),
+        let counted = CountedRead {
+            reader: raw,
+            position: Arc::clone(&reading.bytes),
         };
         let mut input: Box<dyn Read> = if self.is_compressed {
             Box::new(MultiGzDecoder::new(counted))
@@ -154,20 +155,6 @@ impl Source {
                 return Ok(());
             }
         }
-    }
-}
-
-/// Counts the bytes that are read.
-struct Counted<R> {
-    inner: R,
-    bytes: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
-        let length = self.inner.read(part)?;
-        self.bytes.fetch_add(length as u64, Ordering::Relaxed);
-        Ok(length)
     }
 }
 
