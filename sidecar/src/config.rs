@@ -268,7 +268,11 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    fn value(key: &'static str, value: impl ToString, allowed: impl Into<String>) -> Self {
+    fn value(
+        key: &'static str,
+        value: &(impl ToString + ?Sized),
+        allowed: impl Into<String>,
+    ) -> Self {
         Self::Value {
             key,
             value: value.to_string(),
@@ -322,7 +326,7 @@ impl Settings {
             Ok(number) if least <= number && number <= most => Ok(number),
             _ => {
                 let allowed = format!("a whole number from {least} to {most}");
-                Err(ConfigError::value(key, value, allowed))
+                Err(ConfigError::value(key, &value, allowed))
             }
         }
     }
@@ -372,7 +376,7 @@ impl Settings {
             None => "…".to_owned(),
         };
         let allowed = format!("a URL that begins with {}", Scheme::NAMES);
-        Err(ConfigError::value(key, value, allowed))
+        Err(ConfigError::value(key, &value, allowed))
     }
 
     fn topology(&self) -> Result<Topology, ConfigError> {
@@ -394,7 +398,7 @@ impl Settings {
             }),
             Topology::Server if !nodes.is_empty() => {
                 let allowed = "empty when redis.topology is \"server\"";
-                Err(ConfigError::value(key, nodes.join(", "), allowed))
+                Err(ConfigError::value(key, &nodes.join(", "), allowed))
             }
             _ => Ok(topology),
         }
@@ -411,7 +415,7 @@ impl Settings {
             .ok()
             .and_then(RedirectStatus::from_code)
             .ok_or_else(|| {
-                ConfigError::value(key, code, format!("one of {}", RedirectStatus::CODES))
+                ConfigError::value(key, &code, format!("one of {}", RedirectStatus::CODES))
             })
     }
 
@@ -420,7 +424,7 @@ impl Settings {
                        it, or an IP address";
         let rules = self.texts(key).into_iter().map(|text| {
             let rule = text.parse::<DomainRule>();
-            rule.map_err(|_error| ConfigError::value(key, text, allowed))
+            rule.map_err(|_error| ConfigError::value(key, &text, allowed))
         });
         rules.collect()
     }
