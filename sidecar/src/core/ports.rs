@@ -28,11 +28,10 @@ pub use crate::core::store_error::StoreError;
 pub use audit::AuditListing;
 pub use campaigns::{CampaignEditor, PublishedCampaign};
 pub use codes::{CodeStore, CodeUsage, PoolCounts};
-pub use idempotency::{Chunk, ChunkCreated, ChunkKey, IdempotencyStore, NewChunk, RowOutcome};
+pub use idempotency::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome};
 pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdit};
 pub use links::{
-    Created, Edited, Editor, FoundOrCreated, LinkStore, Listing, MAX_TOGETHER, Position,
-    RequestDigest,
+    Created, Edited, Editor, FoundOrCreated, Listing, MAX_TOGETHER, Position, RequestDigest,
 };
 pub use live::{EntryId, StreamBounds, TailBatch, VisitTail};
 pub use outbox::{OutboxSpan, OutboxStore, Receipt, Waiting};
@@ -49,9 +48,7 @@ pub use visits::{
 
 /// All operations of a store.
 #[async_trait]
-pub trait Operations:
-    LinkStore + OutboxStore + IdempotencyStore + CodeStore + UpkeepStore + VisitStore + ReclassifyStore
-{
+pub trait Operations: OutboxStore + CodeStore + UpkeepStore + VisitStore + ReclassifyStore {
     /// Closes every connection, once the operations in progress have ended.
     async fn close(&self);
 }

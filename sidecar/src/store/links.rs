@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
 use super::db::Db;
-use super::sql::{FOR_UPDATE, sql};
+use super::sql::{FOR_UPDATE, Sql, sql};
 use super::value::{Row, Value, args, invalid, is_storable};
 use super::{Store, audit, history, listing, tags};
 use crate::core::audit::ChangedBy;
@@ -78,16 +78,17 @@ pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
     ]
 }
 
+const FIND_BY_DIGEST: Sql = sql!(
+    "SELECT ",
+    columns!(),
+    " FROM link_digests JOIN links ON id = link_id WHERE digest = $1"
+);
+
 impl Store {
     /// Finds the link that was stored last for a digest, whatever has become of it.
     pub async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError> {
-        let sql = sql!(
-            "SELECT ",
-            columns!(),
-            " FROM link_digests JOIN links ON id = link_id WHERE digest = $1"
-        );
         let operation = "find a link by what was asked for";
-        self.one(operation, sql, args![digest.0.as_slice()], read)
+        self.one(operation, FIND_BY_DIGEST, args![digest.0.as_slice()], read)
             .await
     }
 
@@ -313,6 +314,15 @@ async fn update(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error
     ];
     db.run(sql, values).await?;
     Ok(())
+}
+
+/// Finds the link that was stored last for a digest.
+pub(super) async fn find_by_digest(
+    db: &mut Db<'_>,
+    digest: &RequestDigest,
+) -> Result<Option<Link>, sqlx::Error> {
+    db.one(FIND_BY_DIGEST, args![digest.0.as_slice()], read)
+        .await
 }
 
 /// The id that a code's link has, if there is one.

@@ -9,16 +9,15 @@
 //! it was, so that is an error and is not tried again.
 
 mod codes;
-mod creation;
+pub(super) mod creation;
 mod deletion;
-mod digests;
-mod idempotency;
+pub(super) mod digests;
 mod links;
 mod outbox;
 mod rows;
 mod schema;
 mod session;
-mod statements;
+pub(super) mod statements;
 mod tags;
 mod turn;
 mod upkeep;

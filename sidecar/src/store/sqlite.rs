@@ -7,10 +7,9 @@
 
 mod adoption;
 mod codes;
-mod creation;
+pub(super) mod creation;
 mod deletion;
-mod digests;
-mod idempotency;
+pub(super) mod digests;
 mod links;
 mod outbox;
 mod schema;

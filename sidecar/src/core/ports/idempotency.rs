@@ -1,10 +1,9 @@
 //! Storage of the outcomes of idempotent requests.
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use vocabulary::Code;
 
-use super::{Created, StoreError};
+use super::Created;
 use crate::core::link::Link;
 
 /// Names a chunk of an idempotent request.
@@ -63,18 +62,4 @@ pub enum ChunkCreated {
     Created(Created),
     /// Another request was faster; nothing was stored.
     Exists(Chunk),
-}
-
-/// Stores the outcomes of requests, so that a repeated request has no further effect.
-#[async_trait]
-pub trait IdempotencyStore: Send + Sync {
-    /// Finds a chunk.
-    async fn find_chunk(&self, key: &ChunkKey) -> Result<Option<Chunk>, StoreError>;
-
-    /// As [`create_links`](super::LinkStore::create_links) for the links of a chunk's rows, and
-    /// stores the chunk in the same transaction.
-    async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError>;
-
-    /// Deletes chunks that were stored before a moment; returns their number.
-    async fn forget_chunks(&self, before: Timestamp) -> Result<u64, StoreError>;
 }

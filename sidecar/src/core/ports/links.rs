@@ -1,10 +1,9 @@
 //! Storage of links.
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
-use super::{Receipt, StoreError};
+use super::Receipt;
 use crate::core::link::{Edit, Link, State};
 
 /// Decides about a change of the stored link, inside the store's transaction.
@@ -79,22 +78,6 @@ pub struct FoundOrCreated {
     pub found: Vec<(usize, Link)>,
     /// The others' rows in the outbox.
     pub receipt: Receipt,
-}
-
-/// Stores links. Every method that changes links also puts them into the outbox, in the same
-/// transaction, and returns once both are durable.
-#[async_trait]
-pub trait LinkStore: Send + Sync {
-    /// Stores new links, at most [`MAX_TOGETHER`], all with free codes or, after an error, none.
-    async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError>;
-
-    /// As [`LinkStore::create_links`], but a link is stored only if no link that stands for it
-    /// ([`Link::stands_for`], at the creation of the new one) has the same digest. Of concurrent
-    /// calls, one stores the link.
-    async fn find_or_create_links(
-        &self,
-        links: Vec<(Link, RequestDigest)>,
-    ) -> Result<FoundOrCreated, StoreError>;
 }
 
 /// The most links that are created or published together.

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use vocabulary::Code;
 
@@ -11,15 +10,9 @@ use super::outbox::{NewRows, enqueue_new, withdraw};
 use super::rows::insert;
 use super::statements::Statements;
 use super::tags;
-use super::work::Work;
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::Link;
 use crate::core::ports::{Created, Receipt};
-
-pub(super) struct CreateLinks<'a> {
-    pub(super) links: &'a [Link],
-    pub(super) numbering: &'a Numbering,
-}
 
 /// A link, its id, and which of the new links it is.
 #[derive(Clone, Copy)]
@@ -29,19 +22,8 @@ struct Row<'a> {
     link: &'a Link,
 }
 
-#[async_trait]
-impl Work for CreateLinks<'_> {
-    type Output = Created;
-    const OPERATION: &'static str = "keep new links";
-
-    async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Created, sqlx::Error> {
-        let links: Vec<&Link> = self.links.iter().collect();
-        create(connection, &links, self.numbering).await
-    }
-}
-
 /// Keeps links whose codes are free, within a transaction.
-pub(super) async fn create(
+pub(in crate::store) async fn create(
     connection: &mut Statements<'_>,
     links: &[&Link],
     numbering: &Numbering,

@@ -6,105 +6,55 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use async_trait::async_trait;
 use vocabulary::Code;
 
-use super::creation::{create, ids_of};
+use super::creation::ids_of;
 use super::links::find_by_id;
 use super::statements::Statements;
-use super::work::Work;
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::Link;
-use crate::core::ports::{FoundOrCreated, RequestDigest};
+use crate::core::ports::RequestDigest;
 use crate::store::shared::invalid;
 
-pub(super) struct FindOrCreate<'a> {
-    pub(super) links: &'a [(Link, RequestDigest)],
-    pub(super) numbering: &'a Numbering,
-}
-
-#[async_trait]
-impl Work for FindOrCreate<'_> {
-    type Output = FoundOrCreated;
-    const OPERATION: &'static str = "find or keep new links";
-
-    async fn run(
-        &mut self,
-        connection: &mut Statements<'_>,
-    ) -> Result<FoundOrCreated, sqlx::Error> {
-        let codes: Vec<Code> = self.links.iter().map(|(link, _)| link.code).collect();
-        let ids = ids_of(connection, self.numbering, &codes).await?;
-        let locked = lock(connection, self.links, &ids).await?;
-        let mut output = FoundOrCreated::default();
-        // Those for which there is no link yet, and those that share their digest.
-        let mut new = Vec::new();
-        let mut new_places = Vec::new();
-        let mut leaders: HashMap<RequestDigest, usize> = HashMap::new();
-        let mut followers = Vec::new();
-        for (place, (link, digest)) in self.links.iter().enumerate() {
-            if let Some(&leader) = leaders.get(digest) {
-                followers.push((place, leader));
-                continue;
-            }
-            let found = locked.found.get(digest);
-            match found.filter(|found| found.stands_for(link, link.created_at)) {
-                Some(found) => output.found.push((place, found.clone())),
-                None => {
-                    leaders.insert(*digest, place);
-                    new.push(link);
-                    new_places.push(place);
-                }
-            }
-        }
-        let created = create(connection, &new, self.numbering).await?;
-        output.receipt = created.receipt;
-        output.taken = created
-            .taken
-            .iter()
-            .map(|&index| new_places[index])
-            .collect();
-        let mut kept = Vec::new();
-        let mut void = Vec::new();
-        for &place in &new_places {
-            let digest = &self.links[place].1;
-            if output.taken.binary_search(&place).is_err() {
-                kept.push((digest, ids[place]));
-            } else if locked.new.contains(digest) {
-                void.push(digest);
-            }
-        }
-        note(connection, &kept).await?;
-        forget(connection, &void).await?;
-        for (place, leader) in followers {
-            if output.taken.contains(&leader) {
-                output.taken.push(place);
-            } else {
-                output.found.push((place, self.links[leader].0.clone()));
-            }
-        }
-        output.taken.sort_unstable();
-        output.found.sort_unstable_by_key(|(place, _)| *place);
-        Ok(output)
-    }
-}
-
 /// Digests that nobody else decides on until the end of the transaction.
-struct Locked {
+pub(in crate::store) struct Locked {
+    /// The ids that the new links have or would have.
+    ids: Vec<i64>,
     /// Those that have a row only since now.
     new: HashSet<RequestDigest>,
     /// The others' links.
-    found: HashMap<RequestDigest, Link>,
+    pub(in crate::store) found: HashMap<RequestDigest, Link>,
 }
 
-/// Locks the digests of links, whose ids are `ids`.
-async fn lock(
+impl Locked {
+    /// Has the digests of links that were stored found as these, and deletes the new rows of those
+    /// whose codes are taken; both are given by their places.
+    pub(in crate::store) async fn settle(
+        &self,
+        connection: &mut Statements<'_>,
+        links: &[(Link, RequestDigest)],
+        kept: &[usize],
+        void: &[usize],
+    ) -> Result<(), sqlx::Error> {
+        let kept = kept.iter().map(|&place| (&links[place].1, self.ids[place]));
+        note(connection, &kept.collect::<Vec<_>>()).await?;
+        let void = void.iter().map(|&place| &links[place].1);
+        let void = void.filter(|digest| self.new.contains(digest));
+        forget(connection, &void.collect::<Vec<_>>()).await
+    }
+}
+
+/// Locks the digests of links.
+pub(in crate::store) async fn lock(
     connection: &mut Statements<'_>,
     links: &[(Link, RequestDigest)],
-    ids: &[i64],
+    numbering: &Numbering,
 ) -> Result<Locked, sqlx::Error> {
+    let codes: Vec<Code> = links.iter().map(|(link, _)| link.code).collect();
+    let ids = ids_of(connection, numbering, &codes).await?;
     // Everybody goes by the digests in ascending order, and nobody waits in a circle.
     let mut rows: BTreeMap<[u8; 32], i64> = BTreeMap::new();
-    for ((_, digest), id) in links.iter().zip(ids) {
+    for ((_, digest), id) in links.iter().zip(&ids) {
         rows.entry(digest.0).or_insert(*id);
     }
     let digests: Vec<&[u8]> = rows.keys().map(<[u8; 32]>::as_slice).collect();
@@ -131,15 +81,15 @@ async fn lock(
         .bind(known)
         .fetch_all(&mut *connection)
         .await?;
-        let ids = rows.iter().map(|(_, id)| *id).collect();
-        let links = find_by_id(connection, ids).await?;
+        let known = rows.iter().map(|(_, id)| *id).collect();
+        let links = find_by_id(connection, known).await?;
         for (digest, id) in rows {
             if let Some(link) = links.get(&id) {
                 found.insert(digest_of(digest)?, link.clone());
             }
         }
     }
-    Ok(Locked { new, found })
+    Ok(Locked { ids, new, found })
 }
 
 fn digest_of(bytes: Vec<u8>) -> Result<RequestDigest, sqlx::Error> {

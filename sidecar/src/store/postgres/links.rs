@@ -2,40 +2,13 @@
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
 use sqlx::Row as _;
 use vocabulary::Code;
 
-use super::PostgresStore;
-use super::creation::CreateLinks;
-use super::digests::FindOrCreate;
 use super::rows::{columns, read};
 use super::statements::Statements;
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::Link;
-use crate::core::ports::{Created, FoundOrCreated, LinkStore, RequestDigest, StoreError};
-
-#[async_trait]
-impl LinkStore for PostgresStore {
-    async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        let create = CreateLinks {
-            links: &links,
-            numbering: &self.numbering,
-        };
-        self.transact(create).await
-    }
-
-    async fn find_or_create_links(
-        &self,
-        links: Vec<(Link, RequestDigest)>,
-    ) -> Result<FoundOrCreated, StoreError> {
-        let find_or_create = FindOrCreate {
-            links: &links,
-            numbering: &self.numbering,
-        };
-        self.transact(find_or_create).await
-    }
-}
 
 /// The ids that the links of codes have, each in its code's place; none for a code that no link
 /// can have had.

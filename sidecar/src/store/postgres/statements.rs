@@ -26,11 +26,11 @@ pub(in crate::store) struct Statements<'c> {
 
 /// What stands in a comment.
 #[derive(Clone, Debug)]
-pub(super) struct Comment(Arc<str>);
+pub(in crate::store) struct Comment(Arc<str>);
 
 impl Comment {
     /// What names the current request, if it is sampled.
-    pub(super) fn current() -> Option<Self> {
+    pub(in crate::store) fn current() -> Option<Self> {
         let trace = trace::current().filter(trace::Trace::is_sampled)?;
         // Digits and hyphens: nothing that could end the comment, or must be escaped in it.
         Some(Self(format!("traceparent='{trace}'").into()))
@@ -39,7 +39,10 @@ impl Comment {
 
 impl<'c> Statements<'c> {
     /// What is done on a connection, with a comment if there is one.
-    pub(super) fn new(connection: &'c mut PgConnection, comment: Option<Comment>) -> Self {
+    pub(in crate::store) fn new(
+        connection: &'c mut PgConnection,
+        comment: Option<Comment>,
+    ) -> Self {
         Self {
             connection,
             comment,

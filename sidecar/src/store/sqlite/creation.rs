@@ -1,16 +1,14 @@
 //! Keeping new links in SQLite, many with one statement.
 
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use async_trait::async_trait;
 use sqlx::Arguments as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 
 use super::codes::count_usage;
 use super::links::id_of;
 use super::outbox::enqueue;
-use super::writer::Write;
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::{Destination, Link};
 use crate::core::ports::{Created, Receipt};
@@ -83,25 +81,10 @@ fn statements(which: Columns) -> [String; SIZES.len()] {
     })
 }
 
-pub(super) struct CreateLinks {
-    pub(super) links: Vec<Link>,
-    pub(super) numbering: Arc<Numbering>,
-}
-
-#[async_trait]
-impl Write for CreateLinks {
-    type Output = Created;
-    const OPERATION: &'static str = "keep new links";
-
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<Created, sqlx::Error> {
-        create(connection, &self.links, &self.numbering).await
-    }
-}
-
 /// Keeps links whose codes are free, within a transaction.
-pub(super) async fn create(
+pub(in crate::store) async fn create(
     connection: &mut SqliteConnection,
-    links: &[Link],
+    links: &[&Link],
     numbering: &Numbering,
 ) -> Result<Created, sqlx::Error> {
     let mut rows = Vec::with_capacity(links.len());

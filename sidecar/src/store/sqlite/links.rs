@@ -1,38 +1,16 @@
 //! Links in SQLite: those that are created, and ids.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use async_trait::async_trait;
 use sqlx::Sqlite;
 use sqlx::sqlite::SqliteConnection;
 use vocabulary::Code;
 
 use super::SqliteStore;
-use super::creation::CreateLinks;
-use super::digests::FindOrCreate;
 use crate::core::codes::numbering::Numbering;
-use crate::core::link::Link;
-use crate::core::ports::{Created, FoundOrCreated, LinkStore, RequestDigest, StoreError};
 
 pub(super) use crate::store::columns::link as read;
 pub(super) use crate::store::links::columns;
-
-#[async_trait]
-impl LinkStore for SqliteStore {
-    async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        let numbering = Arc::clone(&self.numbering);
-        self.writer.write(CreateLinks { links, numbering }).await
-    }
-
-    async fn find_or_create_links(
-        &self,
-        links: Vec<(Link, RequestDigest)>,
-    ) -> Result<FoundOrCreated, StoreError> {
-        let numbering = Arc::clone(&self.numbering);
-        self.writer.write(FindOrCreate { links, numbering }).await
-    }
-}
 
 impl SqliteStore {
     /// The id that a code's link has, if there is one.

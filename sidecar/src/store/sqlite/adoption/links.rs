@@ -25,7 +25,7 @@ pub(super) async fn move_some(
         return Ok(false);
     };
     // Their codes were unique. What is not in Redis yet is published now.
-    create(connection, &links, numbering).await?;
+    create(connection, &links.iter().collect::<Vec<_>>(), numbering).await?;
     let sql = sql!("DELETE FROM links_before WHERE id <= $1");
     Db::Sqlite(connection).run(sql, args![last]).await?;
     Ok(true)
