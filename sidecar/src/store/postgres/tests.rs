@@ -5,19 +5,25 @@ use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions};
+use tokio_util::sync::CancellationToken;
 
+use crate::clock::ManualClock;
 use crate::core::codes::numbering::CodeKey;
 use crate::core::link::tests::{link, moment};
+use crate::jobs::{Outcome, Run};
+use crate::service::retention::{Retention, RetentionPeriods};
+use crate::service::visits::VisitCounters;
 use crate::store::sql::relaxed;
+use crate::store::tests::visits::{NOW, keep, visit};
 use crate::store::tests::{Fixture, KEY, REVOKED_AT, code, codes, create, options};
 use crate::store::{Scheme, migrate, open};
-use crate::testing::changed_by;
-use crate::testing::eventually;
+use crate::testing::{changed_by, claims, eventually};
 
 /// A server in a temporary directory. It ends when its standard input does, which is when this
 /// process ends.
@@ -253,7 +259,7 @@ async fn a_lock_is_waited_for_within_bounds() {
     let fixture = Fixture::new(Scheme::Postgres).await;
     create(&fixture.store, link("abc")).await;
     let mut impatient = fixture.options.clone();
-    impatient.lock_timeout = std::time::Duration::from_millis(50);
+    impatient.lock_timeout = Duration::from_millis(50);
     let impatient = open(&impatient).await.expect("a good database");
     let mut holder = connect(fixture.options.url.expose_secret()).await;
     sqlx::raw_sql("BEGIN; SELECT 1 FROM links FOR UPDATE")
@@ -276,4 +282,54 @@ async fn a_lock_is_waited_for_within_bounds() {
         edited.is_ok_and(|edited| edited.is_some())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_day_of_visits_that_is_in_use_is_dropped_later_and_counts_before() {
+    let mut fixture = Fixture::new(Scheme::Postgres).await;
+    fixture.options.lock_timeout = Duration::from_millis(400);
+    fixture.store = fixture.open().await;
+    let visits = (0..3).map(|n| visit(n, "old", "2026-05-20T12:00:00Z"));
+    keep(&fixture.store, visits.collect()).await;
+    let clock = Arc::new(ManualClock::at(NOW));
+    let counters = Arc::new(VisitCounters::default());
+    let week = Some(SignedDuration::from_hours(24 * 7));
+    let periods = RetentionPeriods {
+        visits: week,
+        minutes: week,
+        hours: week,
+    };
+    let (store, counted) = (Arc::clone(&fixture.store), Arc::clone(&counters));
+    let retention = Retention::new(store, Arc::clone(&clock) as _, counted, periods);
+    let mut run = Run::new(retention, &claims(&fixture.store, &clock, "one"));
+    let mut holder = connect(fixture.options.url.expose_secret()).await;
+    sqlx::raw_sql("BEGIN; SELECT 1 FROM visits_20260520")
+        .execute(&mut holder)
+        .await
+        .expect("a day with a table");
+    let shutdown = CancellationToken::new();
+    let mut finish = async || {
+        let begun = Instant::now();
+        let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
+        assert_eq!(outcome.expect("a store"), Outcome::Done);
+        begun.elapsed()
+    };
+    // The attempts wait longer and longer, but no longer than the session does.
+    for wait_ms in [100, 200, 400, 400, 400, 400, 400, 400] {
+        let took = finish().await;
+        assert!(took >= Duration::from_millis(wait_ms), "{took:?}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        for counts in ["visit_domain_minutes", "visit_hours", "visit_sketches"] {
+            assert_eq!(fixture.count(counts).await, 0, "{counts}");
+        }
+        assert_eq!(fixture.count("visits").await, 3);
+    }
+    assert_eq!(counters.forgotten.load(Ordering::Relaxed), 0);
+    drop(holder);
+    // The server ends the holder's transaction soon after its connection is closed.
+    while counters.forgotten.load(Ordering::Relaxed) == 0 {
+        finish().await;
+    }
+    assert_eq!(counters.forgotten.load(Ordering::Relaxed), 3);
+    assert_eq!(fixture.count("visits").await, 0);
 }

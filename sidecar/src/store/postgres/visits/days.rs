@@ -1,7 +1,7 @@
 //! The parts of the table of visits: one a day.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use jiff::civil::Date;
@@ -24,18 +24,44 @@ const FUTURE: SignedDuration = SignedDuration::from_hours(24 * 2);
 /// What every part's name begins with; the day follows as `20261121`.
 const PREFIX: &str = "visits_";
 
-/// The days whose parts are known to be there.
+/// The milliseconds that the first attempt to drop a part waits for its lock. They double with each
+/// miss, up to the session's limit: those who store visits wait behind an attempt, but locks that are
+/// held for long must not keep a part for ever.
+const FIRST_WAIT_MS: u32 = 100;
+
+/// The misses after which an operator should know.
+const MANY_MISSES: u32 = 5;
+
+/// The days whose parts are known to be there, and the part that is dropped next.
 #[derive(Debug, Default)]
-pub(in crate::store::postgres) struct Days(Mutex<BTreeSet<Date>>);
+pub(in crate::store::postgres) struct Days {
+    known: Mutex<BTreeSet<Date>>,
+    missed: Mutex<Option<Missed>>,
+}
+
+/// A part that could not be locked yet.
+#[derive(Clone, Debug)]
+struct Missed {
+    name: String,
+    /// The number of its visits. They are counted once, before the lock: under it ingestion would
+    /// wait for the count.
+    visits: i64,
+    misses: u32,
+}
 
 impl Days {
     fn has(&self, day: Date) -> bool {
         self.known().contains(&day)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeSet<Date>> {
+    fn known(&self) -> MutexGuard<'_, BTreeSet<Date>> {
         // Days are put in and taken out whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn missed(&self) -> MutexGuard<'_, Option<Missed>> {
+        // It is replaced whole.
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,9 +103,10 @@ impl PostgresStore {
     }
 
     /// Drops the part of the first day with visits that ended before a moment; answers how many
-    /// visits that were.
+    /// visits that were: none as well when others use the part, which is then dropped later.
     pub(in crate::store) async fn drop_days(&self, before: Timestamp) -> Result<u64, StoreError> {
-        let dropped = self.run(DropDays(before)).await?;
+        let days = &self.days;
+        let dropped = self.run(DropDays { before, days }).await?;
         self.days
             .known()
             .retain(|day| begin(*day).is_some_and(|begin| begin >= before.as_millisecond()));
@@ -118,10 +145,13 @@ impl Work for MakeDay {
     }
 }
 
-struct DropDays(Timestamp);
+struct DropDays<'a> {
+    before: Timestamp,
+    days: &'a Days,
+}
 
 #[async_trait]
-impl Work for DropDays {
+impl Work for DropDays<'_> {
     type Output = u64;
     const OPERATION: &'static str = "drop the visits of a day";
 
@@ -131,26 +161,73 @@ impl Work for DropDays {
              WHERE inhparent = 'visits'::regclass AND relname ~ '^visits_[0-9]{8}$' \
              AND relname < $1 ORDER BY relname",
         )
-        .bind(name(day_of(self.0)))
+        .bind(name(day_of(self.before)))
         .fetch_all(&mut *connection)
         .await?;
         let mut dropped = 0_i64;
         for name in names {
-            let count = format!("SELECT count(*) FROM {name}");
-            let visits: i64 = sqlx::query_scalar(AssertSqlSafe(count))
-                .fetch_one(&mut *connection)
-                .await?;
-            // Those who store visits wait behind this statement while it waits for readers.
-            let statement =
-                format!("SET LOCAL lock_timeout = '100ms'; DROP TABLE IF EXISTS {name}");
-            sqlx::raw_sql(AssertSqlSafe(statement))
-                .execute(&mut *connection)
-                .await?;
-            dropped += visits;
-            if visits > 0 {
+            let missed = self.days.missed().take();
+            let mut part = match missed.filter(|missed| missed.name == name) {
+                Some(missed) => missed,
+                None => Missed {
+                    visits: count(connection, &name).await?,
+                    name,
+                    misses: 0,
+                },
+            };
+            if !drop_part(connection, &part).await? {
+                part.misses += 1;
+                let (misses, table) = (part.misses, &part.name);
+                if misses < MANY_MISSES {
+                    tracing::debug!(
+                        table,
+                        misses,
+                        "a day of visits is in use; it is dropped later"
+                    );
+                } else {
+                    tracing::warn!(
+                        table,
+                        misses,
+                        "a day of visits is in use; it is dropped later"
+                    );
+                }
+                *self.days.missed() = Some(part);
+                break;
+            }
+            dropped += part.visits;
+            if part.visits > 0 {
                 break;
             }
         }
         Ok(dropped.unsigned_abs())
+    }
+}
+
+async fn count(connection: &mut Statements<'_>, name: &str) -> Result<i64, sqlx::Error> {
+    let count = format!("SELECT count(*) FROM {name}");
+    sqlx::query_scalar(AssertSqlSafe(count))
+        .fetch_one(connection)
+        .await
+}
+
+/// Drops a part; answers `false` if its locks can't be had in time.
+async fn drop_part(connection: &mut Statements<'_>, part: &Missed) -> Result<bool, sqlx::Error> {
+    let wait_ms = FIRST_WAIT_MS.saturating_mul(2_u32.saturating_pow(part.misses));
+    let statement = format!(
+        "SELECT set_config('lock_timeout', least({wait_ms}, setting::bigint)::text, true) \
+         FROM pg_settings WHERE name = 'lock_timeout'; DROP TABLE IF EXISTS {}",
+        part.name
+    );
+    let done = sqlx::raw_sql(AssertSqlSafe(statement))
+        .execute(connection)
+        .await;
+    match done {
+        // The wait for the lock has reached its own limit, or that of statements.
+        Err(sqlx::Error::Database(error))
+            if matches!(error.code().as_deref(), Some("55P03" | "57014")) =>
+        {
+            Ok(false)
+        }
+        done => done.map(|_done| true),
     }
 }
