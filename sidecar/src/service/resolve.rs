@@ -129,13 +129,18 @@ impl Resolver {
             });
             return Ok(Resolution::Unknown);
         };
-        let (record, of_campaign) = (link.clone(), campaign.clone());
-        self.backfill(move |publisher| async move {
-            if let Some(campaign) = of_campaign {
-                publisher.publish_campaigns(&[campaign]).await?;
-            }
-            publisher.publish(&[record]).await
-        });
+        let is_whole = link.destination.campaign().is_none() || campaign.is_some();
+        // With an old record of its campaign in Redis, the record of a link would redirect although
+        // SQL has no such campaign.
+        if is_whole {
+            let (record, of_campaign) = (link.clone(), campaign.clone());
+            self.backfill(move |publisher| async move {
+                if let Some(campaign) = of_campaign {
+                    publisher.publish_campaigns(&[campaign]).await?;
+                }
+                publisher.publish(&[record]).await
+            });
+        }
         let now = since_1970(self.clock.now());
         let mut room = Vec::new();
         let of_campaign = campaign.as_ref().map(Campaign::record);
@@ -193,3 +198,6 @@ impl Resolver {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
