@@ -29,6 +29,9 @@ pub trait Kind {
     /// The form of a value in CSV and on the command line.
     const SHAPE: Shape;
 
+    /// The allowed values, separated by commas, where a command lists them; else none.
+    const CHOICES: &'static str = "";
+
     /// The fault of a `null` where there must be a value.
     const NOT_NULL: &'static str = "must not be null";
 
@@ -182,14 +185,13 @@ fn object(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
     expect(members, faults, "an object")
 }
 
-/// Checks each item of a list and notes each fault at the item's index.
+/// Checks each item of a list and notes each fault at the item's index; returns the valid ones.
 fn items<T, E: ToString>(
     values: &[Value],
     faults: &mut Faults<'_>,
     check: impl Fn(&str) -> Result<T, E>,
-) -> Option<Vec<T>> {
-    let count = values.len();
-    let mut items = Vec::with_capacity(count);
+) -> Vec<T> {
+    let mut items = Vec::with_capacity(values.len());
     for (place, value) in values.iter().enumerate() {
         let checked = match value.as_str() {
             Some(text) => check(text).map_err(|error| error.to_string()),
@@ -200,7 +202,7 @@ fn items<T, E: ToString>(
             Err(detail) => faults.refuse_at(&place.to_string(), detail),
         }
     }
-    (items.len() == count).then_some(items)
+    items
 }
 
 /// A text of at most so many characters, none of them a control character.
@@ -314,6 +316,7 @@ pub enum Status {}
 impl Kind for Status {
     type Value = RedirectStatus;
     const SHAPE: Shape = Shape::Number;
+    const CHOICES: &'static str = RedirectStatus::CODES;
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<RedirectStatus> {
         let code = whole(&value).and_then(|code| u16::try_from(code).ok());
@@ -366,7 +369,8 @@ impl<T: FromStr<Err: ToString>, W: JsonSchema> Kind for List<T, W> {
             _ => None,
         };
         let values = expect(values, faults, "a list of strings")?;
-        items(&values, faults, T::from_str)
+        let items = items(&values, faults, T::from_str);
+        (items.len() == values.len()).then_some(items)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Value {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, Read};
 use super::kinds::{Kind, Shape, Shown};
 use super::schema::or_null;
+use super::words;
 
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Member {
     pub null: Null,
     /// Its form in CSV and on the command line.
     pub shape: Shape,
+    /// Its allowed values, separated by commas, where a command lists them.
+    choices: &'static str,
     /// The name of its option on the command line, where that is not its own.
     option: Option<&'static str>,
     schema: fn(&mut SchemaGenerator) -> Value,
@@ -58,6 +61,7 @@ impl Member {
             about,
             null: R::NULL,
             shape: R::Kind::SHAPE,
+            choices: R::Kind::CHOICES,
             option,
             schema: R::Kind::schema,
         }
@@ -71,6 +75,11 @@ impl Member {
     /// The name of its option on the command line.
     pub fn option(&self) -> String {
         self.option.map_or_else(|| self.kebab(), str::to_owned)
+    }
+
+    /// Its allowed values, where a command lists them.
+    pub fn choices(&self) -> impl Iterator<Item = &'static str> + use<> {
+        words::split(self.choices).filter(|choice| !choice.is_empty())
     }
 
     /// Its name in the style of the command line, such as `valid-since`.

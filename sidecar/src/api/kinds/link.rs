@@ -118,12 +118,14 @@ impl Kind for Tags {
         };
         let values = expect(values, faults, "a list")?;
         let check = |tag: &str| check_tag(tag).map(|()| tag.to_owned());
-        let tags = normalized_tags(items(&values, faults, check)?);
+        let tags = items(&values, faults, check);
+        let are_valid = tags.len() == values.len();
+        let tags = normalized_tags(tags);
         if tags.len() > MAX_TAGS {
             faults.refuse(format!("must be at most {MAX_TAGS} different ones"));
             return None;
         }
-        Some(tags)
+        are_valid.then_some(tags)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Value {

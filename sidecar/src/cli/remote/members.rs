@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::{Map, Value, json};
 
@@ -147,7 +147,7 @@ fn option(member: &Member) -> Arg {
     let option = Arg::new(name.clone()).long(name);
     let (option, placeholder, note) = match member.shape {
         Shape::Text => (option, &*last, ""),
-        Shape::Number => (option.value_parser(value_parser!(u64)), &*last, ""),
+        Shape::Number => (option.value_parser(number(member)), &*last, ""),
         Shape::Truth => {
             let option = option.value_parser(value_parser!(bool)).num_args(0..=1);
             let option = option.require_equals(true).default_missing_value("true");
@@ -180,6 +180,17 @@ fn option(member: &Member) -> Arg {
     option.value_name(placeholder.to_owned()).help(help)
 }
 
+/// Reads a number: one of the allowed ones where the declaration has them.
+fn number(member: &Member) -> ValueParser {
+    let choices: Vec<&str> = member.choices().collect();
+    if choices.is_empty() {
+        return value_parser!(u64).into();
+    }
+    PossibleValuesParser::new(choices)
+        .try_map(|choice| choice.parse::<u64>())
+        .into()
+}
+
 /// The value that was specified for a member.
 fn value(member: &Member, matches: &ArgMatches) -> Option<Value> {
     let name = &*member.option();
@@ -207,5 +218,27 @@ pub(super) fn put<T: serde::Serialize>(
 ) {
     if let Some(value) = value {
         members.insert(name.to_owned(), json!(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_one_of_those_that_its_declaration_allows() {
+        let read = |option: &str, number: &str| {
+            let command = Options::<Link>::augment_args(Command::new("change"));
+            let matches = command.try_get_matches_from(["change", option, number])?;
+            Options::<Link>::from_arg_matches(&matches).map(|options| options.0)
+        };
+        let status = read("--status", "308").expect("an allowed status");
+        assert_eq!(Value::Object(status), json!({"redirectStatus": 308}));
+        for refused in ["0", "200", "303", "65838", "x"] {
+            let error = read("--status", refused).expect_err(refused).to_string();
+            assert!(error.contains("301, 302, 307, 308"), "{error}");
+        }
+        let visits = read("--max-visits", "200").expect("any number");
+        assert_eq!(Value::Object(visits), json!({"maxVisits": 200}));
     }
 }

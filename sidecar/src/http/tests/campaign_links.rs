@@ -493,6 +493,12 @@ async fn new_links_are_as_their_campaign_says_unless_they_say_otherwise() {
             "/defaults/note"
         ]
     );
+    // An invalid tag does not hide that there are too many.
+    let tags: Vec<String> = std::iter::once(String::new())
+        .chain((0..21).map(|n| n.to_string()))
+        .collect();
+    let refused = patch(json!({"defaults": {"tags": tags}})).await;
+    assert_eq!(refused.pointers(), ["/defaults/tags/0", "/defaults/tags"]);
     assert_eq!(patch(json!({"defaults": null})).await.status, 200);
     let link = service.create(json!({"campaignId": id})).await.json();
     assert_eq!(link["tags"], json!([]));
