@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::core::ports::RowOutcome;
 use crate::store::shared::invalid;
 
-/// Writes words so that [`words`] reads them. None of them has spaces.
+/// Joins words with spaces, which none of them contains.
 pub(super) fn joined(words: impl IntoIterator<Item = impl ToString>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| word.to_string()).collect();
     words.join(" ")

@@ -18,7 +18,7 @@ pub(super) enum Value<'a> {
     Text(Option<Cow<'a, str>>),
     Truth(bool),
     Bytes(Option<Cow<'a, [u8]>>),
-    /// A list: an array in PostgreSQL, JSON in SQLite ([`LIST`](super::db::LIST)).
+    /// A list: an array in PostgreSQL, JSON in SQLite, which reads it with `json_each`.
     Numbers(Vec<Option<i64>>),
     /// As [`Self::Numbers`].
     Texts(Vec<Option<Cow<'a, str>>>),
