@@ -96,6 +96,21 @@ fn an_import_that_was_cut_is_repeated_and_makes_no_link_twice() {
 }
 
 #[test]
+fn long_rows_get_through_the_window_of_the_command_and_nginx() {
+    // nginx forgets a request whose answer has begun when the sidecar reads slower than it is sent.
+    let stack = Stack::start();
+    let user = User::new(&stack);
+    let (rows, long) = (3000, "x".repeat(2000));
+    let lines = (0..rows).map(|row| format!("https://www.example.com/{row}?{long}\n"));
+    let text = format!("longUrl\n{}", lines.collect::<String>());
+    assert!(text.len() > 4 << 20);
+    let file = user.file("rows.csv", &text);
+    let said = user.run(&["links", "import", path(&file)]);
+    assert_eq!(said.code, Some(0), "{}", said.error);
+    assert_eq!(links(&stack), rows);
+}
+
+#[test]
 fn who_is_refused_does_not_wait_for_standard_input() {
     let stack = Stack::shared();
     let user = User::new(stack);
