@@ -13,7 +13,7 @@ use vocabulary::{CampaignId, RedirectStatus};
 
 use crate::core::campaign::ParameterValues;
 use crate::core::link::{Destination, Link, Second};
-use crate::core::ports::{KeptVisit, TimeSpan, VisitPage};
+use crate::core::ports::{TimeSpan, VisitPage};
 use crate::core::target::Target;
 use crate::core::visit::agent::Versioned;
 use crate::core::visit::class::Class;
@@ -168,47 +168,6 @@ pub(super) fn link(row: &impl Columns) -> Result<Link, sqlx::Error> {
         external_id: table.optional_text("external_id")?,
         note: table.optional_text("note")?,
         tags: to_tags(row.text("tags")?)?,
-    })
-}
-
-/// Reads a visit, with its agent.
-pub(super) fn visit(row: &impl Columns) -> Result<KeptVisit, sqlx::Error> {
-    let name = "visits";
-    let table = Table { name, row };
-    let joined = |name, version| -> Result<Option<String>, sqlx::Error> {
-        Ok(visits::joined(row.text(name)?, row.text(version)?))
-    };
-    let or_empty = |column| -> Result<String, sqlx::Error> {
-        Ok(row.text(column)?.unwrap_or_default().to_owned())
-    };
-    let small = |column| -> Result<u16, sqlx::Error> {
-        Ok(u16::try_from(row.small(column)?).unwrap_or_default())
-    };
-    Ok(KeptVisit {
-        number: table.number("id")?,
-        at: table.moment("at")?,
-        code: table.text("code")?.to_owned(),
-        host: table.text("host")?.to_owned(),
-        client: table.optional_text("client")?,
-        visitor: row.bytes("visitor")?.map(visits::visitor),
-        user_agent: table.text("user_agent")?.to_owned(),
-        referrer: or_empty("referrer")?,
-        referrer_host: table.optional_text("referrer_host")?,
-        language: table.optional_text("language")?,
-        method: table.text("method")?.to_owned(),
-        status: small("status")?,
-        purpose: or_empty("purpose")?,
-        country: table.optional_text("country")?,
-        province: table.optional_text("province")?,
-        city: table.optional_text("city")?,
-        isp: table.optional_text("isp")?,
-        browser: joined("browser", "browser_version")?,
-        os: joined("os", "os_version")?,
-        device: table.text("device")?.to_owned(),
-        app: table.optional_text("app")?,
-        class: table.text("class")?.to_owned(),
-        reason: table.text("reason")?.to_owned(),
-        ruleset: small("ruleset")?,
     })
 }
 

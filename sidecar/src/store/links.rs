@@ -340,7 +340,7 @@ pub(super) async fn find_id(
 
 /// The ids that the links of codes have, each in its code's place; none for a code that no link
 /// can have had.
-async fn known_ids(
+pub(super) async fn known_ids(
     db: &mut Db<'_>,
     numbering: &Numbering,
     codes: &[Code],

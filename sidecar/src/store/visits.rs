@@ -1,6 +1,8 @@
 //! What both stores make of visits before they write them.
 
+mod counts;
 mod day_keys;
+mod listing;
 pub(super) mod moves;
 pub(super) mod people;
 mod pruning;
@@ -8,17 +10,10 @@ mod quarantine;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use sqlx::{Database, Encode, QueryBuilder, Type};
-use vocabulary::Code;
 use vocabulary::visit::VisitMethod;
 
-use crate::core::audit::{Action, AuditEntry, Subject};
-use crate::core::ports::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, LinkTotal, TimeCount, ValueCount,
-    ValueTimeCount, VisitListing,
-};
+use crate::core::ports::Dimension;
 use crate::core::visit::Visit;
 use crate::core::visit::agent::{Agent, Versioned};
 use crate::core::visit::class::Class;
@@ -64,25 +59,6 @@ pub(super) fn hour_of(visit: &Visit) -> i64 {
 /// The minute of a visit, counted since 1970.
 fn minute_of(visit: &Visit) -> i64 {
     visit.at.as_millisecond().div_euclid(MINUTE_MS)
-}
-
-/// When an hour, a minute or a day begins, from how many there were since 1970.
-fn begin(count: i64, length_ms: i64) -> Option<Timestamp> {
-    Timestamp::from_millisecond(count.checked_mul(length_ms)?).ok()
-}
-
-/// The first minute that is not before a moment.
-pub(super) fn minute_from(moment: Timestamp) -> i64 {
-    moment.as_millisecond().div_euclid(MINUTE_MS)
-}
-
-/// The hours that a query asks for: from the first on, and before the second.
-pub(super) fn hours(query: &CountQuery) -> (i64, i64) {
-    let until = query.until.as_millisecond();
-    (
-        query.since.as_millisecond().div_euclid(HOUR_MS),
-        until.div_euclid(HOUR_MS) + i64::from(until.rem_euclid(HOUR_MS) > 0),
-    )
 }
 
 /// What is added to the counts for some visits, each row once and in order. `L` is what the store
@@ -174,124 +150,6 @@ pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sket
     Ok(sketch)
 }
 
-/// The days that a query asks for: from the first on, up to the second.
-pub(super) fn days(query: &CountQuery) -> (i64, i64) {
-    let (since, until) = hours(query);
-    (since.div_euclid(24), (until - 1).div_euclid(24))
-}
-
-/// The hour of a moment, counted since 1970.
-pub(super) fn hour_before(moment: Timestamp) -> i64 {
-    moment.as_millisecond().div_euclid(HOUR_MS)
-}
-
-/// When the first of so many days began, which stand from the latest to the first; `None` when
-/// they are less.
-pub(super) fn first_of(found: &[i64], days: u32) -> Result<Option<Timestamp>, sqlx::Error> {
-    let Some(day) = found
-        .last()
-        .filter(|_| found.len() as u64 >= u64::from(days))
-    else {
-        return Ok(None);
-    };
-    let begin = begin(*day, DAY_MS).ok_or_else(|| invalid("visit_hours", "hour"))?;
-    Ok(Some(begin))
-}
-
-/// Makes counts of rows with an hour, a class and a number.
-pub(super) fn time_counts(rows: Vec<(i64, String, i64)>) -> Result<Vec<TimeCount>, sqlx::Error> {
-    let counts = rows.into_iter().map(|(hour, name, visits)| {
-        Ok(TimeCount {
-            hour: begin(hour, HOUR_MS).ok_or_else(|| invalid("visit_hours", "hour"))?,
-            class: class(&name),
-            visits: visits.unsigned_abs(),
-        })
-    });
-    counts.collect()
-}
-
-/// Makes counts of rows with a value, a class and a number.
-pub(super) fn value_counts(rows: Vec<(String, String, i64)>) -> Vec<ValueCount> {
-    let counts = rows.into_iter().map(|(value, name, visits)| ValueCount {
-        value,
-        class: class(&name),
-        visits: visits.unsigned_abs(),
-    });
-    counts.collect()
-}
-
-/// Makes counts of rows with when their time begins, in hours, a value, a class and a number.
-pub(super) fn value_time_counts(
-    rows: Vec<(i64, String, String, i64)>,
-) -> Result<Vec<ValueTimeCount>, sqlx::Error> {
-    let counts = rows.into_iter().map(|(hour, value, name, visits)| {
-        Ok(ValueTimeCount {
-            begin: begin(hour, HOUR_MS).ok_or_else(|| invalid("visit_hours", "hour"))?,
-            value,
-            class: class(&name),
-            visits: visits.unsigned_abs(),
-        })
-    });
-    counts.collect()
-}
-
-/// Makes a total of how many visits a link had, how many by people, and when the last was.
-pub(super) fn link_total(
-    code: Code,
-    visits: i64,
-    human: i64,
-    last_at: i64,
-) -> Result<LinkTotal, sqlx::Error> {
-    let last_at = Timestamp::from_millisecond(last_at);
-    Ok(LinkTotal {
-        code,
-        visits: visits.unsigned_abs(),
-        human: human.unsigned_abs(),
-        last_at: last_at.map_err(|_error| invalid("visit_link_hours", "last_at"))?,
-    })
-}
-
-/// Makes counts of rows with a minute, a host and a number.
-pub(super) fn domain_counts(
-    rows: Vec<(i64, String, i64)>,
-) -> Result<Vec<DomainCount>, sqlx::Error> {
-    let counts = rows.into_iter().map(|(count, host, visits)| {
-        Ok(DomainCount {
-            host,
-            minute: begin(count, MINUTE_MS)
-                .ok_or_else(|| invalid("visit_domain_minutes", "minute"))?,
-            visits: visits.unsigned_abs(),
-        })
-    });
-    counts.collect()
-}
-
-/// Makes counts of rows with a day and how many visitors there were.
-pub(super) fn day_visitors(rows: Vec<(i64, i64)>) -> Result<Vec<DayVisitors>, sqlx::Error> {
-    let counts = rows.into_iter().map(|(day, visitors)| {
-        Ok(DayVisitors {
-            day: begin(day, DAY_MS).ok_or_else(|| invalid("visits", "at"))?,
-            visitors: visitors.unsigned_abs(),
-        })
-    });
-    counts.collect()
-}
-
-/// Makes counts of rows with a day and a sketch.
-pub(super) fn sketched_visitors(
-    rows: Vec<(i64, Vec<u8>)>,
-) -> Result<Vec<DayVisitors>, sqlx::Error> {
-    let bad = |column| invalid("visit_sketches", column);
-    let counts = rows.into_iter().map(|(day, registers)| {
-        let sketch = Sketch::from_bytes(registers).ok_or_else(|| bad("registers"))?;
-        Ok(DayVisitors {
-            day: begin(day, DAY_MS).ok_or_else(|| bad("day"))?,
-            visitors: sketch.estimate(),
-        })
-    });
-    counts.collect()
-}
-
 /// What counts of the link of a visit.
 pub(super) struct VisitedLink {
     /// The campaign that it belongs to.
@@ -322,53 +180,6 @@ pub(super) fn origins(visits: &[Visit]) -> BTreeSet<i64> {
 /// Reads the ranges of an origin.
 pub(super) fn ranges(text: &str) -> Result<Ranges, sqlx::Error> {
     Ranges::parse(text).ok_or_else(|| invalid("visit_origins", "ranges"))
-}
-
-/// Adds which visits are listed, but for the link: all that are before a visit, and so on.
-pub(super) fn push_filters<DB>(query: &mut QueryBuilder<DB>, listing: &VisitListing)
-where
-    DB: Database,
-    i64: Type<DB> + for<'q> Encode<'q, DB>,
-    String: Type<DB> + for<'q> Encode<'q, DB>,
-{
-    query
-        .push("visits.id < ")
-        .push_bind(listing.before.unwrap_or(i64::MAX));
-    if let Some(class) = listing.class {
-        let class = class.name().to_owned();
-        query.push(" AND class = ").push_bind(class);
-    }
-    if let Some(since) = listing.since {
-        query.push(" AND at >= ").push_bind(since.as_millisecond());
-    }
-    if let Some(until) = listing.until {
-        query.push(" AND at < ").push_bind(until.as_millisecond());
-    }
-    query
-        .push(" ORDER BY visits.id DESC LIMIT ")
-        .push_bind(i64::from(listing.limit));
-}
-
-/// The campaign that stands in the counts for whose visits are asked for; `None` for a link.
-pub(super) fn counted_campaign(of: Counted) -> Option<i64> {
-    match of {
-        Counted::All => Some(ALL),
-        Counted::Campaign(id) => Some(id.get() as i64),
-        Counted::Link(_) => None,
-    }
-}
-
-/// The column of visits that a dimension counts, where the agents' are joined.
-pub(super) fn column(dimension: Dimension) -> &'static str {
-    match dimension {
-        Dimension::Total => "''",
-        Dimension::Domain => "host",
-        Dimension::Country => "coalesce(country, '')",
-        Dimension::Device => "device",
-        Dimension::Browser => "coalesce(browser, '')",
-        Dimension::Os => "coalesce(os, '')",
-        Dimension::Referrer => "coalesce(referrer_host, '')",
-    }
 }
 
 /// A text that is kept only where there is one.
@@ -419,27 +230,6 @@ pub(super) fn visitor(bytes: &[u8]) -> String {
 pub(super) fn visitor_id(bytes: Option<&[u8]>) -> Option<VisitorId> {
     bytes?.try_into().ok().map(VisitorId)
 }
-
-/// What the audit log is told of visits that were erased.
-pub(super) fn erasure(code: Code, key_id: &str, now: Timestamp) -> AuditEntry {
-    AuditEntry {
-        at: now,
-        key_id: Some(key_id.to_owned()),
-        action: Action::VisitsErase,
-        subject: Subject::Link(code),
-        detail: serde_json::Map::new(),
-    }
-}
-
-/// The columns that [`crate::store::columns::visit`] reads, where visits and their agents are joined.
-macro_rules! kept_columns {
-    () => {
-        "visits.id, at, code, host, client, visitor, user_agent, referrer, referrer_host, language, \
-         method, status, purpose, country, province, city, isp, browser, browser_version, os, \
-         os_version, device, app, class, reason, ruleset"
-    };
-}
-pub(super) use kept_columns;
 
 /// The columns that [`crate::store::columns::stored_visit`] reads, where visits and their agents are
 /// joined.

@@ -23,58 +23,6 @@ pub trait VisitStore: Send + Sync {
         visits: Vec<Visit>,
         now: Timestamp,
     ) -> Result<KeptVisits, StoreError>;
-
-    /// Lists visits, the last stored ones first.
-    async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError>;
-
-    /// Counts visits by time and class.
-    async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError>;
-
-    /// Counts visits by a dimension and class, the largest first. Those of one link are counted
-    /// from its latest visits, at most [`MAX_COUNTED`].
-    async fn count_by(
-        &self,
-        query: &CountQuery,
-        dimension: Dimension,
-    ) -> Result<Vec<ValueCount>, StoreError>;
-
-    /// Counts visits by a dimension, time and class, as [`VisitStore::count_by`] does: those with
-    /// one of `values`, by times of so many hours (days are those of UTC), in the order of time.
-    async fn count_over_time(
-        &self,
-        query: &CountQuery,
-        dimension: Dimension,
-        values: &[String],
-        hours: Hours,
-    ) -> Result<Vec<ValueTimeCount>, StoreError>;
-
-    /// Counts the unique visitors of each day. Those of a link are counted among its visits that
-    /// are still stored; others are estimated ([`crate::core::visit::sketch`]).
-    async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError>;
-
-    /// Counts the visits of links and finds the last one; links without visits are left out, and
-    /// there is no order.
-    async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError>;
-
-    /// Counts visits by domain and minute, since a moment.
-    async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError>;
-
-    /// The start of the first of the latest `days` days (UTC) before a moment on which visits were
-    /// counted; `None` when there are fewer.
-    async fn recorded_days(
-        &self,
-        before: Timestamp,
-        days: u32,
-    ) -> Result<Option<Timestamp>, StoreError>;
-
-    /// Deletes the visits of links, whose counts stay, and writes an entry for each link into the
-    /// audit log; returns the number of visits.
-    async fn erase_visits(
-        &self,
-        codes: &[Code],
-        key_id: &str,
-        now: Timestamp,
-    ) -> Result<u64, StoreError>;
 }
 
 /// The counts to delete; `None` for none.

@@ -6,18 +6,10 @@ use sqlx::Sqlite;
 use sqlx::sqlite::SqliteConnection;
 use vocabulary::Code;
 
-use super::SqliteStore;
 use crate::core::codes::numbering::Numbering;
 
 pub(super) use crate::store::columns::link as read;
 pub(super) use crate::store::links::columns;
-
-impl SqliteStore {
-    /// The id that a code's link has, if there is one.
-    pub(super) async fn find_id(&self, code: &Code) -> Result<Option<i64>, sqlx::Error> {
-        find_id(&self.readers, &self.numbering, code).await
-    }
-}
 
 /// The id that a code's link has, if there is one.
 pub(super) async fn find_id<'e>(

@@ -1,9 +1,8 @@
 use secrecy::ExposeSecret;
-use sqlx::QueryBuilder;
 
 use super::*;
 use crate::core::link::tests::moment;
-use crate::store::Scheme;
+use crate::store::db::Db;
 use crate::store::sqlite::SqliteStore;
 use crate::store::tests::Fixture;
 use crate::store::tests::visits::NOW;
@@ -13,33 +12,41 @@ async fn visits_of_a_link_are_found_by_it_and_listed_without_being_sorted() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
     let store = SqliteStore::open(fixture.options.url.expose_secret(), 1).await;
     let store = store.expect("a migrated database");
-    let explain = "EXPLAIN QUERY PLAN ";
     let listing = VisitListing {
         before: Some(7),
         since: Some(moment(NOW)),
         limit: 10,
         ..VisitListing::default()
     };
-    for (mut query, search) in [
+    let explain = || Statement::new(Scheme::Sqlite, sql!("EXPLAIN QUERY PLAN "));
+    let list = |of| {
+        let mut statement = explain();
+        statement.push(SELECT);
+        push_filters(&mut statement, &listing, of);
+        statement
+    };
+    let mut erase = explain();
+    erase.push(ERASE);
+    erase.values.push("[5]".into());
+    for (statement, search) in [
         (
-            listing_query(explain, &listing, Some(5)),
+            list(Some(5_i64.into())),
             "SEARCH visits USING INDEX visits_by_link (link_id=? AND rowid<?)",
         ),
         (
-            listing_query(explain, &listing, None),
+            list(None),
             "SEARCH visits USING INTEGER PRIMARY KEY (rowid<?)",
         ),
         (
-            QueryBuilder::new(format!("{explain}{ERASE}")),
+            erase,
             "SEARCH visits USING COVERING INDEX visits_by_link (link_id=?)",
         ),
     ] {
-        let plan: Vec<(i64, i64, i64, String)> = query
-            .build_query_as()
-            .fetch_all(&store.readers)
-            .await
-            .expect("a plan");
-        let plan: Vec<String> = plan.into_iter().map(|(.., detail)| detail).collect();
+        let mut connection = store.readers.acquire().await.expect("a connection");
+        let mut db = Db::Sqlite(&mut connection);
+        let detail = |row: &Row| row.get("detail");
+        let plan = db.all(&statement, &statement.values, detail).await;
+        let plan: Vec<String> = plan.expect("a plan");
         assert!(plan.iter().any(|line| line == search), "{plan:?}");
         let sorts = plan.iter().any(|line| line.contains("TEMP B-TREE"));
         assert!(!sorts, "{plan:?}");
