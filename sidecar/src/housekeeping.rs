@@ -7,11 +7,12 @@ use jiff::SignedDuration;
 use rand::CryptoRng;
 
 use crate::clock::Clock;
-use crate::core::ports::{PublishError, StoreError, VisitQueue};
+use crate::core::ports::{StoreError, VisitQueue};
 use crate::core::visit::visitor::KeyRing;
 use crate::jobs::{Job, Next};
 use crate::service::codes::pool::PooledCodes;
 use crate::service::codes::strategy::DrawError;
+use crate::service::visits::WriteError;
 use crate::store::Store;
 
 /// The interval at which old results, keys and readers are deleted.
@@ -49,35 +50,37 @@ impl Job for OldResults {
     }
 }
 
-/// Destroys the keys of days that are over, in memory and in SQL, and forgets absent readers of
-/// visits.
+/// Destroys the keys of days that are over, in memory and in SQL.
 pub struct OldKeys {
     /// The keys.
     pub keys: Arc<KeyRing>,
-    /// The queue of visits.
-    pub queue: Arc<dyn VisitQueue>,
     /// The clock that days end by.
     pub clock: Arc<dyn Clock>,
 }
 
-/// An error while keys are destroyed.
-#[derive(Debug, thiserror::Error)]
-pub enum OldKeysError {
-    /// SQL failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Redis failed.
-    #[error(transparent)]
-    Queue(#[from] PublishError),
-}
-
 impl Job for OldKeys {
-    type Error = OldKeysError;
+    type Error = StoreError;
     const NAME: &'static str = "day_keys";
     const FAILURE: &'static str = "old keys of days can't be destroyed; trying again";
 
-    async fn step(&mut self) -> Result<Next, OldKeysError> {
+    async fn step(&mut self) -> Result<Next, StoreError> {
         self.keys.destroy_old(self.clock.now()).await?;
+        Ok(Next::Idle)
+    }
+}
+
+/// Forgets absent readers of visits.
+pub struct AbsentReaders {
+    /// The queue of visits.
+    pub queue: Arc<dyn VisitQueue>,
+}
+
+impl Job for AbsentReaders {
+    type Error = WriteError;
+    const NAME: &'static str = "readers";
+    const FAILURE: &'static str = "absent readers of visits are not forgotten; trying again";
+
+    async fn step(&mut self) -> Result<Next, WriteError> {
         self.queue.forget_readers(ABSENT).await?;
         Ok(Next::Idle)
     }

@@ -1,45 +1,48 @@
 //! Runs background jobs: one runner for all of them.
 //!
 //! A job is a sequence of bounded steps. The runner claims the job if one process at a time may do
-//! it, renews the claim while a step runs, pauses between steps, backs off after errors, logs a
-//! failure once until it changes or ends, measures each step, and stops between two steps at
-//! shutdown. Commands run the same jobs in the foreground, until there is nothing left to do.
+//! it, renews the claim while a step runs, pauses between steps, backs off after errors and panics,
+//! logs each kind of failure once a minute at most, measures each step, and stops between two steps
+//! or soon after shutdown. Commands run the same jobs in the foreground, until there is nothing left to do.
 
+mod failures;
 mod lease;
 mod meters;
 
 use std::error::Error;
-use std::fmt::Write;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 
 use crate::clock::Clock;
 use crate::core::ports::StoreError;
+use failures::Failures;
 pub use lease::Claims;
-use lease::Lease;
+use lease::{Hold, Lease};
 pub use meters::{JOBS, JobMeters};
 
 /// The longest pause between two steps while work is waiting.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// The first pause after an error. It doubles after every further error, up to the interval of the
-/// job or [`LONGEST_BACK_OFF`], whichever is longer.
-const FIRST_BACK_OFF: Duration = Duration::from_millis(200);
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
-
 /// The interval at which a command tries to claim a job that another process holds.
 const CLAIM_EVERY: Duration = Duration::from_millis(250);
 
+/// The longest time for which a command tries to claim a job while SQL fails.
+const STORE_PATIENCE: Duration = Duration::from_secs(15);
+
 /// Work in bounded steps.
 ///
-/// A step may be cut off at any `await`: when the claim is lost, and when the process is killed.
+/// A step may be cut off at any `await`: when the claim is lost, soon after shutdown, and when the
+/// process is killed.
 /// So progress is stored, and a repeated step does no harm.
 pub trait Job: Send {
     /// The error of a step.
-    type Error: Error + From<StoreError> + Send + 'static;
+    type Error: Error + From<StoreError> + Send + Sync + 'static;
 
     /// The name in logs, in metrics, and of the claim.
     const NAME: &'static str;
@@ -47,10 +50,17 @@ pub trait Job: Send {
     /// The message of the log when a step fails.
     const FAILURE: &'static str;
 
+    /// The level of that message.
+    const LEVEL: Level = Level::WARN;
+
     /// The time for which a claim is valid that is not renewed; `None` if every process runs the
-    /// job. A claim is renewed after a third of it, so clocks of two processes may differ by half of
+    /// job. A claim is renewed after a third of it, and released before a pause that would make it
+    /// older than two thirds. So while SQL answers, clocks of two processes may differ by a third of
     /// it before both run the job at the same time, and even then only until the next renewal.
     const LEASE: Option<Duration> = None;
+
+    /// The time that a step may go on after shutdown.
+    const GRACE: Duration = Duration::from_secs(1);
 
     /// Prepares the first step after the job was claimed: finds where the last holder stopped.
     fn begin(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
@@ -60,7 +70,8 @@ pub trait Job: Send {
     /// Does a bounded part of the work.
     fn step(&mut self) -> impl Future<Output = Result<Next, Self::Error>> + Send;
 
-    /// Ends the work before the claim is released, and at shutdown: notes where to continue.
+    /// Ends the work before the claim is released, and at shutdown: notes where to continue. Does
+    /// not run once the claim is lost, because another process may have finished the work.
     fn end(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
         async { Ok(()) }
     }
@@ -110,34 +121,35 @@ impl<J: Job> Run<J> {
 
     /// Runs the job at an interval until `shutdown`.
     pub async fn forever(mut self, every: Duration, shutdown: CancellationToken) {
-        let (mut failures, mut logged) = (0, None);
+        let mut failures = Failures::<J>::default();
         JOBS.add(J::NAME);
         while !shutdown.is_cancelled() {
             let begun = Instant::now();
-            let turn = self.turn().await;
+            let turn = AssertUnwindSafe(self.turn(&shutdown)).catch_unwind().await;
             let took = begun.elapsed();
             let rest = match turn {
-                Ok(None) => J::LEASE.map_or(every, |lease| every.clamp(lease / 3, lease)),
-                Ok(Some(next)) => {
+                Ok(Turn::Done(next)) => {
                     JOBS.succeeded(J::NAME, took, self.clock.now());
-                    failures = 0;
-                    if logged.take().is_some() {
-                        tracing::info!(job = J::NAME, "the job works again");
-                    }
+                    failures.end();
                     self.rest(next, every, took).await
                 }
-                Err(error) => {
+                Ok(Turn::Claimed) => J::LEASE.map_or(every, |lease| every.clamp(lease / 3, lease)),
+                Ok(Turn::Stopped) => break,
+                Ok(Turn::Unclaimed(error)) => {
+                    self.fail(&mut failures, &error.into(), took).await;
+                    failures.back_off(every)
+                }
+                Ok(Turn::Failed(error)) => {
+                    self.fail(&mut failures, &error, took).await;
+                    failures.back_off(every)
+                }
+                Err(panic) => {
                     JOBS.failed(J::NAME, took);
-                    let text = Some(chain(&error));
-                    if logged != text {
-                        let error = &error as &dyn Error;
-                        tracing::warn!(error, job = J::NAME, "{}", J::FAILURE);
-                        logged = text;
-                    }
+                    failures.log_panic(&*panic);
+                    // What the step has left is not to be noted.
+                    self.has_begun = false;
                     self.release().await;
-                    let back_off = FIRST_BACK_OFF * 2_u32.saturating_pow(failures);
-                    failures = (failures + 1).min(16);
-                    back_off.min(every.max(LONGEST_BACK_OFF))
+                    failures.back_off(every)
                 }
             };
             if !rest.is_zero() {
@@ -151,7 +163,7 @@ impl<J: Job> Run<J> {
     /// process holds it. Reports after each step, and `None` when it begins to wait.
     ///
     /// # Errors
-    /// Fails if a step does.
+    /// Fails if a step does, or if SQL fails to grant the claim for as long as patience lasts.
     pub async fn finish(
         &mut self,
         patience: Duration,
@@ -159,22 +171,26 @@ impl<J: Job> Run<J> {
         report: &mut (dyn FnMut(Option<&J>) + Send),
     ) -> Result<Outcome, J::Error> {
         let mut waiting_since: Option<Instant> = None;
+        let mut failing_since: Option<Instant> = None;
         let outcome = loop {
             if shutdown.is_cancelled() {
                 break Ok(Outcome::Stopped);
             }
             let begun = Instant::now();
-            let rest = match self.turn().await {
-                Ok(Some(next)) => {
+            let turn = self.turn(shutdown).await;
+            if !matches!(turn, Turn::Unclaimed(_)) {
+                failing_since = None;
+            }
+            let rest = match turn {
+                Turn::Done(next) => {
                     waiting_since = None;
                     report(Some(&self.job));
-                    match next {
-                        Next::Now => continue,
-                        Next::Rest => begun.elapsed().min(LONGEST_REST),
-                        Next::Idle => break Ok(Outcome::Done),
+                    if next == Next::Idle {
+                        break Ok(Outcome::Done);
                     }
+                    self.rest(next, Duration::ZERO, begun.elapsed()).await
                 }
-                Ok(None) => {
+                Turn::Claimed => {
                     if waiting_since.is_none() && !patience.is_zero() {
                         report(None);
                     }
@@ -183,43 +199,88 @@ impl<J: Job> Run<J> {
                     }
                     CLAIM_EVERY
                 }
-                Err(error) => break Err(error),
+                Turn::Unclaimed(error) => {
+                    let since = *failing_since.get_or_insert(begun);
+                    if since.elapsed() >= patience.min(STORE_PATIENCE) {
+                        break Err(error.into());
+                    }
+                    if since == begun {
+                        let error = &error as &dyn Error;
+                        tracing::warn!(
+                            error,
+                            job = J::NAME,
+                            "the job can't be claimed; trying again"
+                        );
+                    }
+                    CLAIM_EVERY
+                }
+                Turn::Stopped => break Ok(Outcome::Stopped),
+                Turn::Failed(error) => break Err(error),
             };
-            pause(rest, shutdown).await;
+            if !rest.is_zero() {
+                pause(rest, shutdown).await;
+            }
         };
         self.stop().await;
         outcome
     }
 
-    /// Runs a step; `None` if another process holds the claim.
-    async fn turn(&mut self) -> Result<Option<Next>, J::Error> {
-        let Some(lease) = &mut self.lease else {
-            return step(&mut self.job, &mut self.has_begun).await.map(Some);
-        };
-        if lease.claim().await? {
+    /// Claims the job and does a step, but not for long beyond `shutdown`.
+    async fn turn(&mut self, shutdown: &CancellationToken) -> Turn<J::Error> {
+        tokio::select! {
+            biased;
+            turn = self.attempt() => turn,
+            () = grace::<J>(shutdown) => Turn::Stopped,
+        }
+    }
+
+    /// Claims the job and does a step. If the claim expires meanwhile, the step is cut off, and the
+    /// job begins again once it is claimed back.
+    async fn attempt(&mut self) -> Turn<J::Error> {
+        loop {
+            match claim(&mut self.lease).await {
+                Ok(Hold::Kept) => {}
+                Ok(Hold::New) => self.has_begun = false,
+                Ok(Hold::Others) => {
+                    // The notes of the job are another process' now.
+                    self.has_begun = false;
+                    return Turn::Claimed;
+                }
+                Err(error) => return Turn::Unclaimed(error),
+            }
             tokio::select! {
                 biased;
-                lost = lease.keep() => lost?,
-                next = step(&mut self.job, &mut self.has_begun) => return next.map(Some),
+                () = keep(&mut self.lease) => self.has_begun = false,
+                next = step(&mut self.job, &mut self.has_begun) => {
+                    return next.map_or_else(Turn::Failed, Turn::Done);
+                }
             }
         }
-        // The notes of the job are another process' now.
-        self.has_begun = false;
-        Ok(None)
+    }
+
+    /// Counts and logs a failure, and lets another process try.
+    async fn fail(&mut self, failures: &mut Failures<J>, error: &J::Error, took: Duration) {
+        JOBS.failed(J::NAME, took);
+        failures.log(error);
+        self.release().await;
     }
 
     /// Returns the pause before the next step, and releases the claim if the pause outlasts it.
     async fn rest(&mut self, next: Next, every: Duration, took: Duration) -> Duration {
-        match next {
+        let rest = match next {
             Next::Now => Duration::ZERO,
             Next::Rest => took.min(LONGEST_REST),
-            Next::Idle => {
-                if J::LEASE.is_some_and(|lease| every >= lease / 2) {
-                    self.release().await;
-                }
-                every.saturating_sub(took)
-            }
+            Next::Idle => every.saturating_sub(took),
+        };
+        if !rest.is_zero()
+            && self
+                .lease
+                .as_ref()
+                .is_some_and(|lease| lease.ends_within(rest))
+        {
+            self.release().await;
         }
+        rest
     }
 
     /// Ends the work of a claim and releases it, so that another process can continue.
@@ -229,9 +290,10 @@ impl<J: Job> Run<J> {
         }
     }
 
+    /// Ends the work, unless another process may have taken it over, and releases the claim.
     async fn stop(&mut self) {
         if std::mem::take(&mut self.has_begun)
-            && let Err(error) = self.job.end().await
+            && let Err(error) = self.end().await
         {
             let error = &error as &dyn Error;
             tracing::warn!(error, job = J::NAME, "the last step of a job is done again");
@@ -240,6 +302,59 @@ impl<J: Job> Run<J> {
             lease.release().await;
         }
     }
+
+    async fn end(&mut self) -> Result<(), J::Error> {
+        if let Some(lease) = &mut self.lease
+            && lease.renew().await? != Hold::Kept
+        {
+            tracing::debug!(
+                job = J::NAME,
+                "the claim is lost, and with it the last step"
+            );
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            () = keep(&mut self.lease) => Ok(()),
+            ended = self.job.end() => ended,
+        }
+    }
+}
+
+/// The result of an attempt to do a step.
+enum Turn<E> {
+    /// The step was done.
+    Done(Next),
+    /// Another process holds the job.
+    Claimed,
+    /// SQL failed to grant the claim.
+    Unclaimed(StoreError),
+    /// The step was cut off at shutdown.
+    Stopped,
+    /// The step failed.
+    Failed(E),
+}
+
+/// Claims a job; one without a lease is always this process'.
+async fn claim(lease: &mut Option<Lease>) -> Result<Hold, StoreError> {
+    match lease {
+        Some(lease) => lease.claim().await,
+        None => Ok(Hold::Kept),
+    }
+}
+
+/// Renews the claim to a job until it is lost.
+async fn keep(lease: &mut Option<Lease>) {
+    match lease {
+        Some(lease) => lease.keep().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the last step of a job must end.
+async fn grace<J: Job>(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    tokio::time::sleep(J::GRACE).await;
 }
 
 async fn step<J: Job>(job: &mut J, has_begun: &mut bool) -> Result<Next, J::Error> {
@@ -256,18 +371,6 @@ async fn pause(time: Duration, shutdown: &CancellationToken) {
         () = shutdown.cancelled() => {}
         () = tokio::time::sleep(time) => {}
     }
-}
-
-/// Writes an error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // Into a string nothing fails.
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ pub(crate) fn assert_generated(path: &str, text: &str) {
 /// A migrated store; its files go with the value.
 pub(crate) struct TemporaryStore {
     pub(crate) store: Arc<Store>,
+    pub(crate) url: String,
     _directory: tempfile::TempDir,
 }
 
@@ -74,6 +75,7 @@ impl TemporaryStore {
         let store = SqliteStore::open(&url, 2).await.expect("a good database");
         Self {
             store: Arc::new(store.into()),
+            url,
             _directory: directory,
         }
     }

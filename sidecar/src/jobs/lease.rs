@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
@@ -27,7 +28,18 @@ pub(super) struct Lease {
     job: &'static str,
     length: Duration,
     /// The time of the last claim; `None` while another process may hold the job.
-    claimed_at: Option<Instant>,
+    claimed_at: Option<(Instant, Timestamp)>,
+}
+
+/// The result of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// This process has held the job since its last claim.
+    Kept,
+    /// This process holds the job; another may have held it since the last claim.
+    New,
+    /// Another process holds the job.
+    Others,
 }
 
 impl Lease {
@@ -40,27 +52,54 @@ impl Lease {
         }
     }
 
-    /// Claims the job, or renews the claim when it is due; `false` if another process holds it.
-    pub(super) async fn claim(&mut self) -> Result<bool, StoreError> {
-        let is_fresh = |at: Instant| at.elapsed() < self.length / 3;
-        if self.claimed_at.is_some_and(is_fresh) {
-            return Ok(true);
+    /// Claims the job, or renews the claim when it is due.
+    pub(super) async fn claim(&mut self) -> Result<Hold, StoreError> {
+        if self.age().is_some_and(|age| age < self.length / 3) {
+            return Ok(Hold::Kept);
         }
+        self.renew().await
+    }
+
+    /// Claims the job or renews the claim.
+    pub(super) async fn renew(&mut self) -> Result<Hold, StoreError> {
         let (begun, now) = (Instant::now(), self.claims.clock.now());
         let Claims { store, holder, .. } = &self.claims;
         let is_ours = store
             .claim(self.job, holder, now, now + self.length)
             .await?;
-        self.claimed_at = is_ours.then_some(begun);
-        Ok(is_ours)
+        // Of an expired claim it is unknown who has held the job in between.
+        let is_kept = self.is_valid();
+        self.claimed_at = is_ours.then_some((begun, now));
+        Ok(match (is_ours, is_kept) {
+            (true, true) => Hold::Kept,
+            (true, false) => Hold::New,
+            (false, _) => Hold::Others,
+        })
     }
 
-    /// Renews the claim until it is lost.
-    pub(super) async fn keep(&mut self) -> Result<(), StoreError> {
-        while self.claim().await? {
-            tokio::time::sleep(self.length / 3).await;
+    /// Renews the claim until it is lost or has expired. A renewal that fails is tried again.
+    pub(super) async fn keep(&mut self) {
+        while let Some((at, _)) = self.claimed_at.filter(|_| self.is_valid()) {
+            tokio::time::sleep_until(at + self.length / 3).await;
+            if !self.is_valid() {
+                return;
+            }
+            match tokio::time::timeout_at(at + self.length, self.renew()).await {
+                Ok(Ok(Hold::Kept)) => {}
+                Ok(Ok(Hold::New | Hold::Others)) | Err(_) => return,
+                Ok(Err(error)) => {
+                    log_failed_renewal(self.job, &error);
+                    let next = Instant::now() + self.length / 10;
+                    tokio::time::sleep_until(next.min(at + self.length)).await;
+                }
+            }
         }
-        Ok(())
+    }
+
+    /// Reports whether the claim expires before, or soon after, the end of a pause.
+    pub(super) fn ends_within(&self, pause: Duration) -> bool {
+        self.age()
+            .is_some_and(|age| age + pause > self.length / 3 * 2)
     }
 
     /// Releases the claim before it expires.
@@ -77,4 +116,21 @@ impl Lease {
             );
         }
     }
+
+    fn is_valid(&self) -> bool {
+        self.age().is_some_and(|age| age < self.length)
+    }
+
+    /// Returns the time since the last claim, by the clock that has advanced further: one of them
+    /// stands still while the machine does.
+    fn age(&self) -> Option<Duration> {
+        let (at, moment) = self.claimed_at?;
+        let by_clock = self.claims.clock.now().duration_since(moment);
+        Some(at.elapsed().max(by_clock.try_into().unwrap_or_default()))
+    }
+}
+
+fn log_failed_renewal(job: &str, error: &StoreError) {
+    let error = error as &dyn Error;
+    tracing::debug!(error, job, "the claim is not renewed yet; trying again");
 }

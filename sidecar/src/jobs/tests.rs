@@ -2,8 +2,10 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sqlx::Connection;
+
 use super::*;
-use crate::clock::SystemClock;
+use crate::clock::{ManualClock, SystemClock};
 use crate::store::Store;
 use crate::testing::{TemporaryStore, claims, eventually};
 
@@ -23,7 +25,7 @@ impl Job for Slow {
     type Error = StoreError;
     const NAME: &'static str = "slow";
     const FAILURE: &'static str = "it can't be slow";
-    const LEASE: Option<Duration> = Some(Duration::from_millis(300));
+    const LEASE: Option<Duration> = Some(Duration::from_millis(1200));
 
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
@@ -51,7 +53,7 @@ async fn claim(store: &Arc<Store>, holder: &str, length: Duration) -> bool {
 async fn a_claim_is_renewed_while_a_step_runs_and_released_at_the_end() {
     let kept = TemporaryStore::new().await;
     let slow = Slow {
-        takes: Duration::from_secs(1),
+        takes: Duration::from_secs(3),
         ..Slow::default()
     };
     let mut run = Run::new(slow, &claims_of(&kept, "one"));
@@ -62,7 +64,7 @@ async fn a_claim_is_renewed_while_a_step_runs_and_released_at_the_end() {
         for _ in 0..8 {
             assert!(!claim(&kept.store, "two", Duration::from_secs(9)).await);
             refused += 1;
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
         }
         refused
     };
@@ -103,15 +105,131 @@ async fn a_step_is_cut_off_when_the_claim_is_lost_and_the_job_begins_again() {
     job.abort();
 }
 
-/// A job whose runs fail with the messages, or succeed where there is none.
+/// Lets claims fail, or succeed again.
+async fn break_claims(kept: &TemporaryStore, is_broken: bool) {
+    let mut connection = sqlx::SqliteConnection::connect(&kept.url)
+        .await
+        .expect("a good database");
+    let change = if is_broken {
+        "CREATE TRIGGER broken BEFORE INSERT ON settings WHEN NEW.name LIKE 'claim:%' \
+         BEGIN SELECT RAISE(ABORT, 'broken'); END"
+    } else {
+        "DROP TRIGGER broken"
+    };
+    let changed = sqlx::query(change).execute(&mut connection).await;
+    changed.expect("a good database");
+}
+
+fn slow(takes: Duration) -> Slow {
+    Slow {
+        takes,
+        ..Slow::default()
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_is_tried_again_while_the_claim_is_valid() {
+    let kept = TemporaryStore::new().await;
+    let mut run = Run::new(slow(Duration::from_secs(2)), &claims_of(&kept, "one"));
+    let shutdown = CancellationToken::new();
+    let outage = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        break_claims(&kept, true).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        break_claims(&kept, false).await;
+    };
+    let mut report = |_: Option<&Slow>| {};
+    let finish = run.finish(Duration::ZERO, &shutdown, &mut report);
+    let (outcome, ()) = tokio::join!(finish, outage);
+    assert_eq!(outcome.expect("a working store"), Outcome::Done);
+    assert_eq!(run.job.begun.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_command_is_patient_while_it_can_t_claim_its_job() {
+    let kept = TemporaryStore::new().await;
+    let mut run = Run::new(slow(Duration::ZERO), &claims_of(&kept, "one"));
+    let shutdown = CancellationToken::new();
+    break_claims(&kept, true).await;
+    let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
+    assert_eq!(outcome.expect_err("a failure").operation, "claim a task");
+    let outage = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        break_claims(&kept, false).await;
+    };
+    let mut report = |_: Option<&Slow>| {};
+    let finish = run.finish(Duration::from_secs(10), &shutdown, &mut report);
+    let (outcome, ()) = tokio::join!(finish, outage);
+    assert_eq!(outcome.expect("a working store"), Outcome::Done);
+}
+
+#[tokio::test]
+async fn a_step_is_cut_off_soon_after_shutdown_and_its_position_noted() {
+    let kept = TemporaryStore::new().await;
+    let run = &mut Run::new(slow(Duration::from_secs(3600)), &claims_of(&kept, "one"));
+    let shutdown = CancellationToken::new();
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        shutdown.cancel();
+    };
+    let mut report = |_: Option<&Slow>| {};
+    let finish = run.finish(Duration::ZERO, &shutdown, &mut report);
+    let finish = tokio::time::timeout(Duration::from_secs(20), finish);
+    let (outcome, ()) = tokio::join!(finish, stop);
+    let outcome = outcome.expect("an end").expect("a working store");
+    assert_eq!(outcome, Outcome::Stopped);
+    assert_eq!(run.job.ended.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_noted_without_the_claim() {
+    let kept = TemporaryStore::new().await;
+    let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
+    let released = kept.store.release(Slow::NAME, "one").await;
+    released.expect("a working store");
+    assert!(claim(&kept.store, "two", Duration::from_secs(9)).await);
+    run.stop().await;
+    assert_eq!(run.job.ended.load(Ordering::SeqCst), 0);
+    assert!(!claim(&kept.store, "one", Duration::from_secs(9)).await);
+}
+
+#[tokio::test]
+async fn a_job_begins_again_when_its_claim_had_expired() {
+    let kept = TemporaryStore::new().await;
+    let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    for (pause, begun) in [(0, 1), (1000, 1), (1300, 2)] {
+        clock.advance(jiff::SignedDuration::from_millis(pause));
+        assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
+        assert_eq!(run.job.begun.load(Ordering::SeqCst), begun, "{pause} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_is_released_before_a_pause_that_leaves_it_less_than_a_third() {
+    let kept = TemporaryStore::new().await;
+    let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+    let mut run = Run::new(slow(Duration::ZERO), &claims(&kept.store, &clock, "one"));
+    assert!(matches!(run.attempt().await, Turn::Done(Next::Idle)));
+    let every = Duration::from_millis(500);
+    for (age, ended) in [(0, 0), (390, 1)] {
+        clock.advance(jiff::SignedDuration::from_millis(age));
+        assert_eq!(run.rest(Next::Idle, every, Duration::ZERO).await, every);
+        assert_eq!(run.job.ended.load(Ordering::SeqCst), ended, "{age} ms");
+    }
+}
+
+/// A job whose runs fail with the errors and causes, or succeed where there is none.
 struct Failing {
-    messages: VecDeque<Option<&'static str>>,
+    messages: VecDeque<Option<(&'static str, &'static str)>>,
     shutdown: CancellationToken,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("outer")]
-struct Outer(#[source] Inner);
+#[error("{0}")]
+struct Outer(String, #[source] Inner);
 
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -119,7 +237,7 @@ struct Inner(String);
 
 impl From<StoreError> for Outer {
     fn from(error: StoreError) -> Self {
-        Self(Inner(error.to_string()))
+        Self(error.to_string(), Inner(String::new()))
     }
 }
 
@@ -130,7 +248,10 @@ impl Job for Failing {
 
     async fn step(&mut self) -> Result<Next, Outer> {
         match self.messages.pop_front() {
-            Some(Some(message)) => Err(Outer(Inner(message.to_owned()))),
+            Some(Some((message, cause))) => {
+                assert!(message != "panic", "{cause}");
+                Err(Outer(message.to_owned(), Inner(cause.to_owned())))
+            }
             Some(None) => Ok(Next::Rest),
             None => {
                 self.shutdown.cancel();
@@ -155,7 +276,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn a_failure_is_logged_once_until_it_changes_or_ends_and_counted_each_time() {
+async fn each_kind_of_failure_is_logged_once_until_it_ends_and_counted_each_time() {
     let kept = TemporaryStore::new().await;
     let log = Log::default();
     let writer = log.clone();
@@ -167,11 +288,13 @@ async fn a_failure_is_logged_once_until_it_changes_or_ends_and_counted_each_time
     let shutdown = CancellationToken::new();
     let failing = Failing {
         messages: VecDeque::from([
-            Some("one"),
-            Some("one"),
-            Some("two"),
+            Some(("one", "at 1")),
+            Some(("one", "at 2")),
+            Some(("two", "at 3")),
+            Some(("one", "at 1")),
             None,
-            Some("two"),
+            Some(("two", "at 3")),
+            Some(("panic", "at 4")),
             None,
         ]),
         shutdown: shutdown.clone(),
@@ -184,24 +307,26 @@ async fn a_failure_is_logged_once_until_it_changes_or_ends_and_counted_each_time
         .lines()
         .filter(|line| line.contains("job=\"failing\""))
         .collect();
-    assert_eq!(lines.len(), 5, "{log}");
-    for (place, text) in [
-        (0, "it fails error=outer error.sources=[one]"),
-        (1, "it fails error=outer error.sources=[two]"),
-        (2, "the job works again"),
-        (3, "it fails error=outer error.sources=[two]"),
-        (4, "the job works again"),
+    assert_eq!(lines.len(), 6, "{log}");
+    for (place, level, text) in [
+        (0, "WARN", "it fails error=one error.sources=[at 1]"),
+        (1, "WARN", "it fails error=two error.sources=[at 3]"),
+        (2, "INFO", "the job works again"),
+        (3, "WARN", "it fails error=two error.sources=[at 3]"),
+        (4, "ERROR", "it fails panic=\"at 4\""),
+        (5, "INFO", "the job works again"),
     ] {
-        assert!(lines[place].contains(text), "{log}");
+        let line = lines[place];
+        assert!(line.contains(level) && line.contains(text), "{log}");
     }
     let results = JOBS.results();
     let (_, results) = results
         .iter()
         .find(|(job, _)| *job == "failing")
         .expect("it");
-    assert_eq!(results.failures, 4);
+    assert_eq!(results.failures, 6);
     assert!(results.succeeded_at.is_some());
     let steps = JOBS.steps.read();
     let (_, steps) = steps.iter().find(|(job, _)| *job == "failing").expect("it");
-    assert_eq!(steps.count, 7);
+    assert_eq!(steps.count, 9);
 }

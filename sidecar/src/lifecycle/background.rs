@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::ServeError;
 use super::parts::Parts;
 use crate::core::visit::visitor::KeyRing;
-use crate::housekeeping::{self, OldKeys, OldResults};
+use crate::housekeeping::{self, AbsentReaders, OldKeys, OldResults};
 use crate::jobs::{Claims, Job, Run};
 use crate::random;
 use crate::service::drift::Inspector;
@@ -121,10 +121,13 @@ impl Starter<'_> {
         let keys = Arc::new(KeyRing::new(Arc::clone(store) as _));
         let old_keys = OldKeys {
             keys: Arc::clone(&keys),
-            queue: Arc::clone(queue) as _,
             clock: Arc::clone(clock),
         };
         self.run(old_keys, housekeeping::EVERY);
+        let readers = AbsentReaders {
+            queue: Arc::clone(queue) as _,
+        };
+        self.run(readers, housekeeping::EVERY);
         let writer = VisitWriter {
             queue: Arc::clone(queue) as _,
             store: Arc::clone(store),

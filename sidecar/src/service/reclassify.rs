@@ -68,6 +68,8 @@ struct Walk {
     report: Report,
     /// Numbers of visits: the first, the one that was read last, and the last.
     numbers: Option<(i64, i64, i64)>,
+    /// Verdicts that are not written yet.
+    pending: Vec<(StoredVisit, Verdict)>,
 }
 
 /// Progress and results.
@@ -132,6 +134,7 @@ impl Reclassify {
             reclassify: self,
             report: Report::default(),
             numbers: None,
+            pending: Vec::new(),
         };
         let mut run = Run::new(walk, claims);
         let mut progress = |walk: Option<&Walk>| report(walk.map(|walk| &walk.report));
@@ -161,6 +164,7 @@ impl Job for Walk {
     async fn begin(&mut self) -> Result<(), StoreError> {
         let numbers = again(|| self.reclassify.store.visit_numbers()).await?;
         self.numbers = numbers.map(|(first, last)| (first, first - 1, last));
+        self.pending.clear();
         self.report = Report {
             total: numbers.map_or(0, |(first, last)| (last - first).unsigned_abs() + 1),
             ..Report::default()
@@ -169,58 +173,64 @@ impl Job for Walk {
     }
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        if let Some((first, after, last)) = self.numbers
-            && after < last
-        {
-            let page = again(|| {
-                self.reclassify
-                    .store
-                    .visits_after(after, self.reclassify.time, PAGE)
-            })
-            .await?;
-            if let Some(reached) = page.last {
-                self.numbers = Some((first, reached, last));
-                self.report.visits += page.visits.len() as u64;
-                self.judge(page.visits).await?;
-                let all = (reached - first).unsigned_abs() + 1;
-                self.report.reached = all.min(self.report.total);
-                return Ok(if self.reclassify.is_rehearsal {
-                    Next::Now
-                } else {
-                    // Ingestion writes too, and SQLite has no queue for its lock.
-                    Next::Rest
-                });
-            }
+        if self.pending.is_empty() && !self.read().await? {
+            self.report.reached = self.report.total;
+            return Ok(Next::Idle);
         }
-        self.report.reached = self.report.total;
-        Ok(Next::Idle)
+        let has_written = self.write().await?;
+        if self.pending.is_empty()
+            && let Some((first, reached, _)) = self.numbers
+        {
+            let all = (reached - first).unsigned_abs() + 1;
+            self.report.reached = all.min(self.report.total);
+        }
+        Ok(if has_written {
+            // Ingestion writes too, and SQLite has no queue for its lock.
+            Next::Rest
+        } else {
+            Next::Now
+        })
     }
 }
 
 impl Walk {
-    /// Classifies visits and writes the differences.
-    async fn judge(&mut self, visits: Vec<StoredVisit>) -> Result<(), StoreError> {
-        let verdicts = visits.into_iter().filter_map(|visit| {
-            let verdict = visit.reclassified(&*self.reclassify.agents)?;
-            Some((visit, verdict))
-        });
-        let verdicts: Vec<(StoredVisit, Verdict)> = verdicts.collect();
-        for (visit, verdict) in &verdicts {
-            self.report.note(visit.class, verdict.classification.class);
+    /// Reads and judges the next visits; `false` if there are no more.
+    async fn read(&mut self) -> Result<bool, StoreError> {
+        let Some((first, after, last)) = self.numbers.filter(|(_, after, last)| after < last)
+        else {
+            return Ok(false);
+        };
+        let Reclassify { store, time, .. } = &self.reclassify;
+        let page = again(|| store.visits_after(after, *time, PAGE)).await?;
+        let Some(reached) = page.last else {
+            return Ok(false);
+        };
+        self.numbers = Some((first, reached, last));
+        self.report.visits += page.visits.len() as u64;
+        for visit in page.visits {
+            if let Some(verdict) = visit.reclassified(&*self.reclassify.agents) {
+                self.report.note(visit.class, verdict.classification.class);
+                if !self.reclassify.is_rehearsal {
+                    self.pending.push((visit, verdict));
+                }
+            }
         }
-        if self.reclassify.is_rehearsal {
-            return Ok(());
+        Ok(true)
+    }
+
+    /// Writes some of the verdicts in one transaction; `false` if there are none.
+    async fn write(&mut self) -> Result<bool, StoreError> {
+        let some = &self.pending[..self.pending.len().min(MAX_VERDICTS)];
+        if some.is_empty() {
+            return Ok(false);
         }
-        for some in verdicts.chunks(MAX_VERDICTS) {
-            self.report.written += again(|| {
-                let verdicts = some.to_vec();
-                self.reclassify
-                    .store
-                    .reclassify_visits(verdicts, self.reclassify.hours_since)
-            })
-            .await?;
-        }
-        Ok(())
+        let Reclassify {
+            store, hours_since, ..
+        } = &self.reclassify;
+        self.report.written +=
+            again(|| store.reclassify_visits(some.to_vec(), *hours_since)).await?;
+        self.pending.drain(..some.len());
+        Ok(true)
     }
 }
 

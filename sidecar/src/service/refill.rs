@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 
 use super::drift::InspectError;
 use super::rebuild::{Rebuild, RebuildError};
@@ -92,6 +93,9 @@ impl Job for Refill {
     type Error = RebuildError;
     const NAME: &'static str = "refill";
     const FAILURE: &'static str = "the links were not written again; trying again";
+    const LEVEL: Level = Level::ERROR;
+    /// Longer than that of the rebuild, which notes its position at shutdown.
+    const GRACE: Duration = Duration::from_secs(3);
 
     async fn step(&mut self) -> Result<Next, RebuildError> {
         match self.is_empty().await {

@@ -57,13 +57,18 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
     /// Fills the pool where it is low, for the lengths in use.
     ///
     /// # Errors
-    /// Fails if SQL fails.
+    /// Fails with the first error, after all lengths were tried.
     pub async fn fill_where_low(&self) -> Result<(), DrawError> {
         let lengths: Vec<usize> = self.taken.lock().await.keys().copied().collect();
+        let mut filled = Ok(());
         for length in lengths {
-            self.fill_if_low(length).await?;
+            let this = self.fill_if_low(length).await;
+            filled = filled.and(this.map_err(|source| DrawError::Fill {
+                length,
+                source: Box::new(source),
+            }));
         }
-        Ok(())
+        filled
     }
 
     async fn fill_if_low(&self, length: usize) -> Result<(), DrawError> {
@@ -135,5 +140,33 @@ impl<R: CryptoRng + Send> CodeStrategy for PooledCodes<R> {
         }
         let first = stock.len().saturating_sub(wanted);
         Ok(stock.split_off(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::testing::TemporaryStore;
+
+    #[tokio::test]
+    async fn a_length_that_can_t_be_filled_is_named_and_does_not_hold_up_the_others() {
+        let kept = TemporaryStore::new().await;
+        let watermarks = Watermarks { low: 1, high: 10 };
+        let rules = CodeRules::default();
+        let rng = StdRng::seed_from_u64(7);
+        let pool = PooledCodes::new(Arc::clone(&kept.store), rules, watermarks, rng);
+        let lengths = [5, 6, 7, 8, 9];
+        for length in lengths.into_iter().chain([1000]) {
+            pool.taken.lock().await.insert(length, Vec::new());
+        }
+        let error = pool.fill_where_low().await.expect_err("a failure");
+        assert!(error.to_string().contains("1000 characters"), "{error}");
+        for length in lengths {
+            let counts = kept.store.count_pooled(length).await;
+            assert_eq!(counts.expect("a working store").unused, 10);
+        }
     }
 }

@@ -70,6 +70,15 @@ pub enum DrawError {
         #[source]
         source: CodeError,
     },
+    /// The pool can't be filled with codes of a length.
+    #[error("the pool got no codes of {length} characters")]
+    Fill {
+        /// The length of their bodies.
+        length: usize,
+        /// The cause.
+        #[source]
+        source: Box<DrawError>,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
