@@ -156,6 +156,7 @@ mod tests {
         let kept = TemporaryStore::new().await;
         let watermarks = Watermarks { low: 1, high: 10 };
         let rules = CodeRules::default();
+        let check = rules.check.length();
         let rng = StdRng::seed_from_u64(7);
         let pool = PooledCodes::new(Arc::clone(&kept.store), rules, watermarks, rng);
         let lengths = [5, 6, 7, 8, 9];
@@ -165,7 +166,7 @@ mod tests {
         let error = pool.fill_where_low().await.expect_err("a failure");
         assert!(error.to_string().contains("1000 characters"), "{error}");
         for length in lengths {
-            let counts = kept.store.count_pooled(length).await;
+            let counts = kept.store.count_pooled(length + check).await;
             assert_eq!(counts.expect("a working store").unused, 10);
         }
     }
