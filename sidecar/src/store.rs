@@ -198,4 +198,6 @@ pub enum OpenError {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

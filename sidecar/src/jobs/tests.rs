@@ -2,11 +2,10 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sqlx::Connection;
-
 use super::*;
 use crate::clock::{ManualClock, SystemClock};
 use crate::store::Store;
+use crate::store::testing::break_claims;
 use crate::testing::{TemporaryStore, claims, eventually};
 
 fn claims_of(kept: &TemporaryStore, holder: &str) -> Claims {
@@ -105,21 +104,6 @@ async fn a_step_is_cut_off_when_the_claim_is_lost_and_the_job_begins_again() {
     job.abort();
 }
 
-/// Lets claims fail, or succeed again.
-async fn break_claims(kept: &TemporaryStore, is_broken: bool) {
-    let mut connection = sqlx::SqliteConnection::connect(&kept.url)
-        .await
-        .expect("a good database");
-    let change = if is_broken {
-        "CREATE TRIGGER broken BEFORE INSERT ON settings WHEN NEW.name LIKE 'claim:%' \
-         BEGIN SELECT RAISE(ABORT, 'broken'); END"
-    } else {
-        "DROP TRIGGER broken"
-    };
-    let changed = sqlx::query(change).execute(&mut connection).await;
-    changed.expect("a good database");
-}
-
 fn slow(takes: Duration) -> Slow {
     Slow {
         takes,
@@ -134,9 +118,9 @@ async fn a_renewal_that_fails_is_tried_again_while_the_claim_is_valid() {
     let shutdown = CancellationToken::new();
     let outage = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        break_claims(&kept, true).await;
+        break_claims(&kept.url, true).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
-        break_claims(&kept, false).await;
+        break_claims(&kept.url, false).await;
     };
     let mut report = |_: Option<&Slow>| {};
     let finish = run.finish(Duration::ZERO, &shutdown, &mut report);
@@ -150,12 +134,12 @@ async fn a_command_is_patient_while_it_can_t_claim_its_job() {
     let kept = TemporaryStore::new().await;
     let mut run = Run::new(slow(Duration::ZERO), &claims_of(&kept, "one"));
     let shutdown = CancellationToken::new();
-    break_claims(&kept, true).await;
+    break_claims(&kept.url, true).await;
     let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
     assert_eq!(outcome.expect_err("a failure").operation, "claim a task");
     let outage = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        break_claims(&kept, false).await;
+        break_claims(&kept.url, false).await;
     };
     let mut report = |_: Option<&Slow>| {};
     let finish = run.finish(Duration::from_secs(10), &shutdown, &mut report);
