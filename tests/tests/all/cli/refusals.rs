@@ -82,8 +82,8 @@ fn what_is_refused_is_told_with_field_and_reason() {
                 "--status",
                 "303",
             ],
-            1,
-            &["(422)", "/redirectStatus: "],
+            2,
+            &["303", "301, 302, 307, 308"],
         ),
         (&["links", "get", "0000000000000000"], 1, &["(404)"]),
         (
