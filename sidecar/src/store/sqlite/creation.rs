@@ -99,7 +99,13 @@ pub(in crate::store) async fn create(
         let is_removed = any_removed && is_removed(connection, id).await?;
         // Of two new links with one code the first gets it.
         if ids.insert(id) && !is_removed {
-            rows.push(Row { id, place, link });
+            let columns = Columns::of(link);
+            rows.push(Row {
+                id,
+                place,
+                link,
+                columns,
+            });
         } else {
             taken.push(place);
         }
@@ -111,7 +117,7 @@ pub(in crate::store) async fn create(
     for columns in Columns::EACH {
         let some: Vec<_> = rows
             .iter()
-            .filter(|row| Columns::of(row.link) == columns)
+            .filter(|row| row.columns == columns)
             .copied()
             .collect();
         insert_all(connection, columns, &some, &mut kept, &mut taken).await?;
@@ -129,12 +135,13 @@ pub(in crate::store) async fn create(
     Ok(Created { taken, receipt })
 }
 
-/// A link, its id, and which of the new links it is.
+/// A link, its id, its place among the new links, and the columns that it needs.
 #[derive(Clone, Copy)]
 struct Row<'a> {
     id: i64,
     place: usize,
     link: &'a Link,
+    columns: Columns,
 }
 
 /// Inserts rows; those whose ids have rows already are noted as taken.

@@ -8,7 +8,6 @@
 //! a transaction along.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -18,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::ports::StoreError;
 use crate::store::db::Db;
-use crate::store::shared::{store_error, took};
+use crate::store::shared::{store_error, timed};
 use crate::store::tx::Done;
 
 /// The most changes that share a transaction. Everybody in it waits for all of them.
@@ -69,14 +68,8 @@ impl Writer {
             output: None,
             reply,
         });
-        let begun = Instant::now();
-        let closed = || store_error(W::OPERATION, Arc::new(WriterClosed));
-        let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
-        queue.send(job).await.map_err(|_job| closed())?;
-        let answer = answer.await;
         // With the time in the queue: what a caller waits for.
-        took(W::OPERATION, begun.elapsed());
-        answer.map_err(|_gone| closed())?
+        timed(W::OPERATION, self.queued(W::OPERATION, job, answer)).await
     }
 
     /// Has an operation done within a transaction that others share.
@@ -99,6 +92,16 @@ impl Writer {
             output: None,
             reply,
         });
+        self.queued(operation, job, answer).await
+    }
+
+    /// Puts a job into the queue and waits for its answer.
+    async fn queued<T>(
+        &self,
+        operation: &'static str,
+        job: Box<dyn Job>,
+        answer: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let closed = || store_error(operation, Arc::new(WriterClosed));
         let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
         queue.send(job).await.map_err(|_job| closed())?;
