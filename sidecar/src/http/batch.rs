@@ -54,7 +54,7 @@ operations! {
             "Each row is what `POST /v1/links` takes. Results come in the order of the rows while \
              they are still being sent: as an array if an array was sent and no lines are asked \
              for (`Accept: application/x-ndjson`), else a line each. A row that is wrong harms no \
-             other. In CSV the first line has the names, `tags` are parted by `|`, and members of \
+             other. In CSV the first line has the names, `tags` are separated by `|`, and members of \
              objects are called as `parameters.member`.",
         )
         .takes(&[IDEMPOTENCY_KEY])

@@ -49,7 +49,7 @@ const QUERY: [Parameter; 3] = [CLASS, OF_CODE, DOMAIN];
 operations! {
     get "/v1/visits/live", "listenToVisits", "Tells of visits while they happen", listen {
         .text(
-            "Server-sent events. `begun` (with an id): visits are told from now on. `visit` (with \
+            "Server-sent events. `begun` (with an id): visits are reported from now on. `visit` (with \
              an id): one. `sampled` and `lost`: so many were left out, since there were more than \
              `visits.live_per_s`, or you do not read fast enough. `interrupted` and `resumed`: \
              Redis is away, and back. `gap`: behind your `Last-Event-ID` there may have been \

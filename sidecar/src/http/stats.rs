@@ -128,7 +128,7 @@ parameters! {
         |_| number(1, MAX_MINUTES, DEFAULT_MINUTES);
     INTERVAL: query "interval", "Interval",
         "How long the intervals are: an hour up to three days, else a day.", of::<words::Interval>;
-    BY: query "by", "By", "What to count by, parted by commas.", |generator| {
+    BY: query "by", "By", "Dimensions to count by, separated by commas.", |generator| {
         json!({ "type": "array", "items": of::<words::Dimension>(generator), "minItems": 1 })
     };
     VALUES: query "limit", "Values", "How many values of each dimension are answered.",

@@ -160,7 +160,7 @@ operations! {
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
         .text(
             "Of all links that you call so, or of a campaign; one of both must be given. Counts \
-             stay: there is nobody in them.",
+             stay: they identify no visitor.",
         )
         .query(&ERASED).answers::<ErasureBody>(200, "A receipt.")
     }
@@ -168,7 +168,7 @@ operations! {
         .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page.")
     }
     delete "/v1/links/{code}/visits", "eraseLinkVisits", "Erases visits of a link", erase_of_link {
-        .text("Counts stay: there is nobody in them.")
+        .text("Counts stay: they identify no visitor.")
         .answers::<ErasureBody>(200, "A receipt.")
     }
 }

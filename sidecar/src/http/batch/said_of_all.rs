@@ -18,7 +18,7 @@ parameters! {
     CAMPAIGN: query "campaignId", "CampaignOfRows",
         "The campaign of rows that name none.", of::<words::CampaignId>;
     COLUMNS: query "columns", "Columns",
-        "For CSV: the names of the columns in place of those in the first line, parted by commas. \
+        "For CSV: the names of the columns in place of those in the first line, separated by commas. \
          A column without a name is left out.", string;
     DELIMITER: query "delimiter", "Delimiter", "For CSV: what parts values.", |_| {
         let names = DELIMITERS.map(|(name, _)| name);

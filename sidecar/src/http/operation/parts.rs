@@ -43,7 +43,7 @@ pub(super) fn headers() -> Value {
             json!({ "type": "integer", "minimum": 1 }),
         ),
         "WWW-Authenticate": required("How a key is sent.", string()),
-        "Cache-Control": required("That nobody keeps the answer.", string()),
+        "Cache-Control": required("Forbids that the response is stored.", string()),
         "Allow": required("The methods that are allowed.", string()),
         "Content-Security-Policy": required("That nothing is loaded from elsewhere.", string()),
         "X-Request-Id": required(
