@@ -1,6 +1,6 @@
 //! Whatever Redis sends, in whatever pieces: the edge neither panics nor answers a request twice,
 //! and reading it in other pieces gives the same answers and keeps the same links and campaigns.
-//! What is answered may be served. Visits are confirmed by their own replies, in whatever pieces.
+//! Every answer may be served. Visits are confirmed by their own replies, in whatever pieces.
 
 #![no_main]
 
@@ -71,7 +71,7 @@ fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, (usize, u64), b
                     }
                     done.push((next.token, format!("{:?}", next.answer)));
                     let token = next.token;
-                    // Asked again, so that it is kept, in the same order whatever the pieces.
+                    // The second request caches it, in the same order whatever the pieces.
                     if token < REQUESTS {
                         ask(&mut edge, token + REQUESTS);
                     }

@@ -10,7 +10,7 @@ use shortlink_vocabulary::{
     CheckKeys, Code, KeyPrefix, Parameters, Record, Template, Validity, encode_parameters,
 };
 
-/// What makes the authority of a URL that is served.
+/// Returns the authority of a URL that is served.
 fn authority(url: &[u8]) -> &[u8] {
     let begin = url.iter().position(|&byte| byte == b'/').map_or(0, |slash| slash + 2);
     let rest = &url[begin..];

@@ -55,7 +55,7 @@ fn insert(cache: &mut Cache, number: usize, answer: Answer<'_>) {
     );
 }
 
-/// What the cache says of a key.
+/// Returns the cache's entry of a key.
 fn find(cache: &mut Cache, key: &Key, ms: u64) -> Option<(String, Freshness)> {
     let (entry, freshness) = match key {
         Key::Link(code) => cache.find(code, cache.hash(code), at(ms))?,
@@ -68,7 +68,7 @@ fn find(cache: &mut Cache, key: &Key, ms: u64) -> Option<(String, Freshness)> {
     Some((shown, freshness))
 }
 
-/// What the model knows of an entry.
+/// The model's record of an entry.
 struct Kept {
     /// The answer, and what it is once it does not hold any more; `None` when nothing is known
     /// then.
@@ -76,7 +76,7 @@ struct Kept {
     afterwards: Option<String>,
     /// Until when it holds, in seconds since 1970; 0 for ever.
     until: u64,
-    /// When it was read, in which epoch, and when that ended, in milliseconds.
+    /// Time at which it was read, its epoch, and the end of that epoch, in milliseconds.
     read: u64,
     epoch: u32,
     ended: Option<u64>,
@@ -216,7 +216,7 @@ proptest! {
             prop_assert!(cache.bytes() <= cache.capacity());
             prop_assert!(cache.len() <= model.len());
         }
-        // What is usable is only forgotten to make room.
+        // A usable entry is evicted only to free memory.
         prop_assert!(forgotten == 0 || cache.counts().evictions > 0);
     }
 }
@@ -284,7 +284,7 @@ fn what_is_read_stays_while_others_pass() {
     let mut missed = 0;
     for number in 100..50_000 {
         insert(&mut cache, number, redirect(target));
-        // One at the end of the memory may find no room in one piece.
+        // One at the end of the memory may find no free piece that is large enough.
         if find(&mut cache, &Key::Link(code(number % 100)), 0).is_none() {
             insert(&mut cache, number % 100, redirect(target));
             missed += 1;
@@ -328,7 +328,7 @@ fn what_is_fetched_before_it_is_needed_lies_where_it_will_be_looked_for() {
             entries.push(address);
         }
     }
-    // Few stand elsewhere than where they are looked for first, and no two in one place.
+    // Few stand elsewhere than at the place that a lookup tries first, and no two in one place.
     assert!(entries.len() > 900, "{}", entries.len());
     assert!(entries.is_sorted_by(|before, after| before < after));
 }

@@ -6,7 +6,7 @@ use std::thread;
 
 use shortlink_resolver::counters::{Counter, Counters, Gauge, Outcome, Source, WORDS};
 
-/// What is shown when one worker has counted a little; `UPDATE_GOLDEN=1` writes it anew.
+/// The metrics after one worker has counted a little; `UPDATE_GOLDEN=1` writes them anew.
 const GOLDEN: &str = include_str!("golden/metrics.txt");
 
 fn memory() -> Vec<AtomicU64> {
@@ -37,7 +37,7 @@ fn assert_shown(text: &str, name: &str, expected: &str) {
     assert_eq!(value(text, name).as_deref(), Some(expected), "{name}");
 }
 
-/// Whether a name is one that Prometheus takes: letters, digits and `_`, no digit first.
+/// Returns whether Prometheus accepts a name: letters, digits and `_`, no digit first.
 fn is_name(name: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.chars().all(word) && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -391,7 +391,7 @@ fn what_a_worker_held_of_visits_is_lost_when_it_is_dead() {
     check(&text(&counters, |_| true), "28", "0");
     let is_alive = |process| process != 10;
     check(&text(&counters, is_alive), "3", "25");
-    // The same once somebody has its slot, and for good.
+    // The same once another process has its slot, and for good.
     let new = counters.claim(12, is_alive);
     assert_eq!(new.slot(), killed.slot());
     check(&text(&counters, is_alive), "3", "25");
@@ -413,7 +413,7 @@ fn what_all_workers_measure_alike_is_not_added_up() {
     let shown = text(&counters, |_| true);
     assert_shown(&shown, "shortlink_spool_files", "5");
     assert_shown(&shown, "shortlink_cache_entries", "8");
-    // Who is gone knows nothing any more.
+    // A process that is gone adds no values any more.
     let shown = text(&counters, |process| process == 10);
     assert_shown(&shown, "shortlink_spool_files", "3");
 }

@@ -508,8 +508,8 @@ proptest! {
         let mut tickets = Vec::new();
         let mut cancelled = Vec::new();
         let mut handed_out: Vec<usize> = Vec::new();
-        // What Redis was asked and has not answered, a campaign as `None`; what it sent and has not
-        // arrived.
+        // Requests without an answer of Redis, a campaign as `None`; replies that did not arrive
+        // yet.
         let mut asked: VecDeque<Option<usize>> = VecDeque::new();
         let mut wire: VecDeque<u8> = VecDeque::new();
         let mut connected = true;

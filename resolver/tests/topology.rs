@@ -1,4 +1,5 @@
-//! Sentinels and clusters, byte by byte: who is asked, and what is kept when that changes.
+//! Sentinels and clusters, byte by byte: the servers that get requests, and the cache entries
+//! that survive a change of them.
 
 use shortlink_resolver::vocabulary::Code;
 use shortlink_resolver::{
@@ -65,7 +66,7 @@ impl World {
         })
     }
 
-    /// Opens what is to be opened and closes what is to be closed; tells what was opened.
+    /// Opens and closes connections as the edge requests; returns those that it opened.
     fn drive(&mut self) -> Vec<String> {
         let mut opened = Vec::new();
         loop {
@@ -315,7 +316,7 @@ fn a_master_is_read_from_only_if_it_says_that_it_is_one() {
     world.complete(data).expect("lost");
     assert_eq!(world.last(), ("Miss(Unavailable)", Source::None));
 
-    // The sentinel tells of another one by itself.
+    // The sentinel reports another one by itself.
     let push = ">3\r\n+message\r\n+switch-master\r\n";
     let switched = format!("{push}{}", bulk("links 10.0.0.1 2 10.0.0.1 3"));
     // Its channel's name begins with a plus sign too.

@@ -135,7 +135,7 @@ fn a_refused_batch_is_sent_again_after_a_while_that_doubles() {
         now = next;
     }
     assert!(longest >= 2500);
-    // As soon as somebody is there who may take it.
+    // As soon as there is a server that may take it.
     let batches = sent(&mut visits, now);
     visits.refused(batches[0].0, now);
     visits.retry();
@@ -152,7 +152,7 @@ fn what_was_under_way_on_a_lost_connection_is_sent_again_in_order() {
     assert_eq!(first.len(), 2);
     assert_eq!(visits.lost(NodeId::new(1)), 0);
     assert_eq!(visits.lost(node()), 2);
-    // A late reply to what was lost is for nobody.
+    // A late reply to a lost batch has no receiver.
     let again = sent(&mut visits, 100);
     let names = |batches: &[(BatchId, Vec<VisitId>)]| -> Vec<VisitId> {
         batches.iter().flat_map(|(_, ids)| ids.clone()).collect()
@@ -259,7 +259,7 @@ enum Step {
     Lose(usize),
     Refuse,
     Spill,
-    /// What stands in the file is sent.
+    /// The content of the file is sent.
     Unspool,
 }
 
@@ -276,13 +276,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// What this file knows of where events are.
+/// The places of all events, as this test knows them.
 #[derive(Default)]
 struct World {
     now: u64,
-    /// What Redis was sent and has not answered.
+    /// Batches that Redis was sent and has not answered.
     line: Vec<(BatchId, Vec<VisitId>)>,
-    /// How often Redis was given an event.
+    /// Number of times that Redis was given an event.
     redis: HashMap<VisitId, u32>,
     file: Vec<u8>,
     /// The part of the file that is under way.

@@ -53,7 +53,7 @@ fn take_output(edge: &mut Edge<usize>) -> Vec<u8> {
     output
 }
 
-/// What is sent in answer, and which requests are then done with a redirect.
+/// Feeds a reply in and returns the requests that end with it, and whether by a redirect.
 fn answers(edge: &mut Edge<usize>, bytes: &[u8], now: u64) -> Vec<(usize, bool)> {
     edge.input_space(node())[..bytes.len()].copy_from_slice(bytes);
     edge.received(node(), bytes.len(), at(now), 0);
@@ -156,7 +156,11 @@ fn what_was_not_confirmed_before_a_connection_was_lost_is_sent_on_the_next() {
         visit(&mut edge, 0);
     }
     edge.send_visits(at(0));
-    assert_eq!(edge.output(node()), b"", "nobody waits for a connection");
+    assert_eq!(
+        edge.output(node()),
+        b"",
+        "no request waits for a connection"
+    );
     connect(&mut edge, 1);
     edge.send_visits(at(1));
     assert_eq!(commands(&take_output(&mut edge)), [[0, 1]]);
@@ -214,7 +218,7 @@ fn visits_alone_make_no_connection_hang_but_a_heartbeat_does() {
         edge.tick(at(1200)),
         Tick::Disconnect(node(), LinkError::Stalled)
     );
-    // Who waits for a reply behind them is not made to wait longer.
+    // A request that waits for a reply behind them does not wait longer.
     let mut edge = self::edge();
     connect(&mut edge, 0);
     visit(&mut edge, 0);

@@ -1,7 +1,7 @@
 //! Holds every format against committed files: `golden/*.txt`.
 //!
-//! Each file is a table with one case a line. A change here is a change of what stands in
-//! somebody's Redis: it needs a new version, not a new golden file.
+//! Each file is a table with one case a line. A change here changes the format of data in the
+//! Redis of users: it needs a new version, not a new golden file.
 
 use shortlink_vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_vocabulary::{
@@ -78,7 +78,7 @@ fn shown(validity: Validity) -> String {
     format!("since {since} until {until}")
 }
 
-/// What stands under a campaign's key, what stands under a link's, and where that leads.
+/// The template of a campaign, the values of a link, and the resulting target.
 #[test]
 fn templates() {
     let mut seen = 0;
@@ -104,7 +104,7 @@ fn templates() {
     assert!(seen >= 8);
 }
 
-/// What a value is given as, and what stands of it in a record.
+/// The form in which a value is given, and its form in a record.
 #[test]
 fn values() {
     for case in cases(include_str!("../golden/values.txt")) {

@@ -1,4 +1,4 @@
-//! What holds for every value, tried on many.
+//! Properties that hold for every value, tested on many.
 
 use std::num::NonZeroU64;
 

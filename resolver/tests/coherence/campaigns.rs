@@ -4,7 +4,7 @@ use shortlink_resolver::{LinkError, Source, Tracking};
 
 use crate::world::{Campaign, STALE_FOR, Seen, World, campaign_in, node, settle};
 
-/// A link of a campaign that is kept, and the campaign.
+/// A world whose cache holds a link of a campaign, and the campaign.
 fn kept_link(tracking: Tracking) -> World {
     let mut world = World::new(tracking, 1 << 16);
     world.drive();
@@ -60,7 +60,7 @@ fn however_many_links_wait_for_a_campaign_it_is_asked_for_once() {
     world.redis.run(2);
     world.deliver(2, 7);
     world.drive();
-    // The links are known now; who comes asks for them again, and for the campaign with them.
+    // The links are known now; each visitor requests them again, and the campaign with them.
     world.ask(3);
     world.drive();
     assert!(world.answered.is_empty());
@@ -87,7 +87,7 @@ fn the_budget_covers_the_link_and_its_campaign() {
     world.ms += 10;
     world.drive();
     assert_eq!(world.last, Some((Seen::Nothing, Source::None)));
-    // What comes later is kept for others.
+    // A later reply is cached for others.
     world.redis.run(4);
     world.deliver(4, 0);
     settle(&mut world, 3);
@@ -148,7 +148,7 @@ fn what_is_early_becomes_live_by_the_clock_alone_and_is_over_in_time() {
             settle(&mut world, number);
             assert_eq!(world.last.take().map(|(seen, _)| seen), Some(Seen::Unknown));
         }
-        assert!(world.redis.gets.len() <= 3, "it is kept");
+        assert!(world.redis.gets.len() <= 3, "it is cached");
         world.unix = 1009;
         settle(&mut world, number);
         assert_eq!(world.last, Some((Seen::Unknown, Source::Cache)));

@@ -1,7 +1,7 @@
 //! The edge with a cache against a Redis that tracks what its client keeps, as Redis does.
 //!
 //! Every change makes a key's version greater. Whatever happens in whatever order, an answer is
-//! never older than what had been told on the wire when it was asked for; one that is made of a
+//! never older than what the wire had reported at the time of its request; one that is made of a
 //! link's record and its campaign's, of neither.
 
 mod campaigns;
@@ -82,7 +82,7 @@ fn a_code_is_kept_from_its_second_time_on_and_dropped_when_it_changes() {
         settle(&mut world, 0);
         assert_eq!(world.from_cache, 1, "it was dropped");
         settle(&mut world, 0);
-        assert_eq!(world.from_cache, 2, "and is kept again");
+        assert_eq!(world.from_cache, 2, "and is cached again");
         world.redis.flush_all();
         world.deliver(1, 0);
         assert_eq!(world.edge.cache().map(|cache| cache.len()), Some(0));

@@ -28,7 +28,7 @@ pub(crate) fn campaign_of(number: usize, version: u64) -> Option<usize> {
     is_of_campaign.then_some(CODES + number % 2)
 }
 
-/// What a campaign says in a version.
+/// The content of a campaign in a version.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Campaign {
     Live,
@@ -81,21 +81,21 @@ pub(crate) fn node() -> NodeId {
     NodeId::new(0)
 }
 
-/// Redis: what it holds, whom it has told what, and what is on the wire.
+/// Redis: its data, the notifications that it owes each client, and the bytes on the wire.
 pub(crate) struct Redis {
-    /// How often each key was changed; the version is the target's.
+    /// Number of changes of each key; the version is the target's.
     pub(crate) versions: Versions,
     /// Records that are others than those of their versions.
     pub(crate) others: BTreeMap<usize, String>,
-    /// What was asked for.
+    /// The requested keys.
     pub(crate) gets: Vec<usize>,
     pub(crate) tracking: Tracking,
     /// Keys that its client keeps.
     pub(crate) tracked: BTreeSet<usize>,
-    /// Whether the next `GET` is of one that will be kept.
+    /// True if the reply to the next `GET` will be cached.
     pub(crate) caching: bool,
     pub(crate) input: Vec<u8>,
-    /// What is on its way to the client, and the versions when each piece was written.
+    /// The pieces on their way to the client, and the versions when each was written.
     pub(crate) wire: VecDeque<(Vec<u8>, Versions)>,
 }
 
@@ -186,7 +186,7 @@ impl Redis {
     }
 }
 
-/// Reads a command and tells how many bytes it takes.
+/// Reads a command and returns it with its length in bytes.
 pub(crate) fn command(input: &[u8]) -> Option<(Vec<String>, usize)> {
     let text = std::str::from_utf8(input).expect("text");
     let mut lines = text.split_inclusive("\r\n");
@@ -203,32 +203,32 @@ pub(crate) fn command(input: &[u8]) -> Option<(Vec<String>, usize)> {
     Some((words, used))
 }
 
-/// The edge, the wire and what the edge has been told.
+/// The edge, the wire and the versions that the edge knows of.
 pub(crate) struct World {
     pub(crate) edge: Edge<usize>,
     pub(crate) redis: Redis,
     pub(crate) ms: u64,
     pub(crate) unix: u64,
     pub(crate) connected: bool,
-    /// The versions that the edge has been told of, all that was before included.
+    /// The versions that the edge was notified of, all earlier ones included.
     pub(crate) told: Versions,
-    /// When the connection was lost last.
+    /// Time at which the connection was last lost.
     pub(crate) lost_at: Option<u64>,
-    /// What each request asked for, and what had been told then.
+    /// The key of each request, and the versions that the edge knew of then.
     pub(crate) asked: Vec<(usize, Versions)>,
     pub(crate) answered: BTreeMap<usize, u32>,
     pub(crate) from_cache: usize,
     pub(crate) last: Option<(Seen, Source)>,
 }
 
-/// What a request was answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// The target of a link in a version.
     Link(u64),
     /// That which a link in a version has from its campaign in a version.
     OfCampaign(u64, u64),
-    /// What a campaign says that is not live.
+    /// The answer of a campaign that is not live.
     Campaign(&'static Campaign),
     Unknown,
     Nothing,
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// An answer must be of the versions that were told when it was asked for, or later ones.
+    /// An answer must be of the versions that the edge knew of at the request, or later ones.
     pub(crate) fn check(&mut self, request: usize, seen: Seen, source: Source) {
         *self.answered.entry(request).or_default() += 1;
         self.last = Some((seen, source));
@@ -321,7 +321,7 @@ impl World {
             return;
         }
         let (number, told) = self.asked[request];
-        // Not for ever after the connection was lost; while it is there, what is kept is told of.
+        // Not for ever after a connection was lost; over a connection, Redis reports every change.
         let for_too_long = self
             .lost_at
             .is_some_and(|lost_at| self.ms >= lost_at + STALE_FOR);
@@ -363,7 +363,7 @@ impl World {
                     self.edge.connecting(id, now);
                     self.edge.connected(id, now);
                     self.connected = true;
-                    // From here on only this connection tells.
+                    // From here on only this connection notifies.
                     self.told = self.redis.versions;
                 }
                 Tick::Disconnect(..) => self.disconnect(),
