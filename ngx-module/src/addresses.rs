@@ -1,4 +1,4 @@
-//! Where sockets lead: addresses of the configuration and those that servers tell of.
+//! Addresses of sockets: those of the configuration and those that servers report.
 
 use std::ffi::{c_char, c_void};
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use resolver::{Address, LinkError, NodeId};
 use crate::links::lose;
 use crate::worker::{self, Worker};
 
-/// How long a name is looked up, in milliseconds; the connection's own limit is shorter.
+/// The longest look-up of a name, in milliseconds; the connection's own limit is shorter.
 const RESOLVE_TIMEOUT: ngx_msec_t = 5000;
 
 /// The most bytes that an address takes.
@@ -129,7 +129,7 @@ impl SocketAddress {
     }
 }
 
-/// What became of looking for an address.
+/// The result of a search for an address.
 pub(crate) enum Found {
     /// It is known.
     Now(SocketAddress),
@@ -143,11 +143,11 @@ pub(crate) enum Found {
 pub(crate) struct Addresses {
     /// Addresses of the configuration, looked up when nginx has read it.
     configured: Vec<(Address, Vec<SocketAddress>)>,
-    /// What looks names up without waiting; null where nginx has no `resolver`.
+    /// nginx' `resolver`, which looks names up without waiting; null if there is none.
     resolver: *mut ngx_resolver_t,
     /// Names that are looked up now, for each node.
     under_way: Vec<*mut ngx_resolver_ctx_t>,
-    /// How often each node was lost: names with several addresses are tried in turn.
+    /// Number of times that each node was lost: the addresses of a name are tried in turn.
     attempts: Vec<usize>,
 }
 
@@ -211,7 +211,7 @@ impl Addresses {
         self.attempts[node.index()] = self.attempts[node.index()].wrapping_add(1);
         let context = self.take(node);
         if !context.is_null() {
-            // SAFETY: the context is under way: whoever ends it takes it out.
+            // SAFETY: the context is under way: the code that ends it takes it out.
             unsafe { ngx_resolve_name_done(context) };
         }
     }
@@ -304,7 +304,7 @@ unsafe extern "C" fn on_resolved(context: *mut ngx_resolver_ctx_t) {
             let reason = ngx_resolver_strerror((*context).state);
             let reason = std::ffi::CStr::from_ptr(reason.cast()).to_string_lossy();
             ngx_resolve_name_done(context);
-            // What was found when nginx read its configuration is better than nothing.
+            // The address that nginx found when it read its configuration is better than none.
             let found = found.or_else(|| match worker.addresses.find_configured(node, &address?) {
                 Some(Found::Now(found)) => Some(found),
                 _ => None,
@@ -320,8 +320,8 @@ unsafe extern "C" fn on_resolved(context: *mut ngx_resolver_ctx_t) {
         if connects == Some(false) {
             lose(node, &LinkError::Lost);
         }
-        // nginx goes on with others that wait for the same name and holds a pointer to the next of
-        // them. Driving could end that one, so it is left to the timer.
+        // nginx continues with others that wait for the same name and holds a pointer to the next
+        // of them. Driving could end that one, so it is left to the timer.
         worker::with(Worker::schedule);
     }
 }
@@ -331,7 +331,7 @@ impl SocketAddress {
     fn set_port(&mut self, port: u16) {
         let raw = self.storage.as_mut_ptr();
         // SAFETY: the storage is as large and aligned as any kind of address, and the family
-        // tells which kind it is; the port stands at the same place in both.
+        // says which kind it is; the port stands at the same place in both.
         unsafe {
             let family = (*raw.cast::<sockaddr>()).sa_family;
             if i32::from(family) == AF_INET6 as i32 {

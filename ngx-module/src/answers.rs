@@ -14,7 +14,7 @@ use crate::worker;
 pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_int_t {
     // SAFETY: nginx calls this with a valid request that was answered.
     unsafe {
-        // Subrequests are logged too where nginx is told so: they answer no visitor.
+        // nginx can be configured to log subrequests too: they answer no visitor.
         if request == (*request).main
             && let Some(state) = RequestState::find(request)
             && state.as_ref().source == Source::Fallback

@@ -18,7 +18,7 @@ use resolver::vocabulary::domains::Domains;
 /// The most bytes of a host name.
 const MAX_NAME: usize = 255;
 
-/// What OpenSSL's callback answers.
+/// The return values of OpenSSL's callback.
 const GO_ON: c_int = 1;
 const REFUSE: c_int = 0;
 

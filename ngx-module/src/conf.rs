@@ -48,28 +48,28 @@ pub(crate) use visits::VisitsConf;
 /// The name of the shared memory that workers count in.
 const COUNTERS_ZONE: &str = "shortlink_counters";
 
-/// What stands in the `http` block.
+/// The directives of the `http` block.
 #[derive(Debug)]
 pub(crate) struct MainConf {
     /// `shortlink_redis`.
     pub(crate) redis: Option<RedisConf>,
     /// `shortlink_check`, or its default.
     pub(crate) rules: CodeRules,
-    /// Whether `shortlink_check` was given.
+    /// True if `shortlink_check` was given.
     rules_given: bool,
     /// `shortlink_cache`, or its default; `None` when it is off.
     pub(crate) cache: Option<CacheSettings>,
-    /// Whether `shortlink_cache` was given.
+    /// True if `shortlink_cache` was given.
     cache_given: bool,
     /// `shortlink_miss_limit`; `None` when it is off.
     pub(crate) miss_limit: Option<MissLimitConf>,
-    /// Whether `shortlink_miss_limit` was given.
+    /// True if `shortlink_miss_limit` was given.
     miss_limit_given: bool,
     /// `shortlink_visits`; `None` when it is off.
     pub(crate) visits: Option<VisitsConf>,
-    /// Whether `shortlink_visits` was given.
+    /// True if `shortlink_visits` was given.
     visits_given: bool,
-    /// Where workers count; `None` where there is no `shortlink_redis`.
+    /// The shared memory of the counters; `None` without `shortlink_redis`.
     pub(crate) counters: Option<Zone>,
     /// `shortlink_domains`.
     pub(crate) domains: Option<Domains>,
@@ -81,7 +81,7 @@ pub(crate) struct MainConf {
     pub(crate) languages: Vec<&'static [u8]>,
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: usize,
-    /// Whether a location has `shortlink_status`.
+    /// True if a location has `shortlink_status`.
     has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
     locations: Vec<UsedLocation>,
@@ -111,10 +111,10 @@ impl Default for MainConf {
     }
 }
 
-/// What stands in a location.
+/// The directives of a location.
 #[derive(Debug, Default)]
 pub(crate) struct LocationConf {
-    /// Whether the location has `shortlink`.
+    /// True if the location has `shortlink`.
     enabled: bool,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<Fallback>,
@@ -125,7 +125,7 @@ pub(crate) struct LocationConf {
 pub(crate) struct Fallback {
     /// The named location, with the `@`.
     pub(crate) name: ngx_str_t,
-    /// Where the directive stands, for messages.
+    /// The file with the directive, and its line, for messages.
     file: ngx_str_t,
     line: usize,
 }
@@ -437,7 +437,7 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
     NGX_OK as ngx_int_t
 }
 
-/// Whether the `http` block has a `resolver`.
+/// Returns whether the `http` block has a `resolver`.
 unsafe fn has_resolver(cf: *mut ngx_conf_t) -> bool {
     // SAFETY: the caller's configuration is the `http` block's; nginx makes a resolver without
     // servers where there is no directive.
@@ -470,7 +470,7 @@ unsafe fn add_handler(
     }
 }
 
-/// Whether a server has a named location.
+/// Returns whether a server has a named location.
 unsafe fn has_named_location(server: *mut ngx_http_core_srv_conf_t, name: &[u8]) -> bool {
     // SAFETY: the caller's server is valid; its named locations are a list that ends with null,
     // or null when there are none.

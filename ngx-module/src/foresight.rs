@@ -12,7 +12,7 @@ use resolver::vocabulary::Code;
 
 use crate::worker;
 
-/// How many bytes the processor fetches at once.
+/// Number of bytes that the processor fetches at once.
 const LINE: usize = 64;
 
 /// The phase after a request was read: fetches the place in the index.
@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn on_rewrite(_request: *mut ngx_http_request_t) ->
                 && let Some(cache) = worker.edge.cache()
                 && let Some(address) = cache.entry_address(hash)
             {
-                // What is known of a link, and where its target begins; most targets end there.
+                // The fields of a link, and the beginning of its target; most targets end there.
                 fetch(address);
                 fetch(address + LINE);
             }

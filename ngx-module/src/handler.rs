@@ -59,7 +59,7 @@ impl OwnedAnswer {
                     let copied = if forwards_query && (*request).args.len > 0 {
                         let mut room = Vec::new();
                         let query = encoded_query((*request).args.as_bytes(), &mut room);
-                        // What can't be served with the query is served without it.
+                        // A target that can't be served with the query is served without it.
                         let pieces = with_query(target, query).unwrap_or([target, b"", b"", b""]);
                         copy_pieces(request, &pieces)
                     } else {
@@ -120,7 +120,7 @@ impl Settled {
         Self { answer, source }
     }
 
-    /// Nobody can be asked.
+    /// Neither the cache nor Redis can answer.
     pub(crate) fn unavailable() -> Self {
         Self {
             answer: OwnedAnswer::Miss(MissReason::Unavailable),
@@ -213,7 +213,7 @@ unsafe fn refuse(
 
 /// Notes what became of a request, and counts it.
 unsafe fn settle(mut state: NonNull<RequestState>, outcome: Outcome, source: Source) {
-    // SAFETY: the caller's state is alive, and nobody else has a reference to it.
+    // SAFETY: the caller's state is alive, and there is no other reference to it.
     let state = unsafe { state.as_mut() };
     state.outcome = Some(outcome);
     state.source = source;
@@ -256,8 +256,8 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
                 settle(state, Outcome::Gone, source);
                 respond::gone(request)
             }
-            // An address that has asked for too much that does not exist is not told what else
-            // does not, and what SQL would have to be asked for is not asked for.
+            // An address over its limit of misses learns of no further ones, and its request does
+            // not reach SQL.
             OwnedAnswer::Unknown | OwnedAnswer::Miss(MissReason::Absent)
                 if misses::is_limited(request) =>
             {
@@ -287,8 +287,8 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
                     let mut name = fallback.name;
                     return ngx_http_named_location(request, &mut name);
                 }
-                // Without a fallback Redis is all there is: what it does not have does not
-                // exist, but what it can't tell nobody knows.
+                // Without a fallback, only Redis decides: a link that it does not have does not
+                // exist. If it does not answer, the link is uncertain.
                 let source = match outcome {
                     Outcome::Miss => source,
                     _ => Source::None,

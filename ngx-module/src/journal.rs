@@ -1,5 +1,5 @@
-//! What is said in nginx' log: once an outage, and the rest once in a while, with what an operator
-//! can do about it.
+//! The lines of nginx' log: one per outage, the rest once in a while, each with the operator's next
+//! step.
 
 use std::fmt::Arguments;
 
@@ -9,17 +9,17 @@ use resolver::{Key, NodeId, Notice, Purpose};
 
 use crate::worker::WorkerEdge;
 
-/// How long things of one kind are not logged again, in milliseconds.
+/// The shortest time between two lines of one kind, in milliseconds.
 const NOTICE_EVERY: u64 = 10_000;
 
-/// The kinds of notices that are held back.
+/// Number of kinds of notices that are throttled.
 const KINDS: usize = 11;
 
-/// What was said.
+/// The lines that were logged.
 pub(crate) struct Journal {
-    /// The nodes whose outage was said.
+    /// The nodes whose outage was logged.
     outages: Vec<NodeId>,
-    /// When each kind of notice was said last, and how many were not since.
+    /// The time of the last line of each kind of notice, and the number left out since.
     last: [(Option<u64>, u64); KINDS],
     log: *mut ngx_log_t,
 }
@@ -50,16 +50,16 @@ impl Journal {
             self.say(
                 NGX_LOG_WARN,
                 &format!(
-                    "lost {address}, which tells where links are: {reason}; another is asked, and \
-                     links are read as before"
+                    "lost {address}, which reports the servers of links: {reason}; another one of \
+                     its kind takes over, and links are read as before"
                 ),
             );
         } else {
             self.say(
                 NGX_LOG_ERR,
                 &format!(
-                    "lost Redis at {address}: {reason}; links are served from what is kept and \
-                     through the fallback until it is back, which is tried without further notice"
+                    "lost Redis at {address}: {reason}; until it is back, links are served from \
+                     the cache and through the fallback, and failed attempts are not logged"
                 ),
             );
         }
@@ -117,7 +117,7 @@ impl Journal {
         self.say_now_and_then(9, NGX_LOG_ERR, text, now);
     }
 
-    /// Says something unless it was said lately; the text is put together only then.
+    /// Logs a line unless one of its kind was logged lately; the text is put together only then.
     fn say_now_and_then(&mut self, kind: usize, level: u32, text: Arguments<'_>, now: u64) {
         let mut more = String::new();
         if let Some((last, left_out)) = self.last.get_mut(kind) {
@@ -128,7 +128,7 @@ impl Journal {
             *last = Some(now);
             let count = std::mem::take(left_out);
             if count > 0 {
-                more = format!(" ({count} more of this kind since it was last said)");
+                more = format!(" ({count} more of this kind since the last such line)");
             }
         }
         self.say(level, &format!("{text}{more}"));
@@ -139,7 +139,7 @@ impl Journal {
     }
 }
 
-/// A notice's kind, if it is held back; its level; and its text.
+/// Returns a notice's kind, if it is throttled; its level; and its text.
 fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
     let shown = |node: &NodeId| match edge.address(*node) {
         Some(address) => address.to_string(),
@@ -150,8 +150,9 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             Some(0),
             NGX_LOG_WARN,
             format!(
-                "Redis at {} does not tell of changes, so every link is asked for: {text}; allow \
-                 its user \"+client|tracking +client|caching\", or say \"shortlink_cache off\"",
+                "Redis at {} does not notify of changes, so every link is read from it: {text}; \
+                 allow its user \"+client|tracking +client|caching\", or set \
+                 \"shortlink_cache off\"",
                 shown(node)
             ),
         ),
@@ -185,17 +186,17 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
                 None => (3, "answers too late".to_owned()),
             };
             let text = format!(
-                "Redis at {} {how} and is left alone for a moment; see its load and its slow log",
+                "Redis at {} {how} and gets no requests for a moment; see its load and its slow log",
                 shown(node)
             );
             (Some(kind), NGX_LOG_ERR, text)
         }
-        // It has just been started and passes by itself, so nobody needs to be called.
+        // Redis has just been started, and the state passes by itself: only a warning.
         Notice::VisitsRefused(node, text) if text.starts_with("LOADING") => (
             Some(10),
             NGX_LOG_WARN,
             format!(
-                "Redis at {} is still loading its data; visits are kept and tried again",
+                "Redis at {} is still loading its data; visits wait and are retried",
                 shown(node)
             ),
         ),
@@ -203,8 +204,8 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             Some(6),
             NGX_LOG_ERR,
             format!(
-                "Redis at {} takes no visits ({text}); they are kept and tried again. Its user \
-                 needs \"+xadd\", and it room in its memory",
+                "Redis at {} takes no visits ({text}); they wait and are retried. Its user needs \
+                 \"+xadd\", and Redis free memory",
                 shown(node)
             ),
         ),

@@ -8,7 +8,7 @@ use std::mem::{MaybeUninit, offset_of};
 
 use ngx::ffi::*;
 
-/// Where a field lies: offset and size in bytes, or first bit and number of bits.
+/// Place of a field: offset and size in bytes, or first bit and number of bits.
 type Place = [usize; 2];
 
 include!(concat!(env!("OUT_DIR"), "/layout.rs"));

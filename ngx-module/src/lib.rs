@@ -4,11 +4,11 @@
 //! - [`handler`]: a request comes and is answered.
 //! - [`foresight`]: what the request will need of the cache is fetched before.
 //! - [`links`]: the worker's connections, in the worker's own event loop; [`link`] is one of them,
-//!   [`addresses`] says where it leads, [`tls`] secures it.
+//!   [`addresses`] finds its address, [`tls`] secures it.
 //! - [`worker`]: what a worker owns.
-//! - [`journal`]: what is said in the log.
-//! - [`misses`]: who asks for too much that does not exist; [`status`]: what was counted; both in
-//!   [`shared`] memory; [`answers`]: how the fallback's answers are counted.
+//! - [`journal`]: the lines of the log.
+//! - [`misses`]: addresses with too many requests for links that do not exist; [`status`]: the
+//!   counters; both in [`shared`] memory; [`answers`]: counts the fallback's answers.
 //! - [`visits`]: what was answered is recorded; [`spool`]: and written to files while Redis is away.
 //! - [`state`]: what is known of a request, for its whole life.
 //! - [`respond`] sends answers.
@@ -120,7 +120,7 @@ unsafe extern "C" fn merge_location(
     unsafe { conf::merge_location(cf, outer, inner) }
 }
 
-/// What nginx finds by name in the dynamic module.
+/// The list of modules that nginx finds by name in the dynamic module.
 // SAFETY: the name is this module's own.
 #[unsafe(no_mangle)]
 pub static mut ngx_http_shortlink_module: ngx_module_t = ngx_module_t {

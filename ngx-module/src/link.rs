@@ -1,11 +1,11 @@
 //! One connection to a server, in the worker's own event loop.
 //!
-//! This file moves bytes between a socket and the edge. What is sent, who is answered and when to
-//! give up is the edge's decision; [`links`](crate::links) carries it out. Two rules keep it right:
+//! This file moves bytes between a socket and the edge. The edge decides on commands, answers and
+//! time limits; [`links`](crate::links) carries it out. Two rules keep it right:
 //!
 //! - Nothing is written while a request is handled. The flush is an event of its own that nginx
-//!   runs at the end of the turn, so that all requests of a turn leave in one write.
-//! - After anything that can finish a request it is looked again whether this is still the node's
+//!   runs at the end of an iteration of its loop, so that all requests of it leave in one write.
+//! - After anything that can finish a request, the code checks again that this is still the node's
 //!   connection.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -30,7 +30,7 @@ use crate::worker::{self, Worker, now};
 /// operator needs to know is logged here, once an outage.
 const LOG_SOCKET_ERRORS_AS_INFO: u32 = 2;
 
-/// How far a connection has come.
+/// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// There is none, or it is being opened.
@@ -48,7 +48,7 @@ pub(crate) struct Link {
     /// Null while there is no connection.
     connection: *mut ngx_connection_t,
     stage: Stage,
-    /// Where the connection leads, while there is one.
+    /// The server's address, while there is a connection.
     address: Option<SocketAddress>,
     name: ngx_str_t,
     /// The cycle's log.
@@ -58,7 +58,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Makes a link that is not connected.
+    /// Begins without a connection.
     ///
     /// # Safety
     /// The log must be valid as long as the process lives.
@@ -81,12 +81,12 @@ impl Link {
         }
     }
 
-    /// Where it leads.
+    /// Returns the node that it connects to.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Whether bytes can be sent.
+    /// Returns whether bytes can be sent.
     pub(crate) fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
@@ -97,7 +97,7 @@ impl Link {
         self.stage = Stage::Opening;
         if !connection.is_null() {
             // SAFETY: the connection was made by `ngx_event_connect_peer` and is not closed yet:
-            // whoever closes it clears the field.
+            // closing it clears the field.
             unsafe {
                 tls::forget(connection);
                 ngx_close_connection(connection);
@@ -126,7 +126,7 @@ impl Link {
                 return false;
             }
             let connection = self.peer.connection;
-            // A worker that ends looks for idle connections and tells each of them.
+            // A worker that ends notifies each idle connection.
             (*connection).set_idle(1);
             (*connection).log = self.log;
             (*(*connection).read).log = self.log;
@@ -174,7 +174,7 @@ impl Link {
         }
     }
 
-    /// What is to be done once the socket is connected; the reason when it can't be used.
+    /// Prepares the connected socket; returns the reason if it can't be used.
     unsafe fn opened(&mut self, tls: Option<&Tls>) -> Result<(), String> {
         // SAFETY: the connection is the link's own; its address was set before.
         unsafe {
@@ -206,7 +206,7 @@ unsafe fn node_of(connection: *mut ngx_connection_t) -> NodeId {
     NodeId::new(unsafe { (*connection).data } as usize)
 }
 
-/// Whether a connection is the one that its node has now.
+/// Returns whether a connection is the one that its node has now.
 unsafe fn is_current(worker: &mut Worker, connection: *mut ngx_connection_t) -> bool {
     // SAFETY: as the caller's.
     let node = unsafe { node_of(connection) };
@@ -214,7 +214,7 @@ unsafe fn is_current(worker: &mut Worker, connection: *mut ngx_connection_t) -> 
     link.is_some_and(|link| link.connection == connection)
 }
 
-/// What reading once brought.
+/// The result of one read.
 enum Read {
     /// Bytes: look for completions, then read on.
     Some,
@@ -224,7 +224,7 @@ enum Read {
     Lost(String),
 }
 
-/// Redis has sent something, or nginx tells that the worker ends.
+/// Handles bytes of Redis, or nginx' notice that the worker ends.
 unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
     // SAFETY: nginx calls this with the read event of the connection that `connect` made; its
     // data is the connection.
@@ -285,8 +285,8 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
 }
 
 unsafe fn read_once(worker: &mut Worker, connection: *mut ngx_connection_t, node: NodeId) -> Read {
-    // SAFETY: the connection is open: nginx has called with its event, and whoever closes it
-    // takes it out of the link, which is looked at first.
+    // SAFETY: the connection is open: nginx has called with its event, and closing it takes it
+    // out of the link, which is looked at first.
     unsafe {
         if !is_current(worker, connection) {
             return Read::Empty;
@@ -381,7 +381,7 @@ pub(crate) unsafe extern "C" fn on_secured(connection: *mut ngx_connection_t) {
             Some(Err(reason)) => give_up(node, &reason),
             _ => {
                 links::flush();
-                // What came with the end of the negotiation is not announced again.
+                // nginx does not announce the bytes that came with the end of the negotiation.
                 let is_there = worker::with(|worker| is_current(worker, connection));
                 if is_there == Some(true) && (*(*connection).read).ready() != 0 {
                     on_read((*connection).read);
@@ -422,7 +422,7 @@ unsafe fn socket_error(connection: *mut ngx_connection_t) -> c_int {
     }
 }
 
-/// What is said of a connection that could not be opened, from the socket.
+/// Returns the socket's reason that a connection could not be opened.
 unsafe fn connect_error(connection: *mut ngx_connection_t) -> String {
     // SAFETY: as the caller's.
     match unsafe { socket_error(connection) } {
@@ -431,7 +431,7 @@ unsafe fn connect_error(connection: *mut ngx_connection_t) -> String {
     }
 }
 
-/// What is said of a connection that could not be opened.
+/// Returns the message for a connection that could not be opened.
 fn connect_error_text(error: c_int) -> String {
     // SAFETY: `strerror` returns a text that is valid until its next call, in this thread.
     let text = unsafe { CStr::from_ptr(ngx::ffi::strerror(error)) };

@@ -1,4 +1,4 @@
-//! The worker's connections: carries out what the edge decides, and tells it the time.
+//! The worker's connections: carries out what the edge decides, and gives it the time.
 //!
 //! Completions are taken one at a time, and finished with no reference to the worker's state held:
 //! finishing a request can begin the next one. A timer that only keeps house is cancelable, so
@@ -23,7 +23,7 @@ use crate::worker::{self, Worker, WorkerEdge, now};
 /// The connections and their events.
 pub(crate) struct Links {
     places: Vec<Option<Box<Link>>>,
-    /// Writes what the edge has to send, at the end of the turn.
+    /// Writes what the edge has to send, at the end of an iteration of nginx' loop.
     flush: ngx_event_t,
     /// Wakes up at the edge's next deadline.
     timer: ngx_event_t,
@@ -92,8 +92,8 @@ impl Links {
         }
     }
 
-    /// Arms the timer for the edge's next deadline. An earlier timer is left alone: it looks
-    /// again when it fires, and setting one costs more than a look.
+    /// Arms the timer for the edge's next deadline. An earlier timer stays: it looks again when
+    /// it fires, and setting one costs more than a look.
     pub(crate) fn set_timer(&mut self, edge: &mut WorkerEdge) {
         let drains_until = drains_until(edge);
         let is_needed = edge.has_waiting() || drains_until.is_some();
@@ -156,12 +156,12 @@ fn drains_until(edge: &WorkerEdge) -> Option<u64> {
     edge.visits()?.drains_until(now().ms)
 }
 
-/// Whether this worker may not end yet.
+/// Returns whether this worker may not end yet.
 fn is_needed(edge: &WorkerEdge) -> bool {
     edge.has_waiting() || drains_until(edge).is_some()
 }
 
-/// Whether this worker is about to end.
+/// Returns whether this worker is about to end.
 pub(crate) fn is_exiting() -> bool {
     // SAFETY: written by nginx in this very thread, or by its signal handler, and only read here.
     unsafe { ngx_exiting != 0 || ngx_terminate != 0 || ngx_quit != 0 }
@@ -207,7 +207,7 @@ pub(crate) unsafe fn drive() {
     }
 }
 
-/// What is left to be done of something that was due.
+/// The remaining step of a task that was due.
 enum Due {
     /// Nothing.
     Done,

@@ -1,7 +1,7 @@
-//! Who asks for too much that does not exist.
+//! Addresses with too many requests for links that do not exist.
 //!
-//! What counts is how a request ended: an answer 404 that this module gave, or the fallback for it,
-//! is a miss of the client's address. So a link that only SQL knows is none.
+//! The end of a request decides: an answer 404 that this module gave, or the fallback for it, is a
+//! miss of the client's address. So a link that only SQL knows is none.
 
 use std::slice;
 
@@ -18,7 +18,7 @@ use crate::conf::MissLimitConf;
 use crate::state::RequestState;
 use crate::worker::now;
 
-/// Whether the client's address has asked for too much that does not exist.
+/// Returns whether the client's address has requested too many links that do not exist.
 ///
 /// # Safety
 /// `request` must be valid.
@@ -33,7 +33,7 @@ pub(crate) unsafe fn is_limited(request: *mut ngx_http_request_t) -> bool {
     }
 }
 
-/// Whether nothing is asked for on behalf of an address that is limited.
+/// Returns whether an address over its limit gets only answers from the cache.
 ///
 /// # Safety
 /// `request` must be valid.
@@ -68,7 +68,7 @@ unsafe fn conf<'a>(request: *mut ngx_http_request_t) -> Option<&'a MissLimitConf
 
 /// The client's address, after nginx' own modules have put the right one in its place.
 unsafe fn address(request: *mut ngx_http_request_t) -> Option<AddressKey> {
-    // SAFETY: a connection of a client has an address, whose family tells what it is.
+    // SAFETY: a connection of a client has an address, whose family says what it is.
     unsafe {
         let address = (*(*request).connection).sockaddr;
         let family = i32::from((*address).sa_family);

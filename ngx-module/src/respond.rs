@@ -12,7 +12,7 @@ use resolver::vocabulary::RedirectStatus;
 /// 410 Gone, which nginx has a page but no name for.
 const GONE: ngx_int_t = 410;
 
-/// Sends a redirect without a body. What it returns is for `ngx_http_finalize_request`.
+/// Sends a redirect without a body. The result is for `ngx_http_finalize_request`.
 ///
 /// # Safety
 /// `request` must be valid and unanswered; `target` must live as long as the request's pool.
@@ -39,8 +39,8 @@ pub(crate) unsafe fn redirect(
     }
 }
 
-/// Prepares 410. What these return is for `ngx_http_finalize_request`, which adds nginx' page or
-/// the configured `error_page`.
+/// Prepares 410. The result of these functions is for `ngx_http_finalize_request`, which adds
+/// nginx' page or the configured `error_page`.
 ///
 /// # Safety
 /// `request` must be valid and unanswered.
@@ -59,7 +59,7 @@ pub(crate) unsafe fn not_found(request: *mut ngx_http_request_t) -> ngx_int_t {
         .map_or(NGX_ERROR as ngx_int_t, |()| NGX_HTTP_NOT_FOUND as ngx_int_t)
 }
 
-/// Prepares 503: nobody can know whether the link exists.
+/// Prepares 503: it is uncertain whether the link exists.
 ///
 /// # Safety
 /// As for [`gone`].
@@ -140,8 +140,8 @@ unsafe fn cache_control(request: *mut ngx_http_request_t) -> Option<*mut ngx_tab
     (!header.is_null()).then_some(header)
 }
 
-/// Tells nginx which header is the answer's `Cache-Control`, so that `expires` and others change
-/// it instead of adding another one.
+/// Registers a header as the answer's `Cache-Control`, so that `expires` and others change it
+/// instead of adding another one.
 #[cfg(nginx_linked_headers)]
 unsafe fn tell_cache_control(
     request: *mut ngx_http_request_t,
@@ -163,8 +163,8 @@ unsafe fn cache_control(request: *mut ngx_http_request_t) -> Option<*mut ngx_tab
     }
 }
 
-/// Tells nginx which header is the answer's `Cache-Control`, so that `expires` and others change
-/// it instead of adding another one.
+/// Registers a header as the answer's `Cache-Control`, so that `expires` and others change it
+/// instead of adding another one.
 #[cfg(not(nginx_linked_headers))]
 unsafe fn tell_cache_control(
     request: *mut ngx_http_request_t,

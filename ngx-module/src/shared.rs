@@ -1,8 +1,8 @@
-//! Memory that all workers share: what they count, and who asks for what does not exist.
+//! Memory that all workers share: their counters, and the misses of each address.
 //!
-//! It is nginx' own shared memory, made before workers are started and kept over reloads. What lies
-//! in it are atomic numbers alone, so that no worker ever waits for another one and none leaves
-//! anything locked when it is killed.
+//! It is nginx' own shared memory, made before workers are started and kept over reloads. It holds
+//! only atomic numbers, so that no worker ever waits for another one and none leaves anything
+//! locked when it is killed.
 
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
@@ -18,8 +18,8 @@ use resolver::limit::{MissLimit, MissTable};
 
 use crate::Shortlink;
 
-/// Words at the beginning of a zone that are not the user's: how many words there are, and a
-/// secret. What follows begins with a cache line of its own.
+/// Words at the beginning of a zone that are not the user's: the number of words, and a secret. The
+/// user's words begin with a cache line of their own.
 const HEADER: usize = 8;
 
 /// A zone of shared memory.
@@ -27,7 +27,7 @@ const HEADER: usize = 8;
 pub(crate) struct Zone(*mut ngx_shm_zone_t);
 
 impl Zone {
-    /// Asks nginx for a zone with room for so many words.
+    /// Asks nginx for a zone of so many words.
     ///
     /// # Errors
     /// When there is no memory, or the name is taken.
@@ -80,7 +80,7 @@ impl Zone {
         }
     }
 
-    /// What workers count.
+    /// Returns the workers' counters.
     ///
     /// # Safety
     /// As for [`Zone::words`].
@@ -99,7 +99,7 @@ impl Zone {
         unsafe { Some(self.counters()?.claim(ngx_pid as u32, is_alive)) }
     }
 
-    /// Who asks for what does not exist.
+    /// Returns the misses of each address.
     ///
     /// # Safety
     /// As for [`Zone::words`].
@@ -110,10 +110,10 @@ impl Zone {
     }
 }
 
-/// How many words the counters take.
+/// Number of words that the counters take.
 pub(crate) const COUNTER_WORDS: usize = counters::WORDS;
 
-/// Whether there is a process of this number.
+/// Returns whether there is a process of this number.
 pub(crate) fn is_alive(process: u32) -> bool {
     // SAFETY: the signal 0 is not sent; it is only looked whether it could be. Errors other than
     // that there is none mean that there is one.
@@ -127,7 +127,7 @@ pub(crate) fn is_alive(process: u32) -> bool {
 /// Called by nginx when it has made a zone; `old` is what the same zone held before a reload.
 unsafe extern "C" fn init(zone: *mut ngx_shm_zone_t, old: *mut c_void) -> ngx_int_t {
     // SAFETY: nginx calls this with the zone that `add` has asked for, whose memory begins with
-    // nginx' allocator; nobody else uses it yet.
+    // nginx' allocator; no other code uses it yet.
     unsafe {
         if !old.is_null() {
             (*zone).data = old;

@@ -1,14 +1,14 @@
 //! Files that hold visits while Redis takes none.
 //!
 //! A file is written by one worker, which holds a lock on it that the kernel releases when the
-//! worker is gone, however it went. Whatever is not locked may be claimed by any worker, which
-//! then holds the lock, sends what stands in the file and removes it. So no file is shared, and
-//! those of dead workers find somebody.
+//! worker is gone, however it went. Any worker may claim a file that is not locked. It then holds
+//! the lock, sends the file's content and removes it. So no file is shared, and a living worker
+//! sends those of dead ones.
 //!
 //! Writing and reading happen in the worker's loop. That is bearable because it is rare (Redis is
 //! away for longer than memory lasts, or just back) and because what is written goes to the
 //! system's memory, 128 KB at a time, and is not waited for to be on the disk. A disk that makes
-//! it wait nevertheless is left alone for a while.
+//! it wait nevertheless gets no writes for a while.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,26 +19,26 @@ use std::time::{Duration, Instant};
 use resolver::visits::spool::{DONE_OFFSET, HEADER_LENGTH, header, read_header, whole_frames};
 use resolver::vocabulary::visit::MAX_FRAME_LENGTH;
 
-/// How the files' names end.
+/// The extension of the files' names.
 const ENDING: &str = "visits";
 
-/// How many files share the size that is allowed, and the least that each may have.
+/// Number of files that share the allowed size, and the least size of each.
 const FILES: u64 = 128;
 const LEAST_FILE: u64 = 256 << 10;
 
-/// How long no file is written after that has failed or taken too long, in milliseconds.
+/// The pause after a write that failed or took too long, in milliseconds.
 const REST: u64 = 10_000;
 
-/// How long writing may take.
+/// The longest time that a write should take.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// How often it is looked for files of workers that are gone, in milliseconds.
+/// The interval between two searches for files of workers that are gone, in milliseconds.
 const LOOK_EVERY: u64 = 10_000;
 
 /// `spool=` and `spool_size=`.
 #[derive(Clone, Debug)]
 pub(crate) struct SpoolConf {
-    /// Where the files stand.
+    /// The directory of the files.
     pub(crate) directory: PathBuf,
     /// The most bytes that they take together.
     pub(crate) size: u64,
@@ -56,9 +56,9 @@ struct Writing {
 struct Reading {
     file: File,
     path: PathBuf,
-    /// Where the first frame stands that is not confirmed.
+    /// Offset of the first frame that is not confirmed.
     done: u64,
-    /// How long the frames are that are under way.
+    /// Length of the frames that are under way.
     sent: u64,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Spool {
     number: u32,
     file_length: u64,
     most_files: usize,
-    /// How many files there were when it was last looked for them.
+    /// Number of files at the last count.
     files: usize,
     writing: Option<Writing>,
     reading: Option<Reading>,
@@ -97,17 +97,17 @@ impl Spool {
         }
     }
 
-    /// How many files there were when it was last looked for them, and how many there may be.
+    /// Returns the number of files at the last count, and the most that there may be.
     pub(crate) fn fullness(&self) -> (u64, u64) {
         (self.files as u64, self.most_files as u64)
     }
 
-    /// Whether nothing is to be written now.
+    /// Returns whether nothing is to be written now.
     pub(crate) fn rests(&self, now: u64) -> bool {
         now < self.rests_until
     }
 
-    /// When it is worth while to ask [`Spool::next`].
+    /// The next time that [`Spool::next`] may find frames.
     pub(crate) fn look_at(&self) -> u64 {
         self.look_at
     }
@@ -138,7 +138,7 @@ impl Spool {
             None => self.begin()?,
         };
         if let Err(error) = writing.file.write_all(frames) {
-            // What was written of it counts for nothing, so it must not be sent either.
+            // The frames that were written count as dropped, so they must not be sent either.
             writing.file.set_len(writing.length)?;
             return Err(error);
         }
@@ -179,7 +179,7 @@ impl Spool {
     /// # Errors
     /// What is wrong with a file, for the log.
     pub(crate) fn next(&mut self, most: usize, now: u64) -> Result<Option<(Vec<u8>, u32)>, String> {
-        // Whoever asks can send, so the file that is being written is not needed any more.
+        // The caller can send, so the file that is being written is not needed any more.
         self.writing = None;
         loop {
             if self.reading.is_none() {
@@ -219,7 +219,7 @@ impl Spool {
             self.reading = None;
             if !is_done {
                 return Err(format!(
-                    "{} holds what are no visits; what stood before was sent",
+                    "{} holds bytes that are no visits; the visits before them were sent",
                     aside.display()
                 ));
             }
@@ -230,14 +230,14 @@ impl Spool {
     pub(crate) fn confirmed(&mut self) {
         if let Some(reading) = &mut self.reading {
             reading.done += std::mem::take(&mut reading.sent);
-            // If this fails they are sent again some day, and whoever stores them knows them.
+            // If this fails they are sent once more some day, and the sidecar deduplicates them.
             let _ = reading
                 .file
                 .write_all_at(&reading.done.to_le_bytes(), DONE_OFFSET);
         }
     }
 
-    /// Claims a file that nobody holds.
+    /// Claims a file without a holder.
     fn claim(&mut self) -> Option<Reading> {
         let all: Vec<PathBuf> = files(&self.directory).ok()?.collect();
         self.files = all.len();
@@ -253,13 +253,13 @@ fn files(directory: &Path) -> io::Result<impl Iterator<Item = PathBuf>> {
         .filter(|path| path.extension().is_some_and(|ending| ending == ENDING)))
 }
 
-/// Claims a file; `None` when somebody holds it, or it is none of ours.
+/// Claims a file; `None` if it has a holder, or is none of ours.
 fn try_claim(path: PathBuf) -> io::Result<Option<Reading>> {
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
     if file.try_lock().is_err() {
         return Ok(None);
     }
-    // Whoever held it may have removed it meanwhile.
+    // Its last holder may have removed it meanwhile.
     let (mine, there) = (file.metadata()?, fs::metadata(&path)?);
     if (mine.dev(), mine.ino()) != (there.dev(), there.ino()) {
         return Ok(None);

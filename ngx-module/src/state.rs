@@ -1,4 +1,4 @@
-//! What is known of a request, for its whole life.
+//! The state of a request, for its whole life.
 //!
 //! A request's state lives in its pool, as the data of a cleanup: a redirect to a named location
 //! clears the module's context but not the pool, so that the log and the variables still find the
@@ -14,11 +14,11 @@ use resolver::{Outcome, PathCode, Source, Ticket};
 
 use crate::{Shortlink, worker};
 
-/// What is known of a request. It never moves and lives as long as the request's pool.
+/// The state of a request. It never moves and lives as long as the request's pool.
 #[derive(Debug)]
 pub(crate) struct RequestState {
     pub(crate) request: *mut ngx_http_request_t,
-    /// What became of it; `None` while Redis has not answered yet.
+    /// Its outcome; `None` while Redis has not answered yet.
     pub(crate) outcome: Option<Outcome>,
     pub(crate) source: Source,
     /// The code that the path names; `None` when it names none.
@@ -100,7 +100,7 @@ impl RequestState {
     }
 }
 
-/// The request ends: nobody waits for its reply any more.
+/// Takes the request out of the waiting queue when it ends.
 unsafe extern "C" fn release(data: *mut c_void) {
     // SAFETY: the data is the state that `create` put there, and the pool still lives.
     let state = unsafe { &mut *data.cast::<RequestState>() };

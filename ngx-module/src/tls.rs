@@ -16,14 +16,14 @@ use crate::link::on_secured;
 /// The bytes that a connection's pool takes from the system at once.
 const POOL_BYTES: usize = 512;
 
-/// How connections are secured.
+/// The TLS settings of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     /// Lives as long as the configuration.
     pub(crate) context: *mut ngx_ssl_t,
     /// The name that servers must prove to have.
     pub(crate) name: CString,
-    /// Whether they must prove it.
+    /// True if they must prove it.
     pub(crate) verifies: bool,
 }
 
@@ -50,8 +50,8 @@ impl Tls {
             if ngx_ssl_create_connection(self.context, connection, flags) != NGX_OK as ngx_int_t {
                 return Err(no_memory());
             }
-            // What could not be written whole stands elsewhere by the next attempt, if more commands
-            // were appended to it.
+            // Bytes that could not be written whole may have moved by the next attempt, if more
+            // commands were appended to them.
             SSL_ctrl(
                 (*(*connection).ssl).connection,
                 SSL_CTRL_MODE as i32,
@@ -129,8 +129,8 @@ pub(crate) unsafe fn negotiate(connection: *mut ngx_connection_t) {
 /// # Safety
 /// The connection must be open.
 pub(crate) unsafe fn forget(connection: *mut ngx_connection_t) {
-    // SAFETY: the connection is open; told not to send or wait for a farewell, nginx frees at
-    // once.
+    // SAFETY: the connection is open; with these flags nginx neither sends a farewell nor waits
+    // for one, and frees at once.
     unsafe {
         let ssl = (*connection).ssl;
         if !ssl.is_null() {

@@ -1,4 +1,4 @@
-//! What configuration and logs can see.
+//! The variables for configuration and logs.
 //!
 //! | variable | value |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `$shortlink_retired_target` | where `domains.conf` sends those who ask a retired host |
 //! | `$shortlink_retired_page` | the file of the page that a retired host answers with |
 //! | `$shortlink_active_base` | what new short URLs begin with, from `domains.conf` |
-//! | `$shortlink_domain_names` | all short domains, parted by commas |
+//! | `$shortlink_domain_names` | all short domains, separated by commas |
 //! | `$shortlink_domain_states` | a letter for the state of each of them, in the same order |
 //! | `$shortlink_language` | of the languages of `shortlink_languages` the one that is asked for |
 //!
@@ -32,7 +32,7 @@ use crate::Shortlink;
 use crate::headers::Headers;
 use crate::state::RequestState;
 
-/// What a variable shows, as the number that nginx keeps with it.
+/// The value that a variable shows, as the number that nginx stores with it.
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum Shown {
@@ -51,7 +51,7 @@ enum Shown {
 }
 
 impl Shown {
-    /// What nginx is told of the variable. None is kept: they change while a request is handled.
+    /// Returns nginx' flags of the variable. None is cached: they change during a request.
     fn flags(self) -> ngx_uint_t {
         let settable = matches!(
             self,
@@ -107,7 +107,7 @@ pub(crate) unsafe fn add(cf: *mut ngx_conf_t) -> ngx_int_t {
     NGX_OK as ngx_int_t
 }
 
-/// The code that somebody has set for a request instead of that of its path.
+/// Returns the code that `set` or Lua has set for a request instead of that of its path.
 ///
 /// # Safety
 /// `request` must be valid; `index` is that of `$shortlink_code`.
@@ -116,11 +116,11 @@ pub(crate) unsafe fn code_set<'a>(
     request: *mut ngx_http_request_t,
     index: usize,
 ) -> Option<&'a [u8]> {
-    // SAFETY: the request has a place for every variable that has an index. What stands there
-    // lives as long as the request.
+    // SAFETY: the request has a place for every variable that has an index. Its value lives as
+    // long as the request.
     unsafe {
         let value = &*(*request).variables.add(index);
-        // What the function below gives is marked as not to be kept; what was set is not.
+        // A value from the function below is marked as not cacheable; one that was set is not.
         if value.valid() == 0 || value.no_cacheable() != 0 || value.not_found() != 0 {
             return None;
         }

@@ -1,8 +1,8 @@
 //! Records each answered redirect when its answer is on its way.
 //!
-//! The log phase is run once a request, whatever it was redirected to within nginx. What is
-//! recorded there is written into memory; the connection's output gets it when a batch is full, at
-//! the end of the turn with whatever else leaves.
+//! The log phase is run once a request, whatever it was redirected to within nginx. It records the
+//! visit in memory; the connection's output gets a batch when it is full, at the end of an
+//! iteration of nginx' loop with whatever else leaves.
 
 use ngx::ffi::{
     NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_OK, ngx_http_request_t, ngx_int_t, ngx_table_elt_t,
@@ -18,10 +18,10 @@ use crate::links::is_exiting;
 use crate::state::RequestState;
 use crate::worker::{self, Worker, now};
 
-/// How many bytes are written to a file at once.
+/// Number of bytes that are written to a file at once.
 const SPILL: usize = 128 << 10;
 
-/// What counts as a visit: redirects, and links that were live once.
+/// Returns whether an answer is a visit: redirects, and links that were live once.
 fn is_visit(status: ngx_uint_t) -> bool {
     matches!(status, 301..=303 | 307 | 308 | 410)
 }
@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
     // SAFETY: nginx calls this with a valid request that was answered; what it has received lives
     // as long as the request, and recording does not come back.
     unsafe {
-        // Subrequests are logged too where nginx is told so: the answer is their main request's.
+        // nginx can be configured to log subrequests too: the answer is their main request's.
         let status = (*request).headers_out.status;
         if request != (*request).main || !is_visit(status) {
             return NGX_OK as ngx_int_t;
@@ -189,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// When [`Worker::work_off_spool`] may find something to do, while Redis takes visits.
+    /// The next time that [`Worker::work_off_spool`] may find work, while Redis takes visits.
     pub(crate) fn spool_deadline(&self) -> Option<u64> {
         let spool = self.spool.as_ref()?;
         if !self.edge.takes_visits(now()) {

@@ -1,4 +1,4 @@
-//! What a worker owns: the edge, its connections and what they need. Made when the worker starts.
+//! A worker's own state: the edge, its connections and their needs. Made when the worker starts.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -31,25 +31,25 @@ pub(crate) type Waiting = NonNull<RequestState>;
 /// The edge of a worker.
 pub(crate) type WorkerEdge = Edge<Waiting>;
 
-/// What a worker owns.
+/// A worker's own state.
 pub(crate) struct Worker {
     pub(crate) edge: WorkerEdge,
     pub(crate) links: Links,
     pub(crate) addresses: Addresses,
     pub(crate) tls: Option<Tls>,
     pub(crate) journal: Journal,
-    /// Where visits go that neither Redis nor memory takes.
+    /// The files for visits that neither Redis nor memory takes.
     pub(crate) spool: Option<Spool>,
-    /// What is written to a file next.
+    /// The frames that are written to a file next.
     pub(crate) spill: Vec<u8>,
-    /// Where this worker counts.
+    /// This worker's counters.
     counters: Option<WorkerCounters<'static>>,
     /// The hash of the code that the last request seemed to name, until its entry is fetched.
     pub(crate) foreseen: Option<u64>,
     started: Instant,
 }
 
-/// What became of a request's code.
+/// The result of looking a request's code up.
 pub(crate) enum LookedUp {
     /// It is answered.
     Settled(Settled),
@@ -93,7 +93,7 @@ pub(crate) fn look_up(code: &Code, state: Waiting) -> LookedUp {
     looked_up.unwrap_or_else(|| LookedUp::Settled(Settled::unavailable()))
 }
 
-/// Looks a code up without asking anybody.
+/// Looks a code up only in the cache.
 pub(crate) fn look_up_kept(code: &Code, state: Waiting) -> LookedUp {
     // SAFETY: as for `look_up`.
     let looked_up = unsafe {
@@ -266,7 +266,7 @@ fn ask_for_large_pages(address: usize, length: usize) {
     }
 }
 
-/// What looks names up, from the `http` block; null where there is nothing.
+/// Returns the `resolver` of the `http` block; null if there is none.
 unsafe fn resolver_of(http: *const ngx_http_conf_ctx_t) -> *mut ngx_resolver_t {
     // SAFETY: the context is the `http` block's, whose configuration of nginx' own module exists.
     unsafe {

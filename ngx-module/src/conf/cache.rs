@@ -9,7 +9,7 @@ use resolver::cache::Cache;
 use super::MainConf;
 use super::words::{Set, finish, read_size, read_time, shown, words};
 
-/// What is kept where nothing is said.
+/// The defaults of `shortlink_cache`.
 pub(super) const DEFAULT: CacheSettings = CacheSettings {
     bytes: 32 << 20,
     stale_for: 60_000,

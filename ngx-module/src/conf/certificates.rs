@@ -28,8 +28,8 @@ pub(super) struct Read {
     pub(super) first: Option<(ngx_str_t, ngx_str_t)>,
 }
 
-/// Reads the certificates of the domains when the table says where they are. One that is not there
-/// is told of and left out: a new domain gets its first one only once it is served.
+/// Reads the certificates of the domains if the table names their files. A missing one is logged
+/// and left out: a new domain gets its first certificate only once it is served.
 ///
 /// # Errors
 /// When one is there and can't be used.
@@ -132,7 +132,7 @@ unsafe fn add_server(cf: *mut ngx_conf_t) -> Set {
         if main.secured.contains(&server) {
             return Err("\"shortlink_certificates\" is given twice in this server".to_owned());
         }
-        // Whoever names a certificate for clients without a name has the last word.
+        // A configured certificate for clients that send no name takes precedence.
         if is_unset((*server).certificates) {
             push(cf, &mut (*server).certificates, file)?;
             push(cf, &mut (*server).certificate_keys, key_file)?;
@@ -142,7 +142,7 @@ unsafe fn add_server(cf: *mut ngx_conf_t) -> Set {
     }
 }
 
-/// Whether nothing was said of a list.
+/// Returns whether a list was not configured.
 fn is_unset(list: *mut ngx_array_t) -> bool {
     // NGX_CONF_UNSET_PTR.
     list.is_null() || list.addr() == usize::MAX
@@ -151,7 +151,7 @@ fn is_unset(list: *mut ngx_array_t) -> bool {
 /// Makes a list of one text.
 unsafe fn push(cf: *mut ngx_conf_t, list: &mut *mut ngx_array_t, text: ngx_str_t) -> Set {
     let no_memory = || "there is no memory for certificates".to_owned();
-    // SAFETY: the configuration's pool is valid; a new list has room for a text.
+    // SAFETY: the configuration's pool is valid; a new list has space for a text.
     unsafe {
         if is_unset(*list) {
             *list = ngx_array_create((*cf).pool, 4, size_of::<ngx_str_t>());

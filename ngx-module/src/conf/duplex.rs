@@ -2,8 +2,8 @@
 //!
 //! nginx' proxy sends no more of a request once its answer has begun and the server behind it takes
 //! nothing for a moment: it no longer waits for that server to take more. A batch, whose results
-//! come while its rows are sent, would stop there for good. What is said to gRPC servers goes on; the
-//! same switch (`preserve_output`) does it for others.
+//! come while its rows are sent, would stop there for good. nginx does continue to send to gRPC
+//! servers; the same switch (`preserve_output`) does it for others.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -17,7 +17,7 @@ const ZONE: &str = "shortlink_misses";
 const LEAST_BYTES: usize = 64 << 10;
 const MOST_BYTES: usize = 1 << 30;
 
-/// What is used where nothing is said.
+/// The defaults of the parameters.
 const DEFAULT_BYTES: usize = 1 << 20;
 const DEFAULT_BURST: u32 = 30;
 
@@ -25,7 +25,7 @@ const DEFAULT_BURST: u32 = 30;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissLimitConf {
     pub(crate) limit: MissLimit,
-    /// Whether an address over the limit gets nothing that would have to be asked for.
+    /// True if an address over the limit gets only answers from the cache.
     pub(crate) is_strict: bool,
     pub(crate) zone: Zone,
 }

@@ -22,7 +22,7 @@ use crate::tls::Tls;
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
 
-/// What a block may hold, for messages.
+/// The keys that a block may hold, for messages.
 const KEYS: &str = "server, sentinel, cluster, replica, user, password, password_file, \
                     sentinel_user, sentinel_password, sentinel_password_file, database, prefix, \
                     budget, heartbeat, tracking, tls, tls_name, tls_verify, \
@@ -33,7 +33,7 @@ const KEYS: &str = "server, sentinel, cluster, replica, user, password, password
 pub(crate) struct RedisConf {
     /// The addresses behind names of the configuration.
     pub(crate) addresses: Vec<(Address, Vec<SocketAddress>)>,
-    /// How connections are secured, if they are.
+    /// The TLS of connections; `None` if they are in the clear.
     pub(crate) tls: Option<Tls>,
     /// The first name that has no address, and where it stands.
     pub(crate) unresolved: Option<(Address, String)>,
@@ -43,7 +43,7 @@ pub(crate) struct RedisConf {
 }
 
 impl RedisConf {
-    /// How the edge works with it.
+    /// Returns the edge's settings for it.
     pub(crate) fn edge_settings(&self, cache: Option<CacheSettings>) -> EdgeSettings {
         EdgeSettings {
             nodes: self.nodes.clone(),
@@ -266,7 +266,7 @@ impl Block {
                 data: value.as_ptr().cast_mut(),
             };
             url.default_port = default_port;
-            // A name that nobody knows now may be known when it is needed, if there is a resolver.
+            // A resolver may later find a name that has no address now.
             let mut unresolved = url;
             unresolved.set_no_resolve(1);
             let is_sound = ngx_parse_url((*cf).pool, &mut unresolved) == NGX_OK as ngx_int_t;

@@ -12,7 +12,7 @@ use ngx::ffi::{
 use super::words::{Set, config_path, shown};
 use crate::tls::Tls;
 
-/// How many certificates may stand between a server's and a trusted one.
+/// The most certificates between a server's and a trusted one.
 const CHAIN_DEPTH: ngx_int_t = 10;
 
 /// The lines, as they are read.
@@ -47,8 +47,8 @@ impl TlsLines {
         Ok(())
     }
 
-    /// Puts together what was read; `default_name` is what servers must prove to be called
-    /// unless a line says otherwise.
+    /// Puts together what was read; `default_name` is the name that servers must prove to have
+    /// unless a line sets another one.
     ///
     /// # Safety
     /// The configuration must be valid.

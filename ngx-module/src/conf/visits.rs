@@ -14,7 +14,7 @@ use super::MainConf;
 use super::words::{Set, finish, prefix_path, read_size, read_time, shown, words};
 use crate::spool::SpoolConf;
 
-/// How much the files may take unless it is said.
+/// The most bytes that the files may take unless it is set.
 const DEFAULT_SPOOL_SIZE: usize = 1 << 30;
 
 /// The least and most that they may take.
@@ -91,7 +91,7 @@ unsafe fn read(cf: *mut ngx_conf_t, main: &mut MainConf) -> Set {
     }
     if settings.bytes * 2 > settings.buffer {
         return Err(format!(
-            "buffer= must have room for two batches, which are {}k each: see bytes=",
+            "buffer= must hold at least two batches, which are {}k each: see bytes=",
             settings.bytes >> 10
         ));
     }

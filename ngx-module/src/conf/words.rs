@@ -11,7 +11,7 @@ use ngx::ffi::{
 use ngx::ngx_conf_log_error;
 use resolver::vocabulary::number::parse_decimal;
 
-/// What a directive's function returns.
+/// The result of a directive's function.
 pub(super) type Set = Result<(), String>;
 
 /// Refuses a directive: nginx adds the file and the line to the reason.

@@ -158,7 +158,12 @@ fn a_user_who_may_not_track_is_served_without_a_cache() {
     for _ in 0..5 {
         assert_eq!(edge(&stack, "one"), (302, "redirect/redis".to_owned()));
     }
-    assert!(stack.nginx.error_log().contains("does not tell of changes"));
+    assert!(
+        stack
+            .nginx
+            .error_log()
+            .contains("does not notify of changes")
+    );
 }
 
 #[test]

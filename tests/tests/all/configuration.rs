@@ -427,7 +427,7 @@ fn nginx_refuses_wrong_parameters_of_visits() {
         ),
         (
             "on buffer=64k bytes=33k",
-            "room for two batches, which are 33k each",
+            "hold at least two batches, which are 33k each",
         ),
         (
             "on streams=0",

@@ -313,7 +313,7 @@ fn a_redis_that_is_late_or_answers_with_errors_is_left_alone_for_a_while() {
         until("Redis is asked again", SOON, || edge() == "redirect/redis");
     }
     assert_eq!(
-        stack.nginx.complaints(&["lost Redis", "left alone"]),
+        stack.nginx.complaints(&["lost Redis", "gets no requests"]),
         [""; 0]
     );
 }
