@@ -121,11 +121,11 @@ pub struct CampaignBody {
     name: String,
     /// Target of its links, with the names of parameters in braces.
     long_url: String,
-    /// The names of its links' parameters.
+    /// Names of its links' parameters.
     parameters: Vec<String>,
     #[schemars(with = "words::RedirectStatus")]
     redirect_status: u16,
-    /// Whether the visitor's query is appended to that of the target.
+    /// True if the visitor's query is appended to that of the target.
     forward_query: bool,
     #[schemars(with = "words::CampaignState")]
     state: &'static str,
@@ -135,11 +135,11 @@ pub struct CampaignBody {
     note: Option<String>,
     /// Defaults of new links.
     defaults: DefaultsBody,
-    /// 1 for a new campaign, one more for each change.
+    /// Number of the revision: 1 for a new campaign, one more for each change.
     revision: u64,
     created_at: Timestamp,
     updated_at: Timestamp,
-    /// Whether Redis has confirmed this revision; only in answers to changes.
+    /// True if Redis has confirmed this revision; only in answers to changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     published: Option<bool>,
@@ -214,13 +214,13 @@ impl DefaultsBody {
 #[serde(untagged)]
 #[schemars(rename = "CodeLength")]
 enum CodeLengthBody {
-    /// One length.
+    /// One number.
     One(u8),
-    /// Several.
+    /// A range of numbers.
     Between {
-        /// The least.
+        /// Minimum.
         min: u8,
-        /// The most.
+        /// Maximum.
         max: u8,
     },
 }

@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use super::kinds::Kind;
 
-/// One thing that is wrong with a request.
+/// A fault of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "FieldError")]
 pub struct FieldError {
-    /// What it is about: a JSON pointer into the body.
+    /// JSON pointer to the faulty member; empty for the whole body.
     pub pointer: String,
-    /// What is wrong.
+    /// Description of the fault.
     pub detail: String,
 }
 

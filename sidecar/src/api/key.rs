@@ -199,12 +199,12 @@ mod shown {
     use super::{PolicyMembers, RateLimitMembers, request};
 
     request! {
-        /// How many requests a key may make.
+        /// Rate limit of an API key, for each sidecar process.
         pub(super) RateLimit: Patch, required ["requestsPerSecond", "burst"], of RateLimitMembers
     }
 
     request! {
-        /// What may be made with a key. What is `null` is not restricted.
+        /// Restrictions of the codes that a key can issue and of their targets. `null` means no restriction.
         pub(super) KeyPolicy: New, required ["strategies", "minBodyLength", "maxBodyLength", "allowedDomains"],
             of PolicyMembers
     }
@@ -223,12 +223,12 @@ pub struct KeyBody {
     #[schemars(with = "words::KeyState")]
     state: &'static str,
     expires_at: Option<Timestamp>,
-    /// `null` without a limit.
+    /// Rate limit of the key; `null` for no limit.
     #[schemars(with = "Option<shown::RateLimit>")]
     rate_limit: Option<api_key::RateLimit>,
     #[schemars(with = "shown::KeyPolicy")]
     policy: api_key::KeyPolicy,
-    /// Id of the key that it was rotated to.
+    /// Id of the key that has replaced it by a rotation.
     successor_id: Option<String>,
     created_at: Timestamp,
     revoked_at: Option<Timestamp>,

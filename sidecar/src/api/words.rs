@@ -43,7 +43,7 @@ pub fn split(names: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 word! {
-    /// The code of a link.
+    /// Code of a link.
     pub Code: json_schema!({
         "type": "string",
         "pattern": format!("^[0-9A-Za-z]{{1,{MAX_CODE_LENGTH}}}$"),
@@ -52,7 +52,7 @@ word! {
 }
 
 word! {
-    /// The id of a campaign.
+    /// Id of a campaign.
     pub CampaignId: json_schema!({
         "type": "string",
         "pattern": "^[1-9A-Za-z][0-9A-Za-z]*$",
@@ -61,23 +61,23 @@ word! {
 }
 
 word! {
-    /// A URL as the URL standard serialises it, which leaves some characters alone that RFC 3986 has
-    /// escaped, such as braces in a query.
+    /// A URL as the URL standard serialises it. It does not escape some characters that RFC 3986
+    /// requires to be escaped, such as braces in a query.
     pub Url: json_schema!({ "type": "string", "pattern": "^https?://" })
 }
 
 word! {
-    /// `scheduled` links are answered 404, all but `live` ones 410 else.
+    /// State of a link. `live` links redirect, `scheduled` ones answer 404, all others 410.
     pub LinkState: one_of(State::ALL.map(State::name))
 }
 
 word! {
-    /// A link of a campaign redirects when both are `live`.
+    /// State of a campaign. A link of a campaign redirects if the link and the campaign are `live`.
     pub CampaignState: one_of(State::ALL.map(State::name))
 }
 
 word! {
-    /// Only `live` keys open anything.
+    /// State of an API key. Only `live` keys are valid.
     pub KeyState: {
         use api_key::KeyState as State;
         one_of([State::Live, State::Expired, State::Revoked].map(State::name))
@@ -85,16 +85,16 @@ word! {
 }
 
 word! {
-    /// What a key allows.
+    /// Permission of an API key.
     pub Scope: one_of(api_key::Scope::ALL.map(api_key::Scope::name))
 }
 
 word! {
-    /// How codes are come up with.
+    /// Strategy that issues codes.
     pub Strategy: one_of(StrategyName::ALL.map(StrategyName::name))
 }
 
-/// The status with which a link redirects.
+/// Status of a redirect.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub struct RedirectStatus(pub u16);
@@ -108,12 +108,12 @@ impl JsonSchema for RedirectStatus {
         json_schema!({
             "type": "integer",
             "enum": redirect_statuses(),
-            "description": "The status with which a link redirects.",
+            "description": "Status of a redirect.",
         })
     }
 }
 
-/// The statuses with which links redirect.
+/// Lists the statuses that a redirect can have.
 pub fn redirect_statuses() -> Vec<u16> {
     let codes = split(vocabulary::RedirectStatus::CODES);
     codes.filter_map(|code| code.parse().ok()).collect()

@@ -80,7 +80,9 @@ pub(super) async fn run(
     let display = Display::new("visits");
     let mut progress = |report: Option<&Report>| match report {
         Some(report) => display.show(report.reached, report.total, 0),
-        None => eprintln!("shortlink: another process counts people again, or was killed; waiting"),
+        None => eprintln!(
+            "shortlink: another process counts unique visitors again, or was killed; waiting"
+        ),
     };
     let done = reclassify
         .run(&bench.claims, &shutdown, &mut progress)

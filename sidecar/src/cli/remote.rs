@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 
 use super::client::{Client, ClientArguments, Failure};
 
-/// What can be done over the API.
+/// Commands that use the API.
 #[derive(Debug, Subcommand)]
 pub(super) enum RemoteCommand {
     /// Create, show, change and list links of a running service, over its API.

@@ -17,20 +17,20 @@ use super::{cursor, query};
 use crate::core::audit::StoredAuditEntry;
 use crate::core::ports::AuditListing;
 
-/// An entry as clients see it.
+/// An entry of the audit log.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "AuditEntry")]
 struct EntryBody {
     id: i64,
     at: Timestamp,
-    /// The API key that it was done with; `null` for the command line and the service itself.
+    /// Id of the API key that made the change; `null` for the command line and the service itself.
     key_id: Option<String>,
-    /// What was done, such as `link.revoke`.
+    /// Name of the change, such as `link.revoke`.
     action: String,
-    /// What it was done to: `key:…`, `campaign:…` or `link:…`.
+    /// Object of the change: `key:…`, `campaign:…` or `link:…`.
     subject: String,
-    /// More about it, by the action.
+    /// Details of the change; their members depend on the action.
     detail: Map<String, Value>,
 }
 
@@ -41,24 +41,24 @@ struct EntryBody {
 struct PageBody {
     /// The entries.
     entries: Vec<EntryBody>,
-    /// Where the listing goes on; `None` at its end.
+    /// Cursor of the next page; `null` on the last page.
     next_cursor: Option<String>,
 }
 
 parameters! {
     SUBJECT: query "subject", "Subject",
-        "Only what was done to this: key:…, campaign:… or link:….", string;
-    BY_KEY: query "keyId", "ByKey", "Only what was done with this API key.", string;
-    ACTION: query "action", "Action", "Only this, such as link.revoke.", string;
+        "Only changes of this object: key:…, campaign:… or link:….", string;
+    BY_KEY: query "keyId", "ByKey", "Only changes that this API key made.", string;
+    ACTION: query "action", "Action", "Only changes of this name, such as link.revoke.", string;
 }
 
 /// The parameters of the listing.
 const QUERY: [Parameter; 5] = [LIMIT, CURSOR, SUBJECT, BY_KEY, ACTION];
 
 operations! {
-    get "/v1/audit", "listAudit", "Lists what was done", list {
-        .text("To keys, campaigns and links, the latest first. Who made a link is told by it.")
-        .query(&QUERY).answers::<PageBody>(200, "A page.")
+    get "/v1/audit", "listAudit", "Lists the audit log, the latest entry first", list {
+        .text("Changes of API keys, campaigns and links. The creator of a link is its `createdBy`.")
+        .query(&QUERY).answers::<PageBody>(200, "A page of entries.")
     }
 }
 

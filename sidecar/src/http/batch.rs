@@ -49,13 +49,13 @@ use said_of_all::SaidOfAll;
 const CHUNKS_AT_ONCE: usize = 4;
 
 operations! {
-    post "/v1/links/batch", "createLinks", "Makes any number of links", create {
+    post "/v1/links/batch", "createLinks", "Creates any number of links", create {
         .text(
-            "Each row is what `POST /v1/links` takes. Results come in the order of the rows while \
-             they are still being sent: as an array if an array was sent and no lines are asked \
-             for (`Accept: application/x-ndjson`), else a line each. A row that is wrong harms no \
-             other. In CSV the first line has the names, `tags` are separated by `|`, and members of \
-             objects are called as `parameters.member`.",
+            "Each row has the members that `POST /v1/links` accepts. The service returns results in \
+             the order of the rows, while the client is still sending rows: as an array if the body is \
+             an array and the client does not accept `application/x-ndjson`, else one line per row. \
+             An invalid row does not affect the other rows. The first line of CSV names the columns, \
+             `|` separates `tags`, and `parameters.member` names a member of an object.",
         )
         .takes(&[IDEMPOTENCY_KEY])
         .takes(&said_of_all::QUERY)
@@ -63,7 +63,7 @@ operations! {
             { "longUrl": "https://www.example.com/a" },
             { "longUrl": "https://www.example.com/b", "externalId": "m-18" },
         ]))
-        .answers::<Vec<ResultBody>>(200, "A result for each row.")
+        .answers::<Vec<ResultBody>>(200, "One result per row.")
         .or_rows::<ResultBody>("application/x-ndjson")
         .problems([bad_key(), said_of_all::bad_delimiter(), no_such_campaign()])
     }

@@ -17,27 +17,27 @@ use super::query;
 const DEFAULT_MOST: u32 = 100_000;
 const MOST: u32 = 1_000_000;
 
-/// How many links there are.
+/// Number of links of a campaign.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "CampaignSize")]
 pub(super) struct SizeBody {
-    /// So many, whatever their state.
+    /// Number of links in any state; at most the parameter `most`.
     count: u32,
-    /// Whether there are no more: counting ends where it was told to.
+    /// True if these are all links; false if counting stopped at `most`.
     is_all: bool,
 }
 
 parameters! {
-    COUNTED: query "most", "Most", "How far it is counted.",
+    COUNTED: query "most", "Most", "Number of links at which counting stops.",
         |_| number(1, MOST.into(), DEFAULT_MOST.into());
 }
 
 operations! {
     get "/v1/campaigns/{id}/links", "countCampaignLinks", "Counts a campaign's links", count {
-        .text("As far as `most`. `GET /v1/links?campaignId=…` lists them.")
+        .text("Stops at `most`. `GET /v1/links?campaignId=…` lists the links.")
         .takes(&[COUNTED])
-        .answers::<SizeBody>(200, "How many there are.").problems([refused()])
+        .answers::<SizeBody>(200, "The number of links.").problems([refused()])
     }
 }
 

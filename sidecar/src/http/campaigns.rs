@@ -34,7 +34,7 @@ use crate::service::access::Caller;
 use crate::service::campaigns::{CampaignError, NewCampaign, StoredCampaign};
 
 parameters! {
-    pub(super) ID: path "id", "CampaignId", "The id of a campaign.", of::<words::CampaignId>;
+    pub(super) ID: path "id", "CampaignId", "Id of the campaign.", of::<words::CampaignId>;
 }
 
 /// The parameters of the listing.
@@ -42,9 +42,9 @@ const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
 
 operations! {
     get "/v1/campaigns", "listCampaigns", "Lists campaigns, the latest first", list {
-        .query(&QUERY).answers::<PageBody>(200, "A page.")
+        .query(&QUERY).answers::<PageBody>(200, "A page of campaigns.")
     }
-    post "/v1/campaigns", "createCampaign", "Makes a campaign", create {
+    post "/v1/campaigns", "createCampaign", "Creates a campaign", create {
         .takes(&[DOMAINS, BASE])
         .takes_json::<NewCampaignBody, 1>([("campaign", json!({
             "name": "Spring",
@@ -58,7 +58,7 @@ operations! {
     }
     patch "/v1/campaigns/{id}", "changeCampaign", "Changes a campaign", change {
         .also(changes)
-        .text("And with it where all its links lead, at once.")
+        .text("A new `longUrl` changes the targets of all its links at once.")
         .takes(&[DOMAINS, BASE])
         .takes_json::<CampaignPatch, 1>([
             ("target", json!({ "longUrl": "https://shop.example.com/summer?m={member}" })),
@@ -66,21 +66,21 @@ operations! {
     }
     delete "/v1/campaigns/{id}", "revokeCampaign", "Revokes a campaign", revoke {
         .also(changes)
-        .text("All its links are answered 410 from then on. It is still there to be looked at.")
+        .text("All its links answer 410 from then on, for good. The campaign stays in listings.")
     }
     post "/v1/campaigns/{id}/pause", "pauseCampaign", "Pauses a campaign", pause {
         .also(changes)
-        .text("All its links are answered 410 until it is resumed. Again changes nothing.")
+        .text("All its links answer 410 until the campaign is resumed. Idempotent.")
     }
     post "/v1/campaigns/{id}/resume", "resumeCampaign", "Resumes a campaign", resume {
-        .also(changes).text("Again changes nothing.")
+        .also(changes).text("Idempotent.")
     }
 }
 
 /// Describes what all changes of a campaign share.
 fn changes(operation: Operation) -> Operation {
     operation
-        .answers::<CampaignBody>(200, "The campaign as it is now.")
+        .answers::<CampaignBody>(200, "The campaign after the change.")
         .problems([CampaignError::Revoked.into()])
 }
 
@@ -323,7 +323,7 @@ fn check_validity(
 pub(super) struct PageBody {
     /// The campaigns.
     campaigns: Vec<CampaignBody>,
-    /// Where the listing goes on; `None` at its end.
+    /// Cursor of the next page; `null` on the last page.
     next_cursor: Option<String>,
 }
 

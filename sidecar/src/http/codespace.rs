@@ -19,12 +19,12 @@ use crate::service::codespace::LengthUsage;
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Codespace")]
 pub(super) struct CodespaceBody {
-    /// How new codes are come up with.
+    /// Strategy that issues codes by default.
     #[schemars(with = "words::Strategy")]
     strategy: &'static str,
-    /// Of how many codes of a length at most one leads somewhere.
+    /// `codes.one_in`: at most one of this many codes of a length has a link.
     one_in: u64,
-    /// By the number of characters.
+    /// Usage per length of codes, the shortest first.
     lengths: Vec<LengthBody>,
 }
 
@@ -32,27 +32,28 @@ pub(super) struct CodespaceBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "CodespaceLength")]
 struct LengthBody {
-    /// How many characters the codes have.
+    /// Number of characters, including the check character.
     length: usize,
-    /// Whether new codes have so many.
+    /// True if new codes can have this length.
     is_issued: bool,
-    /// How many there can be. More than fits a double exactly for long codes.
+    /// Number of possible codes. For long codes, a double cannot represent it exactly.
     codes: u128,
-    /// How many lead somewhere, or did.
+    /// Number of links with a code of this length, in any state.
     links: u64,
-    /// How many of them are of the last seven days.
+    /// Number of these links that were created in the last seven days.
     links_last7_days: u64,
-    /// How many links there may be.
+    /// Number of links after which longer codes are issued; `null` for lengths that are not issued.
     capacity: Option<u64>,
-    /// Links as a part of the capacity.
+    /// Used fraction of the capacity.
     used: Option<f64>,
-    /// When they will be used up, at the speed of the last seven days.
+    /// Time at which the capacity is exhausted at the rate of the last seven days; `null` if never or
+    /// unknown.
     full_at: Option<Timestamp>,
-    /// By who knows the check character.
+    /// Guesses with a correct check character.
     guess: GuessBody,
-    /// By who does not.
+    /// Guesses with a random check character.
     blind_guess: GuessBody,
-    /// Codes that were made ahead.
+    /// Codes that were generated ahead of time.
     pool: PoolBody,
 }
 
@@ -61,7 +62,7 @@ struct LengthBody {
 #[schemars(rename = "CodespaceGuess")]
 struct GuessBody {
     chance: f64,
-    /// `null` when no guess hits.
+    /// Mean number of guesses until one finds a link; `null` if none does.
     one_in: Option<f64>,
 }
 
@@ -108,8 +109,8 @@ impl LengthBody {
 }
 
 operations! {
-    get "/v1/codespace", "getCodespace", "Tells how full codes are", usage {
-        .answers::<CodespaceBody>(200, "By the number of characters.").with(["Cache-Control"])
+    get "/v1/codespace", "getCodespace", "Reports the usage of the code space", usage {
+        .answers::<CodespaceBody>(200, "The usage per length of codes.").with(["Cache-Control"])
     }
 }
 

@@ -39,8 +39,8 @@ fn source(text: &str) -> String {
 }
 
 operations! {
-    get "/docs", "getDocumentation", "Shows this description to people", show {
-        .answers_text(200, "A page.", "text/html")
+    get "/docs", "getDocumentation", "Shows the API description in a browser", show {
+        .answers_text(200, "The page.", "text/html")
         .with(["Cache-Control", "Content-Security-Policy"])
     }
 }

@@ -41,13 +41,14 @@ fn note(app: &App, headers: &HeaderMap) {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Domains")]
 pub(super) struct DomainsBody {
-    /// When the first minute begins that visits are told of: an hour before the one that has begun.
+    /// Start of the first minute in `visits` and `minutes`: an hour before the current minute.
     since: Timestamp,
-    /// Whether visits wait to be stored, or Redis does not say: then none is told to have fallen.
+    /// True if visits are stored late or Redis does not respond. Then no domain is reported as
+    /// suspected blocked.
     visits_are_late: bool,
-    /// Each nginx whose internal server was asked for something within a day.
+    /// Each nginx whose internal server has forwarded a request in the last day.
     nodes: Vec<NodeBody>,
-    /// Those that have fallen first.
+    /// Short domains, the suspected blocked ones first.
     domains: Vec<DomainBody>,
 }
 
@@ -56,15 +57,15 @@ pub(super) struct DomainsBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DomainNode")]
 struct NodeBody {
-    /// The name of its machine.
+    /// Name of its machine.
     node: String,
-    /// When it was last heard, but for a minute.
+    /// Time of its last announcement, accurate to a minute.
     heard_at: Timestamp,
-    /// Since when it has had this table.
+    /// Time since which it has had its current table of domains.
     changed_at: Timestamp,
-    /// How many domains it has.
+    /// Number of its domains.
     domains: u64,
-    /// How many of them are not told.
+    /// Number of its domains that this answer omits, since the announcement was too long.
     not_told: u64,
 }
 
@@ -73,39 +74,39 @@ struct NodeBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Domain")]
 struct DomainBody {
-    /// Its name; `*.` and a name stand for all names below.
+    /// Name of the domain; `*.` and a name stand for all its subdomains.
     domain: String,
-    /// What nodes say of it; nothing of one that is visited and not listed any more.
+    /// Configuration per nginx; empty for a domain that has visits but is no longer listed.
     announced: Vec<AnnouncedBody>,
-    /// How often it was visited since.
+    /// Number of visits in the last hour.
     visits: u64,
-    /// Minutes with visits; the last may not be over.
+    /// Minutes with visits; the last one can be incomplete.
     minutes: Vec<MinuteBody>,
-    /// That it is hardly visited any more, as one that is blocked.
+    /// Collapse of its visits, if it is suspected blocked.
     fall: Option<FallBody>,
 }
 
-/// A short domain as one nginx has it.
+/// Configuration of a short domain in one nginx.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "AnnouncedDomain")]
 struct AnnouncedBody {
     node: String,
-    /// What it is for; `null` for what this version does not know.
+    /// State of the domain; `null` if this version does not know the state.
     #[schemars(with = "Option<words::DomainState>")]
     state: Option<&'static str>,
-    /// What short URLs begin with, while it is active.
+    /// Beginning of its short URLs, while it is active.
     base_url: Option<String>,
-    /// How many links it gets beside other active ones.
+    /// Share of links that it gets, in relation to the weights of other active domains.
     weight: Option<u32>,
-    /// The campaign that it is for alone.
+    /// Id of the campaign that it is reserved for.
     #[schemars(with = "Option<words::CampaignId>")]
     campaign_id: Option<String>,
-    /// The API key that it is for alone.
+    /// Id of the API key that it is reserved for.
     key_id: Option<String>,
 }
 
-/// How often a domain was visited in a minute.
+/// Number of visits of a domain in a minute.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MinuteVisits")]
@@ -114,36 +115,36 @@ struct MinuteBody {
     visits: u64,
 }
 
-/// That a domain was visited steadily for ten minutes and has had at most 15% of that since, for three
-/// minutes or more, of which the first five would have had 50 visits.
+/// Collapse of the visits of a suspected blocked domain: after ten minutes of steady visits, at most
+/// 15% of them for three minutes or more, of which the first five would have had at least 50 visits.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DomainFall")]
 struct FallBody {
-    /// When the first minute with few visits began.
+    /// Start of the first minute with few visits.
     at: Timestamp,
-    /// How many visits a minute there were before.
+    /// Visits per minute before it.
     before: f64,
-    /// How many there are since.
+    /// Visits per minute since then.
     since: f64,
 }
 
 parameters! {
     STATES: header "X-Shortlink-States", "States",
-        "A letter for the state of each short domain. nginx sets it.", string;
+        "State of each short domain, one letter each. nginx sets it.", string;
     NODE: header "X-Shortlink-Node", "Node",
-        "Which nginx it is: the name of its machine. nginx sets it.", string;
+        "Name of the machine of this nginx. nginx sets it.", string;
 }
 
 operations! {
-    get "/v1/domains", "listDomains", "Tells of the short domains", list {
+    get "/v1/domains", "listDomains", "Lists the short domains", list {
         .text(
-            "As each nginx has them, which says so with every request that its internal server \
-             passes on, with visits by minute, and whether a domain has fallen, as one that is \
-             blocked.",
+            "The configuration of each nginx, visits per minute, and the domains that are suspected \
+             blocked. nginx announces its short domains with every request that its internal server \
+             forwards.",
         )
         .takes(&[BASE, DOMAINS, STATES, NODE])
-        .answers::<DomainsBody>(200, "All that are listed or visited.")
+        .answers::<DomainsBody>(200, "All domains that are listed or have visits.")
     }
 }
 
@@ -154,7 +155,7 @@ async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<DomainsBody>, Problem> {
     if query.is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::query("There are no parameters."));
+        return Err(Problem::query("This path has no query parameters."));
     }
     let Overview {
         nodes,

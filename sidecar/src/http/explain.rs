@@ -17,7 +17,7 @@ use crate::core::ports::Stood;
 use crate::core::records::Drift;
 use crate::service::explain::{Explanation, Source};
 
-/// Why a code answers what it answers.
+/// Reason for the answer to a code.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExplanationBody {
@@ -27,13 +27,13 @@ pub(super) struct ExplanationBody {
     /// The link in SQL.
     database: Option<DatabaseBody>,
     redis: RedisBody,
-    /// Whether Redis holds what SQL says.
+    /// Comparison of the record in Redis with SQL.
     agreement: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     campaign: Option<CampaignBody>,
 }
 
-/// What visitors are answered.
+/// The answer that visitors get.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AnswerBody {
@@ -43,28 +43,28 @@ struct AnswerBody {
     location: Option<String>,
 }
 
-/// What SQL says.
+/// The link according to SQL.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct DatabaseBody {
     state: &'static str,
     revision: u64,
-    /// What is to stand in Redis.
+    /// Record that Redis should have.
     record: Option<String>,
-    /// Whether Redis is still to be told.
+    /// True if the link has a change that is not yet published to Redis.
     waits: bool,
 }
 
-/// What Redis holds.
+/// The value of the code's key in Redis.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RedisBody {
-    /// `text`, `nothing`, `other-type` or `away`.
+    /// Kind of the value: `text`, `nothing`, `other-type`, or `away` if Redis does not respond.
     holds: &'static str,
     record: Option<String>,
 }
 
-/// The campaign that the link belongs to.
+/// The link's campaign.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ExplainedCampaign")]
@@ -72,7 +72,7 @@ struct CampaignBody {
     campaign_id: String,
     name: String,
     state: &'static str,
-    /// Whether its record in Redis is what SQL says; `null` when Redis did not say.
+    /// True if its record in Redis agrees with SQL; `null` if Redis does not respond.
     agrees: Option<bool>,
 }
 
@@ -142,12 +142,12 @@ fn agreement(explanation: &Explanation) -> &'static str {
 }
 
 operations! {
-    get "/v1/links/{code}/explain", "explainCode", "Tells why a code answers what it answers", explain {
+    get "/v1/links/{code}/explain", "explainCode", "Explains the answer to a code", explain {
         .text(
-            "Of codes without a link, too: what SQL says, what Redis holds, and what follows. What \
-             can be no code is not found.",
+            "Shows the link in SQL, the record in Redis and the answer that follows from them, also for \
+             a code without a link. A text that cannot be a code is not found.",
         )
-        .answers::<ExplanationBody>(200, "What is known.").with(["Cache-Control"])
+        .answers::<ExplanationBody>(200, "The explanation.").with(["Cache-Control"])
     }
 }
 

@@ -22,14 +22,14 @@ const DATABASE_LIMIT: Duration = Duration::from_secs(1);
 /// The number up to which waiting links are counted.
 const COUNT_LIMIT: u32 = 100_000;
 
-/// That the process runs.
+/// State of the process.
 #[derive(Serialize, JsonSchema)]
 struct Alive {
     /// `alive`
     status: &'static str,
 }
 
-/// What is there of what the service needs.
+/// Availability of the service's dependencies.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReadinessReport")]
 struct Ready {
@@ -51,18 +51,18 @@ struct Checks {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "OutboxCheck")]
 struct OutboxCheck {
-    /// How many links Redis has not been told of for longer than a request takes; counted no
-    /// further than 100,000. `null` when the database does not say.
+    /// Number of links whose publication to Redis is overdue; counted up to 100,000. `null` if the
+    /// database does not respond.
     waiting: Option<u32>,
 }
 
 operations! {
-    get "/healthz", "isAlive", "Tells that the process runs", alive {
-        .answers::<Alive>(200, "It does.").with(["Cache-Control"])
+    get "/healthz", "isAlive", "Checks that the process runs", alive {
+        .answers::<Alive>(200, "The process runs.").with(["Cache-Control"])
     }
-    get "/readyz", "isReady", "Tells whether what the service needs is there", ready {
-        .answers::<Ready>(200, "It is, or all that is really needed.").with(["Cache-Control"])
-        .answers::<Ready>(503, "The database is away.").with(["Cache-Control"])
+    get "/readyz", "isReady", "Checks the dependencies of the service", ready {
+        .answers::<Ready>(200, "The database is available.").with(["Cache-Control"])
+        .answers::<Ready>(503, "The database is unavailable.").with(["Cache-Control"])
     }
 }
 

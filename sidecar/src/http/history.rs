@@ -18,9 +18,9 @@ use super::{cursor, query};
 const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
 
 operations! {
-    get "/v1/links/{code}/history", "listLinkHistory", "Lists what a link was", list {
-        .text("Before each change, the latest first.")
-        .query(&QUERY).answers::<HistoryBody>(200, "A page.")
+    get "/v1/links/{code}/history", "listLinkHistory", "Lists the history of a link", list {
+        .text("The link before each of its changes, the latest change first.")
+        .query(&QUERY).answers::<HistoryBody>(200, "A page of changes.")
     }
 }
 

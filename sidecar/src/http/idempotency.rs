@@ -18,7 +18,7 @@ const LONGEST_KEY: usize = 255;
 
 parameters! {
     pub(super) IDEMPOTENCY_KEY: header "Idempotency-Key", "IdempotencyKey",
-        "Makes it safe to send the request again for 24 hours: it has one effect.",
+        "Makes the request idempotent for 24 hours: a repetition has no further effect.",
         |_| json!({ "type": "string", "pattern": format!("^[!-~]{{1,{LONGEST_KEY}}}$") });
 }
 

@@ -55,7 +55,7 @@ fn no_such_key() -> Problem {
 }
 
 parameters! {
-    ID: path "id", "KeyId", "The id of an API key.", string;
+    ID: path "id", "KeyId", "Id of the API key.", string;
 }
 
 /// The parameters of the listing.
@@ -63,16 +63,16 @@ const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
 
 operations! {
     get "/v1/keys", "listKeys", "Lists API keys, the latest first", list {
-        .query(&QUERY).answers::<PageBody>(200, "A page.")
+        .query(&QUERY).answers::<PageBody>(200, "A page of keys.")
     }
-    post "/v1/keys", "createKey", "Makes an API key", create {
+    post "/v1/keys", "createKey", "Creates an API key", create {
         .takes_json::<NewKeyBody, 1>([("key", json!({
             "name": "shop",
             "scopes": ["links:write", "links:read"],
             "rateLimit": { "requestsPerSecond": 50, "burst": 200 },
             "policy": { "strategies": ["pool"], "allowedDomains": ["example.com"] },
         }))])
-        .answers::<SecretBody>(201, "The key, with its secret: this once.")
+        .answers::<SecretBody>(201, "The key with its secret, which no other answer contains.")
         .with(["Location", "Cache-Control"]).leads_to("id", ID)
         .problems([KeyRefusal::Scope(Scope::Admin).into()])
     }
@@ -80,11 +80,11 @@ operations! {
         .answers::<KeyBody>(200, "The key.")
     }
     patch "/v1/keys/{id}", "changeKey", "Changes an API key", change {
-        .text("Each member as a whole.")
+        .text("Each given member is replaced as a whole.")
         .takes_json::<KeyPatch, 1>([
             ("expiry", json!({ "expiresAt": "2030-12-31T23:59:59Z" })),
         ])
-        .answers::<KeyBody>(200, "The key as it is now.")
+        .answers::<KeyBody>(200, "The key after the change.")
         .problems([
             KeyRefusal::Scope(Scope::Admin).into(),
             KeyRefusal::Revoked.into(),
@@ -92,13 +92,13 @@ operations! {
         ])
     }
     delete "/v1/keys/{id}", "revokeKey", "Revokes an API key, for good", revoke {
-        .answers::<KeyBody>(200, "The key as it is now.")
+        .answers::<KeyBody>(200, "The key after the change.")
         .problems([KeyRefusal::Scope(Scope::Admin).into(), KeyRefusal::LastAdmin.into()])
     }
-    post "/v1/keys/{id}/rotate", "rotateKey", "Makes a successor of an API key", rotate {
-        .text("With the same rights. The old key goes on for a time.")
+    post "/v1/keys/{id}/rotate", "rotateKey", "Rotates an API key: creates a successor", rotate {
+        .text("The successor has the same rights. The old key remains valid for `overlapSeconds`.")
         .takes_json::<Rotation, 1>([("day", json!({ "overlapSeconds": 86_400 }))])
-        .answers::<SecretBody>(201, "The successor, with its secret: this once.")
+        .answers::<SecretBody>(201, "The successor with its secret, which no other answer contains.")
         .with(["Location", "Cache-Control"])
         .problems([
             KeyRefusal::Scope(Scope::Admin).into(),

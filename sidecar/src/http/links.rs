@@ -31,8 +31,8 @@ use crate::service::links::EditedBy;
 use crate::service::new_link::{LinkError, Stored};
 
 operations! {
-    post "/v1/links", "createLink", "Makes a link", create {
-        .text("With `dedupe` the link that is there is answered, with 200.")
+    post "/v1/links", "createLink", "Creates a link", create {
+        .text("With `dedupe`, an existing link of an identical request is returned with 200.")
         .takes(&[IDEMPOTENCY_KEY])
         .takes_json::<NewLink, 2>([
             ("target", json!({
@@ -43,9 +43,9 @@ operations! {
             })),
             ("campaign", json!({ "campaignId": "1", "parameters": { "member": "4711" } })),
         ])
-        .answers::<LinkBody>(201, "The link, which is new.").with(["ETag", "Location"])
+        .answers::<LinkBody>(201, "The new link.").with(["ETag", "Location"])
         .leads_to("shortCode", CODE)
-        .answers::<LinkBody>(200, "The link, which was there (`dedupe`).").with(["ETag"])
+        .answers::<LinkBody>(200, "The existing link (`dedupe`).").with(["ETag"])
         .problems([bad_key(), Problem::taken(), Problem::forgotten(), Problem::other_request()])
     }
     get "/v1/links/{code}", "getLink", "Shows a link", find {
@@ -59,21 +59,21 @@ operations! {
     }
     delete "/v1/links/{code}", "revokeLink", "Revokes a link, for good", revoke {
         .also(changes)
-        .text("It is answered 410 from then on, and is still there to be looked at.")
+        .text("The link answers 410 from then on, and stays in listings.")
     }
     post "/v1/links/{code}/pause", "pauseLink", "Pauses a link", pause {
         .also(changes)
-        .text("It is answered 410 until it is resumed. Again changes nothing.")
+        .text("The link answers 410 until it is resumed. Idempotent.")
     }
     post "/v1/links/{code}/resume", "resumeLink", "Resumes a link", resume {
-        .also(changes).text("Again changes nothing.")
+        .also(changes).text("Idempotent.")
     }
 }
 
 /// Describes what all changes of a link share.
 fn changes(operation: Operation) -> Operation {
     operation
-        .answers::<LinkBody>(200, "The link as it is now.")
+        .answers::<LinkBody>(200, "The link after the change.")
         .with(["ETag"])
         .problems([Problem::revoked()])
 }
@@ -179,7 +179,7 @@ async fn change(
             let refused = of_campaign.iter().filter(|(is_changed, _)| *is_changed);
             let refused = refused.map(|(_, pointer)| FieldError {
                 pointer: (*pointer).to_owned(),
-                detail: "is said by the link's campaign".to_owned(),
+                detail: "is defined by the link's campaign".to_owned(),
             });
             Err(Problem::validation(refused.collect()))
         }

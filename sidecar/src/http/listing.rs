@@ -24,7 +24,7 @@ parameters! {
     STATE: query "state", "LinkState", "Only links in this state.", of::<words::LinkState>;
     TAG: query "tag", "Tag", "Only links with this tag.", string;
     CREATED_BY: query "createdBy", "CreatedBy",
-        "Only links that this API key has made.", string;
+        "Only links that this API key has created.", string;
 }
 
 /// The parameters of the listing.
@@ -40,7 +40,7 @@ const QUERY: [Parameter; 7] = [
 
 operations! {
     get "/v1/links", "listLinks", "Lists links, the latest first", list {
-        .query(&QUERY).answers::<PageBody>(200, "A page.")
+        .query(&QUERY).answers::<PageBody>(200, "A page of links.")
     }
 }
 

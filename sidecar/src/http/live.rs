@@ -38,7 +38,7 @@ const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-bufferi
 
 parameters! {
     LAST_EVENT_ID: header "Last-Event-ID", "LastEventId",
-        "The id of the last event that was seen: what came since follows first.", string;
+        "Id of the last event that the client has received. Later events are sent first.", string;
     DOMAIN: query "domain", "Domain", "Only visits of this short domain.",
         |_| json!({ "type": "string", "minLength": 1 });
 }
@@ -47,17 +47,17 @@ parameters! {
 const QUERY: [Parameter; 3] = [CLASS, OF_CODE, DOMAIN];
 
 operations! {
-    get "/v1/visits/live", "listenToVisits", "Tells of visits while they happen", listen {
+    get "/v1/visits/live", "listenToVisits", "Streams visits live", listen {
         .text(
-            "Server-sent events. `begun` (with an id): visits are reported from now on. `visit` (with \
-             an id): one. `sampled` and `lost`: so many were left out, since there were more than \
-             `visits.live_per_s`, or you do not read fast enough. `interrupted` and `resumed`: \
-             Redis is away, and back. `gap`: behind your `Last-Event-ID` there may have been \
-             visits that are not told. `end`: the key opens this no more, or the service stops. \
-             The data of each is JSON.",
+            "Server-sent events, whose data are JSON. `begun` (with an id): visits are reported from \
+             now on. `visit` (with an id): a visit. `sampled`: number of visits omitted because there \
+             were more than `visits.live_per_s`. `lost`: number of visits omitted because the client \
+             reads too slowly. `interrupted` and `resumed`: Redis is unavailable, and available again. \
+             `gap`: visits after `Last-Event-ID` may be missing. `end`: the key is no longer allowed \
+             to listen, or the service stops.",
         )
         .takes(&[LAST_EVENT_ID]).query(&QUERY)
-        .answers_events::<LiveData>(200, "Events.").with(["Cache-Control"])
+        .answers_events::<LiveData>(200, "The events.").with(["Cache-Control"])
         .problems([bad_id(), switched_off()])
     }
 }
@@ -72,7 +72,7 @@ impl JsonSchema for LiveData {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "By the event: `visit`; `sampled` and `lost`; `end`; all others.",
+            "description": "Data by event: of `visit`; of `sampled` and `lost`; of `end`; of all others.",
             "anyOf": [
                 generator.subschema_for::<VisitBody>(),
                 generator.subschema_for::<CountBody>(),
@@ -96,7 +96,7 @@ async fn listen(
         return Err(switched_off());
     };
     let listener = live.listen(filter, after).ok_or_else(|| {
-        Problem::unavailable("As many listen already as visits.live_listeners allows.")
+        Problem::unavailable("All places of the live feed are taken (visits.live_listeners).")
     })?;
     let feed = Feed {
         listener,
@@ -169,14 +169,14 @@ async fn until_locked_out(admission: Admission, app: SharedApp) {
     }
 }
 
-/// How many visits were not told.
+/// Number of visits that were omitted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LiveCount")]
 struct CountBody {
     visits: u64,
 }
 
-/// Why the feed ends.
+/// Reason for the end of the feed.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LiveEnd")]
 struct EndBody {

@@ -24,8 +24,8 @@ use text::{Kind, Text};
 const DATABASE_LIMIT: Duration = Duration::from_secs(2);
 
 operations! {
-    get "/metrics", "getMetrics", "Tells Prometheus what this process has counted", show {
-        .answers_text(200, "Prometheus' text format.", "text/plain").with(["Cache-Control"])
+    get "/metrics", "getMetrics", "Reports metrics of this process for Prometheus", show {
+        .answers_text(200, "The metrics in Prometheus' text format.", "text/plain").with(["Cache-Control"])
     }
 }
 

@@ -61,7 +61,10 @@ pub(super) fn read_new_link(
     );
     let dedupe = issue.dedupe.flatten().unwrap_or_default();
     if dedupe && has_slug {
-        fields.refuse("dedupe", "can't be with customSlug, which is had once");
+        fields.refuse(
+            "dedupe",
+            "can't be combined with customSlug: only one link can have a custom code",
+        );
     }
     fields.finish()?;
     let destination = membership.or(settings.target.take().map(Destination::Target));

@@ -22,16 +22,16 @@ static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
 /// The description of the whole API.
 const ABOUT: &str = "\
-Makes, changes and revokes short links and campaigns, and tells of their visits.
+Creates, changes and revokes short links and campaigns, and reports their visits.
 
-Errors are problems (RFC 9457, `application/problem+json`): `type` says which one, `detail` what is
-wrong this time, and `errors` names each member of a body that is wrong by its JSON pointer.
-Members and query parameters that there is no such thing as are refused. A path that is not here is
-answered 404 (`not-found`), a method that is not here 405 (`method-not-allowed`) with `Allow`; `HEAD`
-is allowed where `GET` is.
+Errors are problem details (RFC 9457, `application/problem+json`): `type` identifies the problem,
+`detail` describes this occurrence, and `errors` lists the faults of the body by JSON pointers.
+Unknown members and query parameters are rejected. An unknown path answers 404 (`not-found`), and a
+method that a path does not have 405 (`method-not-allowed`) with `Allow`. `HEAD` is allowed wherever
+`GET` is.
 
-An API key goes into `X-Api-Key` or `Authorization: Bearer`. Each request takes a unit of its rate
-limit; what is too much is answered 429 with `Retry-After`.";
+Send an API key in `X-Api-Key` or as `Authorization: Bearer`. Each request takes one unit of the key's
+rate limit; requests above the limit answer 429 with `Retry-After`.";
 
 async fn show() -> impl IntoResponse {
     let headers = [
@@ -68,11 +68,11 @@ fn document() -> Value {
         },
         "servers": [{ "url": "/" }],
         "tags": [
-            { "name": "links", "description": "One link at a time, or any number of them." },
-            { "name": "campaigns", "description": "What links have in common." },
-            { "name": "visits", "description": "Who has followed links, and how many." },
-            { "name": "keys", "description": "Who may do what." },
-            { "name": "service", "description": "The service itself. Needs no key." },
+            { "name": "links", "description": "Single links, and batches of any number of links." },
+            { "name": "campaigns", "description": "Links with a common target and common settings." },
+            { "name": "visits", "description": "Visits of links and their statistics." },
+            { "name": "keys", "description": "API keys, their scopes, and the audit log." },
+            { "name": "service", "description": "State and description of the service. No API key is needed." },
         ],
         "paths": paths,
         "components": components.into_value(),
@@ -81,7 +81,7 @@ fn document() -> Value {
 
 operations! {
     get "/openapi.json", "getDescription", "Describes the API", show {
-        .answers::<Description>(200, "This description.").with(["Cache-Control"])
+        .answers::<Description>(200, "The description.").with(["Cache-Control"])
     }
 }
 

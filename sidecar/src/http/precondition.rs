@@ -13,7 +13,7 @@ use crate::core::link::{Expected, Link};
 
 parameters! {
     IF_MATCH: header "If-Match", "IfMatch",
-        "The ETag of what you have seen; a change is made only to that. Several are separated by commas; * stands for any.",
+        "ETags of the revisions that may be changed, separated by commas; * stands for any revision.",
         |_| json!({ "type": "string", "pattern": r#"^(\*|(W/)?"[0-9]*"(, ?(W/)?"[0-9]*")*)$"# });
 }
 

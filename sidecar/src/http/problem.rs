@@ -134,7 +134,7 @@ impl Problem {
             StatusCode::GONE,
             "forgotten",
             "The link does not exist any more",
-            "This request has made a link before, which was deleted since.",
+            "An earlier attempt of this request created a link, which has been deleted since.",
         )
     }
 
@@ -206,7 +206,7 @@ impl Problem {
             StatusCode::UNPROCESSABLE_ENTITY,
             "idempotency-key-reused",
             "The Idempotency-Key was used for another request",
-            "Send the very request again that it was used for, or use another key.",
+            "Repeat the request that it was used for unchanged, or use another key.",
         )
     }
 
@@ -282,7 +282,7 @@ impl From<LinkError> for Problem {
                 }]),
                 Refusal::OfCampaign => Self::validation(vec![FieldError {
                     pointer: String::new(),
-                    detail: "the link's campaign says where and how it redirects".to_owned(),
+                    detail: "the link's campaign defines its target and redirect".to_owned(),
                 }]),
                 Refusal::OfNoCampaign => Self::validation(vec![FieldError {
                     pointer: "/parameters".to_owned(),
@@ -319,23 +319,23 @@ impl From<LinkError> for Problem {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(super) struct ProblemBody<'a> {
-    /// Which problem it is; clients may depend on it.
+    /// Identifier of the problem; clients may depend on it.
     #[schemars(with = "words::ProblemType")]
     pub(super) r#type: String,
-    /// The same for every problem of the type.
+    /// Title of all problems of this type.
     title: &'a str,
-    /// The same as the answer's status.
+    /// HTTP status of the answer.
     status: u16,
-    /// What is wrong this time, for people.
+    /// Description of this occurrence, for human readers.
     detail: &'a str,
-    /// Everything that is wrong with the body.
+    /// All faults of the body.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     #[schemars(with = "Vec<FieldError>")]
     errors: &'a [FieldError],
 }
 
 impl Problem {
-    /// The status that it is answered with.
+    /// The status of the answer.
     pub(super) fn status(&self) -> StatusCode {
         self.0.status
     }
@@ -350,7 +350,7 @@ impl Problem {
         self.0.title
     }
 
-    /// The header that it is answered with, if it has one.
+    /// The additional header of the answer, if any.
     pub(super) fn header(&self) -> Option<&HeaderName> {
         self.0.header.as_ref().map(|(name, _)| name)
     }

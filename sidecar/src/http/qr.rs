@@ -18,7 +18,7 @@ const QUIET: usize = 4;
 
 operations! {
     get "/v1/links/{code}/qr", "drawLink", "Draws a link's short URL as a QR code", draw {
-        .answers_text(200, "The drawing.", "image/svg+xml")
+        .answers_text(200, "The QR code.", "image/svg+xml")
         .with(["Cache-Control", "Content-Security-Policy"]).problems([no_domain()])
     }
 }

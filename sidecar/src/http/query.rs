@@ -14,20 +14,20 @@ pub(super) const DEFAULT_LIMIT: u32 = 50;
 pub(super) const MAX_LIMIT: u32 = 1000;
 
 parameters! {
-    pub(super) LIMIT: query "limit", "Limit", "How many items a page has.",
+    pub(super) LIMIT: query "limit", "Limit", "Maximum number of items on a page.",
         |_| number(1, MAX_LIMIT.into(), DEFAULT_LIMIT.into());
     pub(super) CURSOR: query "cursor", "Cursor",
-        "Where the listing goes on: the nextCursor of an earlier answer.",
+        "Cursor of the page: the nextCursor of an earlier answer. Default: the first page.",
         |_| json!({ "type": "string", "pattern": "^[-0-9A-Za-z_]+$" });
     pub(super) SINCE: query "since", "Since",
-        "Not before this moment. Statistics begin seven days before their end unless it is said, \
-         and 800 days at most.", parameter::moment;
+        "Start of the period. Statistics begin seven days before their end by default, and at most \
+         800 days before it.", parameter::moment;
     pub(super) UNTIL: query "until", "Until",
-        "Before this moment: now, unless it is said.", parameter::moment;
+        "End of the period, which is not part of it. Default: now.", parameter::moment;
     pub(super) CLASS: query "class", "Class", "Only visits of this class.", of::<words::VisitClass>;
     pub(super) OF_CODE: query "code", "OfCode", "Only visits of this link.", of::<words::Code>;
     pub(super) EXTERNAL_ID: query "externalId", "ExternalId",
-        "Only links that you call so.", string;
+        "Only links with this id of yours.", string;
     pub(super) OF_CAMPAIGN: query "campaignId", "OfCampaign",
         "Only links of this campaign.", of::<words::CampaignId>;
 }

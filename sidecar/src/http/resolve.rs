@@ -25,23 +25,23 @@ const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 // The visitor's query is in a header instead of the URL: it may have bytes that URL parsers reject,
 // and the visitor must be redirected nevertheless.
 parameters! {
-    PATH: path "path", "Path", "A code, with whatever follows it behind a slash.", string;
+    PATH: path "path", "Path", "A code, optionally with a slash and more text, which is ignored.", string;
     QUERY: header "X-Shortlink-Query", "VisitorQuery",
-        "The visitor's query, as it came. nginx sets it.", string;
+        "The visitor's query, unchanged. nginx sets it.", string;
 }
 
 /// The operation of this file.
 pub(super) fn operation() -> Operation {
     let path = "/resolve/{*path}";
     let text =
-        "Asked by nginx' public server when Redis could not say. The internal one refuses it.";
-    let mut operation = Operation::get(path, "followLink", "Follows a link, for nginx", resolve)
+        "For nginx' public server, when Redis has no answer. The internal server rejects it.";
+    let mut operation = Operation::get(path, "followLink", "Resolves a link for nginx", resolve)
         .text(text)
         .takes(&[PATH, QUERY])
         .terse();
     for status in redirect_statuses() {
         operation = operation
-            .answers_nothing(status, "Where the link leads.")
+            .answers_nothing(status, "The redirect to the link's target.")
             .with(["Location"]);
         // Browsers may cache the others.
         if RedirectStatus::from_code(status).is_some_and(|it| !it.is_permanent()) {
@@ -49,11 +49,23 @@ pub(super) fn operation() -> Operation {
         }
     }
     operation
-        .answers_text(404, "There is no such link, or not yet.", "text/plain")
+        .answers_text(
+            404,
+            "The link does not exist or is not valid yet.",
+            "text/plain",
+        )
         .with(["Cache-Control"])
-        .answers_text(410, "The link does not redirect, or no more.", "text/plain")
+        .answers_text(
+            410,
+            "The link or its campaign is paused, expired or revoked.",
+            "text/plain",
+        )
         .with(["Cache-Control"])
-        .answers_text(503, "It is not known where the link leads.", "text/plain")
+        .answers_text(
+            503,
+            "The target of the link is unknown at the moment.",
+            "text/plain",
+        )
         .with(["Cache-Control", "Retry-After"])
 }
 

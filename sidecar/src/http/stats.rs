@@ -47,7 +47,7 @@ const MAX_MINUTES: i64 = 24 * 60;
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "VisitCounts")]
 pub(super) struct ClassCounts {
-    /// All of them.
+    /// Visits of all classes.
     total: u64,
     human: u64,
     preview: u64,
@@ -69,7 +69,7 @@ impl ClassCounts {
     }
 }
 
-/// How many visits began in a time.
+/// Numbers of visits in an interval.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "StatsInterval")]
@@ -79,22 +79,22 @@ struct IntervalBody {
     visits: ClassCounts,
 }
 
-/// How many visits have something in common.
+/// Numbers of visits with the same value of a dimension.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "StatsValue")]
 struct ValueBody {
-    /// What; empty when it is not known.
+    /// Value of the dimension; empty if unknown.
     value: String,
     #[serde(flatten)]
     visits: ClassCounts,
-    /// With `valueIntervals`: those on which it was counted. Only the values with the most visits
-    /// have it.
+    /// Intervals with such visits, if `valueIntervals` is set; only for the values with the most
+    /// visits.
     #[serde(skip_serializing_if = "Option::is_none")]
     intervals: Option<Vec<IntervalBody>>,
 }
 
-/// How many different people there were on a day.
+/// Number of unique visitors on a day.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "StatsVisitors")]
@@ -103,7 +103,7 @@ struct VisitorsBody {
     visitors: u64,
 }
 
-/// What was counted.
+/// Counts of visits.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Stats")]
@@ -113,30 +113,31 @@ pub(super) struct StatsBody {
     #[schemars(with = "words::Interval")]
     interval: &'static str,
     visits: ClassCounts,
-    /// Those on which something was counted.
+    /// Intervals with visits.
     intervals: Vec<IntervalBody>,
-    /// How many different people there were on each day. Who comes on two days is two: nobody can
-    /// be known again.
+    /// Unique visitors per day. A visitor counts once on each day: visitors cannot be recognised on
+    /// another day.
     visitors: Vec<VisitorsBody>,
-    /// By the dimension that was asked for.
+    /// Counts per requested dimension.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     by: BTreeMap<&'static str, Vec<ValueBody>>,
 }
 
 parameters! {
-    MINUTES: query "minutes", "Minutes", "How far back.",
+    MINUTES: query "minutes", "Minutes", "Length of the period up to now, in minutes.",
         |_| number(1, MAX_MINUTES, DEFAULT_MINUTES);
     INTERVAL: query "interval", "Interval",
-        "How long the intervals are: an hour up to three days, else a day.", of::<words::Interval>;
+        "Length of the intervals. Default: an hour for a period of up to three days, else a day.",
+        of::<words::Interval>;
     BY: query "by", "By", "Dimensions to count by, separated by commas.", |generator| {
         json!({ "type": "array", "items": of::<words::Dimension>(generator), "minItems": 1 })
     };
-    VALUES: query "limit", "Values", "How many values of each dimension are answered.",
+    VALUES: query "limit", "Values", "Maximum number of values per dimension.",
         |_| number(1, MAX_LIMIT.into(), DEFAULT_VALUES.into());
     VALUE_INTERVALS: query "valueIntervals", "ValueIntervals",
         format!(
-            "Whether each value has intervals of its own, of at most {MAX_INTERVALS_OF_VALUES}: the \
-             {MAX_VALUES_OVER_TIME} values with the most visits."
+            "Return intervals for the {MAX_VALUES_OVER_TIME} values with the most visits as well. The \
+             period then has at most {MAX_INTERVALS_OF_VALUES} intervals."
         ),
         |_| json!({ "type": "boolean", "default": false });
 }
@@ -153,8 +154,8 @@ operations! {
         .also(counts).takes(&[campaigns::ID])
     }
     get "/v1/domains/stats", "getDomainStats", "Counts visits of each short domain", of_domains {
-        .text("By minute, so that a domain that is blocked shows. Minutes without are left out.")
-        .query(&[MINUTES]).answers::<DomainsBody>(200, "What was counted.")
+        .text("Per minute, which makes a blocked domain visible. Minutes without visits are omitted.")
+        .query(&[MINUTES]).answers::<DomainsBody>(200, "The counts.")
     }
 }
 
@@ -162,7 +163,7 @@ operations! {
 fn counts(operation: Operation) -> Operation {
     operation
         .query(&QUERY)
-        .answers::<StatsBody>(200, "What was counted.")
+        .answers::<StatsBody>(200, "The counts.")
 }
 
 /// `GET /v1/stats`
@@ -413,7 +414,7 @@ async fn add_intervals(
     Ok(())
 }
 
-/// How often a domain was visited.
+/// Visits of a short domain.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DomainStats")]
@@ -431,7 +432,7 @@ struct MinuteBody {
     visits: u64,
 }
 
-/// How often domains were visited.
+/// Visits of all short domains.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DomainsStats")]

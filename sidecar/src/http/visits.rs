@@ -31,7 +31,7 @@ use crate::store::Store;
 /// The number of visits read at a time for an export.
 const TOGETHER: u32 = 1000;
 
-/// A visit as clients see it.
+/// A visit.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Visit")]
@@ -40,18 +40,18 @@ pub(super) struct VisitBody {
     short_code: String,
     /// The short domain.
     domain: String,
-    /// What was answered.
+    /// Status of the answer.
     status: u16,
     method: String,
     #[schemars(with = "words::VisitClass")]
     class: String,
-    /// Why it is of that class.
+    /// Reason for the class.
     reason: String,
-    /// The version of the rules that say so.
+    /// Version of the rules that determined the class.
     ruleset: u16,
-    /// The same for one client within a day.
+    /// Pseudonym of the client, the same for all its visits on a day.
     visitor: Option<String>,
-    /// As much of the address as is kept.
+    /// Stored part of the client's address.
     client: Option<String>,
     country: Option<String>,
     province: Option<String>,
@@ -61,7 +61,7 @@ pub(super) struct VisitBody {
     device: String,
     os: Option<String>,
     browser: Option<String>,
-    /// The app whose built-in browser it was.
+    /// App whose built-in browser was used.
     app: Option<String>,
     referrer_host: Option<String>,
     referrer: String,
@@ -138,7 +138,7 @@ impl From<&Visit> for VisitBody {
 pub(super) struct PageBody {
     /// The visits.
     visits: Vec<VisitBody>,
-    /// Where the listing goes on; `None` at its end.
+    /// Cursor of the next page; `null` on the last page.
     next_cursor: Option<String>,
 }
 
@@ -151,25 +151,25 @@ const ERASED: [Parameter; 2] = [EXTERNAL_ID, OF_CAMPAIGN];
 operations! {
     get "/v1/visits", "listVisits", "Lists visits, the latest first", list {
         .text(
-            "With `Accept: application/x-ndjson` or `text/csv` all of them, as lines; such an \
-             answer that can't be finished breaks off.",
+            "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
+             After an error it breaks off.",
         )
-        .query(&QUERY).answers::<PageBody>(200, "A page, or all of them.")
+        .query(&QUERY).answers::<PageBody>(200, "A page of visits, or all visits.")
         .or_rows::<VisitBody>("application/x-ndjson").or_text("text/csv")
     }
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
         .text(
-            "Of all links that you call so, or of a campaign; one of both must be given. Counts \
-             stay: they identify no visitor.",
+            "Deletes the stored visits of all links with an `externalId` or of a campaign; one of both \
+             parameters is required. Counts stay: they identify no visitor.",
         )
-        .query(&ERASED).answers::<ErasureBody>(200, "A receipt.")
+        .query(&ERASED).answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
     }
     get "/v1/links/{code}/visits", "listLinkVisits", "Lists visits of a link", of_link {
-        .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page.")
+        .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page of visits.")
     }
     delete "/v1/links/{code}/visits", "eraseLinkVisits", "Erases visits of a link", erase_of_link {
-        .text("Counts stay: they identify no visitor.")
-        .answers::<ErasureBody>(200, "A receipt.")
+        .text("Deletes the stored visits of the link. Counts stay: they identify no visitor.")
+        .answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
     }
 }
 
@@ -211,14 +211,14 @@ async fn list(
     Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
 }
 
-/// What was deleted: a receipt.
+/// Numbers of deleted visits and their links.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Erasure")]
 pub(super) struct ErasureBody {
-    /// Of how many links.
+    /// Number of links whose visits were deleted.
     links: u64,
-    /// How many visits.
+    /// Number of deleted visits.
     visits: u64,
     erased_at: Timestamp,
 }

@@ -13,52 +13,52 @@ use crate::core::link::{Link, PastChange};
 use crate::core::ports::LinkTotal;
 use crate::core::short_url::Bases;
 
-/// A link as clients see it.
+/// A link.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Link")]
 pub(super) struct LinkBody {
-    /// Its code.
+    /// Code of the link.
     #[schemars(with = "words::Code")]
     short_code: String,
-    /// Where people follow it: on an active domain; `null` when nginx names none.
+    /// Short URL of the link, on an active short domain; `null` if nginx has none.
     #[schemars(with = "Option<words::Url>")]
     short_url: Option<String>,
-    /// Its own state; it says nothing of its campaign.
+    /// State of the link itself, without regard to its campaign.
     #[schemars(with = "words::LinkState")]
     state: &'static str,
-    /// The state of the campaign that the link belongs to. It redirects when both are live.
+    /// State of the link's campaign. The link redirects if both states are `live`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::CampaignState")]
     campaign_state: Option<&'static str>,
     #[serde(flatten)]
     members: MembersBody,
-    /// 1 for a new link, one more for each change; also the `ETag`.
+    /// Number of the revision: 1 for a new link, one more for each change; also the `ETag`.
     revision: u64,
     created_at: Timestamp,
     updated_at: Timestamp,
-    /// The id of the API key that has made it.
+    /// Id of the API key that created the link.
     created_by: String,
-    /// Whether Redis has confirmed this revision; only where it was told.
+    /// True if Redis has confirmed this revision; only in answers to creations and changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     published: Option<bool>,
-    /// How often it was visited; only where that was looked up.
+    /// Visits of the link; only in answers that count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "VisitsBody")]
     visits: Option<VisitsBody>,
 }
 
-/// How often a link was visited.
+/// Visits of a link.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LinkVisits")]
 struct VisitsBody {
-    /// By anybody.
+    /// Visits of all classes.
     total: u64,
-    /// By people.
+    /// Human visits.
     human: u64,
-    /// When last.
+    /// Time of the last visit.
     last_at: Option<Timestamp>,
 }
 
@@ -72,11 +72,11 @@ struct MembersBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::Url")]
     long_url: Option<String>,
-    /// Id of its campaign.
+    /// Id of the link's campaign.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::CampaignId")]
     campaign_id: Option<String>,
-    /// Its values for the parameters of the campaign's target.
+    /// Values of the link for the parameters of the campaign's target.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BTreeMap<String, String>")]
     parameters: Option<BTreeMap<String, String>>,
@@ -161,9 +161,9 @@ impl LinkBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LinkPage")]
 pub(super) struct PageBody {
-    /// The links: fewer than `limit`, or none, when many had to be looked at to find them.
+    /// The links. A page can have fewer than `limit` links, or none, although more pages follow.
     pub(super) links: Vec<LinkBody>,
-    /// Where the listing goes on; `None` at its end.
+    /// Cursor of the next page; `null` on the last page.
     pub(super) next_cursor: Option<String>,
 }
 
@@ -174,29 +174,29 @@ pub(super) struct PageBody {
 pub(super) struct HistoryBody {
     /// The changes.
     pub(super) history: Vec<PastChangeBody>,
-    /// Where the history goes on; `None` at its end.
+    /// Cursor of the next page; `null` on the last page.
     pub(super) next_cursor: Option<String>,
 }
 
-/// A change that a link has been through.
+/// A past change of a link.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LinkChange")]
 pub(super) struct PastChangeBody {
     changed_at: Timestamp,
-    /// The id of the API key that has changed it.
+    /// Id of the API key that changed the link.
     changed_by: String,
-    /// What it was before.
+    /// The link before the change.
     before: BeforeBody,
 }
 
-/// What a link was before a change.
+/// A link before a change.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "LinkBefore")]
 struct BeforeBody {
     revision: u64,
-    /// Whether it was paused.
+    /// True if the link was paused.
     paused: bool,
     #[serde(flatten)]
     members: MembersBody,

@@ -40,37 +40,39 @@ pub(in crate::http) const PROBLEMS: [&str; 23] = [
 ];
 
 word! {
-    /// Who or what a visit was by.
+    /// Class of a visit: the kind of its client.
     pub(in crate::http) VisitClass: one_of(split(Class::NAMES))
 }
 
 word! {
-    /// `active` domains are put into new short URLs, `serving` ones follow links, `retired` ones do not.
+    /// State of a short domain. New short URLs are on `active` domains; `serving` domains only redirect;
+    /// `retired` ones do not.
     pub(in crate::http) DomainState: one_of(split(vocabulary::domains::DomainState::NAMES))
 }
 
 word! {
-    /// What visits can have in common.
+    /// Property by which visits are counted.
     pub(in crate::http) Dimension: one_of(split(ports::Dimension::NAMES))
 }
 
 word! {
-    /// How long the intervals are; days are those of UTC.
+    /// Length of the intervals; days are days in UTC.
     pub(in crate::http) Interval: one_of(["hour", "day"])
 }
 
 word! {
-    /// `degraded` without Redis, or while links wait to be told to it.
+    /// `degraded`: Redis is unavailable or its updates are overdue. `unavailable`: the database is
+    /// unavailable.
     pub(in crate::http) Readiness: one_of(["ready", "degraded", "unavailable"])
 }
 
 word! {
-    /// Whether it answers.
+    /// `up` if the dependency responds.
     pub(in crate::http) UpOrDown: one_of(["up", "down"])
 }
 
 word! {
-    /// Which problem it is.
+    /// Identifier of a problem.
     pub(in crate::http) ProblemType: {
         let types: Vec<String> = PROBLEMS.iter().map(|name| format!("{TYPE_PREFIX}{name}")).collect();
         json_schema!({ "type": "string", "format": "uri", "enum": types })
@@ -78,7 +80,7 @@ word! {
 }
 
 word! {
-    /// A description as OpenAPI 3.1 has it.
+    /// An API description in OpenAPI 3.1.
     pub(in crate::http) Description: json_schema!({
         "type": "object",
         "required": ["openapi", "info", "paths", "components"],

@@ -53,7 +53,7 @@ pub enum HeaderError {
     #[error("the header can't be read: {0}")]
     Refused(Refusal),
     /// The file is empty.
-    #[error("there is not even a header")]
+    #[error("the file is empty; a header is needed")]
     Empty,
     /// Its columns mean nothing.
     #[error(transparent)]

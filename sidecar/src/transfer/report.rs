@@ -156,7 +156,7 @@ impl<'a> Report<'a> {
         }
         if self.waiting > 0 {
             lines.push(format!(
-                "note: Redis was not told of {} links; `shortlink serve` sees to that",
+                "note: {} links are not yet published to Redis; `shortlink serve` publishes them",
                 self.waiting
             ));
         }

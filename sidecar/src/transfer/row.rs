@@ -283,10 +283,10 @@ pub enum Refusal {
         column: Column,
     },
     /// There is no such campaign.
-    #[error("there is no campaign of this campaignId; without one the link leads to its longUrl")]
+    #[error("campaignId is unknown; a link without one redirects to its longUrl")]
     Campaign,
     /// The values do not fit the campaign.
-    #[error("parameters are not {parameters} encoded values parted by &")]
+    #[error("parameters are not {parameters} encoded values separated by &")]
     Parameters {
         /// The number of parameters in the campaign's template.
         parameters: usize,

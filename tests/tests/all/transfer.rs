@@ -242,7 +242,7 @@ fn a_report_says_why_rows_are_not_in() {
     // What can't be read at all fails.
     for (name, content, expected) in [
         ("a.csv", "a,b\nc,d\n", "--map code=NAME"),
-        ("b.csv", "", "there is not even a header"),
+        ("b.csv", "", "the file is empty; a header is needed"),
         ("c.csv", "", "UTF-16"),
         ("d.txt", "code,url\n", "--format"),
     ] {

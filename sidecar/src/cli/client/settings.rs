@@ -22,7 +22,7 @@ const OF_OTHERS: u32 = 0o077;
 /// The most bytes that are read of a client file or a file with an API key.
 const MOST_BYTES: u64 = 64 * 1024;
 
-/// Which service is asked, and how answers are shown.
+/// Options for the connection to the service and for the output.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(in crate::cli) struct ClientArguments {

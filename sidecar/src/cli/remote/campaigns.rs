@@ -15,7 +15,7 @@ use super::values::campaign_id;
 use crate::cli::client::{Client, Failure, Pager};
 use crate::cli::columns::Columns;
 
-/// What can be done with campaigns.
+/// Commands for campaigns.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum CampaignsCommand {
     /// Create a campaign.
@@ -153,8 +153,8 @@ impl CampaignsCommand {
                     let (name, target) = (member(&found, "/name"), member(&found, "/longUrl"));
                     let id = &campaign.id;
                     confirm(&format!(
-                        "Campaign {id}, {name:?}, leads to {target}. Once revoked all its links are \
-                         answered 410, for good."
+                        "Campaign {id}, {name:?}, redirects to {target}. All links of a revoked \
+                         campaign answer 410, for good."
                     ))?;
                 }
                 ask(client, json, Method::DELETE, &campaign.path(""), None).await?;

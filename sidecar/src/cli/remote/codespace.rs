@@ -48,7 +48,7 @@ fn describe(codespace: &Value) -> String {
         "ONE GUESS IN",
     ];
     let table = Columns::new(heads, &[0, 2, 3, 4, 5, 7]).rows(&rows);
-    format!("strategy {strategy}, at most one of {one_in} codes leads somewhere\n\n{table}")
+    format!("strategy {strategy}, at most one of {one_in} codes has a link\n\n{table}")
 }
 
 #[cfg(test)]

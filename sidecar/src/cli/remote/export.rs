@@ -58,7 +58,7 @@ pub(in crate::cli) enum ExportFormat {
     Ndjson,
 }
 
-/// What is exported, and where to.
+/// Options of `shortlink links export`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ExportArguments {
     #[command(flatten)]

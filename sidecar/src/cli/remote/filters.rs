@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::values::campaign_id;
 
-/// Which links are listed.
+/// Filters of a list of links.
 #[derive(Debug, Default, Args)]
 pub(super) struct Filters {
     /// Only links in this state: live, scheduled, paused, expired or revoked.

@@ -66,7 +66,7 @@ impl RowFormat {
     }
 }
 
-/// What is imported, and what is told of it.
+/// Options of `shortlink links import`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Each row has the members that `POST /v1/links` accepts. The first line of a CSV file names them, such as \
@@ -195,8 +195,9 @@ pub(super) async fn run(
         let more = thousands(tally.failed - MOST_TOLD);
         eprintln!("shortlink: {more} more rows failed: --results FILE has them all");
     }
-    let repeated =
-        format!("repeat the command with --idempotency-key {key}: no link is made twice");
+    let repeated = format!(
+        "repeat the command with --idempotency-key {key}: existing links are not created again"
+    );
     if let Err(failure) = ended {
         eprintln!("shortlink: cut off behind {}; {repeated}", tally.text());
         return Err(failure);

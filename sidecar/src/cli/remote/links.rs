@@ -22,7 +22,7 @@ use crate::cli::client::{Client, Failure, Pager};
 use crate::cli::columns::Columns;
 use crate::cli::print;
 
-/// What can be done with links.
+/// Commands for links.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum LinksCommand {
     /// Create a link.
@@ -252,7 +252,7 @@ async fn revoke(client: &Client, json: bool, link: &OneLink, yes: bool) -> Resul
         let found = parse(&client.get(&format!("/v1/links/{}", link.code.0)).await?)?;
         let (code, target) = (member(&found, "/shortCode"), member(&found, "/longUrl"));
         confirm(&format!(
-            "{code} leads to {target}. Once revoked it is answered 410, for good."
+            "{code} redirects to {target}. A revoked link answers 410, for good."
         ))?;
     }
     act(client, json, link, Method::DELETE, "").await
@@ -263,12 +263,12 @@ pub(super) fn confirm(what: &str) -> Result<(), Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err(Failure::Usage(format!(
-            "{what} Nobody can be asked here: say --yes"
+            "{what} Input is not a terminal: confirm with --yes"
         )));
     }
     let mut error = std::io::stderr().lock();
     let asked = write!(error, "{what}\nRevoke? [y/N] ").and_then(|()| error.flush());
-    asked.context("nothing can be asked")?;
+    asked.context("the question can't be written")?;
     let mut answer = String::new();
     let read = input.read_line(&mut answer);
     read.context("the answer can't be read")?;
@@ -301,7 +301,7 @@ const HEAD: [(&str, &str); 7] = [
 /// The lines behind them.
 const TAIL: [(&str, &str); 8] = [
     ("visits", "/visits/total"),
-    ("by people", "/visits/human"),
+    ("human", "/visits/human"),
     ("last visit", "/visits/lastAt"),
     ("revision", "/revision"),
     ("created", "/createdAt"),

@@ -12,7 +12,7 @@ use super::values::{CodeText, campaign_id, moment};
 use crate::cli::client::{Client, Failure};
 use crate::cli::columns::Columns;
 
-/// How visits are counted.
+/// Commands for statistics of visits.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum StatsCommand {
     /// Show the visits of a link.
@@ -46,7 +46,7 @@ pub(in crate::cli) enum StatsCommand {
     },
 }
 
-/// Which visits are counted, and how.
+/// Options of statistics.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Range {
     /// Start of the period: a time such as 2030-12-31T23:59:59Z, or a day (UTC). The period is at

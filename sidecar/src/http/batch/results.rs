@@ -28,12 +28,12 @@ impl Answer {
     }
 }
 
-/// What became of a row.
+/// The result of a row.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "BatchResult")]
 pub(in crate::http) struct ResultBody {
-    /// Which row it is, from 0.
+    /// Number of the row, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     index: Option<u64>,
@@ -41,7 +41,7 @@ pub(in crate::http) struct ResultBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     external_id: Option<String>,
-    /// What a request for this link alone would have been answered with.
+    /// Status that a single request for this link would have had.
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LinkBody")]

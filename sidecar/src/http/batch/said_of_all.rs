@@ -16,11 +16,11 @@ use crate::service::repeat::RowsDigest;
 
 parameters! {
     CAMPAIGN: query "campaignId", "CampaignOfRows",
-        "The campaign of rows that name none.", of::<words::CampaignId>;
+        "Campaign of the rows that specify none.", of::<words::CampaignId>;
     COLUMNS: query "columns", "Columns",
-        "For CSV: the names of the columns in place of those in the first line, separated by commas. \
-         A column without a name is left out.", string;
-    DELIMITER: query "delimiter", "Delimiter", "For CSV: what parts values.", |_| {
+        "For CSV: names of the columns instead of those in the first line, separated by commas. A \
+         column with an empty name is ignored.", string;
+    DELIMITER: query "delimiter", "Delimiter", "For CSV: separator of values.", |_| {
         let names = DELIMITERS.map(|(name, _)| name);
         json!({ "type": "string", "enum": names, "default": "comma" })
     };

@@ -7,16 +7,16 @@ use serde::Serialize;
 use crate::api::key::KeyBody;
 use crate::core::api_key::ApiKey;
 
-/// A new key, with the text that it is presented with.
+/// A new key with its secret.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "KeyWithSecret")]
 pub(in crate::http) struct SecretBody {
     #[serde(flatten)]
     key: KeyBody,
-    /// What it is presented with. Told this once.
+    /// Secret of the key, to be sent with requests. No other answer contains it.
     secret: String,
-    /// The key that it was rotated from.
+    /// The key that it replaces by a rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "KeyBody")]
     predecessor: Option<KeyBody>,
@@ -48,6 +48,6 @@ impl SecretBody {
 pub(in crate::http) struct PageBody {
     /// The keys.
     pub(super) keys: Vec<KeyBody>,
-    /// Where the listing goes on; `None` at its end.
+    /// Cursor of the next page; `null` on the last page.
     pub(super) next_cursor: Option<String>,
 }

@@ -36,10 +36,10 @@ pub(in crate::http) use parameters;
 
 parameters! {
     pub(super) REQUEST_ID: header "X-Request-Id", "RequestId",
-        "An id for the log and the answer. nginx sets it; one of another form is ignored.", string;
+        "Id for the log and the answer. nginx sets it. An id of another form is ignored.", string;
     pub(super) TRACEPARENT: header "traceparent", "Traceparent",
-        "The trace that the request belongs to (W3C Trace Context). One that is sampled is found in \
-         the log of PostgreSQL. One of another form is ignored.", string;
+        "Trace of the request (W3C Trace Context). The log of PostgreSQL contains sampled traces. A \
+         value of another form is ignored.", string;
 }
 
 impl Parameter {

@@ -31,23 +31,23 @@ pub(super) fn headers() -> Value {
     let string = || json!({ "type": "string" });
     json!({
         "ETag": required(
-            "The link's revision; for If-Match.",
+            "Revision of the link, for If-Match.",
             json!({ "type": "string", "pattern": "^\"[0-9]+\"$", "examples": ["\"1\""] }),
         ),
         "Location": required(
-            "Where what was made is; of a redirect, where the link leads.",
+            "Path of what was created; of a redirect, the target of the link.",
             json!({ "type": "string", "format": "uri-reference" }),
         ),
         "Retry-After": required(
-            "How many seconds to wait.",
+            "Seconds to wait before the next attempt.",
             json!({ "type": "integer", "minimum": 1 }),
         ),
-        "WWW-Authenticate": required("How a key is sent.", string()),
-        "Cache-Control": required("Forbids that the response is stored.", string()),
-        "Allow": required("The methods that are allowed.", string()),
-        "Content-Security-Policy": required("That nothing is loaded from elsewhere.", string()),
+        "WWW-Authenticate": required("Scheme for sending an API key.", string()),
+        "Cache-Control": required("Forbids caches to store the response.", string()),
+        "Allow": required("Methods that the path has.", string()),
+        "Content-Security-Policy": required("Forbids the page to load anything from other hosts.", string()),
         "X-Request-Id": required(
-            "The id that the request came with; nginx gives one to each. Otherwise that of its trace.",
+            "Id of the request, which nginx generates; without nginx, the id of its trace.",
             request_id(),
         ),
     })
@@ -59,8 +59,8 @@ fn request_id() -> Value {
 
 /// The ways to send a key.
 pub(super) fn security() -> Value {
-    let scopes = "The names that operations list with it are scopes that the key must have:";
-    let text = format!("{scopes} {}. `admin` has all of them.", Scope::NAMES);
+    let scopes = "An operation lists the scope that the API key must have:";
+    let text = format!("{scopes} {}. `admin` includes all others.", Scope::NAMES);
     json!({
         "apiKey": {
             "type": "apiKey", "in": "header", "name": "X-Api-Key", "description": text,

@@ -24,7 +24,7 @@ impl Problem {
         let mut problem = Self::unauthorized();
         problem.0.errors.push(FieldError {
             pointer: "/apiKey".to_owned(),
-            detail: "is no API key that counts".to_owned(),
+            detail: "is not a valid API key".to_owned(),
         });
         problem
     }
@@ -129,7 +129,7 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::LastAdmin => Self::conflict(
                 "last-admin",
                 "This is the last administrator's key",
-                "Make another API key with the scope admin first, or use the command line.",
+                "Create another API key with the scope admin first, or use the command line.",
             ),
         }
     }

@@ -32,7 +32,7 @@ async fn ask(service: &Service, key: &str, said: Option<[&str; 4]>) -> Answer {
 
 /// Waits until the latest announcements are stored.
 async fn heard(service: &Service, key: &str, done: impl Fn(&Value) -> bool) -> Value {
-    eventually("it is kept", async || {
+    eventually("the announcement is stored", async || {
         done(&ask(service, key, None).await.json())
     })
     .await;

@@ -66,7 +66,7 @@ async fn visitors_are_sent_on_or_told_why_not() {
         }
         if let Some(code) = record {
             let is_told = || async { service.redis.record(code).is_some() };
-            eventually("Redis is told", is_told).await;
+            eventually("the record is in Redis", is_told).await;
         }
     }
     for (code, record) in [("nobody", "1 404 0"), ("gone", "1 410 2")] {
