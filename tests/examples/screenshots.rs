@@ -161,7 +161,7 @@ fn row(number: u32) -> String {
     }
 }
 
-/// How a file is chosen, sent and done.
+/// Chooses and sends a file, with pictures of each step.
 fn upload(browser: &Browser, file: &Path, picture: impl Fn(&str) -> PathBuf) {
     let shown = |name: &str, part: &str| {
         browser.find(part);

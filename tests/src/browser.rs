@@ -18,10 +18,10 @@ use crate::ports;
 use crate::process::Process;
 use crate::wait::{SOON, eventually, pass};
 
-/// How long a browser may take for anything: it starts slowly on a machine that does much else.
+/// The longest time for a step of a browser: it starts slowly on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a browser is to be like.
+/// The appearance of a browser.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
     /// The width of the window in pixels.
@@ -129,7 +129,7 @@ impl Browser {
         Element { browser: self, id }
     }
 
-    /// Whether there is such an element now.
+    /// Returns whether there is such an element now.
     pub fn has(&self, selector: &str) -> bool {
         self.try_find(selector).is_some()
     }
@@ -228,8 +228,8 @@ impl Browser {
         );
     }
 
-    /// Checks with axe-core that nobody is kept from using the page, in light and in the dark, which differ in
-    /// colors only.
+    /// Checks with axe-core that the page is accessible, in light and in the dark, which differ only in
+    /// colors.
     ///
     /// # Panics
     /// When it finds a serious or critical fault.

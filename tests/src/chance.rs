@@ -1,4 +1,4 @@
-//! Chance, for tests whose point it is that nobody has chosen the moment.
+//! Chance, for tests that need random moments.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

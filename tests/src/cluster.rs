@@ -19,10 +19,10 @@ fn port_of_node() -> u16 {
     }
 }
 
-/// How far above its own port each node listens to the others.
+/// Distance from a node's port to the port on which it listens to the others.
 const BETWEEN_NODES: u16 = 10_000;
 
-/// How many slots a cluster has.
+/// Number of slots of a cluster.
 const SLOTS: u16 = 16384;
 
 /// A cluster of masters without replicas.
@@ -119,15 +119,15 @@ impl Cluster {
 #[derive(Debug)]
 pub struct Sentinels {
     processes: Vec<Process>,
-    /// Where they listen.
+    /// Their ports.
     pub ports: Vec<u16>,
 }
 
-/// What the sentinels call their master.
+/// The sentinels' name of their master.
 pub const MASTER: &str = "links";
 
 impl Sentinels {
-    /// Where they listen, with the host.
+    /// Their addresses, with the host.
     pub fn addresses(&self) -> Vec<String> {
         let ports = self.ports.iter();
         ports.map(|port| format!("127.0.0.1:{port}")).collect()

@@ -10,7 +10,7 @@ use crate::ports;
 use crate::stack::Stack;
 use crate::wait::{SOON, until};
 
-/// Copies what the page offers; that it is copied is told for a moment only.
+/// Copies the text that the page offers; the page confirms it only for a moment.
 pub fn copy(browser: &Browser) {
     let script = "return document.querySelector('[data-copy]').innerText.includes('Copied')";
     until("it is copied", SOON, || {
@@ -19,7 +19,7 @@ pub fn copy(browser: &Browser) {
     });
 }
 
-/// A browser in which somebody has signed in.
+/// A browser with a signed-in user.
 #[derive(Debug)]
 pub struct Console {
     /// The browser.

@@ -1,4 +1,4 @@
-//! What the API says of itself, and whether answers are as it says.
+//! The API's description of itself, and a check of answers against it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,12 +39,12 @@ impl Contract {
         }
     }
 
-    /// The description as it came.
+    /// The description as it was received.
     pub fn description(&self) -> &Value {
         &self.description
     }
 
-    /// Every operation: method, path, and what is said of it.
+    /// Every operation: method, path, and its description.
     ///
     /// # Panics
     /// When the description has none.
@@ -59,11 +59,11 @@ impl Contract {
         all
     }
 
-    /// Compares an answer to what is said of its operation.
+    /// Compares an answer to the description of its operation.
     ///
     /// # Panics
-    /// When it is another one: a status, a kind of body or a header that is not told, a body that is
-    /// not of its schema, a header that always is there and is not.
+    /// When they differ: a status, a kind of body or a header that is not described, a body that is
+    /// not of its schema, a required header that is missing.
     pub fn check(&mut self, (method, path): Name<'_>, answer: &Response) {
         let status = answer.status;
         let what = format!("{method} {path}: {status}");
@@ -73,7 +73,7 @@ impl Contract {
             .follow(&operation["responses"][status.to_string()])
             .clone();
         let body = String::from_utf8_lossy(&answer.body).into_owned();
-        assert!(told.is_object(), "{what} is not told of: {body}");
+        assert!(told.is_object(), "{what} is not described: {body}");
         for (name, reference) in told["headers"].as_object().unwrap_or(&Map::new()) {
             let header = self.follow(reference);
             match answer.header(name) {
@@ -88,7 +88,7 @@ impl Contract {
             .insert((method.to_owned(), path.to_owned(), status));
     }
 
-    /// What is told of and was not seen yet, among statuses that `wanted` says yes to.
+    /// The described statuses that were not seen yet, among those that `wanted` accepts.
     pub fn unseen(&self, wanted: impl Fn(u16) -> bool) -> Vec<String> {
         let mut unseen = Vec::new();
         for (method, path, operation) in self.operations() {
@@ -119,7 +119,7 @@ impl Contract {
         Some(members.into_iter().collect())
     }
 
-    /// Whether a value is of a schema of the description.
+    /// Checks that a value is of a schema of the description.
     ///
     /// # Errors
     /// With what is wrong.
@@ -151,7 +151,7 @@ impl Contract {
         }
     }
 
-    /// What a reference leads to, or what stands there itself.
+    /// Returns the target of a reference, or the value itself if it is none.
     fn follow<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value["$ref"].as_str() {
             Some(reference) => {
@@ -181,7 +181,7 @@ impl Contract {
         let media = answer.header("Content-Type").unwrap_or_default();
         let media = media.split(';').next().unwrap_or_default().trim();
         let told = told.get(media);
-        let told = told.unwrap_or_else(|| panic!("{what}: {media:?} is not told of"));
+        let told = told.unwrap_or_else(|| panic!("{what}: {media:?} is not described"));
         let text = std::str::from_utf8(&answer.body).expect("text");
         let parse = |line: &str| serde_json::from_str(line).expect("JSON");
         let (schema, values): (&Value, Vec<Value>) = match (media, told.get("x-itemSchema")) {

@@ -45,7 +45,7 @@ impl Debian {
                 .args(["--extract", "--file", archive.trim(), "--directory"])
                 .arg(&root),
         );
-        // Without an init that it knows, Debian leaves services alone unless it is told not to.
+        // Without an init that it knows, Debian starts no services unless a policy allows it.
         let policy = root.join("usr/sbin/policy-rc.d");
         fs::write(&policy, "#!/bin/sh\nexit 0\n").expect("a policy");
         fs::set_permissions(&policy, Permissions::from_mode(0o755)).expect("a policy");
@@ -70,7 +70,7 @@ impl Debian {
         }
     }
 
-    /// Where a path of the system is outside of it.
+    /// Returns the path outside of the system of a path inside.
     ///
     /// # Panics
     /// When the path is relative.
@@ -203,8 +203,8 @@ impl Debian {
 
 impl Drop for Debian {
     fn drop(&mut self) {
-        // The kernel ends all others with it. A polite signal would do nothing: nobody may ask the
-        // first process of a system to end.
+        // The kernel ends all others with it. A polite signal would do nothing: the first process of
+        // a system ignores it.
         let _ = signal::kill(self.init, Signal::SIGKILL);
     }
 }
@@ -252,7 +252,7 @@ fn child_of(pid: u32) -> Option<Pid> {
     Some(Pid::from_raw(children.split(' ').next()?.parse().ok()?))
 }
 
-/// What a process sees as `/`.
+/// Returns the directory that a process sees as `/`.
 fn root_of(pid: Pid) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/root")).ok()
 }

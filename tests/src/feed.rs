@@ -26,10 +26,10 @@ pub struct Feed {
     connection: Connection,
     /// The answer without its body.
     pub head: Response,
-    /// What has come and is no whole event yet.
+    /// Text that was received and is no whole event yet.
     text: String,
     events: VecDeque<FeedEvent>,
-    /// How many comments have come.
+    /// Number of comments that were received.
     pub comments: usize,
     is_over: bool,
 }
@@ -197,7 +197,7 @@ impl Feed {
     }
 }
 
-/// Whether nothing has come for a while on a connection that is in order.
+/// Returns whether an error is only the silence of a connection that is in order.
 fn is_silence(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a server may be silent.
+/// The longest silence of a server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An answer.
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Response {
     /// The status.
     pub status: u16,
-    /// The headers as they came.
+    /// The headers as they were received.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -53,7 +53,7 @@ impl Connection {
     /// Connects to a port of loopback.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no server listens there.
     pub fn open(port: u16) -> io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -64,10 +64,10 @@ impl Connection {
         })
     }
 
-    /// Whether the other side has closed it, as far as can be seen without sending anything.
+    /// Returns whether the other side has closed it, as far as that shows without sending anything.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// When the system reports an error.
     pub fn is_closed(&self) -> io::Result<bool> {
         let stream = self.stream.get_ref();
         stream.set_nonblocking(true)?;
@@ -175,7 +175,7 @@ impl Connection {
     /// Reads until the other side closes or the connection breaks, and returns what has come.
     pub fn receive_what_comes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // What was read before an error stays.
+        // Bytes that were read before an error stay.
         let _ = self.stream.read_to_end(&mut bytes);
         bytes
     }
@@ -207,7 +207,7 @@ impl Connection {
     }
 }
 
-/// Writes a request; the host is `localhost` unless a header says otherwise.
+/// Writes a request; the host is `localhost` unless a header sets another one.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\n");
     if !headers

@@ -2,20 +2,20 @@
 //! from outside.
 //!
 //! - [`stack`]: Redis, sidecar and nginx together, as a user runs them.
-//! - [`site`]: nginx and Redis alone, with a server that the test writes itself.
+//! - [`site`]: only nginx and Redis, with a server that the test writes itself.
 //! - [`redis`], [`postgres`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
 //! - [`cluster`]: several Redis servers that belong together.
-//! - [`contract`]: what the API says of itself, and whether answers are as it says.
+//! - [`contract`]: the API's description of itself, and a check of answers against it.
 //! - [`debian`]: a throw-away Debian, in which packages are installed.
 //! - [`process`]: a process that never outlives the test.
 //! - [`http`]: a client that sees and sends every byte; [`visitor`]: one that keeps its connection.
 //! - [`browser`]: a real browser.
 //! - [`feed`]: a client of the live feed of visits.
 //! - [`visits`]: what the edge has recorded, as it stands in Redis.
-//! - [`made`]: links by the million, as the API tells of them.
+//! - [`made`]: links by the million, as the API returns them.
 //! - [`past`]: counts of visits that no test has the time for.
 //! - [`metrics`]: a page of metrics, as Prometheus reads it.
-//! - [`chance`]: moments that nobody has chosen.
+//! - [`chance`]: random moments.
 //! - [`places`]: a database of places.
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
 //!

@@ -1,4 +1,4 @@
-//! Links as the API tells of them, by the million: read out of its answers as text, since making a
+//! Links as the API returns them, by the million: read out of its answers as text, since making a
 //! tree of values of each would take most of a test's time.
 
 use std::collections::HashMap;
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use crate::http::{Connection, request};
 use crate::visitor::Visitor;
 
-/// A link that the API has told of.
+/// A link that the API has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     /// Its code.
     pub code: String,
-    /// Where it leads.
+    /// Its target.
     pub target: String,
 }
 
@@ -76,7 +76,7 @@ pub fn listed(port: u16, key: &str) -> HashMap<String, String> {
 pub struct Results {
     /// The links that were made, by the index of their row.
     pub made: Vec<(usize, Made)>,
-    /// The results of rows that no link was made for, as they came.
+    /// The results of rows without a link, as they were received.
     pub refused: Vec<String>,
 }
 

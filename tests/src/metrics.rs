@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the samples of a page are called and labelled.
+/// The samples of a page, with names and labels.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     samples: Vec<Sample>,

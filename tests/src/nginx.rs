@@ -11,20 +11,20 @@ use crate::http;
 use crate::process::Process;
 use crate::wait::{SOON, eventually, until};
 
-/// The levels of error logs that tell of something that must not happen.
+/// The levels of error logs for events that must not happen.
 const BAD_LEVELS: [&str; 4] = ["[error]", "[crit]", "[alert]", "[emerg]"];
 
 /// The time budget of the project's configuration.
 pub const REAL_BUDGET: &str = "50ms";
 
-/// What differs between a test's nginx and that of a user.
+/// The differences between a test's nginx and that of a user.
 #[derive(Clone, Debug)]
 pub struct NginxOptions {
     /// Texts of the configuration that are replaced; each must occur.
     pub replace: Vec<(&'static str, String)>,
     /// The lines of `shortlink_redis` that say where Redis is; `None` for one server.
     pub redis: Option<String>,
-    /// How long nginx waits for Redis. Longer than a user's unless the test is about it: on a
+    /// The time that nginx waits for Redis. Longer than a user's unless the test is about it: on a
     /// machine that runs many tests, Redis may be late without being away.
     pub budget: &'static str,
 }
@@ -98,7 +98,7 @@ impl Nginx {
             ),
             // The log as it is written, not a second later.
             ("shortlink buffer=64k flush=1s", "shortlink".to_owned()),
-            // What the edge did, for everybody to see.
+            // The action of the edge, in each answer.
             (
                 "add_header Referrer-Policy no-referrer always;",
                 "add_header Referrer-Policy no-referrer always;\n\
@@ -137,7 +137,7 @@ impl Nginx {
                 text = text.replace(from, to);
             }
             if file == "nginx.conf" && nix::unistd::geteuid().is_root() {
-                // Workers must reach the temporary directory, whoever may enter those above it.
+                // Workers must reach the temporary directory, even below a private one.
                 text.insert_str(0, "user root;\n");
             }
             fs::write(prefix.join(file), text).expect("a configuration");
@@ -182,7 +182,7 @@ impl Nginx {
         process
     }
 
-    /// Starts it as a daemon, which alone can be upgraded. A shell that stays behind ends it with the
+    /// Starts it as a daemon: only a daemon can be upgraded. A shell that stays behind ends it with the
     /// test.
     ///
     /// # Panics
@@ -286,7 +286,7 @@ impl Nginx {
         });
     }
 
-    /// Whether there is no such process, or it waits for nothing but to be forgotten.
+    /// Returns whether there is no such process, or only its entry in the process table.
     fn is_gone(&mut self, pid: u32) -> bool {
         if let Some(process) = &mut self.process
             && process.pid() == pid
@@ -400,8 +400,8 @@ impl Nginx {
         fs::read_to_string(self.prefix.join("logs/access.log")).unwrap_or_default()
     }
 
-    /// The lines of the error log that tell of something that must not happen, but for those
-    /// with one of the texts in `expected`.
+    /// The lines of the error log about events that must not happen, but for those with one of
+    /// the texts in `expected`.
     pub fn complaints(&self, expected: &[&str]) -> Vec<String> {
         let log = self.error_log();
         log.lines()

@@ -1,4 +1,4 @@
-//! Ports that nobody uses.
+//! Ports that are free.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 const FIRST: u16 = 10_240;
 const LAST: u16 = 19_999;
 
-/// Where to look next. It begins anywhere, so that two runs of the tests meet seldom.
+/// The next port to try. It begins anywhere, so that two runs of the tests meet seldom.
 static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| {
     let spread = RandomState::new().hash_one(0u8) % u64::from(LAST - FIRST);
     AtomicU16::new(spread as u16)

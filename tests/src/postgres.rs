@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::wait::{SOON, until};
 use crate::{ports, workspace};
 
-/// A PostgreSQL server with a cluster of its own. What it has committed outlives that it is killed.
+/// A PostgreSQL server with a cluster of its own. Committed rows survive that it is killed.
 #[derive(Debug)]
 pub struct Postgres {
     process: Option<Process>,

@@ -21,7 +21,7 @@ pub struct Process {
 impl Process {
     /// Starts `command` in a session of its own, so that all its children can be ended with it,
     /// and has the kernel end it should the test be killed; that happens too when the thread
-    /// that called this ends, so it is called from the test's own. What it says goes to `log`.
+    /// that called this ends, so it is called from the test's own. Its output goes to `log`.
     ///
     /// # Panics
     /// When it can't be started.
@@ -102,7 +102,7 @@ impl Process {
         });
     }
 
-    /// What it has written.
+    /// Returns its output.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -111,7 +111,7 @@ impl Process {
         Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"))
     }
 
-    /// Whether it has ended by itself.
+    /// Returns whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         !self.is_running()
     }

@@ -122,8 +122,8 @@ impl Redis {
         std::fs::remove_dir_all(files).expect("an append-only file");
     }
 
-    /// Kills the server; what it has written last is lost, as it is when the machine is, since
-    /// the disk is told of it only once a second.
+    /// Kills the server; its last writes are lost, as after a crash of the machine, since Redis
+    /// flushes them to the disk only once a second.
     ///
     /// # Panics
     /// When it does not run, or has written nothing.
@@ -192,7 +192,7 @@ impl Redis {
         second.expect("a time")
     }
 
-    /// How many keys there are, but for streams of visits.
+    /// Number of keys, but for streams of visits.
     ///
     /// # Panics
     /// When Redis does not answer.
@@ -205,7 +205,7 @@ impl Redis {
         number(&["DBSIZE"]) - streams
     }
 
-    /// How often a command was called since the server started.
+    /// Number of calls of a command since the server started.
     ///
     /// # Panics
     /// When Redis does not answer.

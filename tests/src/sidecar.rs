@@ -47,7 +47,7 @@ impl Sidecar {
     ) -> Self {
         fs::create_dir_all(directory).expect("a directory");
         let config = directory.join("shortlink.toml");
-        // What works in the background would put right what most tests put wrong on purpose.
+        // Background jobs would repair the faults that most tests cause on purpose.
         let upkeep = if extra.contains("[upkeep]") {
             ""
         } else {
@@ -117,7 +117,7 @@ impl Sidecar {
     pub fn start_again(&mut self) {
         let program = self.program();
         // With this signal ignored a write beyond the limit on files ([`Sidecar::limit_files`])
-        // fails, as it does when there is no room, instead of ending the process.
+        // fails, as it does on a full disk, instead of ending the process.
         let mut command = Command::new("env");
         command
             .arg("--ignore-signal=XFSZ")
@@ -158,7 +158,7 @@ impl Sidecar {
         let bytes = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let done = Command::new("prlimit")
             .arg(format!("--pid={pid}"))
-            // The limit that counts, and not the one up to which it may be raised again.
+            // The effective limit, and not the one up to which it may be raised again.
             .arg(format!("--fsize={bytes}:"))
             .status();
         assert!(done.expect("prlimit").success(), "the limit can't be set");
@@ -234,7 +234,7 @@ impl Sidecar {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// What it has logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
@@ -243,8 +243,8 @@ impl Sidecar {
         self.directory.join(format!("sidecar-{}.log", self.port))
     }
 
-    /// Makes links that are in the database alone, as if Redis had lost them, and returns their
-    /// codes. `arguments` are added to the command.
+    /// Creates links only in the database, as if Redis had lost them, and returns their codes.
+    /// `arguments` are added to the command.
     pub fn sample(&self, count: usize, arguments: &[&str]) -> Vec<String> {
         let count = count.to_string();
         let words = ["make-sample-links", "--print-codes", "--count", &count];

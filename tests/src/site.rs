@@ -1,4 +1,4 @@
-//! nginx and Redis alone, with a server that the test writes itself.
+//! Only nginx and Redis, with a server that the test writes itself.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ use crate::redis::Redis;
 use crate::stack;
 use crate::wait::{SOON, eventually};
 
-/// Where the code `one` leads to, with 302.
+/// Target of the code `one`, with 302.
 pub const ONE: &str = "https://example.com/one";
 
-/// Where the code `two` leads to, with 301.
+/// Target of the code `two`, with 301.
 pub const TWO: &str = "https://example.com/two";
 
-/// What the test writes into the configuration. In each text `PUBLIC_PORT` and `INTERNAL_PORT`
+/// The test's part of the configuration. In each text `PUBLIC_PORT` and `INTERNAL_PORT`
 /// stand for two free ports, of which the default server listens on the first.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteOptions<'a> {
@@ -27,13 +27,13 @@ pub struct SiteOptions<'a> {
     pub http: &'a str,
     /// In the default server.
     pub server: &'a str,
-    /// How long nginx waits for Redis.
+    /// The time that nginx waits for Redis.
     pub budget: &'static str,
-    /// What workers keep: the parameters of `shortlink_cache`.
+    /// The parameters of `shortlink_cache`.
     pub cache: &'a str,
-    /// Whether visits are recorded: the parameters of `shortlink_visits`.
+    /// The parameters of `shortlink_visits`.
     pub visits: &'a str,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
 }
 
@@ -51,11 +51,11 @@ impl Default for SiteOptions<'_> {
     }
 }
 
-/// nginx with one worker unless it is said, and Redis. They are ended in the order of the fields.
+/// nginx, with one worker unless it is set, and Redis. They are ended in the order of the fields.
 ///
-/// Redis knows the codes `one` and `two`, the revoked code `gone` and the unknown code `nobody`.
-/// Workers keep nothing unless told to, so that each request asks Redis. Locations without headers of their own
-/// say in `X-Edge` what the edge did.
+/// Redis knows the codes `one` and `two`, the revoked code `gone` and the unknown code `nolink`.
+/// Workers cache nothing unless it is set, so that each request reads Redis. Locations without headers of their
+/// own say in `X-Edge` what the edge did.
 #[derive(Debug)]
 pub struct Site {
     /// nginx with the module.
@@ -86,7 +86,7 @@ impl Site {
         redis.set_record("one", &format!("1 302 1 0 {ONE}"));
         redis.set_record("two", &format!("1 301 1 0 {TWO}"));
         redis.set_record("gone", "1 410 2");
-        redis.set_record("nobody", "1 404 0");
+        redis.set_record("nolink", "1 404 0");
         let settings = NginxOptions {
             replace: vec![
                 (

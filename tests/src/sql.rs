@@ -1,4 +1,4 @@
-//! What stands in the sidecar's database, for tests that put there what no sidecar would.
+//! The sidecar's database, for tests that write rows that no sidecar would.
 
 use std::path::PathBuf;
 use std::process::Command;

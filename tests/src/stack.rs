@@ -16,7 +16,7 @@ use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::sidecar::{Sidecar, api};
 
-/// What differs between a test's stack and that of a user.
+/// The differences between a test's stack and that of a user.
 #[derive(Clone, Debug, Default)]
 pub struct StackOptions {
     /// Added to the sidecar's configuration.
@@ -25,7 +25,7 @@ pub struct StackOptions {
     pub nginx: NginxOptions,
     /// The URL of the sidecar's database; `None` for a SQLite file of its own.
     pub database: Option<String>,
-    /// Where nginx finds Redis; `None` for where it is.
+    /// The port at which nginx looks for Redis; `None` for the right one.
     pub redis_port_of_nginx: Option<u16>,
 }
 
@@ -42,7 +42,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything as it comes.
+    /// Starts everything with the defaults.
     pub fn start() -> Self {
         Self::with(&StackOptions::default())
     }
@@ -115,7 +115,7 @@ impl Stack {
         }
     }
 
-    /// Where the servers' files stand.
+    /// The directory of the servers' files.
     pub fn directory(&self) -> &std::path::Path {
         self.directory.path()
     }
@@ -131,7 +131,7 @@ impl Stack {
         )
     }
 
-    /// Makes a link and returns the API's answer.
+    /// Creates a link and returns the API's answer.
     ///
     /// # Panics
     /// When it is not made.
@@ -146,7 +146,7 @@ impl Stack {
         answer.json()
     }
 
-    /// Makes a link to a target and returns its code.
+    /// Creates a link to a target and returns its code.
     pub fn link(&self, target: &str) -> String {
         text(&self.create(&json!({ "longUrl": target })), "shortCode")
     }
@@ -168,8 +168,7 @@ pub fn directory() -> TempDir {
     directory
 }
 
-/// The same in memory, where the system has such a place: for files that nobody may be kept waiting
-/// for by a disk.
+/// The same in memory, where the system has such a place: for files that must not wait for a disk.
 pub fn directory_in_memory() -> TempDir {
     let directory = tempfile::Builder::new()
         .prefix("shortlink-test-")

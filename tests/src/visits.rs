@@ -1,4 +1,4 @@
-//! What the edge has recorded, as it stands in Redis, and what it says that it has done.
+//! The visits that the edge has recorded, as they stand in Redis, and its metrics of them.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::redis::try_command_bytes;
 pub struct Visit {
     /// Its name: the worker's origin and the event's number.
     pub id: (u64, u64),
-    /// When the answer was made: milliseconds since 1970.
+    /// Time of the answer: milliseconds since 1970.
     pub time_ms: u64,
     /// The status of the answer.
     pub status: u16,
@@ -67,7 +67,7 @@ pub fn batches(port: u16, key: &str) -> Vec<Vec<Visit>> {
     entries.collect()
 }
 
-/// The visits in a stream, those that were sent again included.
+/// The visits in a stream, duplicates included.
 pub fn visits(port: u16, key: &str) -> Vec<Visit> {
     batches(port, key).into_iter().flatten().collect()
 }
@@ -106,7 +106,7 @@ pub fn put(port: u16, key: &str, names: impl IntoIterator<Item = VisitId>, user_
     try_command_bytes(port, &words).expect("a stream");
 }
 
-/// What the edge says that it did with visits.
+/// The edge's metrics of visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Those that came in.

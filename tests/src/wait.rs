@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is expected to happen soon. Generous: machines are slow.
+/// The limit for anything that is expected to happen soon. Generous: machines are slow.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// Asks again and again until there is something, and returns it.
+/// Polls until there is something, and returns it.
 ///
 /// # Panics
 /// When there is nothing within `limit`; `what` says what was waited for.
@@ -15,7 +15,7 @@ pub fn eventually<T>(what: &str, limit: Duration, ask: impl FnMut() -> Option<T>
     within(limit, ask).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
 }
 
-/// Asks again and again until there is something, which it returns, or nothing has come within
+/// Polls until there is something, which it returns, or nothing has come within
 /// `limit`.
 pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + limit;
@@ -31,7 +31,7 @@ pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<
     }
 }
 
-/// Asks again and again until the answer is yes.
+/// Polls until the answer is yes.
 ///
 /// # Panics
 /// As [`eventually`].

@@ -12,10 +12,10 @@ use shortlink_tests::wait::{SOON, until};
 
 const TARGET: &str = "https://example.com/target";
 
-/// The strategies that counters or codes made ahead are kept for.
+/// The strategies with stored counters or with codes that were made ahead.
 const STRATEGIES: [&str; 3] = ["permuted", "pool", "sequence"];
 
-/// How many links each makes at a time: more than the pool is filled up to, so that it is emptied.
+/// Number of links of each at a time: more than the pool is filled up to, so that it is emptied.
 const LINKS: usize = 60;
 
 /// A sidecar that looks after Redis by itself is not what is tried here.
@@ -40,7 +40,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {said}");
 }
 
-/// What is there before the backup: links that live, one that was changed and one that was revoked.
+/// The links before the backup: live ones, one that was changed and one that was revoked.
 struct Before {
     live: Vec<String>,
     changed: String,
@@ -83,7 +83,7 @@ fn go_on(stack: &mut Stack, before: &Before, lost: &[String]) {
     let answer = stack.follow(&before.changed);
     assert_eq!(answer.location(), Some("https://example.com/changed"));
     assert_eq!(stack.follow(&before.revoked).status, 410);
-    // They are gone, and nobody else's.
+    // They are gone, and their codes belong to no other link.
     for code in lost {
         assert_eq!(stack.follow(code).status, 404);
     }
@@ -92,7 +92,7 @@ fn go_on(stack: &mut Stack, before: &Before, lost: &[String]) {
         assert_eq!(stack.follow(&code).location(), Some(TARGET));
         assert!(given.insert(code), "a code was given twice");
     }
-    // What was changed goes on being changed.
+    // The changed link can be changed further.
     let body = json!({ "longUrl": TARGET });
     let path = format!("/v1/links/{}", before.changed);
     let changed = stack.api("PATCH", &path, Some(&body)).json();

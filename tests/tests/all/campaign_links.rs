@@ -16,7 +16,7 @@ fn campaign(stack: &Stack) -> String {
     text(&created.json(), "id")
 }
 
-/// Makes links of a campaign for the members of these numbers.
+/// Creates links of a campaign for the members of these numbers.
 fn links(stack: &Stack, campaign: &str, members: std::ops::Range<usize>) -> Vec<String> {
     let rows = members.map(
         |member| json!({ "campaignId": campaign, "parameters": { "member": member.to_string() } }),
@@ -59,7 +59,7 @@ fn one_write_changes_every_link_of_a_campaign() {
     let all_answer = |what: &str, expected: &dyn Fn(usize, &str) -> Expected| {
         for (member, code) in codes.iter().enumerate() {
             let expected = expected(member, code);
-            // Every worker is told at once, but not in the very moment of the answer.
+            // Every worker is notified at once, but not in the very moment of the answer.
             until(what, SOON, || {
                 let followed = stack.follow(code);
                 let (status, location) = answer(&followed);
@@ -129,7 +129,7 @@ fn links_of_campaigns_survive_the_loss_of_redis() {
     assert_eq!(stack.sidecar.run(&["audit"]).status.code(), Some(0));
     stack.redis.command(&["DEL", &key]);
     let mut audit = stack.sidecar.run(&["audit", "--json"]);
-    // What was published a moment ago is noted a moment later; until then it is no drift.
+    // A record is noted a moment after its publication; until then it is no drift.
     until("the drift is found", SOON, || {
         audit = stack.sidecar.run(&["audit", "--json"]);
         audit.status.code() == Some(2)
@@ -173,7 +173,7 @@ fn a_link_of_a_campaign_with_a_short_parameter_takes_at_most_100_bytes_of_redis(
     let keys = stack.redis.keys();
     assert_eq!(keys, count + 2);
     let each = (used() - before) as f64 / count as f64;
-    // What Redis tells of one key, its entry in the table of all keys not included.
+    // The size that Redis reports of one key, without its entry in the table of all keys.
     assert!(each <= 100.0, "{each} bytes a link");
 }
 
@@ -195,7 +195,7 @@ fn links_are_taken_elsewhere_with_their_campaigns_or_without() {
         let file = file.to_str().expect("text");
         stack.sidecar.run_ok(&["export", "--out", file]);
         let there = Stack::start();
-        // Where the campaign is not known its links are refused, and lost by nobody.
+        // A sidecar without the campaign refuses its links, and none is lost.
         let first = there.sidecar.run(&["import", file]);
         assert_eq!(first.status.code(), Some(2));
         let said = String::from_utf8_lossy(&first.stderr).into_owned();

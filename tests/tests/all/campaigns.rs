@@ -12,7 +12,7 @@ use shortlink_tests::site::{Site, SiteOptions};
 use shortlink_tests::stack::directory;
 use shortlink_tests::wait::{SOON, until};
 
-/// Requests that Redis has no answer to are told by 599.
+/// Requests without an answer from Redis get 599.
 const SERVER: &str = "add_header X-Edge \"$shortlink_outcome/$shortlink_source\" always;
     add_header X-Target \"$shortlink_target\" always;
     location / { shortlink; shortlink_fallback @fallback; }
@@ -39,14 +39,14 @@ fn edge(answer: &Response) -> &str {
     answer.header("X-Edge").unwrap_or_default()
 }
 
-/// Asks until a link is kept with what it needs.
+/// Requests a link until it is cached with its campaign.
 fn warm(site: &Site, code: &str) {
-    until("it is kept", SOON, || {
+    until("it is cached", SOON, || {
         edge(&site.get(code)).ends_with("/cache")
     });
 }
 
-/// nginx alone, with other servers than one Redis.
+/// Only nginx, with other servers than one Redis.
 fn nginx(directory: &Path, redis: &str) -> Nginx {
     let options = NginxOptions {
         replace: vec![
@@ -139,7 +139,7 @@ fn what_redis_holds_of_campaigns_is_not_trusted() {
         for record in missed {
             set_campaign(&site, record);
             until(record, SOON, || site.get("/link").status == 599);
-            // Also from what is kept.
+            // Also from the cache.
             for _ in 0..2 {
                 let answer = site.get("/link");
                 assert_eq!(
@@ -202,7 +202,7 @@ fn one_write_retargets_pauses_resumes_and_ends_a_campaign_for_links_that_are_kep
             assert_eq!(answer.location().map(str::to_owned), expected);
             assert!(edge(&answer).ends_with("/cache"), "{}", edge(&answer));
         }
-        assert_eq!(gets() - before, 1, "the campaign alone was read");
+        assert_eq!(gets() - before, 1, "only the campaign was read");
     };
     let new = "1 308 2 0 https://new.example/{0}";
     change(new, 308, "https://new.example/");
@@ -215,7 +215,7 @@ fn one_write_retargets_pauses_resumes_and_ends_a_campaign_for_links_that_are_kep
     let before = gets();
     until("it ends", SOON, || site.get(&paths[0]).status == 410);
     assert!(now() >= in_a_while);
-    assert_eq!(gets(), before, "by the clock alone");
+    assert_eq!(gets(), before, "only by the clock");
     site.assert_ends_sound(&[]);
 }
 
@@ -292,7 +292,7 @@ fn the_visitor_s_query_is_passed_on_where_the_record_says_so() {
         ("/member?utm=1", "https://e.com/a?utm=1#member"),
         ("/plain?{0}{code}", "https://e.com/p?{0}{code}"),
         ("/plain?//evil.example/", "https://e.com/p?//evil.example/"),
-        // What a URL can't have is encoded.
+        // Characters that a URL can't have are encoded.
         ("/plain?\u{fc}", "https://e.com/p?%C3%BC"),
     ] {
         for _ in 0..3 {
@@ -331,15 +331,15 @@ fn campaigns_are_counted_and_what_is_wrong_with_them_is_said() {
     until("it is counted", SOON, || {
         let text = text();
         let has = |line: &str| text.lines().any(|found| found == line);
-        // The first time nothing is kept of it; the second time it is, while the link is not.
+        // The first time it is not cached; the second time it is, while the link is not.
         has("shortlink_campaign_lookups_total{result=\"miss\"} 1")
             && has("shortlink_campaign_lookups_total{result=\"hit\"} 2")
     });
-    // Without a fallback nobody can know where such a link leads.
+    // Without a fallback the target of such a link is unknown.
     set_campaign(&site, "1 302 1 0 https://{0}/");
     until("it is refused", SOON, || site.get("/link").status == 503);
     set_campaign(&site, "1 302 1 0 https://e.com/{1}");
-    until("it is said", SOON, || {
+    until("it is logged", SOON, || {
         assert_eq!(site.get("/link").status, 503);
         let log = site.nginx.error_log();
         log.contains("what Redis holds for the campaign 4f is no record")
@@ -420,7 +420,7 @@ fn in_a_cluster_a_campaign_may_be_on_another_node_than_its_links_and_move() {
     for _ in 0..3 {
         assert_eq!(location(&follow("code0")), (302, "https://e.com/new/0"));
     }
-    until("it is kept", SOON, || {
+    until("it is cached", SOON, || {
         edge(&follow("code0")) == "redirect/cache"
     });
     cluster.command(&["SET", "sl:c:4f", "1 410 9"]);
@@ -437,12 +437,12 @@ fn changes_of_campaigns_are_told_to_everybody_where_redis_is_to_remember_nothing
     redis.command(&["SET", "sl:c:4f", "1 302 1 0 https://e.com/{0}"]);
     redis.set_record("link", "c4f a");
     let follow = || http::get(nginx.public_port, "/link");
-    until("it is kept", SOON, || edge(&follow()) == "redirect/cache");
+    until("it is cached", SOON, || edge(&follow()) == "redirect/cache");
     redis.command(&["SET", "sl:c:4f", "1 302 1 0 https://e.com/new/{0}"]);
     until("the change is seen", SOON, || {
         location(&follow()) == (302, "https://e.com/new/a")
     });
-    until("it is kept", SOON, || edge(&follow()) == "redirect/cache");
+    until("it is cached", SOON, || edge(&follow()) == "redirect/cache");
     redis.set_record("link", "c4f b");
     until("the change is seen", SOON, || {
         location(&follow()) == (302, "https://e.com/new/b")

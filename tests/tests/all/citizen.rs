@@ -1,4 +1,4 @@
-//! What nginx itself can do with a location works in one with `shortlink` too.
+//! The features of nginx' own modules work in a location with `shortlink` too.
 
 use shortlink_tests::http::{self, Connection, Response};
 use shortlink_tests::site::{ONE, Site, SiteOptions, TWO};
@@ -59,7 +59,7 @@ fn limit_conn_counts_those_who_wait_for_redis() {
     let mut first = Connection::open(site.nginx.public_port).expect("a connection");
     first.send(&request).expect("sent");
     assert_eq!(site.get("/one").status, 429);
-    // A visitor that leaves makes room for another.
+    // A visitor that leaves frees a place for another.
     drop(first);
     until("the visitor's leaving is noticed", SOON, || {
         site.nginx.access_log().contains("\" 499 ")
@@ -91,7 +91,7 @@ fn error_page_shows_a_file_a_named_location_or_another_address() {
          }",
     );
     site.write("html/404.html", "<p>no such link</p>\n");
-    for path in ["/nobody", "/nosuchone", "/-"] {
+    for path in ["/nolink", "/nosuchone", "/-"] {
         let answer = site.get(path);
         assert_eq!(
             (answer.status, &*body(&answer)),
@@ -105,7 +105,7 @@ fn error_page_shows_a_file_a_named_location_or_another_address() {
     assert_eq!((answer.status, &*body(&answer)), (410, "gone: gone gone\n"));
     assert_eq!(all(&answer, "Cache-Control"), ["no-store"]);
     assert_eq!(site.send("HEAD", "/gone", &[]).status, 410);
-    let answer = site.get("/changed/nobody");
+    let answer = site.get("/changed/nolink");
     assert_eq!(
         (answer.status, &*body(&answer)),
         (200, "<p>no such link</p>\n")
@@ -190,7 +190,7 @@ fn add_header_adds_to_redirects_and_always_to_refusals() {
     assert_eq!(all(&answer, "X-Plain"), ["two"]);
     for (path, said) in [
         ("/gone", "gone redis "),
-        ("/nobody", "unknown redis "),
+        ("/nolink", "unknown redis "),
         ("/nosuchone", "miss redis "),
         ("/-", "malformed none "),
     ] {
@@ -277,7 +277,7 @@ fn limit_except_refuses_or_admits_methods() {
     assert_leads(&site.send("HEAD", "/one", &[]), 302, ONE);
     let answer = site.send("POST", "/one", &[]);
     assert_eq!((answer.status, answer.header("Allow")), (403, None));
-    // What is let in is refused by the module itself.
+    // The module itself refuses a method that the location lets in.
     let answer = site.send("POST", "/open/one", &[]);
     assert_eq!(
         (answer.status, answer.header("Allow")),
@@ -307,7 +307,7 @@ fn requests_come_to_the_location_by_any_way() {
          location /missing { root html; error_page 404 = /two; }
          location /renamed { error_page 418 = @short; return 418; }
          location @short { rewrite ^ /one break; shortlink; }
-         location /chain { rewrite ^ /nobody break; shortlink; error_page 404 = /one; }",
+         location /chain { rewrite ^ /nolink break; shortlink; error_page 404 = /one; }",
     );
     for path in [
         "/go/one",
@@ -423,7 +423,7 @@ fn expires_replaces_what_the_module_says_of_caching() {
 fn a_code_that_answers_for_another_says_once_how_to_keep_its_answer() {
     let site = Site::start(
         "location / { shortlink; }
-         location /chain { rewrite ^ /nobody break; shortlink; error_page 404 = /one; }",
+         location /chain { rewrite ^ /nolink break; shortlink; error_page 404 = /one; }",
     );
     let answer = site.get("/chain");
     assert_leads(&answer, 302, ONE);

@@ -22,7 +22,7 @@ struct User {
     key: String,
 }
 
-/// What a command has said.
+/// The exit code and the output of a command.
 struct Said {
     code: Option<i32>,
     out: String,
@@ -60,7 +60,7 @@ impl User {
         said(&mut self.command(arguments))
     }
 
-    /// What a command prints that must succeed.
+    /// Returns the output of a command that must succeed.
     fn ok(&self, arguments: &[&str]) -> String {
         let said = self.run(arguments);
         assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.error);
@@ -206,7 +206,7 @@ fn a_link_is_made_shown_changed_held_back_and_revoked() {
     assert_eq!(user.lines(&["links", "history", &code]).len(), 3);
     assert!(user.ok(&["links", "qr", &code]).contains("<svg"));
 
-    // Nobody can be asked here.
+    // There is no terminal for a question.
     let asked = user.run(&["links", "revoke", &code]);
     assert_eq!(asked.code, Some(2));
     for part in [&*code, "https://www.example.com/b", "410", "--yes"] {
@@ -294,7 +294,7 @@ fn lists_are_read_page_by_page() {
     );
     assert!(said.error.contains("there are more"), "{}", said.error);
 
-    // Whoever has read enough may go.
+    // A reader may close the output early.
     let mut running = user
         .command(&["links", "list", "--all"])
         .stdout(Stdio::piped())
@@ -306,7 +306,7 @@ fn lists_are_read_page_by_page() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 
-    // What is listed is exported, as both forms.
+    // The listed links are exported, in both formats.
     let csv = user.home.join("links.csv");
     let said = user.run(&["links", "export", "--out", path(&csv), "--tag", "even"]);
     assert_eq!(said.code, Some(0), "{}", said.error);
@@ -365,7 +365,7 @@ fn campaigns_are_made_shown_changed_and_their_results_exported() {
     let link = text(&user.lines(&["links", "list"])[0], "shortCode");
     assert_eq!(stack.follow(&link).status, 302);
     let results = || user.ok(&["campaigns", "export-results", &id, "--format", "ndjson"]);
-    until("the visit is told", SOON, || {
+    until("the visit is reported", SOON, || {
         let results = values(&results());
         results.len() == 2 && results[0]["visits"]["total"] == 1
     });

@@ -1,4 +1,4 @@
-//! What workers keep, with a real Redis: coherent, and served while Redis is away.
+//! The cache of workers, with a real Redis: coherent, and served while Redis is away.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,21 +62,21 @@ fn what_is_asked_for_again_is_kept_until_it_changes() {
     until("the revocation is seen", SOON, || {
         stack.follow("one").status == 410
     });
-    // What is no longer there, unknown, and no record at all.
-    until("410 is kept", SOON, || {
+    // A revoked link, an unknown one, and no record at all.
+    until("410 is cached", SOON, || {
         edge(&stack, "one") == (410, "gone/cache".to_owned())
     });
     stack.redis.set_record("one", "1 404 0");
-    until("404 is kept", SOON, || {
+    until("404 is cached", SOON, || {
         edge(&stack, "one") == (404, "unknown/cache".to_owned())
     });
     stack.redis.set_record("one", &record("302"));
     until("the link is back", SOON, || edge(&stack, "one").0 == 302);
-    until("and kept", SOON, || {
+    until("and cached", SOON, || {
         edge(&stack, "one").1 == "redirect/cache"
     });
     stack.redis.command(&["FLUSHALL"]);
-    until("nothing is kept", SOON, || {
+    until("the cache is empty", SOON, || {
         edge(&stack, "one").1 == "miss/fallback"
     });
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
@@ -100,7 +100,7 @@ fn nothing_is_kept_where_the_cache_is_off() {
 fn what_is_kept_is_served_stale_for_a_while() {
     let mut stack = stack("1m stale=5s", REAL_BUDGET);
     let code = stack.link(TARGET);
-    until("it is kept", SOON, || {
+    until("it is cached", SOON, || {
         edge(&stack, &code).1 == "redirect/cache"
     });
     stack.redis.kill();
@@ -113,7 +113,7 @@ fn what_is_kept_is_served_stale_for_a_while() {
         edge == "unavailable/fallback"
     });
     stack.redis.start_again();
-    until("it is kept again", SOON, || {
+    until("it is cached again", SOON, || {
         edge(&stack, &code).1 == "redirect/cache"
     });
 }
@@ -122,11 +122,11 @@ fn what_is_kept_is_served_stale_for_a_while() {
 fn a_redis_that_hangs_is_noticed_though_nobody_asks_it() {
     let stack = stack("1m stale=20s", REAL_BUDGET);
     let code = stack.link(TARGET);
-    until("it is kept", SOON, || {
+    until("it is cached", SOON, || {
         edge(&stack, &code).1 == "redirect/cache"
     });
     stack.redis.hang();
-    // Only what is kept is asked for: without a heartbeat nobody would ever know.
+    // The visitors request only cached links: without a heartbeat the worker would never know.
     let begin = Instant::now();
     until("it is stale", SOON, || {
         edge(&stack, &code) == (302, "redirect/stale".to_owned())
@@ -135,7 +135,7 @@ fn a_redis_that_hangs_is_noticed_though_nobody_asks_it() {
     let waited = begin.elapsed();
     assert!(waited < Duration::from_secs(15), "{waited:?}");
     stack.redis.go_on();
-    until("it is kept again", SOON, || {
+    until("it is cached again", SOON, || {
         edge(&stack, &code).1 == "redirect/cache"
     });
 }
@@ -197,8 +197,8 @@ fn a_burst_for_one_code_is_one_get() {
 #[test]
 fn no_answer_is_older_than_the_bound_under_a_thousand_changes_a_second() {
     const LINKS: usize = 20;
-    /// How long after Redis has confirmed a change an older answer may be given: a message's way,
-    /// on a machine with two cores that are both busy.
+    /// The longest time after Redis has confirmed a change for an older answer: a message's way, on
+    /// a machine with two cores that are both busy.
     const BOUND: Duration = Duration::from_millis(500);
     let stack = stack("1m", "5s");
     let record = |version: u64| format!("1 302 1 0 https://example.com/{version}");

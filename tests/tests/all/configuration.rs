@@ -337,8 +337,8 @@ fn nginx_refuses_a_redis_that_can_not_be() {
     refused("cluster 127.0.0.1:1; database 1;", &["no other than 0"]);
     refused("server 127.0.0.1:99999;", &["invalid port"]);
     refused(
-        "server nobody.invalid;",
-        &["no address is known of nobody.invalid", "resolver"],
+        "server unknown.invalid;",
+        &["no address is known of unknown.invalid", "resolver"],
     );
     for (line, expected) in [
         ("user edge;", "\"user\" needs \"password\""),

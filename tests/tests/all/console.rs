@@ -1,4 +1,4 @@
-//! The console, as people use it: in a browser, through nginx' internal server.
+//! The console, as users see it: in a browser, through nginx' internal server.
 
 use serde_json::json;
 use shortlink_tests::browser::{Browser, Looks};
@@ -67,7 +67,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     browser.fill("#f-longUrl", "https://www.example.com/spring?m=1");
     browser.fill("#f-tags", "spring, sms");
     browser.click("form .main");
-    browser.text_with("[data-made] h2", "The link is made.");
+    browser.text_with("[data-made] h2", "The link is created.");
     let script = "return document.querySelector('[data-made]').dataset.made";
     let code = browser.run(script, &[]);
     let code = code.as_str().expect("a code").to_owned();
@@ -133,7 +133,7 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     until("the edge knows", SOON, || stack.follow(&code).status == 410);
     browser.assert_accessible();
 
-    open(&browser, "/console/links/nobody", "No link nobody");
+    open(&browser, "/console/links/nosuch", "No link nosuch");
     browser.find("[data-rule=unknown]");
     browser.assert_accessible();
     open(&browser, "/console/elsewhere", "Nothing here");
@@ -230,7 +230,7 @@ fn how_the_service_is_shows() {
     open(&browser, "/console/service", "Service");
     browser.find("[data-health=degraded]");
     browser.assert_accessible();
-    // What SQL knows is told without Redis too.
+    // The page shows the data of SQL without Redis too.
     open(&browser, &format!("/console/links/{code}"), &code);
     browser.find("[data-rule=live][data-agreement=unknown]");
     browser.assert_accessible();
@@ -307,7 +307,7 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     browser.text_with("[role=alert]", "nextCursor");
     browser.assert_accessible();
 
-    // Who may not read comes to where they may do something.
+    // A user without the right to read comes to a page that the key may use.
     browser.click("[data-leave]");
     browser.text_with("h1", "Sign in");
     open(&browser, "/console", "Sign in");
@@ -317,7 +317,7 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     browser.text_with("h1", "Sign in");
     open(&browser, "/console/links?cursor=nonsense", "Sign in");
 
-    // Somebody else changes the link meanwhile.
+    // The link is changed meanwhile.
     sign_in(&browser, &stack.sidecar.key);
     browser.text_with("[role=alert]", "nextCursor");
     open(&browser, "/console/links/abc/change", "Change link abc");
@@ -328,7 +328,7 @@ fn what_goes_wrong_is_said_and_can_be_gone_on_from() {
     );
     browser.fill("#f-note", "theirs");
     browser.click("form .main");
-    browser.text_with("[role=alert]", "Somebody has changed this link meanwhile");
+    browser.text_with("[role=alert]", "This link was changed meanwhile");
 
     let id = stack.sidecar.key.split('_').nth(1).expect("an id");
     stack.sidecar.run_ok(&["keys", "revoke", id]);

@@ -1,4 +1,4 @@
-//! Campaigns and files of links, as people handle them in the console.
+//! Campaigns and files of links, as users handle them in the console.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use shortlink_tests::sql::Sql;
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::{SOON, eventually, until};
 
-/// How long a file may take, on a slow machine.
+/// The longest time for a file, on a slow machine.
 const LONG: Duration = Duration::from_secs(90);
 
 /// Rows of the file that most of these tests send.
@@ -131,7 +131,7 @@ fn campaigns_are_made_and_lead_elsewhere() {
     until("the edge knows", SOON, || {
         leads("one").as_deref() == Some(summer)
     });
-    // What else the campaign says of new links is kept.
+    // The other defaults of the campaign stay.
     let changed = stack
         .api("GET", &format!("/v1/campaigns/{id}"), None)
         .json();
@@ -181,7 +181,7 @@ fn a_file_becomes_links_of_a_campaign() {
     assert_eq!(understood("Name"), "");
     assert_eq!(understood("reference"), "externalId");
     browser.text_with("main", "https://shop.example.com/spring?m=m0&c={code}");
-    browser.text_with("[data-send]", "Make links of 10,000 rows");
+    browser.text_with("[data-send]", "Create links from 10,000 rows");
     browser.assert_accessible();
     browser.click("[data-send]");
     wait_for_end(&console, "done");
@@ -249,7 +249,7 @@ fn a_file_becomes_links_of_a_campaign() {
     wait_for_end(&console, "done");
     assert_eq!(links_of(&stack, &id), 2 * 9_990);
 
-    // Among so many those that hardly any is like are looked for some at a time.
+    // Among so many, the page searches for rare ones some at a time.
     console.open(
         &format!("/console/links?campaignId={id}&state=paused"),
         "Links",
@@ -293,7 +293,7 @@ fn an_upload_that_was_cut_goes_on_and_makes_no_link_twice() {
     browser.text_with("h1", "Links");
     browser.run("history.back()", &[]);
     browser.find("[data-stop]");
-    // Stopped by whoever sends it.
+    // The user stops it.
     browser.click("[data-stop]");
     wait_for_end(&console, "stopped");
     assert!(links_of(&stack, &id) < 9_990);
@@ -305,7 +305,7 @@ fn an_upload_that_was_cut_goes_on_and_makes_no_link_twice() {
     browser.click("[data-again]");
     until("it goes on", LONG, || done() > 2_000);
     stack.sidecar.kill();
-    eventually("it is told", LONG, || {
+    eventually("the page reports it", LONG, || {
         let ended = ["[data-ended=broken]", "[data-again]"];
         ended.iter().all(|it| browser.has(it)).then_some(())
     });
@@ -329,7 +329,7 @@ fn an_upload_that_was_cut_goes_on_and_makes_no_link_twice() {
         .filter_map(|it| it.split(',').nth(5))
         .collect();
     assert!(codes.len() >= 9_990, "{}", codes.len());
-    // Whoever asks when rows have used up what the key may have is told to wait.
+    // A request beyond the rate limit of the key, which rows have used up, gets 429.
     browser.assert_sound(&["ERR_", "status of 50", "status of 429"]);
 }
 
@@ -347,7 +347,7 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     browser.click("main p a");
     browser.text_with("h1", "Links from a file");
     browser.assert_accessible();
-    // By keyboard alone: the field takes the focus, and so does what is behind it.
+    // Only by keyboard: the field takes the focus, and so does the next element.
     let focus = "document.querySelector('#upload-file').focus(); \
                  return document.activeElement.id";
     assert_eq!(browser.run(focus, &[]), json!("upload-file"));

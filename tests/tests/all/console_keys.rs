@@ -1,4 +1,4 @@
-//! API keys and the audit log, as people handle them in the console.
+//! API keys and the audit log, as users handle them in the console.
 
 use serde_json::json;
 use shortlink_tests::browser::Looks;
@@ -7,7 +7,7 @@ use shortlink_tests::http;
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::{SOON, until};
 
-/// What the API answers to a key that lists links.
+/// Returns the API's status for a key that lists links.
 fn status(stack: &Stack, key: &str) -> u16 {
     let port = stack.nginx.internal_port;
     http::send(port, "GET", "/v1/links", &[("X-Api-Key", key)]).status
@@ -89,7 +89,7 @@ fn keys_are_made_changed_rotated_and_revoked_and_the_audit_log_tells() {
     console.open(&format!("/console/keys/{id}"), "Key another name");
     browser.text_with("main", "Rotated to");
     browser.click("[data-act=revoke]");
-    console.agree("Whoever uses it is refused within a second.");
+    console.agree("Requests with it are refused within a second.");
     browser.find("[data-state=revoked]");
     assert!(!browser.has("[data-act]"));
     until("it opens nothing", SOON, || status(&stack, &secret) == 401);

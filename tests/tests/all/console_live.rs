@@ -22,7 +22,7 @@ fn looking(looks: Looks) -> (Scene, Browser) {
     (scene, browser)
 }
 
-/// What the columns of the rows say, from the top.
+/// Returns the columns of the rows, from the top.
 fn rows(browser: &Browser) -> Vec<Value> {
     let script = "return [...document.querySelectorAll('[data-visit]')].map((row) => \
                   [...row.cells].slice(1).map((cell) => cell.innerText.trim()))";
@@ -34,7 +34,7 @@ fn count(browser: &Browser) -> usize {
     rows(browser).len()
 }
 
-/// How many listen to the feed of the sidecar.
+/// Returns the number of listeners of the sidecar's feed.
 fn listeners(scene: &Scene) -> String {
     let text = http::get(scene.stack.sidecar.port, "/metrics").body;
     let text = String::from_utf8(text).expect("text");
@@ -96,10 +96,12 @@ fn visits_appear_while_they_happen_and_can_be_held() {
     browser.click(".choices button");
     browser.text_with("[role=alert]", "code must be a link's code");
 
-    // Who leaves the page leaves the feed.
+    // A user who leaves the page leaves the feed.
     browser.click("nav a[href='/console/links']");
     browser.text_with("h1", "Links");
-    until("nobody listens", SOON, || listeners(&scene) == "0");
+    until("the feed has no listener", SOON, || {
+        listeners(&scene) == "0"
+    });
     browser.assert_sound(&["status of 400"]);
 }
 
@@ -122,7 +124,9 @@ fn what_is_lost_is_connected_again_and_goes_on_where_it_was() {
     let id = scene.stack.sidecar.key.split('_').nth(1).expect("an id");
     scene.stack.sidecar.run_ok(&["keys", "revoke", id]);
     browser.text_with("[role=alert]", "Your session has ended");
-    until("nobody listens", SOON, || listeners(&scene) == "0");
+    until("the feed has no listener", SOON, || {
+        listeners(&scene) == "0"
+    });
     browser.assert_sound(&[
         "status of 401",
         "status of 502",
@@ -140,7 +144,7 @@ fn a_flood_stays_in_bounds_and_fits_a_phone_in_chinese() {
     };
     let (scene, browser) = looking(looks);
     browser.text_with("h1", "实时访问");
-    // More than are told in a second, and than are shown.
+    // More than the feed sends in a second, and than the page shows.
     for round in 0..5 {
         let names = (0..90).map(|sequence| VisitId {
             origin: 100 + round,

@@ -1,4 +1,4 @@
-//! What the console shows of visits, held against the taps that went through nginx.
+//! The console's statistics of visits, held against the taps that went through nginx.
 
 use std::fs;
 
@@ -94,7 +94,7 @@ fn choose_split(browser: &Browser, split: &str) {
     shown(browser);
 }
 
-/// What the legend says: names and numbers of visits.
+/// Returns the legend: names and numbers of visits.
 fn legend(browser: &Browser) -> Value {
     let script = "return [...document.querySelectorAll('.legend tbody tr')].map((row) => \
                   [row.cells[0].textContent, row.cells[1].textContent])";
@@ -155,7 +155,7 @@ fn a_chart_tells_when_visits_were_and_what_they_have_in_common() {
         browser.click("[data-table]");
         assert_eq!(sums(&browser), expected, "{split}");
     }
-    // What is chosen stands in the address, and comes back with it.
+    // The address holds the choice, and restores it.
     assert_eq!(browser.path(), "/console/statistics?by=device");
     browser.choose("#s-range", "365");
     shown(&browser);
@@ -274,7 +274,7 @@ fn domains_are_shown_as_each_nginx_has_them_and_a_fall_is_told() {
     sign_in(&browser, &stack.sidecar.key);
     browser.text_with("h1", "Domains");
     let row = |domain: &str| format!("[data-domain='{domain}']");
-    // The first request of the page has told the domains; they are kept a moment later.
+    // The first request of the page has reported the domains; they are stored a moment later.
     until("nginx is heard", SOON, || {
         browser.open("/console/domains");
         browser.text_with("h1", "");
@@ -301,7 +301,7 @@ fn domains_are_shown_as_each_nginx_has_them_and_a_fall_is_told() {
     let direct = http::send(stack.sidecar.port, "GET", "/healthz", &headers);
     assert_eq!(direct.status, 200);
     // The page looks again by itself.
-    until("both nodes are told of", SOON, || {
+    until("both nodes are shown", SOON, || {
         browser.has("[data-node=edge2]")
     });
     let said = browser.text_with(&row("s1.example.com"), "edge2");

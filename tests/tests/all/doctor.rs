@@ -14,7 +14,7 @@ use shortlink_tests::stack::{Stack, directory};
 use shortlink_tests::wait::{SOON, until};
 use shortlink_tests::workspace;
 
-/// What doctor says: exit code, checks.
+/// Runs doctor; returns its exit code and checks.
 fn look(stack: &Stack, more: &[&str]) -> (Option<i32>, Vec<Value>) {
     let server = format!("http://127.0.0.1:{}", stack.nginx.internal_port);
     let prefix = stack.nginx.file("").display().to_string();
@@ -77,7 +77,7 @@ fn the_book_has_a_section_for_every_check_and_no_other() {
     assert_eq!(sections, named);
 }
 
-/// What is not well: names and states.
+/// Returns the checks that failed: names and states.
 fn ills(checks: &[Value]) -> Vec<(String, String)> {
     let text = |check: &Value, member: &str| check[member].as_str().expect("a text").to_owned();
     let mut ills = Vec::new();
@@ -88,7 +88,7 @@ fn ills(checks: &[Value]) -> Vec<(String, String)> {
     ills
 }
 
-/// That just this is not well, and is told so.
+/// Checks that doctor reports only this fault, and returns it.
 fn finds(stack: &Stack, more: &[&str], check: &str, state: &str) -> Value {
     let (code, checks) = look(stack, more);
     assert_eq!(
@@ -259,7 +259,7 @@ fn the_rights_that_are_documented_are_enough() {
     close(&stack.directory().join("sidecar/shortlink.toml"));
     stack.sidecar.start_again();
     well(&stack);
-    // Not by what doctor asks alone: links are made, changed and counted.
+    // Not only by doctor's own checks: links are created, changed and counted.
     let code = stack.link("https://www.example.com/");
     let mut feed = Feed::open(stack.nginx.internal_port, &stack.sidecar.key, "", None);
     assert_eq!(stack.follow(&code).status, 302);
@@ -343,7 +343,7 @@ fn doctor_names_what_is_wrong_with_nginx() {
         "fail",
     );
 
-    // What `shortlink domains check` says is said here too.
+    // The findings of `shortlink domains check` are reported here too.
     let table = "shortlink_domains {\ncertificate none/*.pem;\ncertificate_key none/*.key;\n\
                  a.example.com active;\n}\n";
     fs::write(stack.nginx.file("domains.conf"), table).expect("a file");

@@ -162,7 +162,7 @@ fn a_retired_domain_answers_what_its_line_says() {
         assert_eq!(answer.body, b"<h1>We have moved</h1>");
         assert_eq!(get("d.example.com", path).status, 410, "{path}");
     }
-    // Nobody gets at the pages otherwise, and a certificate can still be renewed.
+    // The pages have no other URL, and a certificate can still be renewed.
     assert_eq!(get("a.example.com", "/.retired").status, 404);
     for host in [
         "a.example.com",
@@ -208,7 +208,7 @@ fn every_domain_is_announced_with_its_state_however_many_there_are() {
     assert_eq!(base["baseUrl"], "https://a.example.com:8443");
     assert_eq!(base["weight"], 2);
 
-    // A thousand are told one by one, and how many there are besides.
+    // A thousand are reported one by one, and the number of the rest.
     let mut table = "a.example.com active;".to_owned();
     for number in 0..1199 {
         table.push_str(&format!("\ndomain{number}.example.com serving;"));

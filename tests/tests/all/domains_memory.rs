@@ -1,4 +1,4 @@
-//! What reloads cost nginx' master, which lives through all of them.
+//! The cost of reloads in nginx' master, which lives through all of them.
 
 use std::fs;
 
@@ -7,17 +7,17 @@ use shortlink_tests::wait::{SOON, until};
 
 use crate::domains_swaps::swaps;
 
-/// How many names a table has: so many that one that is not given back shows.
+/// Number of names of a table: so many that one that is not given back shows.
 const NAMES: usize = 3000;
 
 /// After so many reloads the allocator of the master has what it needs.
 const WARM: usize = 6;
 
-/// By how much the master's own memory may grow in all, in kilobytes: a few tables, of which there
-/// was one with each reload.
+/// The most that the master's own memory may grow in all, in kilobytes: a few tables, of which
+/// each reload makes one.
 const GROWTH: u64 = 1024;
 
-/// What a process has.
+/// The memory and the descriptors of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holdings {
     /// Memory of its own that is in use, in kilobytes.
@@ -91,7 +91,7 @@ fn reloads_leave_the_master_as_large_as_it_was() {
     (0..WARM).for_each(reload);
     let before = of_master();
     (WARM..WARM + reloads).for_each(reload);
-    // What new workers are told by is closed by the master a moment later.
+    // The master closes its channels to new workers a moment later.
     until("the master holds no more than before", SOON, || {
         of_master().descriptors <= before.descriptors
     });

@@ -20,8 +20,8 @@ use tempfile::TempDir;
 
 const TARGET: &str = "https://target.example/";
 
-/// How soon all visits are counted: what a killed sidecar had taken is taken over after half a
-/// minute.
+/// The limit until all visits are counted: another sidecar takes over those of a killed one after
+/// half a minute.
 const TAKEN_OVER: Duration = Duration::from_secs(90);
 
 /// One of those that share.
@@ -73,7 +73,7 @@ impl Node {
         )
     }
 
-    /// Makes a link; returns its code. Its short URL is on the active domain.
+    /// Creates a link; returns its code. Its short URL is on the active domain.
     fn link(&self) -> String {
         let made = self.api("POST", "/v1/links", Some(&json!({ "longUrl": TARGET })));
         assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
@@ -107,7 +107,7 @@ impl Node {
 
     /// Has all workers keep what a code says.
     fn keep(&self, code: &str) {
-        let what = format!("{code} is kept");
+        let what = format!("{code} is cached");
         until(&what, SOON, || {
             (0..20).all(|_| self.edge(code) == "redirect/cache")
         });
@@ -189,7 +189,7 @@ fn each_node_has_its_domains_and_all_codes() {
     const SINGLE: usize = 60;
     const BATCH: usize = 400;
     let mut nodes = Nodes::start();
-    // Both make links at the same time, one by one and in bulk.
+    // Both create links at the same time, one by one and in bulk.
     let codes: Vec<String> = thread::scope(|scope| {
         let makers = nodes.both().map(|node| {
             let singles = scope.spawn(move || {
@@ -213,13 +213,13 @@ fn each_node_has_its_domains_and_all_codes() {
     assert_eq!(different.len(), codes.len(), "a code was given out twice");
     for code in codes.iter().step_by(37) {
         nodes.assert_redirects(code);
-        // Whoever is asked tells of the link on its own domain.
+        // Each node returns the link on its own domain.
         for node in nodes.both() {
             let link = node.api("GET", &format!("/v1/links/{code}"), None).json();
             assert_eq!(text(&link, "shortUrl"), node.short_url(code));
         }
     }
-    // What a node does not list it does not answer, whatever the other does.
+    // A node does not answer for a domain that it does not list, whatever the other does.
     let code = &codes[0];
     assert!(nodes.a.follow_on("b.example.net", code).is_none());
     assert!(nodes.b.follow_on("a.example.net", code).is_none());
@@ -295,7 +295,7 @@ fn what_one_node_changes_the_other_no_longer_keeps() {
     }
 }
 
-/// How many visits there are of all.
+/// Returns the number of all visits.
 fn total(node: &Node) -> u64 {
     let stats = node.api("GET", "/v1/stats", None).json();
     stats["visits"]["total"].as_u64().expect("a number")
@@ -317,7 +317,7 @@ fn a_node_without_its_sidecar_redirects_and_the_other_does_the_rest() {
     assert_eq!(total(&nodes.b), visits);
 
     nodes.b.sidecar.kill();
-    // What was made meanwhile, too, and what nobody has asked for there yet.
+    // Links of this time too, and those that had no visit there yet.
     let made: Vec<String> = (0..10).map(|_| nodes.a.link()).collect();
     for code in before.iter().chain(&made) {
         visits += nodes.assert_redirects(code);
@@ -325,11 +325,11 @@ fn a_node_without_its_sidecar_redirects_and_the_other_does_the_rest() {
     let body = json!({ "longUrl": TARGET });
     let refused = nodes.b.api("POST", "/v1/links", Some(&body)).status;
     assert_eq!(refused, 502);
-    // What Redis has lost the other finds in SQL, and here nobody says that it does not exist.
+    // The other finds a link that Redis has lost in SQL, and here it is not reported as unknown.
     let (lost, revoked) = (&made[0], &made[1]);
     nodes.b.keep(revoked);
     nodes.redis.command(&["DEL", &format!("sl:l:{lost}")]);
-    until("it is not kept any more", SOON, || {
+    until("it is not cached any more", SOON, || {
         (0..20).all(|_| nodes.b.follow(lost).status == 503)
     });
     assert_eq!(nodes.a.follow(lost).location(), Some(TARGET));
@@ -346,7 +346,7 @@ fn a_node_without_its_sidecar_redirects_and_the_other_does_the_rest() {
         visits += nodes.assert_redirects(code);
     }
 
-    // Each visit is counted once, whoever of the two had taken it.
+    // Each visit is counted once, whichever of the two had taken it.
     let told = |node: &Node| {
         let page = http::get(node.nginx.internal_port, "/edge/metrics").body;
         let page = String::from_utf8(page).expect("text");
@@ -377,7 +377,7 @@ fn a_node_without_its_sidecar_redirects_and_the_other_does_the_rest() {
     nodes.b.sidecar.start_again();
     let code = nodes.b.link();
     visits = total(&nodes.b) + nodes.assert_redirects(&code);
-    until("both tell the same", SOON, || {
+    until("both report the same", SOON, || {
         nodes.both().iter().all(|node| total(node) == visits)
     });
 }

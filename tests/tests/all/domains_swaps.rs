@@ -26,29 +26,29 @@ use crowd::Crowd;
 use scene::{Outcomes, Scene, Tallies};
 use tables::{Course, State, tables};
 
-/// How many changes there are unless the environment says otherwise.
+/// The default number of changes.
 const SWAPS: usize = 18;
 
-/// How many links there are at the beginning; each change makes one more. So many that a new worker
-/// has most of them still to read.
+/// Number of links at the beginning; each change adds one. So many that a new worker has most of
+/// them still to read.
 const LINKS: usize = 2000;
 
 /// After how many answers it goes on, so that each reload happens under load.
 const ANSWERS: u64 = 150;
 
-/// Each so many changes nginx is told of the next one while workers of the last still end.
+/// Each so many changes nginx reloads the next one while workers of the last still end.
 const OVERLAP: usize = 5;
 
 /// At each so many changes there is no sidecar.
 const ALONE: usize = 3;
 
-/// How many changes of the table there are.
+/// Number of changes of the table.
 pub(super) fn swaps() -> usize {
     let swaps = std::env::var("SHORTLINK_SWAPS").ok();
     swaps.map_or(SWAPS, |swaps| swaps.parse().expect("SHORTLINK_SWAPS"))
 }
 
-/// What `public.conf` is given besides, so that HTTP/2 is spoken on a port of its own.
+/// Adds a port for HTTP/2 to `public.conf`.
 fn with_http2(port: u16) -> NginxOptions {
     NginxOptions {
         replace: vec![(
@@ -117,7 +117,7 @@ fn look_at_names(stack: &Stack, course: &Course, number: usize, codes: [&str; 2]
     redirects
 }
 
-/// Makes a link to a target of its own; returns its short URL, too.
+/// Creates a link to a target of its own; returns its short URL, too.
 fn link(stack: &Stack, number: usize) -> (Made, String) {
     let target = format!("https://example.com/{number}?of=many");
     let made = stack.create(&json!({ "longUrl": target }));
@@ -134,7 +134,7 @@ fn wait_for_answers(scene: &Scene) {
     });
 }
 
-/// How many requests each reload has left unanswered, of one nginx.
+/// Numbers of requests that each reload of one nginx has left unanswered.
 #[derive(Default)]
 struct Closings {
     before: u64,
@@ -153,10 +153,10 @@ impl Closings {
     }
 }
 
-/// Checks that what the module leaves unanswered can't be told apart from what nginx does without
-/// it. Each reload of one is paired with that of the other beside it. The mean of the differences
-/// may not be above 0 by more than four times its standard error and a request for ten reloads.
-/// Many more reloads tell a small difference that this lets pass: `--nocapture` shows it.
+/// Checks that nginx with the module leaves no more requests unanswered than nginx without it. Each
+/// reload of one is paired with that of the other beside it. The mean of the differences may not be
+/// above 0 by more than four times its standard error and a request for ten reloads. Many more
+/// reloads show a small difference that this lets pass: `--nocapture` prints it.
 fn assert_no_more_closed(module: &Closings, plain: &Closings) {
     let pairs = module.each.iter().zip(&plain.each);
     let differences: Vec<f64> = pairs.map(|(module, plain)| module - plain).collect();
@@ -212,7 +212,7 @@ fn domains_are_swapped_under_load_and_nothing_is_lost() {
     let (mut old, mut plain_old) = (Vec::new(), Vec::new());
     for number in 1..=swaps {
         let overlaps = number % OVERLAP == 0 && number < swaps;
-        // What Redis has redirects without the sidecar, also while nginx reloads.
+        // Links in Redis redirect without the sidecar, also while nginx reloads.
         let is_alone = number % ALONE == 0 && !overlaps;
         if is_alone {
             assert_eq!(stack.sidecar.stop(), Some(0));
@@ -266,7 +266,7 @@ fn domains_are_swapped_under_load_and_nothing_is_lost() {
     assert!(!log.contains("open socket"), "{log}");
 }
 
-/// How many batches of visits wait to be stored, if the sidecar knows.
+/// Returns the number of batches of visits that wait to be stored, if the sidecar knows.
 fn waiting(stack: &Stack) -> Option<u64> {
     let page = String::from_utf8(http::get(stack.sidecar.port, "/metrics").body).ok()?;
     let line = page
@@ -307,7 +307,7 @@ fn assert_visits(stack: &Stack, tallies: &Tallies, looked: u64, first: &str) {
         for ((host, code), outcomes) in tally {
             let place = [crowd::name(*visitor), host.clone(), code.clone()];
             let stored = stored.get(&place).copied().unwrap_or_default();
-            // What was not answered may have been on its way.
+            // A visit without an answer may have been on its way.
             let possible = outcomes.redirected..=outcomes.redirected + outcomes.unanswered;
             assert!(
                 possible.contains(&stored),

@@ -12,8 +12,8 @@ use shortlink_tests::stack::{Stack, StackOptions};
 /// The lines about certificates, with the directory `live` beside the configuration.
 const LINES: &str = "certificate live/*/fullchain.pem;\ncertificate_key live/*/privkey.pem;";
 
-/// Starts everything with HTTPS on the port that is answered too. nginx starts without TLS, as
-/// somebody's does who has no certificate yet.
+/// Starts everything with HTTPS on the port that is answered too. nginx starts without TLS, as it
+/// does for a user without a certificate.
 fn start() -> (Stack, u16) {
     let port = ports::free();
     let stack = Stack::with(&StackOptions {
@@ -105,7 +105,7 @@ fn each_domain_shows_its_own_certificate() {
     let tested = stack.nginx.test_configuration();
     let said = String::from_utf8(tested.stderr).expect("text");
     assert!(tested.status.success(), "{said}");
-    // The one that is missing is told of and keeps nobody from going on.
+    // The missing one is reported, and the rest works.
     assert!(
         said.contains("[warn]") && said.contains("\"b.example\""),
         "{said}"
@@ -123,8 +123,8 @@ fn each_domain_shows_its_own_certificate() {
     ] {
         assert_eq!(ask(port, host, &path, &file(name)), followed, "{host}");
     }
-    // Who has none, or is not listed, is not talked to.
-    for host in ["b.example", "nobody.example"] {
+    // A domain without a certificate and an unlisted one get no handshake.
+    for host in ["b.example", "unlisted.example"] {
         let refused = ask(port, host, &path, &file("a.example")).expect_err(host);
         assert!(refused.contains("alert"), "{host}: {refused}");
     }
@@ -203,7 +203,7 @@ fn the_table_is_checked_before_it_is_live() {
     assert_eq!(told["domains"][0]["visitsLastHour"], json!(0));
     assert_eq!(told["domains"][3]["state"], json!("retired"));
 
-    // What nginx would refuse, in the same words.
+    // Faults that nginx would refuse, in the same words.
     set_domains(&stack, "a.example active;\na.example serving;");
     let output = check(&stack, &[]);
     let said = String::from_utf8(output.stderr).expect("text");
@@ -239,7 +239,7 @@ fn visits_of_each_domain_are_shown() {
         let visits = |place: usize| told["domains"][place]["visitsLastHour"].as_u64();
         let is_shown = [visits(0), visits(1), visits(2)] == [Some(1), Some(2), Some(0)];
         is_shown && {
-            // Nobody comes to one that is given out.
+            // An active domain has no visits.
             let concern = told["concerns"][0].as_str().expect("a concern");
             assert!(
                 concern.starts_with("b.example: active, but without a visit"),

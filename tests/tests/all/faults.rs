@@ -80,10 +80,10 @@ fn redis_loses_everything() {
         stack.redis.record(&revoked).as_deref() == Some("1 410 2")
     });
 
-    // A crash that loses the last writes: the revocation is told again without a visit.
+    // A crash that loses the last writes: the revocation is published once more without a visit.
     stack.redis.kill_and_forget();
     stack.redis.start_again();
-    until("the revocation is told again", SOON, || {
+    until("the revocation is published once more", SOON, || {
         stack.redis.record(&revoked).as_deref() == Some("1 410 2")
     });
     wait_for_edge(&stack, &code, "redirect/redis");
@@ -115,7 +115,7 @@ fn redis_hangs_and_goes_on() {
         assert_follows(&stack, &code, "unavailable/fallback");
         waits.push(begin.elapsed());
     }
-    // After the first few nobody waits the whole budget any more.
+    // After the first few no request waits the whole budget any more.
     let waited = whole_budgets() - before;
     assert!((1.0..=40.0).contains(&waited), "{waited} of 200 visitors");
     // One may have come when the machine stalled.
@@ -170,7 +170,7 @@ fn redis_and_the_sidecar_are_both_lost() {
         assert_eq!(answer.status, 503);
         assert!(answer.header("Retry-After").is_some());
     }
-    // What can't be a code is still known to be none.
+    // A path that can't be a code is still known to be none.
     assert_eq!(stack.follow(".").status, 404);
     stack.redis.start_again();
     wait_until_redis_answers(&stack, &code);
@@ -226,7 +226,7 @@ fn a_sidecar_that_ends_finishes_what_it_has_begun() {
                 })
             })
             .collect();
-        until("links are made", SOON, || stack.redis.calls("set") > 20);
+        until("links are created", SOON, || stack.redis.calls("set") > 20);
         assert_eq!(stack.sidecar.stop(), Some(0));
         makers
             .into_iter()

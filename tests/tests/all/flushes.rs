@@ -1,4 +1,4 @@
-//! Redis is emptied again and again while links are made and visited.
+//! Redis is emptied again and again while links are created and visited.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use shortlink_tests::stack::Stack;
 use shortlink_tests::visitor::Visitor;
 use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 
-/// How often Redis is emptied, and how long it is left alone at most.
+/// Number of times that Redis is emptied, and the longest pause between two of them.
 const FLUSHES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(60);
 
@@ -54,7 +54,7 @@ fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
                 while !is_over() {
                     let link = {
                         let made = made.lock().expect("no holder panics");
-                        // One prefers what was made just now, one what everybody asks for.
+                        // One prefers the newest links, one the same few links.
                         let some = match client {
                             0 => made.len().saturating_sub(20)..made.len(),
                             1 => 0..made.len().min(20),
@@ -65,7 +65,7 @@ fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
                     };
                     let path = format!("/{}", link.code);
                     let mut answer = visitor.get(&path, &[]);
-                    // Whoever comes when the machine stalls is asked to come again, never denied.
+                    // A request while the machine stalls is answered 503, never denied.
                     while answer.status == 503 && !is_over() {
                         delayed.fetch_add(1, Ordering::SeqCst);
                         answer = visitor.get(&path, &[]);
@@ -104,6 +104,6 @@ fn no_live_link_is_denied_while_redis_is_emptied_again_and_again() {
         count()
     );
     let delayed = delayed.into_inner();
-    assert!(delayed <= 30, "{delayed} were asked to come again");
+    assert!(delayed <= 30, "{delayed} answers were 503");
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
 }

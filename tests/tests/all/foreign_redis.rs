@@ -82,7 +82,7 @@ fn what_may_not_be_served_is_never_served() {
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
 }
 
-/// How the relay treats what Redis answers.
+/// The relay's treatment of Redis' answers.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Mood {
@@ -95,7 +95,7 @@ enum Mood {
     Cut,
     /// An endless line.
     Endless,
-    /// A reply that nobody asked for, before each answer.
+    /// An unsolicited reply before each answer.
     Extra,
     /// Closes at once.
     Closed,
@@ -103,7 +103,7 @@ enum Mood {
     Refused,
     /// An error instead of each record.
     Loading,
-    /// Right, but later than anybody waits.
+    /// Right, but later than the budget.
     Late,
 }
 
@@ -208,7 +208,7 @@ fn whatever_redis_sends_every_visitor_arrives() {
     let code = stack.link(TARGET);
     let back_to_honest = || {
         relay.set(Mood::Honest);
-        until("Redis is asked again", SOON, || {
+        until("Redis is used again", SOON, || {
             let answer = stack.follow(&code);
             assert_eq!((answer.status, answer.location()), (302, Some(TARGET)));
             answer.header("X-Edge") == Some("redirect/redis")
@@ -216,7 +216,7 @@ fn whatever_redis_sends_every_visitor_arrives() {
     };
     back_to_honest();
 
-    // Slow, but right: no reason to ask anybody else.
+    // Slow, but right: no reason to use the fallback.
     relay.set(Mood::Sliced);
     until("Redis is asked in slices", SOON, || {
         stack.follow(&code).header("X-Edge") == Some("redirect/redis")
@@ -296,21 +296,25 @@ fn a_redis_that_is_late_or_answers_with_errors_is_left_alone_for_a_while() {
         let before = opened();
         // The connection stays: only what comes on it changes.
         relay.mood.store(mood as u8, Ordering::Relaxed);
-        until("Redis is left alone", SOON, || {
-            // Who comes late to a look-up that is late may have its answer in time.
+        until("Redis gets no requests", SOON, || {
+            // A request that joins a late look-up may get its answer in time.
             edge();
             opened() > before
         });
         until(said, SOON, || stack.nginx.error_log().contains(said));
-        // What was asked before is answered first. Then nobody waits for it, for longer each time.
+        // Earlier commands are answered first. Then no request waits for it, for longer each time.
         pass(Duration::from_millis(130));
-        until("nobody waits, and there is one try at most", SOON, || {
-            let before = answered();
-            let alone = (0..20).all(|_| edge() == "unavailable/fallback");
-            alone && answered() - before <= 1
-        });
+        until(
+            "no request waits, and there is one try at most",
+            SOON,
+            || {
+                let before = answered();
+                let alone = (0..20).all(|_| edge() == "unavailable/fallback");
+                alone && answered() - before <= 1
+            },
+        );
         relay.mood.store(Mood::Honest as u8, Ordering::Relaxed);
-        until("Redis is asked again", SOON, || edge() == "redirect/redis");
+        until("Redis is used again", SOON, || edge() == "redirect/redis");
     }
     assert_eq!(
         stack.nginx.complaints(&["lost Redis", "gets no requests"]),

@@ -1,7 +1,7 @@
-//! There is no room for the database, and there is again.
+//! The disk of the database is full, and has space again.
 //!
-//! The room is taken by a limit on the length of files, which the running sidecar is given from
-//! outside: its writes fail as they do on a full disk, and no disk has to be filled.
+//! A limit on the length of files, which the running sidecar is given from outside, takes the
+//! space: its writes fail as they do on a full disk, and no disk has to be filled.
 
 use std::collections::HashMap;
 
@@ -60,7 +60,7 @@ fn a_full_disk_costs_no_link_that_was_acknowledged() {
             .sidecar
             .limit_files(Some(stack.sidecar.longest_file()));
         // One link at a time, each waited for until it is on the disk.
-        until("there is no room", SOON * 3, || {
+        until("the disk is full", SOON * 3, || {
             ask(&stack, &mut made).status != 201
         });
         for _ in 0..20 {
@@ -82,7 +82,7 @@ fn a_full_disk_costs_no_link_that_was_acknowledged() {
         } else {
             stack.sidecar.limit_files(None);
         }
-        until("there is room again", SOON, || {
+        until("the disk has space again", SOON, || {
             ask(&stack, &mut made).status == 201
         });
         let batch = make_batch(port, &headers, &rows);

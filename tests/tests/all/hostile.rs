@@ -1,4 +1,4 @@
-//! What scanners and attackers send to the public side.
+//! Requests of scanners and attackers to the public side.
 
 use shortlink_tests::http::Connection;
 use shortlink_tests::stack::Stack;
@@ -75,7 +75,7 @@ fn hostile_requests_get_no_5xx_and_leave_no_error_in_the_log() {
         let _ = connection.send(closing);
         let all = connection.receive_all().unwrap_or_default();
         let all = String::from_utf8_lossy(&all);
-        // nginx' own answer to a version of HTTP that there is not.
+        // nginx' own answer to an unknown version of HTTP.
         let all = all.replace("HTTP/1.1 505 HTTP Version Not Supported", "");
         assert!(!all.contains("HTTP/1.1 5"), "{shown}: {all}");
         assert!(!all.contains("Set-Cookie"), "{shown}: {all}");
@@ -83,7 +83,7 @@ fn hostile_requests_get_no_5xx_and_leave_no_error_in_the_log() {
     }
     assert_eq!(stack.follow(&code).status, 302);
     assert_eq!(stack.nginx.workers(), workers, "a worker was replaced");
-    // What nginx itself says of the two requests whose bodies are wrong; no path gets a line.
+    // nginx' own lines about the two requests with wrong bodies; no path gets a line.
     let of_bodies = [
         "sent invalid chunked body",
         "intended to send too large body",

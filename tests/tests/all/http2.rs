@@ -13,11 +13,11 @@ use shortlink_tests::wait::{SOON, until};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// What the locations of these tests look like.
+/// The locations of these tests.
 const LOCATIONS: &str = "location / { shortlink; shortlink_fallback @fallback; }
                          location @fallback { return 200 \"[$shortlink_code]\"; }";
 
-/// How many streams are open at once: nginx allows 128.
+/// Number of streams that are open at once: nginx allows 128.
 const STREAMS: usize = 100;
 
 fn start(listen: &str) -> Site {
@@ -83,7 +83,7 @@ impl Client {
         let uri = format!("http://localhost{path}");
         let request = Request::builder().method(method).uri(uri).body(());
         let ready = self.requests.clone().ready().await;
-        let mut ready = ready.expect("room for a stream");
+        let mut ready = ready.expect("a free stream");
         let sent = ready.send_request(request.expect("a request"), !has_body);
         sent.expect("sent")
     }

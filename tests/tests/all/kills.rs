@@ -1,8 +1,8 @@
-//! Servers are killed at moments that nobody has chosen, again and again, while links are made.
+//! Servers are killed at random moments, again and again, while links are created.
 //!
-//! What has been acknowledged, which is what a client has read the whole answer to, exists for
-//! ever after, leads where it should, and no code is given twice. `SHORTLINK_KILLS` says how often
-//! the sidecar is killed in each test.
+//! An acknowledged link is one whose whole answer a client has read. It exists for ever after and
+//! has the right target, and no code is given twice. `SHORTLINK_KILLS` is the number of times that
+//! each test kills the sidecar.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +19,16 @@ use shortlink_tests::stack::{Stack, directory, text};
 use shortlink_tests::visitor::Visitor;
 use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 
-/// How often the sidecar is killed unless the environment says otherwise.
+/// The default number of times that the sidecar is killed.
 const KILLS: u64 = 8;
 
-/// How many rows a batch has: three chunks, which are kept and answered one by one.
+/// Number of rows of a batch: three chunks, which are stored and answered one by one.
 const ROWS: usize = 2200;
 
-/// How long a client waits before it asks again when a server is away.
+/// The pause of a client before it retries when a server is away.
 const AWAY: Duration = Duration::from_millis(2);
 
-/// What clients were told, and whether they are to go on.
+/// The links that clients got, and whether they should continue.
 #[derive(Default)]
 struct Ledger {
     made: Mutex<Vec<(Made, bool)>>,
@@ -44,7 +44,7 @@ impl Ledger {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// What was made last, so many links at most.
+    /// The newest links, so many at most.
     fn last(&self, most: usize) -> Vec<Made> {
         let made = self.made();
         let first = made.len().saturating_sub(most);
@@ -53,7 +53,7 @@ impl Ledger {
 
     fn wait_for_more(&self, count: u64) {
         let enough = self.made().len() + count as usize;
-        until("links are made", SOON, || self.made().len() >= enough);
+        until("links are created", SOON, || self.made().len() >= enough);
     }
 }
 
@@ -62,7 +62,7 @@ fn kills() -> u64 {
     kills.map_or(KILLS, |kills| kills.parse().expect("SHORTLINK_KILLS"))
 }
 
-/// Makes links one by one until it is over. `lost` are the statuses of answers that say that a
+/// Creates links one by one until it is over. `lost` are the statuses of answers that say that a
 /// server is away.
 fn make_singles(port: u16, key: &str, client: usize, lost: &[u16], ledger: &Ledger) {
     for number in 0.. {
@@ -92,8 +92,8 @@ fn make_singles(port: u16, key: &str, client: usize, lost: &[u16], ledger: &Ledg
     }
 }
 
-/// Makes batches until it is over. Each is sent again until it is answered whole, and a row is
-/// answered with the same code each time.
+/// Sends batches until it is over. Each is retried until it is answered whole, and a row is answered
+/// with the same code each time.
 fn make_batches(
     port: u16,
     key: &str,
@@ -142,11 +142,9 @@ fn assert_exists(api: &mut Visitor, key: &str, Made { code, target }: &Made) {
     assert_eq!(text(&answer.json(), "longUrl"), *target, "{code}");
 }
 
-/// Waits until Redis has the record of every link that there is, though nobody visits them.
+/// Waits until Redis has the record of every link, though none is visited.
 fn wait_until_all_are_told(stack: &Stack, links: usize) {
-    until("Redis is told of every link", SOON, || {
-        stack.redis.keys() == links
-    });
+    until("Redis has every link", SOON, || stack.redis.keys() == links);
 }
 
 #[test]
@@ -197,7 +195,7 @@ fn single_links_outlive_kills(mut stack: Stack) {
     for Made { code, target } in &made {
         assert_eq!(all.get(code), Some(target), "{code}");
     }
-    // What is there and was not answered was on its way when the sidecar was killed.
+    // A link that was not answered was on its way when the sidecar was killed.
     let most = made.len() + CLIENTS * kills as usize;
     println!(
         "{kills} kills, {} links acknowledged, {} there",
@@ -266,11 +264,7 @@ fn batches_make_each_link_once(mut stack: Stack) {
     for (target, code) in &known {
         assert_eq!(all.get(code), Some(target), "{code}");
     }
-    assert_eq!(
-        all.len(),
-        known.len(),
-        "there are links that nobody was told of"
-    );
+    assert_eq!(all.len(), known.len(), "there are links that no client got");
     wait_until_all_are_told(&stack, all.len());
     let mut visitor = Visitor::new(stack.nginx.public_port);
     for (target, code) in known.iter().take(3000) {
@@ -286,7 +280,7 @@ fn links_outlive_a_redis_that_is_killed_and_has_lost_its_last_writes() {
     let mut chance = Chance::default();
     let key = stack.sidecar.key.clone();
     let (internal, public) = (stack.nginx.internal_port, stack.nginx.public_port);
-    // How many links were made before Redis was killed last.
+    // Number of links before Redis was last killed.
     let mut before = 0;
     thread::scope(|scope| {
         let _over = OverAtEnd(&ledger.is_over);
@@ -311,8 +305,8 @@ fn links_outlive_a_redis_that_is_killed_and_has_lost_its_last_writes() {
             pass(chance.time_below(Duration::from_millis(10)));
             before = ledger.made().len();
             stack.redis.kill_and_lose_last(chance.below(4096));
-            // Redis is away for a while, in which links are made all the same.
-            until("links are made without Redis", SOON, || {
+            // Redis is away for a while, in which links are created all the same.
+            until("links are created without Redis", SOON, || {
                 ledger.made()[before..]
                     .iter()
                     .any(|(_, published)| !published)
@@ -322,7 +316,7 @@ fn links_outlive_a_redis_that_is_killed_and_has_lost_its_last_writes() {
         ledger.wait_for_more(20);
     });
     let made = ledger.made().clone();
-    // Nobody has to visit them for that: they waited in the outbox.
+    // That needs no visit: they waited in the outbox.
     let waited: Vec<&Made> = made[before..]
         .iter()
         .filter(|(_, is_published)| !is_published)

@@ -1,4 +1,4 @@
-//! What stands between a client and its links: both servers of nginx, and batches through them.
+//! Links through both servers of nginx, and batches through them.
 
 use std::fs;
 use std::process::Command;

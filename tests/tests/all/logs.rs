@@ -1,4 +1,4 @@
-//! What access logs tell of requests to a location with `shortlink`.
+//! Access logs of requests to a location with `shortlink`.
 
 use shortlink_tests::site::{ONE, Site, SiteOptions};
 use vocabulary::CodeRules;
@@ -22,7 +22,7 @@ fn a_log_can_tell_everything_that_the_edge_knows() {
                                '$shortlink_active_base $shortlink_domain_names';
                access_log logs/edge.log edge;",
         server: "location / { shortlink; shortlink_fallback @fallback; }
-                 location /alone/ { rewrite ^/alone/(.*)$ /$1 break; shortlink; }
+                 location /own/ { rewrite ^/own/(.*)$ /$1 break; shortlink; }
                  location /other { return 204; }
                  location @fallback { return 302 https://example.com/fallback; }",
         ..SiteOptions::default()
@@ -58,8 +58,8 @@ fn a_log_can_tell_everything_that_the_edge_knows() {
         (
             "GET",
             "localhost",
-            "/nobody",
-            "404 nobody - unknown redis active".to_owned(),
+            "/nolink",
+            "404 nolink - unknown redis active".to_owned(),
         ),
         (
             "GET",
@@ -88,7 +88,7 @@ fn a_log_can_tell_everything_that_the_edge_knows() {
         (
             "GET",
             "localhost",
-            "/alone/nosuchone",
+            "/own/nosuchone",
             "404 nosuchone - miss redis active".to_owned(),
         ),
         (
@@ -134,11 +134,11 @@ fn a_log_can_be_kept_for_some_outcomes_only() {
                  location / { shortlink; }",
         ..SiteOptions::default()
     });
-    for path in ["/one", "/gone", "/-", "/two", "/nobody"] {
+    for path in ["/one", "/gone", "/-", "/two", "/nolink"] {
         site.get(path);
     }
-    assert_eq!(site.log("strange.log", 3), ["gone", "-", "nobody"]);
-    assert_eq!(site.log("redis.log", 4), ["one", "gone", "two", "nobody"]);
+    assert_eq!(site.log("strange.log", 3), ["gone", "-", "nolink"]);
+    assert_eq!(site.log("redis.log", 4), ["one", "gone", "two", "nolink"]);
     assert_eq!(site.log("redirect.log", 2), ["one", "two"]);
     assert_eq!(site.log("malformed.log", 1), ["-"]);
 }

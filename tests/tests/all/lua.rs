@@ -10,7 +10,7 @@ use shortlink_tests::wait::{SOON, until};
 const MODULES: &str = "load_module /usr/lib/nginx/modules/ndk_http_module.so;
                        load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;";
 
-/// What the module says of itself when it is loaded.
+/// The module's own line in the log when it is loaded.
 const OF_LUA_ITSELF: &str = "detected a LuaJIT version which is not OpenResty's";
 
 fn start(server: &str) -> Site {
@@ -212,7 +212,7 @@ fn lua_captures_the_answer_to_a_code() {
         assert_eq!(capture("/one"), format!("302 {ONE} []\n"));
         assert_eq!(capture("/two"), format!("301 {TWO} []\n"));
         // nginx makes its pages for the client's own request only.
-        for (path, status) in [("/gone", "410"), ("/nobody", "404"), ("/-", "404")] {
+        for (path, status) in [("/gone", "410"), ("/nolink", "404"), ("/-", "404")] {
             assert!(
                 capture(path).starts_with(&format!("{status} nil [")),
                 "{path}"

@@ -1,4 +1,4 @@
-//! The whole moves from one Redis to others, by configuration alone and while it serves, as the runbook
+//! The whole moves from one Redis to others, only by configuration and while it serves, as the runbook
 //! says.
 
 use std::fs;
@@ -17,7 +17,7 @@ fn target(number: usize) -> String {
     format!("https://example.com/{number}")
 }
 
-/// A number that the sidecar tells, if it does.
+/// Returns a metric of the sidecar, if it has it.
 fn told(stack: &Stack, name: &str) -> Option<f64> {
     let page = http::get(stack.sidecar.port, "/metrics");
     let page = Page::read(&String::from_utf8(page.body).ok()?);
@@ -59,7 +59,7 @@ fn move_to(nginx: &str, sidecar: &str) {
         let line = format!("server   127.0.0.1:{};", stack.redis.port);
         stack.nginx.edit("shortlink.conf", &line, nginx);
         stack.nginx.reload();
-        // What is changed now, only the old one is told of at first.
+        // Changes now go only to the old one at first.
         let revoked = codes.last().expect("a link");
         let answer = stack.api("DELETE", &format!("/v1/links/{revoked}"), None);
         assert_eq!(answer.status, 200);
@@ -75,7 +75,7 @@ fn move_to(nginx: &str, sidecar: &str) {
         until("what was revoked meanwhile is gone", SOON, || {
             stack.follow(revoked).status == 410
         });
-        // 4. What only the old one was told of is put right.
+        // 4. An audit repairs the changes that only the old one has.
         let audited = stack.sidecar.run(&["audit", "--repair"]);
         let said = String::from_utf8_lossy(&audited.stdout).into_owned();
         assert!(audited.status.success(), "{said}");

@@ -20,7 +20,7 @@ use shortlink_tests::wait::{SOON, eventually, pass, until};
 
 const TARGET: &str = "https://example.com/target";
 
-/// How long a connection may take to be made, the look-up of its name included.
+/// The longest time to connect, the look-up of the name included.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// The address 127.0.0.1 as the answer to a query.
@@ -33,7 +33,7 @@ fn answer(query: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// A log that blocks whoever writes to it, until it is read.
+/// A log that blocks its writers until it is read.
 fn full_pipe(path: &Path) -> File {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.expect("mkfifo").success());
@@ -44,8 +44,8 @@ fn full_pipe(path: &Path) -> File {
     pipe
 }
 
-/// Two servers wait for the same name, and their time is over when it is answered: nginx still goes
-/// through all who wait when the first one is told.
+/// Two servers wait for the same name, and their time is over when it is answered: nginx is still in
+/// its loop over the waiting ones when it calls the first.
 #[test]
 fn a_name_that_is_answered_when_the_time_of_two_servers_is_over_harms_nothing() {
     let directory = directory();
@@ -156,8 +156,8 @@ fn a_name_is_looked_up_again_without_waiting() {
     let prefix = directory.path().join("nginx");
     let nginx = Nginx::start(&prefix, ports, 0, ports::free(), &options);
     let follow = |code: &str| http::get(nginx.public_port, &format!("/{code}")).status;
-    // Nobody knows the name yet: nobody waits for it, and workers can be told to end.
-    until("it is said", SOON, || {
+    // The name has no address yet: no request waits for it, and workers can end.
+    until("it is logged", SOON, || {
         nginx.error_log().contains("can't be looked up")
     });
     assert_eq!(follow("one"), 503);
@@ -172,9 +172,9 @@ fn a_name_is_looked_up_again_without_waiting() {
     });
     pass(Duration::from_millis(1200));
     redis.start_again();
-    assert_ne!(follow("two"), 302, "nobody listens at the other address");
+    assert_ne!(follow("two"), 302, "no server listens at the other address");
     *address.lock().expect("no panic") = Some(Ipv4Addr::new(127, 0, 0, 1));
-    until("Redis is asked again", SOON, || follow("one") == 302);
+    until("Redis is used again", SOON, || follow("one") == 302);
     nginx.reload();
     assert_eq!(follow("one"), 302);
 }

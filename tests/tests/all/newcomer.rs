@@ -37,7 +37,7 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-/// What a reader does with a document once `make run` is ready: types its commands, and writes its short
+/// Returns the steps of a reader once `make run` is ready: types a document's commands, and writes its short
 /// domains into the file that it names. A command that fails ends the script.
 fn script(document: &str) -> String {
     let mut script = String::from("set -e\n");
@@ -93,8 +93,8 @@ fn follow(document: &str, shell: &str) -> (String, String) {
     }
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/newcomer.sh");
     command.arg(driver).arg(shell).args([&file, &var, &log]);
-    // As from a terminal: settings of this test run do not reach the build, which then has nothing to do. What
-    // sets how everything here is compiled does.
+    // As from a terminal: settings of this test run do not reach the build, which then has nothing to do.
+    // Settings of the compiler do.
     let own = [
         "CARGO_PKG_",
         "CARGO_MANIFEST_",
@@ -159,7 +159,7 @@ fn the_readme_runs_as_printed() {
             "syntax is ok",
         ];
         shows(shell, &printed, &expected);
-        // What it shows of `make run` is what that prints, and `…` stands for a folder of the reader's.
+        // It shows the real output of `make run`, and `…` stands for a folder of the reader's.
         let shown = blocks("README.md").into_iter();
         let shown = shown.filter(|block| block.text.starts_with("ngx-shortlink is ready."));
         let shown: Vec<Block> = shown.collect();

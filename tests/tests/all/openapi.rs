@@ -33,8 +33,8 @@ impl World {
         }
     }
 
-    /// Sends a request through nginx' internal server, and compares the answer to what is said of the
-    /// operation. `path` is that of the description with its parameters filled in, and a query.
+    /// Sends a request through nginx' internal server, and compares the answer to the description of
+    /// the operation. `path` is that of the description with its parameters filled in, and a query.
     fn send(
         &mut self,
         method: &str,
@@ -83,7 +83,7 @@ impl World {
         examples
     }
 
-    /// Waits until visits of a link are told.
+    /// Follows a link and waits until the visit is stored.
     fn tap(&mut self, code: &str) {
         let answer = self.stack.follow(code);
         assert_eq!(answer.status, 302);
@@ -255,7 +255,7 @@ fn every_operation_succeeds(mut world: World) {
     assert_eq!(unseen, Vec::<String>::new(), "no real answer was compared");
 }
 
-/// Listens to the feed until a visit is told.
+/// Listens to the feed until it sends a visit.
 fn live(world: &mut World, code: &str) {
     let headers = [("X-Api-Key", &*world.admin)];
     let mut connection = Connection::open(world.stack.nginx.internal_port).expect("a connection");
@@ -318,7 +318,7 @@ fn every_operation_refuses_as_it_is_described() {
             refused(&[key], "", "", 415);
         }
         if path.contains("{") {
-            // An object that is in order for whoever is there.
+            // An object that is valid if the path exists.
             let body = match &*path {
                 _ if !is_object => "",
                 "/v1/keys/{id}/rotate" => "{\"overlapSeconds\":1}",
@@ -396,7 +396,7 @@ fn every_operation_refuses_as_it_is_described() {
         });
     }
 
-    // What stands against a change.
+    // Reasons to refuse a change.
     let link = text(
         &world
             .stack

@@ -1,4 +1,4 @@
-//! Keeping Redis true, and what is told of the space of codes.
+//! Repair of Redis, and the report on the space of codes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn with(sidecar: &str) -> Stack {
     })
 }
 
-/// Where a sample link leads.
+/// Returns the target of a sample link.
 fn target(code: &str) -> String {
     format!("https://www.example.com/campaign/spring?recipient={code}&source=sms")
 }
@@ -136,7 +136,7 @@ fn a_rebuild_that_was_killed_or_interrupted_is_gone_on_with() {
     stack.redis.go_on();
     assert!(keys(&stack) < links, "it was too quick to be killed");
 
-    // A claim that nobody renews ends by itself; until then the next run waits.
+    // A claim without renewals ends by itself; until then the next run waits.
     let mut interrupted = stack.sidecar.begin(&["rebuild"], &log);
     let before = keys(&stack);
     // So many that it is done with the first, and will say where the next run goes on.
@@ -226,7 +226,7 @@ fn dead_links_are_rebuilt_too_and_answer_410() {
     }
 }
 
-/// What an audit finds, and its exit code.
+/// Runs an audit; returns its exit code and its report.
 fn audit(stack: &Stack, arguments: &[&str]) -> (Option<i32>, Value) {
     let arguments = [&["audit", "--json"], arguments].concat();
     let output = stack.sidecar.run(&arguments);
@@ -285,7 +285,7 @@ fn an_audit_finds_each_kind_of_drift_and_repairs_it() {
         .into_iter()
         .map(|(kind, code)| (kind.to_owned(), code))
         .collect();
-    // What was published a moment ago is noted a moment later; until then it is no drift.
+    // A record is noted a moment after its publication; until then it is no drift.
     until("the change is noted", SOON, || {
         audit(&stack, &[]).1["changing"] == 0
     });
@@ -375,7 +375,7 @@ fn what_redis_has_lost_comes_back_by_itself() {
             stack.redis.record(code).as_ref() == Some(&good)
         });
     }
-    // What is newer is for somebody to look at.
+    // A newer record is left for the operator.
     assert_eq!(stack.redis.record(&codes[6]), Some(newer));
 }
 
@@ -464,7 +464,7 @@ fn the_space_of_codes_is_told_and_warned_of() {
     assert_eq!(usage["blindGuess"]["oneIn"], json!(11916.0));
     assert!(usage["fullAt"].is_string(), "{usage}");
     assert!(!log().contains("used"), "{}", log());
-    // What is known of the usage is believed for a while: so there may be some more.
+    // The sidecar uses a count of the usage for a while: so there may be some more.
     until("the next length is used", SOON * 2, || {
         stack.link("https://example.com/");
         of(4)["links"] != 0

@@ -1,4 +1,4 @@
-//! What links can be: paused, later, made once, marked, with the visitor's query.
+//! Options of links: paused, valid later, created once, marked, with the visitor's query.
 
 use std::collections::HashSet;
 use std::thread;
@@ -12,7 +12,7 @@ use shortlink_tests::wait::{SOON, until};
 
 use crate::redirects::format_time;
 
-/// How soon every worker must know of a change.
+/// The longest time until every worker knows of a change.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Follows a code with bytes behind it.
@@ -33,7 +33,7 @@ fn a_paused_link_is_gone_at_once_and_back_at_once() {
             stack.follow(&code).status == status
         });
     };
-    // Often enough for each worker to keep what it was told.
+    // Often enough for each worker to cache it.
     for _ in 0..10 {
         follow(&stack, 302);
     }
@@ -150,7 +150,7 @@ fn changes_are_remembered_and_made_to_what_was_seen() {
         (changed.status, changed.header("ETag")),
         (200, Some("\"2\""))
     );
-    // Whoever has seen the first revision does not undo the second.
+    // A client that has seen the first revision does not undo the second.
     assert_eq!(change("\"1\"", &third).status, 412);
     assert_eq!(
         stack.follow(&code).location(),
@@ -251,7 +251,7 @@ fn marks_and_queries_are_appended_whatever_stands_there() {
             assert_eq!(answer.location(), Some(&*expected), "{said}");
         }
     }
-    // Links that do not ask for it get none, and nobody else brings one.
+    // Links without the option get none, and no header brings one.
     let alone = stack.link("https://example.com/a");
     let header = [("X-Shortlink-Query", "x=1")];
     let port = stack.nginx.public_port;
@@ -274,7 +274,7 @@ fn a_long_query_reaches_its_page_or_is_left_away() {
     let expected = format!("https://example.com/a?{query}");
     assert_eq!(answer.status, 302);
     assert!(answer.location() == Some(&*expected));
-    // Of a target that has no room left the visitor gets the page at least.
+    // If a target has no space left for the query, the visitor gets the page at least.
     let target = format!("https://example.com/{}", "a".repeat(6000));
     let body = json!({ "longUrl": target, "forwardQuery": true });
     let code = text(&stack.create(&body), "shortCode");

@@ -20,7 +20,7 @@ const SITE: &str = "/etc/nginx/conf.d/shortlink.conf";
 const DOMAINS: &str = "/etc/nginx/shortlink/domains.conf";
 const DATABASE: &str = "/var/lib/shortlink/elsewhere.db";
 
-/// What the packages bring: path, owner and group, mode.
+/// The files of the packages: path, owner and group, mode.
 const FILES: [(&str, &str, u32); 24] = [
     ("/usr/share/doc/shortlink/README.md", "root:root", 0o644),
     (
@@ -235,7 +235,7 @@ fn check_units(debian: &Debian) {
     }
 }
 
-/// Where the servers listen.
+/// The ports of the servers.
 struct Ports {
     public: u16,
     internal: u16,
@@ -270,7 +270,7 @@ fn configure(debian: &Debian) -> Ports {
         &[
             ("127.0.0.1:8090", &sidecar),
             ("127.0.0.1:6379", &redis),
-            // So that nobody is sent to the sidecar, which is away at times, when the machine stalls.
+            // So that no request goes to the sidecar, which is away at times, when the machine stalls.
             ("budget   50ms", "budget   2s"),
         ],
     );
@@ -340,7 +340,7 @@ fn nginx_master(debian: &Debian) -> String {
         .to_owned()
 }
 
-/// Whether all processes that have the module mapped have the file that is there now.
+/// Returns whether all processes that have the module mapped have the file that is there now.
 fn runs_module_that_is_there(debian: &Debian) -> bool {
     let mut mapped = 0;
     for pid in debian.processes() {
@@ -454,7 +454,7 @@ fn they_are_installed_used_upgraded_removed_and_purged() {
     assert_eq!(url, format!("http://localhost:{}/{code}", ports.public));
     let answer = http::get(ports.public, &format!("/{code}"));
     assert_eq!(answer.location(), Some("https://www.example.com/spring"));
-    // The service's own, and for nobody else.
+    // Only the service may read it.
     let database = fs::metadata(debian.outside(DATABASE)).expect("the database");
     let folder = fs::metadata(debian.outside("/var/lib/shortlink")).expect("the folder");
     assert_eq!(database.uid(), folder.uid());
@@ -488,7 +488,7 @@ fn they_are_installed_used_upgraded_removed_and_purged() {
         assert!(exists(&debian, kept), "{kept}");
     }
 
-    // What comes back is what was there.
+    // A new installation finds the old state.
     install(&debian, &packages());
     assert!(exists(&debian, SITE) && exists(&debian, MODULE_LINK));
     until("nginx serves the site again", SOON, || {

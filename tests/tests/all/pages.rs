@@ -1,4 +1,4 @@
-//! What visitors see whose link does not exist or is gone.
+//! The pages for visitors of a link that does not exist or is gone.
 
 use std::fs;
 
@@ -121,7 +121,7 @@ fn a_domain_may_have_pages_of_its_own() {
         ("c.example", "/", "en", 410, "c has moved"),
         ("c.example", &gone, "en", 410, "c has moved"),
         ("a.example", "/robots.txt", "en", 200, "Disallow: /"),
-        // Pages are for these answers alone, and nobody gets at other files.
+        // Pages are only for these answers, and other files have no URL.
         (
             "a.example",
             "/pages/a.example/410.html",

@@ -23,7 +23,7 @@ fn links_are_made_followed_changed_and_revoked() {
     let code = stack.link(TARGET);
     let path = format!("/v1/links/{code}");
     assert_eq!(stack.follow(&code).location(), Some(TARGET));
-    // Workers are told that Redis has nothing any more a moment after it says so.
+    // Workers learn that Redis is empty a moment after its reply.
     let follow_anew = || {
         eventually("the fallback is asked", SOON, || {
             stack.redis.command(&["FLUSHALL"]);
@@ -58,13 +58,13 @@ fn links_are_made_followed_changed_and_revoked() {
     assert_eq!(follow_anew().status, 410);
     let kept = postgres.query("SELECT count(*) FROM links WHERE revoked_at IS NOT NULL");
     assert_eq!(kept, "1");
-    // What was published leaves the outbox.
+    // Published links leave the outbox.
     until("new links leave the outbox", SOON, || {
         postgres.query("SELECT count(*) FROM outbox WHERE revision = 1") == "0"
     });
 }
 
-/// A request that makes a link.
+/// Sends a request for a link.
 fn make(sidecar_port: u16, key: &str, slug: Option<&str>) -> Response {
     let body = match slug {
         Some(slug) => json!({ "longUrl": TARGET, "customSlug": slug }),
@@ -133,7 +133,7 @@ fn two_sidecars_share_a_database() {
     assert_eq!(different.len(), codes.len(), "a code was given out twice");
     let kept = postgres.query("SELECT count(*) FROM links");
     assert_eq!(kept, (SLUGS + codes.len()).to_string());
-    // What one has made the other resolves.
+    // Each resolves the links of the other.
     stack.redis.command(&["FLUSHALL"]);
     for code in codes.iter().step_by(29) {
         assert_eq!(stack.follow(code).location(), Some(TARGET));
@@ -177,7 +177,7 @@ fn postgres_is_killed_under_load_and_no_acknowledged_link_is_lost() {
             .collect();
         for round in 0..3 {
             let before = made.load(Ordering::SeqCst);
-            until(&format!("links are made ({round})"), SOON, || {
+            until(&format!("links are created ({round})"), SOON, || {
                 made.load(Ordering::SeqCst) > before + 40
             });
             let before = refused.load(Ordering::SeqCst);
@@ -185,13 +185,13 @@ fn postgres_is_killed_under_load_and_no_acknowledged_link_is_lost() {
             until(&format!("requests are refused ({round})"), SOON, || {
                 refused.load(Ordering::SeqCst) > before + 4
             });
-            // A live link is never 404, whoever is away.
+            // A live link is never 404, whichever server is away.
             assert_eq!(stack.follow("nosuchone").status, 503);
             assert_eq!(http::get(port, "/readyz").status, 503);
             postgres.start_again();
         }
         let before = made.load(Ordering::SeqCst);
-        until("links are made again", SOON, || {
+        until("links are created again", SOON, || {
             made.load(Ordering::SeqCst) > before + 40
         });
         is_over.store(true, Ordering::SeqCst);
@@ -209,7 +209,7 @@ fn postgres_is_killed_under_load_and_no_acknowledged_link_is_lost() {
     assert!(lost.is_empty(), "{lost:?}");
     let different: HashSet<&String> = acknowledged.iter().collect();
     assert_eq!(different.len(), acknowledged.len());
-    // Those that nobody was told of are published too, and what was counted is what is there.
+    // Links that no client got are published too, and the counts match the rows.
     until("the outbox is empty", SOON, || {
         postgres.query("SELECT count(*) FROM outbox") == "0"
     });
@@ -249,7 +249,7 @@ fn campaigns_are_made_changed_and_told_to_redis() {
         record(&stack),
         "1 302 2 0 https://shop.example.com/new?m={0}"
     );
-    // A change that Redis could not be told of is told by whoever is there when it is back.
+    // A change during Redis' outage is published by the sidecar that runs when it is back.
     stack.redis.kill();
     let paused = call(&stack, "POST", &format!("{path}/pause"), None);
     assert_eq!(
@@ -259,12 +259,14 @@ fn campaigns_are_made_changed_and_told_to_redis() {
     stack.sidecar.kill();
     stack.redis.start_again();
     stack.sidecar.start_again();
-    until("the pause is told", SOON, || record(&stack) == "1 410 3");
+    until("the pause is published", SOON, || {
+        record(&stack) == "1 410 3"
+    });
     let listed = call(&stack, "GET", "/v1/campaigns", None).json();
     assert_eq!(listed["campaigns"].as_array().map(Vec::len), Some(1));
     assert_eq!(listed["campaigns"][0]["state"], "paused");
     assert_eq!(call(&stack, "DELETE", &path, None).status, 200);
-    until("the revocation is told", SOON, || {
+    until("the revocation is published", SOON, || {
         record(&stack) == "1 410 4"
     });
 }
@@ -286,7 +288,7 @@ fn a_redis_that_was_flushed_is_rebuilt_and_audited() {
     assert!(done.contains("6,011 added"), "{done}");
     assert_eq!(audit(), Some(0));
     assert_eq!(stack.redis.keys(), 6011);
-    // What only Redis has is found too.
+    // A record that only Redis has is found too.
     stack
         .redis
         .command(&["SET", "sl:l:nosuchone", "1 302 1 0 https://example.com/"]);
@@ -355,7 +357,7 @@ fn an_export_of_one_store_can_be_imported_into_the_other() {
         let all = stack.sidecar.run_ok(&["export", "--format", "ndjson"]);
         let links = all.lines().map(|line| {
             let mut link: Value = serde_json::from_str(line).expect("JSON");
-            // Who has made it is whoever has imported it.
+            // The importing key is the creator.
             link["createdBy"].take();
             (text(&link, "shortCode"), link)
         });

@@ -4,7 +4,7 @@ use shortlink_tests::http::{self, Connection, Response};
 use shortlink_tests::site::{ONE, Site, SiteOptions, TWO};
 use shortlink_tests::wait::{SOON, until};
 
-/// What the locations of these tests look like.
+/// The locations of these tests.
 const SERVER: &str = "location / { shortlink; shortlink_fallback @fallback; }
                       location @fallback { return 200 \"[$shortlink_code]\"; }";
 
@@ -21,7 +21,7 @@ fn receive(connection: &mut Connection, method: &str) -> Response {
     answer.expect("an answer")
 }
 
-/// Whether the server has closed the connection without sending more.
+/// Returns whether the server has closed the connection without sending more.
 fn is_closed(connection: &mut Connection) -> bool {
     matches!(connection.receive_all().as_deref(), Ok(b""))
 }
@@ -80,18 +80,18 @@ fn http_1_1_keeps_the_connection_unless_asked_to_close_it() {
     assert_eq!((answer.status, answer.location()), (302, Some(ONE)));
     assert_eq!(answer.header("Connection"), Some("close"));
     assert!(is_closed(&mut connection));
-    // What follows a request to close is not answered.
+    // A request after a request to close is not answered.
     let mut connection = open(&site);
     connection
         .send(&[&close[..], &close[..]].concat())
         .expect("sent");
     assert_eq!(receive(&mut connection, "GET").status, 302);
-    // Data that nobody reads makes the kernel reset the connection, which may hide the end.
+    // Unread data makes the kernel reset the connection, which may hide the end.
     assert_eq!(connection.receive_all().unwrap_or_default(), b"");
     site.assert_ends_sound(&[]);
 }
 
-/// What is expected of the answer to a request with this method.
+/// The expected answer to a request: method, status and target.
 type Expected = (&'static str, u16, Option<String>);
 
 /// Requests by turns of each kind, with the method and what is expected of the answer.
@@ -172,7 +172,7 @@ fn kept_and_slow_codes_are_answered_in_order() {
     });
     set_own_records(&site, 50);
     for path in ["/one", "/two"] {
-        until("it is kept", SOON, || {
+        until("it is cached", SOON, || {
             site.get(path).header("X-Edge") == Some("redirect/cache")
         });
     }
@@ -180,7 +180,7 @@ fn kept_and_slow_codes_are_answered_in_order() {
     site.redis.hang();
     let mut connection = open(&site);
     connection.send(&bytes).expect("sent");
-    // Those that are kept and stand first do not wait.
+    // The cached ones at the beginning do not wait.
     assert_mixed(&mut connection, &expected[..2]);
     site.redis.go_on();
     assert_eq!(expected[2].2, Some(own_target(2)));
@@ -230,7 +230,7 @@ fn a_body_that_nobody_needs_is_read_away() {
         send(&mut connection, next);
         assert_next(&mut connection);
     }
-    // A client that asks first is told to go on.
+    // A client that asks first may continue.
     let expecting = format!("{head}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n");
     for path in ["/one", "/nosuchone"] {
         send(&mut connection, &expecting.replace("/one", path));
@@ -256,7 +256,7 @@ fn a_body_may_come_while_redis_is_waited_for() {
     for connection in [&mut whole, &mut partial, &mut leaver] {
         send(connection, &format!("{head}Content-Length: 6\r\n\r\nab"));
     }
-    // The worker has come so far that it answers somebody else.
+    // The worker has come so far that it answers another request.
     assert_eq!(site.get("/-").status, 404);
     send(&mut whole, "cdef");
     whole.send(&next).expect("sent");

@@ -30,7 +30,7 @@ fn a_made_link_redirects_without_a_body() {
 
     let head = http::send(stack.nginx.public_port, "HEAD", &format!("/{code}"), &[]);
     assert_eq!((head.status, head.location()), (302, Some(TARGET)));
-    // The query of a visit belongs to nobody.
+    // The query of a visit is ignored.
     assert_eq!(
         stack.follow(&format!("{code}?utm=x")).location(),
         Some(TARGET)
@@ -88,7 +88,7 @@ fn redis_may_stand_behind_a_unix_socket_with_another_prefix_and_database() {
         Some("unavailable/fallback")
     );
     stack.redis.start_again();
-    until("Redis is asked again", SOON, || {
+    until("Redis is used again", SOON, || {
         stack.follow(&code).header("X-Edge") == Some("redirect/redis")
     });
     assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
@@ -284,7 +284,7 @@ fn a_link_expires_by_itself() {
     let code = text(&made, "shortCode");
     let early = stack.follow(&code).status;
     assert!(early == 302 || stack.redis.now() >= seconds, "{early}");
-    // The edge alone: nobody else could tell it.
+    // Only the edge decides: Redis still has the record.
     let record = stack.redis.record(&code).expect("a record");
     assert_eq!(record, format!("1 302 1 {seconds} {TARGET}"));
     until("the link is gone", Duration::from_secs(10), || {
@@ -368,7 +368,7 @@ fn keyed_codes_survive_a_rotation_of_keys_and_end_with_their_key() {
     assert_eq!(rules(OLD).complete(body).expect("a code").as_str(), first);
     assert_eq!(stack.follow(&first).status, 302);
 
-    // Accepted everywhere before anybody issues with it.
+    // Accepted everywhere before a sidecar issues codes with it.
     std::fs::write(&file, format!("{OLD}\n{NEW}\n")).expect("a key file");
     stack.nginx.reload();
     assert_eq!(stack.sidecar.stop(), Some(0));
@@ -421,7 +421,7 @@ fn keyed_codes_outlive_the_loss_of_their_keys() {
     });
     let codes: Vec<String> = (0..50).map(|_| stack.link(TARGET)).collect();
     std::fs::remove_file(&file).expect("a key file");
-    // What was the check character is one of the code's now.
+    // The former check character is one of the code's now.
     let without = "check = \"none\"\nbody_length = 8\nlongest_body_length = 9";
     stack.sidecar.edit_config(&keyed, without);
     assert_eq!(stack.sidecar.stop(), Some(0));

@@ -13,7 +13,7 @@ use shortlink_tests::wait::{SOON, pass, until};
 
 const CLIENTS: usize = 8;
 
-/// What the clients have seen.
+/// The answers that the clients have seen.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) answered: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct Seen {
     pub(crate) refused: AtomicU64,
 }
 
-/// Follows codes until told to stop, half of the clients over connections that stay open.
+/// Follows codes until `stop`, half of the clients over connections that stay open.
 /// Any failed request is a panic, but for a connection refused where `may_refuse`.
 fn follow_codes(
     port: u16,
@@ -72,7 +72,7 @@ fn follow_codes(
             _ if was_open => {
                 seen.closed_idle.fetch_add(1, Ordering::Relaxed);
             }
-            // While nginx ends, the kernel may have taken a connection that nobody accepts.
+            // While nginx ends, the kernel may have taken a connection that no worker accepts.
             _ if may_refuse => {
                 seen.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -190,7 +190,7 @@ fn no_request_fails_when_a_worker_is_killed_and_replaced() {
         }
     });
     assert!(seen.answered.load(Ordering::Relaxed) > 300);
-    // nginx itself tells of the kill.
+    // nginx itself logs the kill.
     assert_eq!(stack.nginx.complaints(&["exited on signal 9"]), [""; 0]);
 }
 
@@ -234,7 +234,7 @@ fn an_old_worker_ends_while_redis_hangs_and_its_requests_are_answered() {
         stack.nginx.workers().iter().all(|pid| !old.contains(pid))
     });
     stack.redis.go_on();
-    until("Redis is asked again", SOON, || {
+    until("Redis is used again", SOON, || {
         stack.follow(&code).header("X-Edge") == Some("redirect/redis")
     });
     // Visits that Redis has not confirmed have nowhere to go here.
@@ -242,7 +242,7 @@ fn an_old_worker_ends_while_redis_hangs_and_its_requests_are_answered() {
     assert_eq!(stack.nginx.complaints(&expected), [""; 0]);
 }
 
-/// Whether everything was read that clients have sent to a port of loopback.
+/// Returns whether everything was read that clients have sent to a port of loopback.
 fn has_read_all(port: u16) -> bool {
     let sockets = fs::read_to_string("/proc/net/tcp").expect("the sockets");
     let local = format!(":{port:04X}");
@@ -253,7 +253,7 @@ fn has_read_all(port: u16) -> bool {
     unread.next().is_none()
 }
 
-/// Whether workers were told to end, as they call themselves then, or are gone.
+/// Returns whether all workers have an ending worker's process title, or are gone.
 fn are_ending(workers: &[u32]) -> bool {
     workers.iter().all(|pid| {
         let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -281,10 +281,10 @@ fn an_old_worker_asks_redis_for_the_request_that_it_still_gets() {
     let port = stack.nginx.public_port;
     until("half of each is read", SOON, || has_read_all(port));
     let old = stack.nginx.begin_reload();
-    until("the old workers are told to end", SOON, || are_ending(&old));
+    until("the old workers are ending", SOON, || are_ending(&old));
     // Longer than a worker that ends waits for what it has recorded up to then.
     pass(Duration::from_millis(1200));
-    // Nobody else can tell where the links lead.
+    // No other server knows the links.
     stack.sidecar.kill();
     for (number, connection) in begun.iter_mut().enumerate() {
         if number == codes.len() / 2 {
@@ -332,7 +332,7 @@ fn an_old_worker_ends_while_redis_is_away() {
 fn an_idle_worker_keeps_one_connection_and_leaves_none_behind() {
     let stack = Stack::start();
     let code = stack.link("https://example.com/");
-    // Every worker has connected by itself, before anybody asked.
+    // Every worker has connected by itself, before any request.
     let edges = || {
         let clients = stack.redis.command(&["CLIENT", "LIST"]);
         clients

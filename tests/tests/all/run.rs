@@ -56,7 +56,7 @@ fn processes_of(folder: &Path) -> Vec<String> {
     found
 }
 
-/// What was killed takes a moment to be gone.
+/// Waits for killed processes, which take a moment to be gone.
 fn wait_until_nothing_is_left(folder: &Path) {
     until("no process is left", SOON, || {
         processes_of(folder).is_empty()
@@ -103,7 +103,7 @@ fn run_and_use(var: &Path, run: u32) {
         0o600
     );
 
-    // A second one on the same directory is told so, and disturbs nothing.
+    // A second one on the same directory reports the first, and disturbs nothing.
     let other = refused(&mut script(var, "1", "2"));
     assert!(other.contains("another run"), "{other}");
     assert_eq!(http::get(port, &format!("/{code}")).status, 302);

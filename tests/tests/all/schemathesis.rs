@@ -8,10 +8,10 @@ use shortlink_tests::process::Process;
 use shortlink_tests::stack::{Stack, StackOptions};
 use shortlink_tests::{http, workspace};
 
-/// How long it may take where other tests run too; alone it is half a minute.
+/// The longest run beside other tests; by itself it takes half a minute.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Tell requests of one run from those of another, so that what it finds can be found again.
+/// Seeds of the runs, so that a finding can be reproduced.
 const SEEDS: [&str; 4] = ["1", "2", "3", "4"];
 
 fn schemathesis(arguments: &[&str]) -> Command {

@@ -1,4 +1,4 @@
-//! What the edge counts, and how it defends itself.
+//! The edge's counters, and its defence against guessing.
 
 use shortlink_tests::http::{self, Response};
 use shortlink_tests::nginx::NginxOptions;
@@ -57,7 +57,7 @@ fn everything_is_counted_once_whichever_worker_did_it() {
         metric(&text, "shortlink_redis_round_trip_seconds_count"),
         replies
     );
-    until("entries are told", SOON, || {
+    until("entries are counted", SOON, || {
         metric(&metrics(&stack), "shortlink_cache_entries") >= 1
     });
 
@@ -119,10 +119,10 @@ fn who_misses_too_often_is_limited_and_live_links_go_on_working() {
     let refused = follow_from(&stack, "192.0.2.7", "nosuchone");
     assert_eq!(refused.header("X-Edge"), Some("limited/none"));
     assert!(refused.header("Retry-After").is_some());
-    // Nobody is asked about a code that can't be: not even this worker's memory.
+    // A code that can't be is looked up nowhere: not even in this worker's cache.
     let wrong = follow_from(&stack, "192.0.2.7", "Ab3xK9q0");
     assert!(matches!(wrong.status, 429), "{wrong:?}");
-    // Live links, also one that nobody has asked for yet, and revoked ones.
+    // Live links, also one without a visit, and revoked ones.
     assert_eq!(follow_from(&stack, "192.0.2.7", &live).status, 302);
     let fresh = stack.link(TARGET);
     assert_eq!(follow_from(&stack, "192.0.2.7", &fresh).status, 302);

@@ -42,7 +42,7 @@ fn a_code_as_auth_request_admits_nobody_but_a_fallback_may() {
          location /revoked { auth_request /gone; root html; }
          location /malformed { auth_request /-; root html; }
          location /miss { auth_request /let/nosuchone; root html; try_files /page =404; }
-         location /no { auth_request /refuse/nobody; root html; }",
+         location /no { auth_request /refuse/nolink; root html; }",
     );
     site.write("html/page", "the page\n");
     // Neither 2xx nor 401 nor 403: nginx takes such an answer for an error.
@@ -102,7 +102,7 @@ fn a_visitor_that_leaves_during_a_subrequest_disturbs_nobody() {
     come_and_leave(&site, "/asked");
     come_and_leave(&site, "/mirrored");
     site.redis.go_on();
-    until("Redis is asked again", SOON, || {
+    until("Redis is used again", SOON, || {
         site.get("/one").location() == Some(ONE)
     });
     // Redis may be back before it is noticed that the visitor has left: then the answer, which is
@@ -164,7 +164,7 @@ fn each_subrequest_is_logged_as_itself() {
         server: "location / { shortlink; error_page 404 =204 @no; }
                  location @no { return 204; }
                  location /asked {
-                     auth_request /nobody;
+                     auth_request /nolink;
                      rewrite ^ /one break;
                      shortlink;
                  }",
@@ -173,7 +173,7 @@ fn each_subrequest_is_logged_as_itself() {
     assert_eq!(site.get("/asked").location(), Some(ONE));
     assert_eq!(
         site.log("sub.log", 2),
-        ["/nobody 204 nobody unknown", "/one 302 one redirect"]
+        ["/nolink 204 nolink unknown", "/one 302 one redirect"]
     );
     site.assert_sound(&[]);
 }

@@ -54,7 +54,7 @@ fn code_of(path: &Path) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether `word` stands in `code` as a word of its own.
+/// Returns whether `word` stands in `code` as a word of its own.
 fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(start, _)| {
         let is_part = |character: char| character.is_alphanumeric() || character == '_';
@@ -246,7 +246,7 @@ fn every_directive_and_variable_is_documented() {
             "{directive}"
         );
     }
-    // The contexts that the module tells nginx are those that the reference tells people.
+    // The contexts that the module registers are those of the reference.
     let contexts = [
         ("NGX_HTTP_MAIN_CONF", "http"),
         ("NGX_HTTP_SRV_CONF", "server"),

@@ -20,7 +20,7 @@ fn record(version: u32) -> String {
     format!("1 302 {version} 0 {TARGET}")
 }
 
-/// nginx alone: what Redis can't answer is 503, as nobody listens where the sidecar should.
+/// Only nginx: a request that Redis can't answer gets 503, as there is no sidecar.
 fn nginx(directory: &Path, redis: &str, cache: &str, budget: &'static str) -> Nginx {
     let options = NginxOptions {
         replace: vec![
@@ -49,7 +49,7 @@ fn assert_follows(nginx: &Nginx, code: &str) {
     assert_eq!((answer.status, answer.location()), (302, Some(TARGET)));
 }
 
-/// Follows codes again and again until told to stop; counts the answers that are not redirects.
+/// Follows codes again and again until `done`; counts the answers that are not redirects.
 struct Load {
     done: AtomicBool,
     answers: AtomicU64,
@@ -120,7 +120,7 @@ fn a_user_with_a_password_and_only_the_rights_that_are_documented() {
     );
     let nginx = nginx(directory.path(), &lines, "1m", "2s");
     assert_follows(&nginx, "one");
-    until("it is kept", SOON, || {
+    until("it is cached", SOON, || {
         follow(&nginx, "one").header("X-Edge") == Some("redirect/cache")
     });
     // Heartbeats are allowed too.
@@ -140,7 +140,7 @@ fn a_wrong_password_is_said_once_and_not_tried_in_a_loop() {
         redis.port
     );
     let nginx = nginx(directory.path(), &lines, "1m", "2s");
-    until("it is said", SOON, || {
+    until("it is logged", SOON, || {
         nginx.error_log().contains("WRONGPASS")
     });
     let tries = redis.calls("hello");
@@ -208,11 +208,11 @@ fn connections_are_secured() {
         for _ in 0..5 {
             assert_follows(&nginx, "one");
         }
-        until("it is kept", SOON, || {
+        until("it is cached", SOON, || {
             follow(&nginx, "one").header("X-Edge") == Some("redirect/cache")
         });
         redis.set_record("one", "1 410 2");
-        until("the revocation is told", SOON, || {
+        until("the revocation is notified", SOON, || {
             follow(&nginx, "one").status == 410
         });
         nginx.reload();
@@ -258,7 +258,7 @@ fn a_replica_is_read_first_while_it_is_up_to_date() {
         asked(&master) > before && answer.status == 302
     });
     replica.start_again();
-    until("the replica is asked again", SOON, || {
+    until("the replica is used again", SOON, || {
         let before = asked(&replica);
         assert_follows(&nginx, "one");
         asked(&replica) > before
@@ -294,7 +294,7 @@ fn sentinels_move_the_master() {
     until("the master is asked", SOON, || {
         follow(&nginx, "one").status == 302
     });
-    until("its link is kept", SOON, || {
+    until("its link is cached", SOON, || {
         follow(&nginx, "one").header("X-Edge") == Some("redirect/cache")
     });
 
@@ -309,17 +309,17 @@ fn sentinels_move_the_master() {
     until("the new master is asked", SOON, || {
         follow(&nginx, "one").status == 302
     });
-    until("what it has is kept", SOON, || {
+    until("its record is cached", SOON, || {
         follow(&nginx, "one").header("X-Edge") == Some("redirect/cache")
     });
-    // Changes on the new master are told.
+    // The new master notifies of changes.
     second.set_record("one", "1 410 2");
     until("the revocation is seen", SOON, || {
         follow(&nginx, "one").status == 410
     });
 
-    // The old master comes back as a replica, as sentinels make it one in their own time; nobody
-    // reads from it.
+    // The old master comes back as a replica, as sentinels make it one in their own time; nginx
+    // does not read from it.
     first.start_again();
     let port = second.port.to_string();
     first.command(&["REPLICAOF", "127.0.0.1", &port]);
@@ -328,13 +328,13 @@ fn sentinels_move_the_master() {
         follow(&nginx, "one").status == 302
     });
 
-    // Moved back on purpose: the servers stay up, and only the sentinels tell.
+    // Moved back on purpose: the servers stay up, and only the sentinels report it.
     let mut ask_at = Instant::now();
     until("the first is master again", 5 * SOON, || {
         if sentinels.master() == first.port {
             return true;
         }
-        // What takes the sentinels too long, on a slow machine, they give up.
+        // Sentinels give up a failover that takes too long, on a slow machine.
         if Instant::now() >= ask_at {
             ask_at = Instant::now() + SOON;
             let command = ["SENTINEL", "FAILOVER", MASTER];
@@ -406,8 +406,8 @@ fn a_cluster_is_read_and_a_slot_moves_under_load() {
         load.done.store(true, Ordering::Relaxed);
     });
     assert_eq!(load.failures(), 0, "of {}", load.answers());
-    // It has moved, and what happens at its new place is told.
-    until("it is kept", SOON, || {
+    // It has moved, and its new node notifies of changes.
+    until("it is cached", SOON, || {
         follow(&nginx, "code7").header("X-Edge") == Some("redirect/cache")
     });
     cluster.command(&["SET", moving, "1 410 2"]);
@@ -428,10 +428,10 @@ fn a_code_unknown_to_one_node_is_found_where_its_slot_went() {
     let nginx = nginx(directory.path(), &lines, "1m", "5s");
     let key = "sl:l:later";
     cluster.command(&["SET", key, "1 404 0"]);
-    until("404 is kept", SOON, || {
+    until("404 is cached", SOON, || {
         follow(&nginx, "later").header("X-Edge") == Some("unknown/cache")
     });
-    // Nothing is read of the slot while it moves, so that only the map tells.
+    // Nothing is read of the slot while it moves, so that only the map shows it.
     let slot = cluster.slot(key);
     let (from, to) = cluster.owner_and_other(key);
     let (from_id, to_id) = (Cluster::id(from), Cluster::id(to));

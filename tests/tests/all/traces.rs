@@ -32,7 +32,7 @@ fn statements(directory: &Path, comment: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// What the sidecar has logged of a trace.
+/// Returns the sidecar's log lines of a trace.
 fn events(stack: &Stack, trace: &str) -> Vec<Value> {
     let log = stack.sidecar.log();
     let events = log
@@ -129,7 +129,7 @@ fn a_caller_may_say_what_is_traced() {
         assert_eq!(answer.status, 200);
         answer.header("X-Request-Id").expect("an id").to_owned()
     };
-    // Nobody is traced unasked.
+    // No request is traced unless its client asks for it.
     send("");
     send("nonsense*/ DROP TABLE links");
     send(&format!("00-{TRACE}-00f067aa0ba902b7-00"));
@@ -142,7 +142,7 @@ fn a_caller_may_say_what_is_traced() {
         found.iter().all(|line| line.contains(&comment)),
         "{found:?}"
     );
-    // What nginx calls the request stands beside the trace.
+    // nginx' id of the request stands beside the trace.
     let events = eventually("the answers are logged", SOON, || {
         Some(events(&stack, TRACE)).filter(|events| events.len() >= 2)
     });
@@ -172,7 +172,7 @@ fn what_waits_long_for_the_database_is_logged() {
         sidecar: "[log]\nformat = \"json\"\n".to_owned(),
         ..StackOptions::default()
     });
-    until("what waits for a moment only is not logged", SOON, || {
+    until("a short wait is not logged", SOON, || {
         let listed = stack.api("GET", "/v1/links?limit=1", None);
         assert_eq!(listed.status, 200);
         let id = listed.header("X-Request-Id").expect("an id");

@@ -18,7 +18,7 @@ fn write(stack: &Stack, name: &str, text: &str) -> String {
     path
 }
 
-/// Imports; returns the exit code, and what was said.
+/// Imports; returns the exit code and the messages.
 fn import(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String) {
     let output = stack.sidecar.run(&[&["import"], arguments].concat());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -170,7 +170,7 @@ fn an_export_can_be_imported_into_an_empty_database() {
                 .map(|line| serde_json::from_str(line).expect("JSON"))
                 .collect();
             for link in &mut links {
-                // Who has made it is whoever has imported it.
+                // The importing key is the creator.
                 link["createdBy"].take();
             }
             links.sort_by_key(|link| text(link, "shortCode"));
@@ -239,7 +239,7 @@ fn a_report_says_why_rows_are_not_in() {
     let (code, said) = import(&stack, &["--on-conflict", "fail", &path]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("line 4: the code"), "{said}");
-    // What can't be read at all fails.
+    // A file that can't be read at all fails.
     for (name, content, expected) in [
         ("a.csv", "a,b\nc,d\n", "--map code=NAME"),
         ("b.csv", "", "the file is empty; a header is needed"),

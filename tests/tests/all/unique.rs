@@ -1,8 +1,8 @@
 //! Four sidecars on one database give no code twice, and no link another's target, though they
 //! are killed now and then.
 //!
-//! `SHORTLINK_CODES` says how many codes are made in each test. What is remembered of each is two
-//! numbers of eight bytes.
+//! `SHORTLINK_CODES` is the number of codes that each test makes. It remembers two numbers of eight
+//! bytes of each.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,17 +20,17 @@ use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 use shortlink_tests::{ports, stack};
 use vocabulary::Alphabet;
 
-/// How many codes are made unless the environment says otherwise.
+/// The default number of codes.
 const CODES: u64 = 20_000;
 
-/// How many sidecars there are, and how often one of them is killed.
+/// Number of sidecars, and the number of times that one of them is killed.
 const SIDECARS: usize = 4;
 const KILLS: u64 = 4;
 
-/// How many rows a request has.
+/// Number of rows of a request.
 const ROWS: u64 = 2500;
 
-/// A code as a number, and a digest of where it leads.
+/// A code as a number, and a digest of its target.
 type Entry = (u64, u64);
 
 fn entry(made: &Made) -> Entry {
@@ -45,11 +45,11 @@ fn entry(made: &Made) -> Entry {
     (code, hasher.finish())
 }
 
-/// What clients do together.
+/// The common work of the clients.
 struct Work {
-    /// How many links are to be made.
+    /// Number of links to make.
     wanted: u64,
-    /// How many were made.
+    /// Number of links so far.
     made: AtomicU64,
     /// Rows that were answered that the database was not to be had: others had it for too long.
     refused: AtomicU64,
@@ -57,7 +57,7 @@ struct Work {
     entries: Mutex<Vec<Entry>>,
 }
 
-/// Has a sidecar make links until there are enough of all.
+/// Has a sidecar create links until there are enough of all.
 fn make(sidecar: (u16, &str), work: &Work, mut target: impl FnMut() -> String) {
     let (port, key) = sidecar;
     while !work.is_over.load(Ordering::SeqCst) && work.made.load(Ordering::SeqCst) < work.wanted {
@@ -91,7 +91,7 @@ fn assert_none_twice(entries: &mut [Entry]) {
     assert_eq!(twice, None, "a code was given twice");
 }
 
-/// Which database the sidecars share.
+/// The database that the sidecars share.
 #[derive(Clone, Copy)]
 enum On {
     Sqlite,
@@ -150,7 +150,7 @@ fn codes_of(on: On, strategy: &str, target: fn(&mut String, usize, u64)) {
         let mut chance = Chance::default();
         for kill in 1..=KILLS {
             let limit = SOON + Duration::from_millis(wanted / 5);
-            until("links are made", limit, || {
+            until("links are created", limit, || {
                 let made = work.made.load(Ordering::SeqCst);
                 made >= wanted * kill / (KILLS + 1)
             });
@@ -160,7 +160,7 @@ fn codes_of(on: On, strategy: &str, target: fn(&mut String, usize, u64)) {
             sidecar.start_again();
         }
         let limit = SOON + Duration::from_millis(wanted / 5);
-        until("all links are made", limit, || {
+        until("all links are created", limit, || {
             work.made.load(Ordering::SeqCst) >= wanted
         });
     });
@@ -175,7 +175,7 @@ fn codes_of(on: On, strategy: &str, target: fn(&mut String, usize, u64)) {
     let mut listed = Vec::with_capacity(room + room / 100);
     list(sidecars[0].port, &key, |made| listed.push(entry(&made)));
     assert_none_twice(&mut listed);
-    // What was broken off may have been made too.
+    // Requests that were broken off may have succeeded too.
     let mut listed = listed.iter();
     for entry in &entries {
         assert!(listed.any(|listed| listed == entry), "a link is lost");
@@ -184,12 +184,12 @@ fn codes_of(on: On, strategy: &str, target: fn(&mut String, usize, u64)) {
 
 /// A target that no other link has.
 fn own(text: &mut String, sidecar: usize, number: u64) {
-    write!(text, "{sidecar}/{number}").expect("a text has room");
+    write!(text, "{sidecar}/{number}").expect("a text can grow");
 }
 
 /// A target that links of all sidecars have.
 fn shared(text: &mut String, _: usize, number: u64) {
-    write!(text, "{number}").expect("a text has room");
+    write!(text, "{number}").expect("a text can grow");
 }
 
 #[test]

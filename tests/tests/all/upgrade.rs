@@ -28,14 +28,14 @@ fn stack() -> Stack {
     stack
 }
 
-/// Puts another file in the place of the module, by rename: the old one stays mapped.
+/// Replaces the module by another file, by rename: the old one stays mapped.
 fn replace_module(stack: &Stack) {
     let (path, new) = (stack.nginx.file("module.so"), stack.nginx.file("new.so"));
     fs::copy(&path, &new).expect("a copy");
     fs::rename(&new, &path).expect("another module");
 }
 
-/// Which file a process has mapped as the module.
+/// The inode of the file that a process has mapped as the module.
 fn mapped(pid: u32, path: &Path) -> Option<u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let name = path.display().to_string();
@@ -85,7 +85,7 @@ fn no_request_fails_and_no_visit_is_lost_when_nginx_and_its_module_are_replaced(
     assert_eq!(seen.refused.load(Ordering::Relaxed), 0);
     assert_every_visit_is_stored(&stack, &seen);
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
-    // What follows an upgrade works as before it.
+    // Reloads after an upgrade work as before it.
     stack.nginx.reload();
     assert_eq!(stack.nginx.complaints(&[]), [""; 0]);
 }
@@ -103,7 +103,7 @@ fn an_upgrade_can_be_gone_back_from() {
         stack.nginx.undo_upgrade(new);
         wait_for_answers(seen, 200);
         for worker in stack.nginx.workers() {
-            // A file that is gone, which nobody else has the number of.
+            // A file that is gone, whose inode no other file has.
             assert_eq!(mapped(worker, &path), Some(before), "the old module serves");
         }
     });

@@ -29,7 +29,7 @@ fn ten_thousand_real_urls_come_back_byte_for_byte() {
     let stack = Stack::start();
     let links = issue(&stack);
     for (url, (_, stored)) in URLS.lines().zip(&links) {
-        // What is stored is the URL itself but for its normal form.
+        // The sidecar stores the URL itself but for its normal form.
         let host = |url: &str| url.split('/').nth(2).map(str::to_ascii_lowercase);
         assert_eq!(host(url), host(stored));
     }

@@ -17,7 +17,7 @@ pub(super) const SERVER: &str = "location / { shortlink; shortlink_fallback @fal
                       location @fallback { return 404; }
                       location = /metrics { shortlink_status; }";
 
-/// A site that records visits and keeps links, so that it redirects without Redis too.
+/// A site that records visits and caches links, so that it redirects without Redis too.
 pub(super) fn site(parameters: &str) -> Site {
     site_with(parameters, SERVER, "")
 }
@@ -109,7 +109,7 @@ fn a_visit_has_all_that_is_known_of_it() {
     site.send("HEAD", "/two", &[("Purpose", "prefetch")]);
     site.send("GET", "/gone", &[]);
     // None of these is one.
-    for path in ["/nobody", "/nosuchone", "/-", "/"] {
+    for path in ["/nolink", "/nosuchone", "/-", "/"] {
         assert_eq!(site.get(path).status, 404, "{path}");
     }
     assert_eq!(site.send("POST", "/one", &[]).status, 405);
@@ -195,7 +195,7 @@ fn what_the_fallback_answers_is_recorded_as_the_visitor_got_it() {
          location @moved { return 410; }
          location = /elsewhere { return 200; }
          location /plain { return 302 /one; }
-         location /unknown { rewrite ^ /nobody break; shortlink; error_page 404 =302 /plain; }",
+         location /unknown { rewrite ^ /nolink break; shortlink; error_page 404 =302 /plain; }",
         "server {
              listen 127.0.0.1:INTERNAL_PORT;
              location /redirected { return 307 https://example.com/x; }

@@ -172,11 +172,11 @@ fn beyond_the_buffer_visits_go_to_files_and_come_back() {
         (told.stored, told.held, told.in_files) == (6010, 0, 0)
     });
     until("no file is left", SOON, || spool_files().is_empty());
-    until("and that is told", SOON, || told_files(&site).0 == 0.0);
+    until("the metric shows that", SOON, || told_files(&site).0 == 0.0);
     site.assert_sound(&["lost Redis"]);
 }
 
-/// How many files there are and may be, as the edge tells.
+/// The number of files and its limit, as the edge's metrics show them.
 fn told_files(site: &Site) -> (f64, f64) {
     let page = site.get("/metrics").body;
     let page = Page::read(&String::from_utf8(page).expect("text"));
@@ -244,7 +244,7 @@ fn a_file_that_ends_anywhere_is_sent_as_far_as_it_can_be_read() {
     site.write_bytes("spool/a.visits", &frames[..frames.len() - 3]);
     // Its writer was killed at once.
     site.write_bytes("spool/b.visits", &frames[..5]);
-    // Two were sent by somebody who was killed then; behind the third the disk has gone wrong.
+    // Two were sent by a worker that was killed then; behind the third the disk has gone wrong.
     let one = (frames.len() - 16) / 3;
     let mut broken = frames.clone();
     broken[8] = u8::try_from(16 + 2 * one).expect("a short file");
@@ -453,7 +453,7 @@ fn the_numbers_add_up_whatever_is_killed() {
     let told = account(&site);
     assert!(told.lost > 0 && told.stored > told.lost, "{told:?}");
     assert_eq!(told.dropped, 0, "{told:?}");
-    // What was lost with a worker may have reached Redis just before, and nothing else is missing.
+    // Visits lost with a worker may have reached Redis just before, and nothing else is missing.
     let there = names(site.redis.port, STREAM).len() as u64;
     assert!(
         there >= told.stored && there <= told.total,
@@ -483,7 +483,7 @@ fn a_stream_that_is_none_is_complained_of_and_nothing_is_lost() {
     let site = site("on batch=10 interval=20ms");
     site.redis.command(&["SET", STREAM, "no stream"]);
     follow(&site, 30);
-    until("it is said", SOON, || {
+    until("it is logged", SOON, || {
         site.nginx
             .error_log()
             .contains("takes no visits (WRONGTYPE")

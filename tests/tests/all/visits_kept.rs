@@ -1,5 +1,5 @@
-//! What becomes of visits and their counts later: they are classified again, forgotten, and links
-//! that have none expire.
+//! Later stages of visits and their counts: they are classified again, deleted, and links without
+//! any expire.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -17,7 +17,7 @@ const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) App
 const WHATSAPP: &str = "WhatsApp/2.23.20.0 A";
 const BOT: &str = "examplebot/1.0";
 
-/// How often `shortlink reclassify` is killed.
+/// Number of times that `shortlink reclassify` is killed.
 const KILLS: u64 = 6;
 
 /// Runs a test on a SQLite file and on a PostgreSQL.
@@ -38,7 +38,7 @@ fn follow(stack: &Stack, code: &str, agent: &str) -> u16 {
     http::send(stack.nginx.public_port, "GET", &path, &headers).status
 }
 
-/// The column that links' counts are kept by.
+/// The column that identifies the link of a count.
 fn link_column(sql: &Sql<'_>) -> &'static str {
     match sql {
         Sql::File(_) => "link_id",
@@ -46,7 +46,7 @@ fn link_column(sql: &Sql<'_>) -> &'static str {
     }
 }
 
-/// What a link has in that column, as an expression.
+/// A link's value in that column, as an expression.
 fn link_key(sql: &Sql<'_>, code: &str) -> String {
     match sql {
         Sql::File(_) => format!("(SELECT id FROM links WHERE code = '{code}')"),
@@ -54,7 +54,7 @@ fn link_key(sql: &Sql<'_>, code: &str) -> String {
     }
 }
 
-/// Everything that is counted by class, as it is kept and as it would be counted from the visits.
+/// Everything that is counted by class, as it is stored and as it would be counted from the visits.
 fn counts(sql: &Sql<'_>) -> (String, String) {
     let link = link_column(sql);
     let kept = format!("SELECT {link}, hour, class, visits FROM visit_link_hours ORDER BY 1, 2, 3");
@@ -109,8 +109,8 @@ fn hours_of_visits(end: &str) -> String {
     )
 }
 
-/// Makes what is stored what rules before these would have said, forty times as much, and counted
-/// so: nobody was told from people, and one browser went by another name.
+/// Turns the stored visits into those of older rules, forty times as many, and counts them so: the
+/// rules had only one class of visitors, and another name for one browser.
 fn grow_old(sql: &Sql<'_>) {
     let link = link_column(sql);
     let mut columns = "at, code, host, client, visitor, agent_id, referrer, referrer_host, \
@@ -214,7 +214,7 @@ fn visits_are_classified_again_while_others_are_stored_and_whatever_is_killed() 
             }
             println!("cut off with something left: {cut_off} of {KILLS}");
             assert!(cut_off > 0);
-            // Two at once; and what they do not find is found by nobody.
+            // Two at once find everything.
             let mut other = stack.sidecar.begin(&["reclassify"], &log);
             stack.sidecar.run_ok(&["reclassify"]);
             assert_eq!(other.wait(SOON * 3).code(), Some(0));

@@ -19,13 +19,14 @@ use shortlink_tests::stack::{Stack, directory};
 use shortlink_tests::visits::Account;
 use shortlink_tests::wait::{OverAtEnd, SOON, pass, until};
 
-/// How often something is killed unless the environment says otherwise.
+/// The default number of kills.
 const KILLS: u64 = 6;
 
-/// How many follow links at a time.
+/// Number of clients that follow links at a time.
 const CLIENTS: usize = 3;
 
-/// How soon all is stored: what a killed sidecar had taken is taken over after half a minute.
+/// The limit until all is stored: another sidecar takes over the visits of a killed one after half
+/// a minute.
 const TAKEN_OVER: Duration = Duration::from_secs(90);
 
 #[test]
@@ -40,7 +41,7 @@ fn every_answered_visit_is_stored_once_on_postgres_or_counted_as_lost() {
     visits_outlive_kills(Stack::on(&postgres));
 }
 
-/// Who got a redirect, by what they called themselves.
+/// The visitors that got a redirect, by their names.
 #[derive(Default)]
 struct Ledger {
     answered: Mutex<HashSet<String>>,
@@ -78,7 +79,7 @@ fn account(stack: &Stack) -> Account {
     Account::of(&String::from_utf8(page.body).expect("text"))
 }
 
-/// How many batches wait, if the sidecar knows.
+/// Returns the number of waiting batches, if the sidecar knows.
 fn waiting(stack: &Stack) -> Option<u64> {
     let page = String::from_utf8(http::get(stack.sidecar.port, "/metrics").body).ok()?;
     let line = page
@@ -87,7 +88,7 @@ fn waiting(stack: &Stack) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Who has visited, by what is stored.
+/// Returns the names of the visitors in the stored visits.
 fn stored(stack: &Stack) -> Vec<String> {
     let headers = [
         ("X-Api-Key", &*stack.sidecar.key),
@@ -177,7 +178,7 @@ fn visits_outlive_kills(mut stack: Stack) {
         missing <= told.lost + unrecorded,
         "{missing} are missing, {unrecorded} unrecorded: {told:?}"
     );
-    // What was lost with a worker may have reached Redis just before.
+    // Visits lost with a worker may have reached Redis just before.
     let count = stored.len() as u64;
     let all = told.total - told.lost..=told.total;
     assert!(all.contains(&count), "{count} are stored: {told:?}");

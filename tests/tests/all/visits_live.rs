@@ -1,4 +1,4 @@
-//! The live feed of visits, from the redirect to whoever looks on.
+//! The live feed of visits, from the redirect to the listener.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -39,7 +39,7 @@ fn tap(stack: &Stack, code: &str, host: &str, user_agent: &str) {
     assert_eq!(answer.status, 302);
 }
 
-/// Somebody who listens through nginx' internal server.
+/// Opens a feed through nginx' internal server.
 fn feed(stack: &Stack, query: &str, last: Option<&str>) -> Feed {
     Feed::open(stack.nginx.internal_port, &stack.sidecar.key, query, last)
 }
@@ -71,8 +71,8 @@ fn a_tap_is_seen_at_once_at_every_sidecar() {
         feed(&stack, "", None),
         Feed::open(second.port, key, "", None),
     ];
-    assert_eq!(reads, 0, "nothing is read for nobody");
-    // nginx has done what this header tells it, and keeps it.
+    assert_eq!(reads, 0, "nothing is read without a listener");
+    // nginx obeys this header and removes it.
     let direct = &feeds[1].head;
     assert_eq!(direct.header("X-Accel-Buffering"), Some("no"));
     assert_eq!(direct.header("Content-Type"), Some("text/event-stream"));
@@ -83,14 +83,14 @@ fn a_tap_is_seen_at_once_at_every_sidecar() {
     assert_eq!(seen[0]["class"], "human");
     assert_eq!(seen[0]["client"], "127.0.0.0");
     assert_eq!(seen[0]["visitor"].as_str().map(str::len), Some(32));
-    // It is what is kept, member by member.
+    // It is the stored visit, member by member.
     let path = format!("/v1/links/{code}/visits");
     until("the visit is stored", SOON, || {
         let kept = stack.api("GET", &path, None).json();
         kept["visits"].as_array().is_some_and(|it| !it.is_empty())
     });
     assert_eq!(stack.api("GET", &path, None).json()["visits"][0], seen[0]);
-    // Who stores them is nothing to who looks on: each sidecar tells of all, once.
+    // Listeners do not depend on the storing sidecar: each sends every visit once.
     for _ in 0..60 {
         tap(&stack, &code, "localhost", PHONE);
     }
@@ -98,8 +98,8 @@ fn a_tap_is_seen_at_once_at_every_sidecar() {
         let ids: BTreeSet<String> = (0..60).map(|_| feed.visit().id).collect();
         assert_eq!(ids.len(), 60);
     }
-    // Whoever stores does not notice, and what is stored is trimmed.
-    until("what is stored is trimmed", SOON, || {
+    // Storing visits works as before, and stored batches are trimmed.
+    until("stored batches are trimmed", SOON, || {
         stack.redis.command(&["XLEN", STREAM]) == "0"
     });
     let groups = stack.redis.command(&["XINFO", "GROUPS", STREAM]);
@@ -108,7 +108,7 @@ fn a_tap_is_seen_at_once_at_every_sidecar() {
         + metric(second.port, "shortlink_visits_kept_total");
     assert_eq!(stored, 61);
     drop(feeds);
-    until("nobody is said to listen", SOON, || {
+    until("the metrics show no listener", SOON, || {
         metric(second.port, "shortlink_live_listeners") == 0
             && metric(stack.sidecar.port, "shortlink_live_listeners") == 0
     });
@@ -116,13 +116,13 @@ fn a_tap_is_seen_at_once_at_every_sidecar() {
 
 #[test]
 fn who_comes_again_is_told_of_what_came_meanwhile_or_that_it_is_gone() {
-    // Nobody stores visits, so that nobody trims them.
+    // No sidecar stores visits, so that none trims them.
     let stack = stack_with("[visits]\nstore = false\n");
     let code = stack.link("https://example.com/");
     let mut first = feed(&stack, "", None);
     tap(&stack, &code, "localhost", PHONE);
     let seen = first.visit();
-    // Who only looks on makes no key for visitors.
+    // A sidecar that only listens makes no key for visitors.
     assert_eq!(seen.data["visitor"], Value::Null);
     assert_eq!(seen.data["os"], "iOS 17.2");
     drop(first);
@@ -163,7 +163,7 @@ fn redis_is_killed_and_back_and_what_came_meanwhile_is_told() {
     for _ in 0..3 {
         tap(&stack, &code, "localhost", PHONE);
     }
-    // Who comes now is told so too.
+    // A new listener learns that too.
     let late = Feed::try_open(stack.nginx.internal_port, &stack.sidecar.key, "", None);
     let mut late = late.expect("a feed");
     assert_eq!(late.event().name, "interrupted");
@@ -173,7 +173,7 @@ fn redis_is_killed_and_back_and_what_came_meanwhile_is_told() {
     for _ in 0..3 {
         feed.named("visit");
     }
-    // What is no visit disturbs nobody.
+    // An entry that is no visit disturbs no listener.
     for command in [
         &["XADD", STREAM, "*", "b", "nonsense"][..],
         &["XADD", STREAM, "*", "other", "field"],
@@ -192,7 +192,7 @@ fn a_feed_ends_soon_after_its_key_is_revoked_and_no_other_does() {
     let key = stack.sidecar.make_key(&["stats:read"]);
     let mut revoked = Feed::open(stack.nginx.internal_port, &key, "", None);
     let mut other = feed(&stack, "", None);
-    // Over the command line, of which the sidecar is not told.
+    // Over the command line, which does not notify the sidecar.
     let id = key.split('_').nth(1).expect("an id");
     stack.sidecar.run_ok(&["keys", "revoke", id]);
     let end = revoked.named("end");
@@ -202,7 +202,7 @@ fn a_feed_ends_soon_after_its_key_is_revoked_and_no_other_does() {
     assert_eq!(refused.expect_err("no feed").status, 401);
     tap(&stack, &code, "localhost", PHONE);
     other.visit();
-    // On which nothing happens a sign of life comes, before nginx or anybody closes it.
+    // A silent feed gets a sign of life before nginx or a proxy closes it.
     other.comment(Duration::from_secs(30));
 }
 
@@ -233,7 +233,7 @@ fn listeners_are_told_of_what_they_ask_for_and_as_many_may_listen_as_is_said() {
     let mut by_domain = feed(&stack, "?domain=LOCALHOST&class=human", None);
     let key = &stack.sidecar.key;
     let refused = Feed::try_open(stack.nginx.internal_port, key, "", None);
-    let refused = refused.expect_err("no room");
+    let refused = refused.expect_err("no free place");
     assert_eq!(refused.status, 503);
     assert_eq!(refused.header("Retry-After"), Some("2"));
     tap(&stack, &one, "localhost", "curl/8.0");
@@ -260,7 +260,7 @@ fn listeners_are_told_of_what_they_ask_for_and_as_many_may_listen_as_is_said() {
     );
     let mut nowhere = None;
     drop(bots);
-    until("there is room again", SOON, || {
+    until("there is a free place", SOON, || {
         let open = Feed::try_open(
             stack.nginx.internal_port,
             key,
@@ -308,7 +308,7 @@ fn of_a_blast_some_visits_are_told_and_how_many_were_not() {
 #[test]
 fn who_does_not_read_loses_visits_and_is_told_how_many() {
     let stack = stack_with("[visits]\nlive_per_s = 10000\n");
-    // Without nginx, which has room of its own.
+    // Without nginx, which has buffers of its own.
     let open = || Feed::open(stack.sidecar.port, &stack.sidecar.key, "", None);
     let (mut slow, mut quick) = (open(), open());
     // More than the system keeps for a connection.
@@ -320,7 +320,7 @@ fn who_does_not_read_loses_visits_and_is_told_how_many() {
             blast(&stack, origin, batch * 100..(batch + 1) * 100);
         }
         sent += 400;
-        // Nobody is kept back by who does not read.
+        // A listener that does not read delays no other.
         for _ in 0..400 {
             quick.visit();
         }

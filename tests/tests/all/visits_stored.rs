@@ -1,4 +1,4 @@
-//! Visits, from the redirect to what is told of them.
+//! Visits, from the redirect to their statistics.
 
 use std::thread;
 
@@ -49,7 +49,7 @@ fn metric(stack: &Stack, name: &str) -> f64 {
     line.map_or(f64::NAN, |value| value.trim().parse().expect("a number"))
 }
 
-/// Visits are stored, counted and told on a store.
+/// Checks that visits are stored, counted and returned on a store.
 fn visits_are_told(stack: &Stack) {
     let code = stack.link("https://example.com/");
     for _ in 0..3 {
@@ -73,7 +73,7 @@ fn visits_are_told(stack: &Stack) {
     let visit = &visits["visits"][0];
     assert_eq!(visit["userAgent"], IPHONE);
     assert_eq!(visit["language"], "de-AT");
-    // By default no more than the network of an address is kept.
+    // By default only the network of an address is stored.
     assert_eq!(visit["client"], "127.0.0.0");
     assert_eq!(visit["visitor"].as_str().map(str::len), Some(32));
     for other in &visits["visits"].as_array().expect("visits")[1..] {
@@ -119,7 +119,7 @@ fn a_link_ends_after_as_many_visits_as_it_was_made_for() {
     let stack = Stack::start();
     let body = json!({ "longUrl": "https://example.com/", "maxVisits": 3 });
     let code = text(&stack.create(&body), "shortCode");
-    // What looks where a link leads uses nothing up.
+    // A preview of a link uses nothing up.
     let preview = [("User-Agent", "WhatsApp/2.23.20.0 A")];
     for _ in 0..5 {
         let path = format!("/{code}");
@@ -214,7 +214,7 @@ fn two_sidecars_share_the_work_and_whoever_dies_leaves_nothing_behind() {
     });
     assert_eq!(followed, 800);
     let path = format!("/v1/links/{code}/stats");
-    // What a killed one had taken is taken over after half a minute.
+    // Another one takes over the visits of a killed one after half a minute.
     until("all visits are counted", SOON * 4, || {
         total(&stack, &path) == followed as u64
     });

@@ -16,7 +16,7 @@ use shortlink_tests::wait::{OverAtEnd, SOON, until};
 const STREAM: &str = "sl:v:{0}";
 const RECORD: &str = "1 302 1 0 https://example.com/target";
 
-/// nginx alone, with one worker that keeps links for as long as a test takes.
+/// Only nginx, with one worker that caches links for as long as a test takes.
 fn nginx(directory: &Path, redis: &str, visits: &str) -> Nginx {
     let options = NginxOptions {
         replace: vec![
@@ -42,7 +42,7 @@ fn account(nginx: &Nginx) -> Account {
     Account::of(&String::from_utf8(page.body).expect("text"))
 }
 
-/// Follows a code until told to stop; whatever is answered.
+/// Follows a code until `done`, whatever the answers.
 fn visit(port: u16, done: &AtomicBool, answered: &AtomicU64) {
     let request = http::request("GET", "/one", &[], b"");
     while !done.load(Ordering::Relaxed) {
@@ -59,7 +59,7 @@ fn visit(port: u16, done: &AtomicBool, answered: &AtomicU64) {
     }
 }
 
-/// Does something while a visitor comes again and again; `wait` waits for more answers.
+/// Does something while a visitor repeats requests; `wait` waits for more answers.
 fn while_visited(nginx: &Nginx, work: impl FnOnce(&dyn Fn(u64))) {
     let (done, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -88,7 +88,7 @@ fn a_stream_s_slot_moves_through_the_cluster_and_no_visit_is_lost() {
     let directory = directory();
     let cluster = Cluster::start(directory.path());
     cluster.command(&["SET", "sl:l:one", RECORD]);
-    // It learns of the move by what it asks for alone.
+    // It learns of the move only by its own commands.
     let lines = format!(
         "cluster 127.0.0.1:{};\nheartbeat 60s;",
         cluster.nodes[0].port
@@ -159,7 +159,7 @@ fn visits_follow_the_master_that_sentinels_name() {
         "sentinel {MASTER} 127.0.0.1:{};\nreplica 127.0.0.1:{};\nheartbeat 100ms;",
         sentinels.ports[0], second.port
     );
-    // With room for all that come until another is master, which takes some seconds.
+    // The buffer holds all that come until another is master, which takes some seconds.
     let nginx = nginx(path, &lines, "batch=20 interval=20ms buffer=256m");
     while_visited(&nginx, |wait| wait(200));
     let before = wait_until_all_are_confirmed(&nginx);
@@ -194,7 +194,7 @@ fn a_server_that_becomes_a_replica_refuses_visits_and_they_wait() {
     let port = other.port.to_string();
     redis.command(&["REPLICAOF", "127.0.0.1", &port]);
     while_visited(&nginx, |wait| wait(200));
-    until("it is said", SOON, || {
+    until("it is logged", SOON, || {
         nginx.error_log().contains("takes no visits (READONLY")
     });
     let held = account(&nginx).held;

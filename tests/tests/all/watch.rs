@@ -1,4 +1,4 @@
-//! What an operator watches: alerts and dashboard name what both sides tell, and the other way round.
+//! The operator's view: alerts and dashboard use the metrics of both sides, and the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use shortlink_tests::workspace;
 /// Labels that Prometheus gives to what it reads, or that rules make.
 const GIVEN: [&str; 5] = ["instance", "job", "le", "alertname", "alertstate"];
 
-/// What the names of our metrics begin with: our own, and those that everybody uses.
+/// The prefixes of our metrics: our own, and standard ones.
 const OURS: [&str; 4] = ["shortlink_", "http_server_", "db_client_", "process_"];
 
 fn file(name: &str) -> String {
@@ -122,7 +122,7 @@ fn pages() -> (Page, Page) {
     };
     let sidecar = eventually("visits are stored", SOON, || {
         let page = read(stack.sidecar.port, "/metrics");
-        // What a slow moment of the database or of Redis leaves out is there, too.
+        // The metrics that a slow moment of the database or of Redis leaves out are there, too.
         let names = page.names();
         let is_whole = [
             "shortlink_visit_queue_age_seconds",
@@ -258,7 +258,7 @@ fn metrics_reference_is_what_both_sides_tell() {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == text,
-        "docs/src/reference/metrics.md is not what is told: run the test again with SHORTLINK_RENEW=1"
+        "docs/src/reference/metrics.md differs from the metrics: run the test again with SHORTLINK_RENEW=1"
     );
 }
 

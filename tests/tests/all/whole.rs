@@ -102,7 +102,7 @@ fn links_are_made_on_whichever_server_is_the_master() {
     });
 
     first.kill();
-    // Changed while there is no master: it is told when there is one again.
+    // Changed while there is no master: the sidecar publishes it when there is one again.
     let revoked = stack.api("DELETE", &format!("/v1/links/{}", codes[1]), None);
     assert_eq!(revoked.json()["published"], false);
     until("another is master", 3 * SOON, || {

@@ -1,4 +1,4 @@
-//! `shortlink links import`: cut off and repeated, and what is told of rows that fail.
+//! `shortlink links import`: cut off and repeated, and the report of rows that fail.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -128,7 +128,7 @@ fn who_is_refused_does_not_wait_for_standard_input() {
 
 #[test]
 fn results_are_read_while_rows_are_sent() {
-    // Straight to the sidecar, which stops reading rows while nobody takes its results.
+    // Straight to the sidecar, which stops reading rows while the client reads no results.
     let stack = Stack::start();
     let mut user = User::new(&stack);
     user.server = format!("http://127.0.0.1:{}", stack.sidecar.port);

@@ -1,4 +1,4 @@
-//! Where the service and the key are from, and what is said when something is wrong.
+//! The sources of the server and of the key, and the messages when something is wrong.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -47,7 +47,7 @@ fn options_outrank_the_environment_and_that_the_file() {
     let found = said(&mut command);
     assert_eq!(found.code, Some(0), "{}", found.error);
     assert_eq!(found.error, "");
-    // A key that others may read is refused in this file, and told of elsewhere.
+    // A key that others may read is refused in this file, and only reported elsewhere.
     fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("its mode");
     let open = said(user.command(&get).args(options));
     assert_eq!(open.code, Some(0));
@@ -163,7 +163,7 @@ fn what_is_refused_is_told_with_field_and_reason() {
     assert_eq!(said.code, Some(1));
     let away = format!("{} cannot be reached: start the service", user.server);
     assert!(said.error.contains(&away), "{}", said.error);
-    // Somebody else's server.
+    // Another server.
     user.server = format!("http://127.0.0.1:{}", stack.nginx.public_port);
     let said = user.run(&["links", "list"]);
     assert_eq!(said.code, Some(1));
@@ -248,7 +248,7 @@ fn https_is_spoken_with_the_systems_certificates() {
     let create = ["links", "create", "https://www.example.com/"];
     let made = said(user.command(&create).env("SSL_CERT_FILE", file("cert.pem")));
     assert_eq!(made.code, Some(0), "{}", made.error);
-    // Who is not known is told nothing.
+    // An unknown server gets no request.
     let refused = user.run(&create);
     assert_eq!(refused.code, Some(1));
     assert!(refused.error.contains("certificate"), "{}", refused.error);

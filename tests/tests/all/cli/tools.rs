@@ -1,4 +1,4 @@
-//! What the program says of itself, and commands on the database that scripts read.
+//! The program's help and version, and commands on the database that scripts read.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use shortlink_tests::stack::{Stack, directory};
 
 use super::{path, said};
 
-/// What a command prints that is given nothing, not even a home.
+/// Returns the output of a command without an environment, not even a home.
 fn bare(arguments: &[&str]) -> String {
     let mut command = program();
     command
@@ -78,7 +78,7 @@ fn keys_and_rebuilds_are_told_as_json() {
     let told: Value =
         serde_json::from_str(&stack.sidecar.run_ok(&["keys", "list", "--json"])).expect("JSON");
     let keys = told["keys"].as_array().expect("keys");
-    // Each as the API tells it.
+    // Each as the API returns it.
     let port = stack.nginx.internal_port;
     let mut listed = shortlink_tests::sidecar::api(port, &admin, "GET", "/v1/keys", None).json();
     let listed = listed["keys"].take();

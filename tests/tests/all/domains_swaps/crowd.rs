@@ -19,10 +19,10 @@ use tokio::time::{sleep, timeout};
 
 use super::scene::{Question, Scene, Tallies, Tally};
 
-/// How many connections of each kind there are.
+/// Number of connections of each kind.
 pub(super) const EACH: usize = 25;
 
-/// How many requests an HTTP/2 connection has under way at once, at most.
+/// The most requests that an HTTP/2 connection has under way at once.
 const STREAMS: u64 = 3;
 
 /// A visitor rests for less than this between two requests.
@@ -31,7 +31,7 @@ const REST: Duration = Duration::from_millis(40);
 /// Each so many HTTP/1.1 visitors rest in the middle of sending a request.
 const SLOW: usize = 3;
 
-/// How long an answer may take.
+/// The longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The visitors of an nginx: so many over HTTP/1.1, the others over HTTP/2.
@@ -56,7 +56,7 @@ impl Crowd {
         }
     }
 
-    /// Ends all and tells what each has seen.
+    /// Ends all and returns what each has seen.
     pub(super) fn end(mut self) -> Tallies {
         self.scene.is_over.store(true, Ordering::Relaxed);
         let threads = self.threads.drain(..);
@@ -71,7 +71,7 @@ impl Drop for Crowd {
     }
 }
 
-/// What a visitor calls itself.
+/// The name that a visitor sends.
 pub(super) fn name(visitor: usize) -> String {
     format!("visitor-{visitor}")
 }
@@ -83,7 +83,7 @@ fn over_http1(visitor: usize, scene: &Arc<Scene>) -> (usize, Tally) {
     let is_slow = visitor.is_multiple_of(SLOW);
     let mut kept: Option<Connection> = None;
     while !scene.is_over() {
-        // What was closed during the rest is seen before anything is sent.
+        // A connection that was closed during the rest is noticed before anything is sent.
         let usable = kept.take().filter(|kept| !kept.is_closed().unwrap_or(true));
         let was_kept = usable.is_some();
         let opened = match usable {
@@ -123,7 +123,7 @@ fn over_http1(visitor: usize, scene: &Arc<Scene>) -> (usize, Tally) {
     (visitor, tally)
 }
 
-/// Whether a connection was closed, as far as its side that sends can tell.
+/// Returns whether an error means to a sender that the connection was closed.
 fn is_closed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -165,7 +165,7 @@ async fn over_http2(visitor: usize, scene: &Scene) -> Tally {
         };
         let mut asked = Vec::new();
         for _ in 0..=chance.below(STREAMS) {
-            // Whoever knows that the connection is closed or about to be asks on another one.
+            // A client that knows of the connection's end opens another one.
             let Ok(mut ready) = connection.clone().ready().await else {
                 break;
             };
@@ -233,7 +233,7 @@ fn send(
         .map(|(answer, _)| answer)
 }
 
-/// What comes before the body, which nobody needs.
+/// Receives an answer's status and location; no test needs the body.
 async fn receive(answer: ResponseFuture) -> Result<(u16, Option<String>), h2::Error> {
     let answer = answer.await?;
     let location = answer.headers().get("Location");
@@ -241,7 +241,7 @@ async fn receive(answer: ResponseFuture) -> Result<(u16, Option<String>), h2::Er
     Ok((answer.status().as_u16(), location))
 }
 
-/// Whether a stream was ended before anything of its answer came, by the end of the connection.
+/// Returns whether the end of the connection ended a stream before any of its answer came.
 fn is_unhandled(error: &h2::Error) -> bool {
     error.is_io()
         || (error.is_go_away() && error.reason() == Some(Reason::NO_ERROR))

@@ -1,4 +1,4 @@
-//! What visitors ask for, what they must be answered, and what they have seen.
+//! The requests of visitors, the answers that they must get, and those that they have seen.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use shortlink_tests::made::Made;
 
 use super::tables::{Course, State};
 
-/// How many faults are kept word for word.
+/// Number of faults that are recorded word for word.
 const FAULTS: usize = 10;
 
-/// What a visitor asks for.
+/// A request of a visitor.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) host: String,
@@ -21,13 +21,13 @@ pub(super) struct Question {
     oldest: usize,
 }
 
-/// What one visitor has asked for on a host, by code.
+/// The outcomes of one visitor, by host and code.
 pub(super) type Tally = HashMap<(String, String), Outcomes>;
 
-/// What each visitor has asked for, by its number.
+/// The outcomes of each visitor, by its number.
 pub(super) type Tallies = Vec<(usize, Tally)>;
 
-/// What became of it.
+/// The outcomes of requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcomes {
     /// Redirects that came.
@@ -36,7 +36,7 @@ pub(super) struct Outcomes {
     pub(super) unanswered: u64,
 }
 
-/// What all visitors of an nginx see.
+/// The state that all visitors of an nginx share.
 pub(super) struct Scene {
     pub(super) http1_port: u16,
     pub(super) http2_port: u16,
@@ -46,7 +46,7 @@ pub(super) struct Scene {
     pub(super) is_over: AtomicBool,
     pub(super) answered: AtomicU64,
     /// Requests on a connection that was closed before any byte of their answer: HTTP lets a server
-    /// close what is idle, and a client asks again on another one.
+    /// close an idle connection, and a client retries on another one.
     pub(super) closed: AtomicU64,
     faults: Mutex<(u64, Vec<String>)>,
 }
@@ -130,7 +130,7 @@ impl Scene {
         }
     }
 
-    /// How often that was, and the first of it.
+    /// Returns the number of faults, and the first ones.
     pub(super) fn faults(&self) -> (u64, Vec<String>) {
         self.faults.lock().expect("no holder panics").clone()
     }

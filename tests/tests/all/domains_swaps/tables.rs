@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many tables ahead a name must stay listed to be visited: what is not listed is not answered
-/// at all, which could be taken for a connection that a reload has closed.
+/// Number of tables ahead in which a visited name must be listed: a name that is not listed gets no
+/// answer, which could be taken for a connection that a reload has closed.
 const AHEAD: usize = 4;
 
-/// What becomes of links on a name.
+/// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Active,
@@ -15,7 +15,7 @@ pub(super) enum State {
     Retired,
 }
 
-/// What stands in `domains.conf`.
+/// The content of `domains.conf`.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     names: Vec<(String, State)>,
@@ -38,7 +38,7 @@ impl Table {
         Some(found.1)
     }
 
-    /// What the short URL of a code is.
+    /// Returns the short URL of a code.
     pub(super) fn short_url(&self, code: &str) -> String {
         let active = |(_, state): &&(String, State)| *state == State::Active;
         let (name, _) = self.names.iter().find(active).expect("an active name");
@@ -110,7 +110,7 @@ pub(super) fn tables(changes: usize) -> Vec<Table> {
 /// The tables and how far they are in force.
 pub(super) struct Course {
     tables: Vec<Table>,
-    /// The latest that nginx was told of.
+    /// The latest that nginx has begun to load.
     begun: AtomicUsize,
     /// The latest that has no worker of an older one beside it.
     done: AtomicUsize,
@@ -134,7 +134,7 @@ impl Course {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// nginx is about to be told of a table.
+    /// Notes that nginx is about to load a table.
     pub(super) fn begin(&self, number: usize) {
         self.begun.store(number, Ordering::SeqCst);
     }
@@ -151,7 +151,7 @@ impl Course {
         self.tables[oldest].names().filter(stays).collect()
     }
 
-    /// What a name may have been from a moment on at which this table was the oldest.
+    /// The states that a name may have had from a moment on at which this table was the oldest.
     pub(super) fn possible(&self, name: &str, oldest: usize) -> Vec<State> {
         let latest = self.begun.load(Ordering::SeqCst);
         assert!(latest <= oldest + AHEAD, "reloads outrun a request");
