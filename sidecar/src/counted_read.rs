@@ -1,4 +1,4 @@
-//! A reader that counts its bytes, for progress bars.
+//! Counts the bytes that a reader returns, for progress bars.
 
 use std::io::{self, Read};
 use std::sync::Arc;

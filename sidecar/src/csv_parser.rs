@@ -6,7 +6,7 @@
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-/// The bytes and fields that there is room for at first.
+/// Initial capacity in bytes and in fields.
 const ROOM: (usize, usize) = (1024, 32);
 
 /// Result of parsing a part of the input.

@@ -146,7 +146,7 @@ impl<J: Job> Run<J> {
                 Err(panic) => {
                     JOBS.failed(J::NAME, took);
                     failures.log_panic(&*panic);
-                    // What the step has left is not to be noted.
+                    // The state after a panic must not be noted as progress.
                     self.has_begun = false;
                     self.release().await;
                     failures.back_off(every)

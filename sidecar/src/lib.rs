@@ -1,15 +1,15 @@
-//! The sidecar of ngx-shortlink: issues codes over REST, keeps links in SQL, publishes them to
-//! Redis, and resolves what Redis does not know.
+//! The sidecar of ngx-shortlink: issues codes over REST, stores links in SQL, publishes them to
+//! Redis, and resolves codes that Redis does not know.
 //!
-//! SQL is the truth; Redis is what nginx reads and can be made again from SQL. The parts:
+//! SQL is authoritative; nginx reads Redis, which can be rebuilt from SQL. The parts:
 //!
 //! - [`api`]: links, campaigns and API keys as the API has them; each member is declared once.
 //! - [`core`]: links, codes, targets, API keys and visits, and the rules that hold for them.
-//! - [`service`]: what can be done with them, on request and in the background.
-//! - [`enrich`]: what visits are enriched with that comes from files.
-//! - [`store`]: keeps them in SQL. Nothing else knows SQL.
+//! - [`service`]: the operations on them, on request and in the background.
+//! - [`enrich`]: data from files that visits are enriched with.
+//! - [`store`]: stores them in SQL. Nothing else knows SQL.
 //! - [`publisher`]: writes them to Redis. Nothing else does.
-//! - [`outbox`]: sees to it that what is stored gets published, whatever fails in between.
+//! - [`outbox`]: publishes every stored change to Redis, after failures as well.
 //! - [`transfer`]: reads and writes files of links.
 //! - `counted_read`: a reader for progress bars.
 //! - `csv_parser`: records of comma-separated values, for files and the API.

@@ -1,5 +1,5 @@
-//! Where links, the outbox and API keys are kept. Nothing outside of this module knows SQL, and
-//! nothing but [`open`] and [`migrate`] knows which store there is.
+//! Stores links, the outbox and API keys. Nothing outside of this module knows SQL, and only
+//! [`open`] and [`migrate`] know which database is used.
 
 mod audit;
 mod campaigns;
@@ -48,19 +48,19 @@ use sqlite::SqliteStore;
 pub use schema::SchemaError;
 pub use shared::errors;
 
-/// Where a store is, and how long it may take.
+/// Address and time limits of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Where it is: a URL of one of the [`Scheme`]s. Secret, since a URL may hold a password.
+    /// URL of one of the [`Scheme`]s. Secret, since it can contain a password.
     pub url: SecretString,
-    /// The most connections at once. SQLite has one more, which writes; PostgreSQL one more, which
-    /// has the turn to deliver the outbox.
+    /// Maximum number of connections. SQLite has one more, which writes; PostgreSQL has one more,
+    /// which holds the lease of the outbox.
     pub max_connections: u32,
-    /// How long to wait for a free connection to PostgreSQL, or for a new one.
+    /// Time limit for getting a free or new connection to PostgreSQL.
     pub acquire_timeout: Duration,
-    /// How long a statement may take in PostgreSQL.
+    /// Time limit of a statement in PostgreSQL.
     pub statement_timeout: Duration,
-    /// How long a statement may wait for a lock in PostgreSQL.
+    /// Time limit for a statement's wait for a lock in PostgreSQL.
     pub lock_timeout: Duration,
 }
 
@@ -183,7 +183,7 @@ pub fn file(options: &StoreOptions) -> Option<PathBuf> {
     (Scheme::of(url)? == Scheme::Sqlite).then(|| SqliteStore::file(url))?
 }
 
-/// Why a store can't be opened.
+/// Reason for which a store can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL names no store that there is.

@@ -1,5 +1,5 @@
-//! What the tests of several modules need: a real store in a directory of its own, and a Redis in
-//! memory that can be taken away.
+//! Fixtures for the tests of several modules: a real store in a directory of its own, and a Redis in
+//! memory that can become unavailable.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -12,7 +12,7 @@ fn load(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Config, Stri
         .map(|&(name, value)| (name.to_owned(), value.to_owned()));
     let file = file.map(|text| {
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
-        file.write_all(text.as_bytes()).expect("room for the file");
+        file.write_all(text.as_bytes()).expect("space for the file");
         file
     });
     let path = file.as_ref().map(tempfile::NamedTempFile::path);

@@ -89,7 +89,7 @@ pub enum LinkError {
         refusal: Refusal,
     },
     /// An earlier attempt of the request created the link, and it was deleted since.
-    #[error("the link {code} was made before, and deleted since")]
+    #[error("the link {code} was created by an earlier attempt and has been deleted since")]
     Forgotten {
         /// The link's code.
         code: Code,
@@ -107,7 +107,7 @@ pub enum LinkError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The process is shutting down.
-    #[error("no links are made any more: the process is about to end")]
+    #[error("no links are created any more: the process is shutting down")]
     Stopped,
 }
 

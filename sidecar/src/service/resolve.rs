@@ -191,7 +191,7 @@ impl Resolver {
             if let Err(error) = write.await {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
-                    "Redis was not told of a link that was looked up"
+                    "a link that was looked up in SQL was not written to Redis"
                 );
             }
             drop(permit);

@@ -1,4 +1,4 @@
-//! The audit log. The operations that it tells of write it.
+//! The audit log. The operations write its entries in their own transactions.
 
 use super::Store;
 use super::db::Db;

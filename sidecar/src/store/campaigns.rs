@@ -1,6 +1,6 @@
 //! Campaigns. Every operation that changes one also puts it into the outbox, in the same transaction.
 //!
-//! The columns of a campaign are named in this file alone.
+//! Only this file names the columns of a campaign.
 
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Validity};

@@ -8,8 +8,8 @@ use super::value::{Row, args};
 use crate::core::ports::{CodeUsage, PoolCounts, StoreError};
 
 impl Store {
-    /// Moves a counter forward, to `floor` first if it is behind, and returns its value before: the
-    /// `count` numbers from there on belong to the caller alone, used or not.
+    /// Moves a counter forward, to `floor` first if it is behind, and returns its value before: only
+    /// the caller may use the `count` numbers from there on.
     pub async fn lease(&self, counter: &str, floor: u64, count: u64) -> Result<u64, StoreError> {
         let operation = "lease codes";
         let read = |row: &Row| row.get::<i64>("next");
@@ -21,7 +21,7 @@ impl Store {
         let args = (counter.to_owned(), floor, count);
         self.run_one(operation, args, move |db, (counter, floor, count)| {
             Box::pin(async move {
-                // `WHERE true` tells SQLite that `ON` begins no join.
+                // With `WHERE true`, SQLite does not parse `ON` as the beginning of a join.
                 let sql = sql!(
                     "INSERT INTO code_counters (name, next) \
                      SELECT $1, CAST($2 AS bigint) + $3 ",

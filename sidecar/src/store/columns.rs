@@ -30,7 +30,7 @@ pub(super) trait Columns {
     /// A number of 32 bits.
     fn small(&self, column: &str) -> Result<i32, sqlx::Error>;
 
-    /// Whether something is so.
+    /// A Boolean.
     fn truth(&self, column: &str) -> Result<bool, sqlx::Error>;
 
     /// A text.
@@ -118,7 +118,7 @@ impl<'r, R: Columns> Table<'r, R> {
     }
 }
 
-/// What must not be NULL.
+/// Returns a value that must not be NULL.
 fn known<T>(value: Option<T>, column: &'static str) -> Result<T, sqlx::Error> {
     value.ok_or_else(|| sqlx::Error::ColumnDecode {
         index: column.to_owned(),

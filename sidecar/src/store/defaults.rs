@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::campaign::CampaignDefaults;
 
-/// What a later version adds must be optional: what was kept stays as it is.
+/// The defaults as JSON. Members that a later version adds must be optional: stored texts never change.
 #[derive(Debug, Deserialize, Serialize)]
 struct Kept {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,7 +19,7 @@ struct Kept {
     tags: Vec<String>,
 }
 
-/// The text that is kept.
+/// Returns the text to store.
 pub(super) fn to_json(defaults: &CampaignDefaults) -> String {
     let kept = Kept {
         strategy: defaults.strategy.map(|it| it.name().to_owned()),

@@ -1,4 +1,4 @@
-//! Outcomes of requests that may be sent again.
+//! Outcomes of idempotent requests, for replays.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! API keys. Every operation that changes one also writes to the audit log, in the same transaction.
 //!
-//! The columns of a key are named in this file alone.
+//! Only this file names the columns of a key.
 
 use std::str::FromStr;
 

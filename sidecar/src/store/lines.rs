@@ -13,9 +13,9 @@ use vocabulary::{
 use crate::core::records::Records;
 use crate::store::shared::invalid;
 
-/// A link as a line, which [`push_lines`] reads: its record where that follows from these columns
-/// alone, and else its id. A link of which only the id is told is read as a
-/// [`crate::core::link::Link`], which knows what its record is.
+/// A link as a line, which [`push_lines`] reads: its record if that follows from these columns, else
+/// its id. A link with only an id is then read as a [`crate::core::link::Link`], which determines its
+/// record.
 macro_rules! line {
     () => {
         "CASE WHEN revoked_at IS NOT NULL THEN concat_ws(' ', code, 410, revision) \
@@ -29,8 +29,8 @@ macro_rules! line {
 }
 pub(super) use line;
 
-/// Adds the records that lines tell of, which must be `count` lines; answers the ids of those
-/// links that are to be read in another way.
+/// Adds the records of lines, which must be `count` lines; returns the ids of the links without a
+/// record in their lines.
 pub(super) fn push_lines(
     records: &mut Records,
     lines: &str,

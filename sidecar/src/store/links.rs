@@ -38,14 +38,14 @@ pub(super) use columns;
 /// The number of the [`columns!`].
 pub(super) const WIDTH: usize = 18;
 
-/// Where the columns of links that have a target of their own are among the [`columns!`]. Every link
-/// uses those before.
+/// Places of the columns of links with a target of their own among the [`columns!`]. Every link uses
+/// the columns before them.
 pub(super) const TARGET: Range<usize> = 7..8;
 
 /// As [`TARGET`] for links of campaigns.
 pub(super) const CAMPAIGN: Range<usize> = 8..10;
 
-/// Where the columns are that only some links use.
+/// Places of the columns that only some links use.
 pub(super) const OPTIONAL: Range<usize> = 10..WIDTH;
 
 /// PostgreSQL's parameters for a list of ids and a list of each of the [`columns!`].
@@ -398,7 +398,7 @@ async fn place(
     Ok((created_at.as_millisecond(), id.unwrap_or(i64::MIN)))
 }
 
-/// Whether any link may be in a listing.
+/// Returns whether a listing can have links at all.
 fn is_possible(listing: &Listing) -> bool {
     let asked = [&listing.tag, &listing.external_id, &listing.created_by];
     asked.into_iter().flatten().all(|text| is_storable(text))

@@ -144,8 +144,8 @@ pub(super) fn query<'a>(
     statement.bind(listing.limit);
 }
 
-/// Adds the rest of the statement for the position that a listing comes to when it looks at `most`
-/// links. It reads an index alone, in PostgreSQL as far as the visibility map allows.
+/// Adds the rest of the statement for the position that a listing reaches when it examines `most`
+/// links. It reads only an index, in PostgreSQL as far as the visibility map allows.
 pub(super) fn reach<'a>(
     statement: &mut Statement<'a>,
     listing: &'a Listing,

@@ -1,4 +1,4 @@
-//! What a link was, as JSON: what `link_history.before` holds, whichever the database.
+//! Earlier states of links as JSON, in `link_history.before` of both databases.
 
 use std::num::NonZeroU64;
 
@@ -10,11 +10,11 @@ use crate::core::campaign::ParameterValues;
 use crate::core::link::{Destination, Link, Second};
 use crate::core::target::Target;
 
-/// Who stands in the history for changes that were made without a key.
+/// Author of changes without an API key in the history.
 pub(super) const NOBODY: &str = "keeper";
 
-/// All of a link that can change but its revision, which stands beside. What a later version
-/// adds must be optional: what was kept stays as it is.
+/// All of a link that can change, except its revision, which has a column. Members that a later
+/// version adds must be optional: stored texts never change.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Past {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// What is kept of a link.
+    /// Extracts these members of a link.
     pub(super) fn of(link: &Link) -> Self {
         Self {
             target: link.destination.target().map(|it| it.as_str().to_owned()),
@@ -63,7 +63,7 @@ impl Past {
         }
     }
 
-    /// The text that is kept.
+    /// Returns the text to store.
     pub(super) fn to_json(&self) -> String {
         // There is nothing in it that JSON can't hold.
         serde_json::to_string(self).unwrap_or_default()

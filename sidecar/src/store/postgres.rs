@@ -1,12 +1,12 @@
 //! The store in a PostgreSQL database.
 //!
-//! PostgreSQL writes for many at once, so every operation has a connection of its own and a
-//! transaction of its own ([`work`]), and whoever makes links together with others gathers them
-//! before they come here. Several sidecars may use one database.
+//! PostgreSQL has many concurrent writers, so every operation has a connection and a transaction of its
+//! own ([`work`]), and callers gather new links into groups before they call the store. Several
+//! sidecars may use one database.
 //!
-//! What is acknowledged is on the disk: `synchronous_commit` is off for nothing but what may be lost
-//! in a crash ([`work`]). When a connection is lost while something is written nobody knows whether
-//! it was, so that is an error and is not tried again.
+//! An acknowledged write is on the disk: only writes that a crash may lose are committed asynchronously
+//! ([`work`]). The outcome of a write whose connection is lost is unknown, so that is an error and is
+//! not retried.
 
 mod codes;
 pub(super) mod creation;
@@ -43,7 +43,7 @@ const OLDEST_VERSION: i32 = 140_000;
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     pool: PgPool,
-    /// How long an operation may take, should the server not answer at all.
+    /// Time limit of an operation if the server does not respond at all.
     limit: std::time::Duration,
     turn: Turn,
     code_key: CodeKey,
@@ -126,7 +126,7 @@ impl Operations for PostgresStore {
     }
 }
 
-/// Why a store can't be opened.
+/// Reason for which a store can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL is not one of a PostgreSQL database.
@@ -135,7 +135,7 @@ pub enum OpenError {
          postgres://user:password@host:5432/database"
     )]
     Url {
-        /// What is wrong with it.
+        /// The fault of the URL.
         #[source]
         source: sqlx::Error,
     },
@@ -148,7 +148,7 @@ pub enum OpenError {
         port: u16,
         /// The database.
         database: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: sqlx::Error,
     },

@@ -39,7 +39,7 @@ pub(super) fn migrator(files: &[(&'static str, &'static str)]) -> Migrator {
     Migrator::with_migrations(files.iter().map(migration).collect())
 }
 
-/// Why a schema is not the one that this program needs.
+/// Reason for which a schema is not the one that this program needs.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// Migrations are missing.
@@ -47,7 +47,7 @@ pub enum SchemaError {
         "the database schema is behind ({missing} migrations missing); run `shortlink migrate`"
     )]
     Behind {
-        /// How many.
+        /// Number of missing migrations.
         missing: usize,
     },
     /// A migration was applied that this program does not know.
@@ -66,27 +66,27 @@ pub enum SchemaError {
     /// A migration failed.
     #[error("the database schema can't be brought up to date")]
     Migrate {
-        /// Why not.
+        /// The reason.
         #[source]
         source: MigrateError,
     },
     /// The schema can't be read.
     #[error("the database schema can't be read")]
     Read {
-        /// Why not.
+        /// The reason.
         #[source]
         source: sqlx::Error,
     },
 }
 
-/// Where sqlx notes the migrations that were applied, in any database: the checksum of each by its
-/// version, and whether it came to its end.
+/// Query of the applied migrations in sqlx' table, for all databases: the version and checksum of each,
+/// and whether it was completed.
 pub(super) const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
 
 /// A row of [`APPLIED`].
 pub(super) type Applied = (i64, Vec<u8>, bool);
 
-/// Whether the migrations that were applied are just those of this program.
+/// Checks that the applied migrations are exactly those of this program.
 pub(super) fn check(migrator: &Migrator, applied: Vec<Applied>) -> Result<(), SchemaError> {
     let applied: HashMap<i64, (Vec<u8>, bool)> = applied
         .into_iter()

@@ -1,4 +1,4 @@
-//! What both stores do alike.
+//! Functions that both stores share.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,21 +11,21 @@ use crate::core::ports::{MAX_TOGETHER, OutboxSpan, StoreError};
 use crate::durations::DATABASE;
 use crate::trace;
 
-/// How long an operation may take before it is slow.
+/// Time after which an operation is slow.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// How long nothing is said of slow ones when one was told of: a disk that hangs makes all slow.
+/// Minimum time between two log lines about slow operations: a disk that hangs slows all down.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How far the ids of two links may be apart that share a row of the outbox: codes that were
-/// issued one after the other, with a few left out. All links between the first and the last of
-/// a row are published, so none may be far from the others.
+/// Maximum distance between the ids of neighbouring links in a row of the outbox: codes that were
+/// issued in sequence, with some gaps. All links between the first and the last of a row are
+/// published, so none may be far from the others.
 const NEAR: i64 = 62 * 8;
 
-/// How far the first and the last id of a row of the outbox may be apart at most.
+/// Maximum distance between the first and the last id of a row of the outbox.
 pub(super) const LONGEST_SPAN: i64 = NEAR * MAX_TOGETHER as i64;
 
-/// How many milliseconds a day has, for the table of usage.
+/// Milliseconds of a day, for the table of usage.
 pub(super) const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The rows of the outbox for new links, given as ids and revisions in the order of the ids.
@@ -46,7 +46,7 @@ pub(super) fn spans(links: impl IntoIterator<Item = (i64, u64)>) -> Vec<OutboxSp
     spans
 }
 
-/// How many links there are of each length of codes and each day.
+/// Counts links by the length of their codes and by day.
 pub(super) fn usage<'a>(links: impl IntoIterator<Item = &'a Link>) -> BTreeMap<(i64, i64), i64> {
     let mut counts = BTreeMap::new();
     for link in links {
@@ -124,7 +124,7 @@ pub(super) fn took(operation: &'static str, duration: Duration) {
     }
 }
 
-/// What stands in a row can't be: somebody else has written there.
+/// A stored value is invalid: this program did not write it.
 #[derive(Debug, thiserror::Error)]
 #[error("{column} of a row of {table} is not valid")]
 struct InvalidValue {

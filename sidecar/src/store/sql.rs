@@ -1,7 +1,7 @@
 //! Texts of statements, written once for both engines.
 //!
 //! Parameters are `$1`, `$2` and so on, which both engines read. A piece in braces holds what the
-//! engines write differently: `{for SQLite|for PostgreSQL}`. Without a bar it is for SQLite alone, so
+//! engines write differently: `{for SQLite|for PostgreSQL}`. Without a bar it is only for SQLite, so
 //! that `{INDEXED BY links_by_campaign}` is a hint and `{|FOR UPDATE}` a lock of a row.
 
 use super::Scheme;
@@ -76,7 +76,7 @@ pub(super) const fn render<const N: usize>(pieces: &[&[&str]; 2], scheme: Scheme
     text
 }
 
-/// Writes as much as there is room for; answers how long the whole is.
+/// Writes as much as fits; returns the length of the whole.
 const fn write(pieces: &[&[&str]; 2], scheme: Scheme, text: &mut [u8]) -> usize {
     let (mut piece, mut length) = (0, 0);
     // The engine that the bytes are for.

@@ -34,10 +34,10 @@ use crate::store::schema::SchemaError;
 use crate::store::shared::{failed, invalid};
 use writer::Writer;
 
-/// How long a connection waits for a lock that another process holds on the file.
+/// Time limit for a lock that another process holds on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a read waits for a free connection.
+/// Time limit of a read for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A store in one SQLite file.
@@ -132,13 +132,13 @@ impl Operations for SqliteStore {
     }
 }
 
-/// Why a store can't be opened.
+/// Reason for which a store can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL is not one of a SQLite file.
     #[error("database.url is not a URL of a SQLite file, such as sqlite:var/shortlink.db")]
     Url {
-        /// What is wrong with it.
+        /// The fault of the URL.
         #[source]
         source: sqlx::Error,
     },
@@ -153,7 +153,7 @@ pub enum OpenError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
@@ -162,7 +162,7 @@ pub enum OpenError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         #[source]
         source: sqlx::Error,
     },

@@ -1,4 +1,4 @@
-//! What every store must do.
+//! Tests of every store.
 
 mod campaigns;
 mod changes;
@@ -82,7 +82,7 @@ impl Fixture {
         }
     }
 
-    /// How many rows a table has.
+    /// Counts the rows of a table.
     pub(super) async fn count(&self, table: &str) -> i64 {
         let url = self.options.url.expose_secret();
         let statement = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
@@ -124,7 +124,7 @@ pub(super) fn options(url: &str) -> StoreOptions {
     }
 }
 
-/// What codes are numbered by.
+/// Key by which codes are numbered.
 pub(super) const KEY: CodeKey = CodeKey::new([4; 32]);
 
 pub(super) fn codes(links: &[Link]) -> Vec<String> {
@@ -217,7 +217,7 @@ async fn a_link_is_found_as_it_was_kept_and_its_code_is_taken(fixture: Fixture) 
         assert_eq!(found, Some(link));
     }
     let other = Link {
-        created_by: "somebody else".to_owned(),
+        created_by: "another key".to_owned(),
         ..link("abc")
     };
     assert_eq!(try_create(&fixture.store, other).await, None);
@@ -334,7 +334,7 @@ async fn the_pool_gives_each_code_once(fixture: Fixture) {
     store.void_pooled(second.clone()).await.expect("a store");
     let counts = store.count_pooled(3).await.expect("a store");
     assert_eq!((counts.unused, counts.used, counts.void), (0, 2, 1));
-    // What was handed out does not come back.
+    // Codes that were taken do not return to the pool.
     assert_eq!(store.fill_pool(ahead.to_vec()).await.expect("room"), 0);
 }
 
@@ -421,7 +421,7 @@ async fn what_is_published_leaves_the_outbox_unless_it_has_changed_meanwhile(fix
     fixture.store.forget_applied(later).await.expect("a store");
     assert_eq!(fixture.store.reopen_applied().await.expect("a store"), 0);
 
-    // Asked again for what was done long ago: told again.
+    // A repeated request for an earlier change publishes it again.
     revoke(&fixture.store, "b").await;
     assert_eq!(fixture.waiting().await, ["b"]);
 }

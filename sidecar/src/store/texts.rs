@@ -1,5 +1,5 @@
-//! What both stores keep as text in one column: lists of words, tags, and what became of the rows of
-//! a request.
+//! Values that both stores store as text in one column: lists of words, tags, and the outcomes of a
+//! request's rows.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub(super) fn joined(words: impl IntoIterator<Item = impl ToString>) -> String {
     words.join(" ")
 }
 
-/// What stands with a link that has these tags; nothing for none.
+/// Returns the text for a link's tags; `None` for no tags.
 pub(super) fn of_tags(tags: &[String]) -> Option<String> {
     if tags.is_empty() {
         return None;
@@ -28,7 +28,7 @@ pub(super) fn to_tags(column: Option<&str>) -> Result<Vec<String>, sqlx::Error> 
     serde_json::from_str(text).map_err(|_error| invalid("links", "tags"))
 }
 
-/// What stands with a chunk of a request whose rows have become this.
+/// Returns the text for the outcomes of a chunk's rows.
 pub(super) fn of_outcomes(rows: &[RowOutcome]) -> String {
     let rows = rows.iter().map(|row| match row {
         RowOutcome::Link(code) => Value::from(code.as_str()),
@@ -38,7 +38,7 @@ pub(super) fn of_outcomes(rows: &[RowOutcome]) -> String {
     Value::from_iter(rows).to_string()
 }
 
-/// What has become of the rows of a chunk; `None` when what stands there can't be.
+/// Parses the outcomes of a chunk's rows; `None` if the text is invalid.
 pub(super) fn to_outcomes(text: &str) -> Option<Vec<RowOutcome>> {
     let rows: Vec<Value> = serde_json::from_str(text).ok()?;
     let rows = rows.into_iter().map(|row| match row {

@@ -36,7 +36,7 @@ use super::value::{Row, Value};
 use super::{Engine, Store};
 use crate::core::ports::StoreError;
 
-/// What a closure of an operation answers with.
+/// Future that the closure of an operation returns.
 pub(super) type Done<'a, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'a>>;
 
 impl Store {

@@ -116,7 +116,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether this is the value of a column that a row does not use.
+    /// Returns whether this is the value of a column that a row does not use.
     pub(super) fn is_unused(&self) -> bool {
         matches!(
             self,
@@ -221,7 +221,7 @@ pub(super) fn invalid(column: &'static str) -> sqlx::Error {
     sqlx::Error::Decode(Box::new(InvalidValue(column)))
 }
 
-/// What can be read from a column.
+/// A type that can be read from a column.
 pub(super) trait Column<'r>: Sized {
     /// Reads it; `None` for NULL.
     fn read(row: &'r Row, column: &'static str) -> Result<Option<Self>, sqlx::Error>;
@@ -295,8 +295,8 @@ columns_of! {
     [u8; 32], &[u8], bytes => bytes.try_into().ok();
 }
 
-/// Whether PostgreSQL can hold a text at all: none there has a NUL. A look-up of such a text finds
-/// nothing.
+/// Returns whether PostgreSQL can store a text: only one without a NUL. A look-up of another text
+/// finds nothing.
 pub(super) fn is_storable(text: &str) -> bool {
     !text.contains('\0')
 }

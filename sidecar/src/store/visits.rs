@@ -1,4 +1,4 @@
-//! What both stores make of visits before they write them.
+//! Rows that both stores derive from visits before they write them.
 
 mod counts;
 mod day_keys;
@@ -22,19 +22,19 @@ use crate::core::visit::sketch::Sketch;
 use crate::core::visit::visitor::VisitorId;
 use crate::store::shared::{DAY_MS, invalid};
 
-/// How many milliseconds an hour and a minute have.
+/// Milliseconds of an hour and of a minute.
 pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
 pub(super) const MINUTE_MS: i64 = 60 * 1000;
 
-/// The hour that a link's visits are counted under when their own hour is not kept any more. No
-/// moment has it.
+/// Hour under which a link's visits are counted after their own hour has been deleted. No moment
+/// has it.
 pub(super) const EARLIER: i64 = -1_000_000_000;
 
-/// What stands for all campaigns, and links of none.
+/// Id that stands for all campaigns and links without one.
 pub(super) const ALL: i64 = 0;
 
-/// The row of what a user agent was found to be: its id follows from both, so that nobody has to
-/// look it up, and so that a visit keeps what it was counted as when the rules have become better.
+/// Id of the row of a user agent and its classification. It follows from both, so that no look-up is
+/// needed, and so that a visit preserves its classification when the rules have improved.
 pub(super) fn agent_id(user_agent: &str, agent: &Agent) -> i64 {
     let (browser, browser_version) = parts(agent.browser.as_ref());
     let (os, os_version) = parts(agent.os.as_ref());
@@ -61,8 +61,8 @@ fn minute_of(visit: &Visit) -> i64 {
     visit.at.as_millisecond().div_euclid(MINUTE_MS)
 }
 
-/// What is added to the counts for some visits, each row once and in order. `L` is what the store
-/// has its links' counts by.
+/// Additions to the counts for some visits, each row once and in order. `L` is the key of the store's
+/// counts of links.
 #[derive(Debug)]
 pub(super) struct Counts<L> {
     /// By link, hour and class: how many, and when the last was, in milliseconds.
@@ -71,7 +71,7 @@ pub(super) struct Counts<L> {
     pub(super) hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
     /// By minute and host.
     pub(super) minutes: BTreeMap<(i64, String), i64>,
-    /// Who came, by campaign and day; only people.
+    /// Visitors by campaign and day; only human ones.
     pub(super) visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
 }
 
@@ -86,7 +86,7 @@ impl<L> Default for Counts<L> {
     }
 }
 
-/// What visits have in common that are counted in the same rows, but for their links: the campaign,
+/// Common properties of visits that are counted in the same rows, except for their links: the campaign,
 /// the hour, the class, and the value of each dimension.
 type Alike<'a> = (
     Option<i64>,
@@ -99,8 +99,8 @@ impl<L: Ord> Counts<L> {
     /// Counts visits, each with its link and the campaign that this belongs to.
     pub(super) fn of<'a>(visits: impl IntoIterator<Item = (&'a Visit, L, Option<i64>)>) -> Self {
         let mut counts = Self::default();
-        // Most visits have all in common with others that come with them: those are counted here,
-        // and then each row is looked for only once.
+        // Most visits have all properties in common with others of the same batch. Counting these
+        // first means that each row is looked up only once.
         let mut alike: HashMap<Alike<'a>, i64> = HashMap::new();
         let mut minutes: HashMap<(i64, &str), i64> = HashMap::new();
         for (visit, link, campaign) in visits {
@@ -136,7 +136,7 @@ impl<L: Ord> Counts<L> {
     }
 }
 
-/// The sketch that is kept, or none, with more visitors in it.
+/// Adds visitors to the stored sketch, if any.
 pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sketch, sqlx::Error> {
     let mut sketch = match kept {
         Some(bytes) => {
@@ -150,11 +150,11 @@ pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sket
     Ok(sketch)
 }
 
-/// What counts of the link of a visit.
+/// Properties of a visited link that affect counting.
 pub(super) struct VisitedLink {
     /// The campaign that it belongs to.
     pub(super) campaign: Option<i64>,
-    /// After how many visits it is to end.
+    /// Number of visits after which it ends.
     pub(super) max_visits: Option<i64>,
 }
 
@@ -171,7 +171,7 @@ pub(super) fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> V
     new
 }
 
-/// The origins of visits, in the order in which everybody takes them.
+/// Lists the origins of visits, in the order in which all transactions lock them.
 pub(super) fn origins(visits: &[Visit]) -> BTreeSet<i64> {
     let origins = visits.iter().map(|visit| visit.id.origin);
     origins.map(u64::cast_signed).collect()
@@ -182,7 +182,7 @@ pub(super) fn ranges(text: &str) -> Result<Ranges, sqlx::Error> {
     Ranges::parse(text).ok_or_else(|| invalid("visit_origins", "ranges"))
 }
 
-/// A text that is kept only where there is one.
+/// Returns a text unless it is empty: empty texts are stored as NULL.
 pub(super) fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
@@ -213,10 +213,10 @@ pub(super) fn method(name: &str) -> VisitMethod {
     }
 }
 
-/// The classes of visits that a link's end counts: people, and what may be people.
+/// Classes of visits that count towards a link's limit: human, and possibly human.
 pub(super) const COUNTING: [&str; 2] = ["human", "unknown"];
 
-/// A class as it is kept; one that a later version has is nothing known.
+/// Parses a stored class; one of a later version is unknown.
 pub(super) fn class(name: &str) -> Class {
     Class::by_name(name).unwrap_or(Class::Unknown)
 }
@@ -226,7 +226,7 @@ pub(super) fn visitor(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A visitor as it is kept.
+/// Parses a stored visitor.
 pub(super) fn visitor_id(bytes: Option<&[u8]>) -> Option<VisitorId> {
     bytes?.try_into().ok().map(VisitorId)
 }

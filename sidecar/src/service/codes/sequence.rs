@@ -70,7 +70,7 @@ impl<R: CryptoRng> SequenceCodes<R> {
             Err(error) => {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
-                    "Redis does not count; SQL does alone"
+                    "Redis does not count codes; only SQL does"
                 );
                 0
             }

@@ -192,7 +192,7 @@ impl Reader<'_> {
         });
         match passed.await {
             Ok(sieve) => self.sieve = Some(sieve),
-            Err(error) => tracing::error!(%error, "some visits were not told to listeners"),
+            Err(error) => tracing::error!(%error, "some visits were not delivered to listeners"),
         }
     }
 

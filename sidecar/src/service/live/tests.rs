@@ -69,7 +69,7 @@ impl Scene {
     async fn listener_with(&self, filter: LiveFilter, after: Option<&str>) -> Listener {
         let after = after.map(|text| LiveId::parse(text).expect("an id"));
         let listener = self.feed.listen(filter, after);
-        let mut listener = listener.expect("room for another listener");
+        let mut listener = listener.expect("a place for another listener");
         let told = next(&mut listener).await;
         assert!(matches!(told, Told::Begun(_)), "{told:?}");
         listener
@@ -84,7 +84,7 @@ const PLENTY: LiveLimits = LiveLimits {
 async fn next(listener: &mut Listener) -> Told {
     let limit = Duration::from_secs(20);
     let told = tokio::time::timeout(limit, listener.next()).await;
-    told.expect("something is told").expect("listening goes on")
+    told.expect("an event").expect("an open feed")
 }
 
 /// The sequence number of the next visit.
@@ -245,7 +245,7 @@ async fn a_redis_that_is_away_is_told_and_nothing_is_missing_when_it_is_back() {
     let mut newcomer = scene
         .feed
         .listen(LiveFilter::default(), None)
-        .expect("room for another listener");
+        .expect("a place for another listener");
     assert_eq!(next(&mut newcomer).await, Told::Interrupted);
     scene.tail.put(0, 2, tap(1));
     scene.tail.set_away(false);
@@ -283,7 +283,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
     let listen = async |after: &str| {
         let after = LiveId::parse(after).expect("an id");
         let listener = scene.feed.listen(everything.clone(), Some(after));
-        let mut listener = listener.expect("room for another listener");
+        let mut listener = listener.expect("a place for another listener");
         let told = next(&mut listener).await;
         assert!(matches!(told, Told::Begun(_)), "{told:?}");
         listener
@@ -317,7 +317,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
 
     // A listener without a visit yet resumes from its start.
     let listener = scene.feed.listen(everything.clone(), None);
-    let mut listener = listener.expect("room for another listener");
+    let mut listener = listener.expect("a place for another listener");
     let Told::Begun(at) = next(&mut listener).await else {
         panic!("not begun");
     };

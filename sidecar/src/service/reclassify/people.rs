@@ -42,7 +42,7 @@ struct Count {
 impl Job for People {
     type Error = StoreError;
     const NAME: &'static str = "people";
-    const FAILURE: &'static str = "the people of days can't be counted again";
+    const FAILURE: &'static str = "the unique visitors of days can't be counted again";
     /// The claim only saves work; the generation of each day ensures correctness.
     const LEASE: Option<Duration> = Some(Duration::from_secs(10));
 
@@ -59,7 +59,7 @@ impl Job for People {
             };
             tracing::info!(
                 days = count.days.len(),
-                "the people of days are counted again"
+                "the unique visitors of days are counted again"
             );
             self.count = Some(count);
             return Ok(Next::Now);

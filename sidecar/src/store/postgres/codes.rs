@@ -1,4 +1,4 @@
-//! What the strategies for codes have to remember, in PostgreSQL.
+//! The state of the strategies for codes, in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ macro_rules! count {
 }
 pub(super) use count;
 
-/// What [`count!`] adds for new links: the lengths, the days, and how many they are.
+/// Values that [`count!`] adds for new links: lengths, days and numbers of links.
 pub(super) fn counts<'a>(
     links: impl IntoIterator<Item = &'a Link>,
 ) -> (Vec<i64>, Vec<i64>, Vec<i64>) {

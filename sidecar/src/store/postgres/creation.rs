@@ -22,7 +22,7 @@ struct Row<'a> {
     link: &'a Link,
 }
 
-/// Keeps links whose codes are free, within a transaction.
+/// Stores links whose codes are free, within a transaction.
 pub(in crate::store) async fn create(
     connection: &mut Statements<'_>,
     links: &[&Link],
@@ -41,8 +41,8 @@ pub(in crate::store) async fn create(
             taken.push(place);
         }
     }
-    // Everybody inserts in the order of the ids, so that two who want the same codes wait for
-    // each other and don't meet halfway.
+    // All transactions insert in the order of the ids, so that two with the same codes wait for each
+    // other instead of deadlocking.
     rows.sort_unstable_by_key(|row| row.id);
     let ids = rows.iter().map(|row| row.id).collect();
     let mut kept = insert(connection, ids, rows.iter().map(|row| row.link)).await?;

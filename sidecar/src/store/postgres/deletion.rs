@@ -19,7 +19,7 @@ use super::work::Work;
 use crate::core::codes::numbering::Numbering;
 use crate::core::link::Link;
 
-/// What takes links away by their ids; their tags are found by what they are.
+/// Statements that delete links by their ids. Tags are deleted by their own columns.
 const REMOVALS: [&str; 4] = [
     "DELETE FROM links WHERE id = ANY($1::bigint[])",
     "DELETE FROM outbox WHERE first_id = ANY($1::bigint[]) AND last_id = first_id",
@@ -27,8 +27,8 @@ const REMOVALS: [&str; 4] = [
     "DELETE FROM link_history WHERE link_id = ANY($1::bigint[])",
 ];
 
-/// Links that nobody else changes until the end of the transaction. Everybody locks several links
-/// in the order of their ids.
+/// Locks links until the end of the transaction. All transactions lock links in the order of their
+/// ids.
 pub(super) const LOCK: &str = concat!(
     "SELECT id, ",
     columns!(),
@@ -59,7 +59,7 @@ impl Work for DeleteLinks<'_> {
             .await?;
         let links = rows.iter().map(|row| Ok((row.try_get("id")?, read(row)?)));
         let mut dead: Vec<(i64, Link)> = links.collect::<Result<_, sqlx::Error>>()?;
-        // Somebody may have changed one after all.
+        // Another transaction may have changed one meanwhile.
         dead.retain(|(id, link)| seen.get(id) == Some(&link.revision));
         if dead.is_empty() {
             return Ok(0);

@@ -1,8 +1,8 @@
-//! Links that are made once for the same request.
+//! Deduplication: identical requests get the same link.
 //!
-//! The row of a digest is locked before anything is decided: a new one by being inserted, which
-//! others who insert it wait for, one that is there by `FOR UPDATE`. Whoever comes second finds what
-//! the first has committed.
+//! A transaction locks the row of a digest before it decides anything: a new row by its insertion,
+//! which other insertions wait for, an existing one by `FOR UPDATE`. The second transaction finds the
+//! committed result of the first.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::core::link::Link;
 use crate::core::ports::RequestDigest;
 use crate::store::shared::invalid;
 
-/// Digests that nobody else decides on until the end of the transaction.
+/// Digests that are locked until the end of the transaction.
 pub(in crate::store) struct Locked {
     /// The ids that the new links have or would have.
     ids: Vec<i64>,
@@ -52,7 +52,7 @@ pub(in crate::store) async fn lock(
 ) -> Result<Locked, sqlx::Error> {
     let codes: Vec<Code> = links.iter().map(|(link, _)| link.code).collect();
     let ids = ids_of(connection, numbering, &codes).await?;
-    // Everybody goes by the digests in ascending order, and nobody waits in a circle.
+    // All transactions lock digests in ascending order, which prevents deadlocks.
     let mut rows: BTreeMap<[u8; 32], i64> = BTreeMap::new();
     for ((_, digest), id) in links.iter().zip(&ids) {
         rows.entry(digest.0).or_insert(*id);
@@ -121,7 +121,7 @@ async fn note(
     Ok(())
 }
 
-/// Takes rows away for which no link was made after all: what has their code is somebody else's.
+/// Deletes rows that got no link after all: the link with their code belongs to another request.
 async fn forget(
     connection: &mut Statements<'_>,
     digests: &[&RequestDigest],

@@ -38,8 +38,8 @@ impl OutboxStore for PostgresStore {
     }
 }
 
-/// How many rows new links get at most that each have all links between two. More of them share one
-/// row that has their ids.
+/// Maximum number of rows for new links that each cover all links between two. More links share one
+/// row with their ids.
 const FEW_SPANS: usize = 4;
 
 /// Adds rows: from where, to where, at which revisions, when, and with which ids.
@@ -109,11 +109,11 @@ impl NewRows {
     }
 }
 
-/// Has links that were just created wait to be published, and counts them, in the transaction that
-/// stores them; answers which of them have an id that a deleted link still has.
+/// Adds new links to the outbox and counts them, in the transaction that stores them; returns those
+/// whose id still belongs to a deleted link.
 ///
-/// That can be known only now: a link that was deleted while its id was waited for has left the
-/// id to whoever was waiting, whose statement is too old to see that the code is not free yet.
+/// Only now is this known: if a link is deleted while this transaction waits for its id, the
+/// transaction gets the id, but its statement is too old to see that the code is not free yet.
 pub(super) async fn enqueue_new(
     connection: &mut Statements<'_>,
     rows: &NewRows,
@@ -199,8 +199,8 @@ impl Work for ReadWaiting {
                 if waiting.links.len() >= MAX_TOGETHER {
                     return Ok(waiting);
                 }
-                // A single link may have changed since its row was read. What is published is
-                // what was read last, and a row of new links waits for their first revision.
+                // A single link may have changed since its row was read: its latest state is
+                // published. A row of new links waits for their first revision.
                 let mut revision = revision.unsigned_abs();
                 if first == last {
                     if let Some(link) = singles.remove(&first) {

@@ -18,10 +18,10 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0005_domain_nodes",
 );
 
-/// The advisory lock of whoever brings the schema up to date: "shortmig".
+/// Advisory lock of the process that migrates the schema: "shortmig".
 const LOCK: i64 = 0x7368_6f72_746d_6967;
 
-/// Whether the server is new enough.
+/// Checks that the server is new enough.
 pub(super) async fn check_version(connection: &mut PgConnection) -> Result<(), OpenError> {
     let version: i32 = sqlx::query_scalar("SELECT current_setting('server_version_num')::integer")
         .fetch_one(connection)
@@ -33,7 +33,7 @@ pub(super) async fn check_version(connection: &mut PgConnection) -> Result<(), O
     Ok(())
 }
 
-/// Whether the schema is just the one that this program was built with.
+/// Checks that the schema is exactly the one that this program was built with.
 pub(super) async fn check(connection: &mut PgConnection) -> Result<(), SchemaError> {
     schema::check(&MIGRATOR, applied(connection).await?)
 }

@@ -1,4 +1,4 @@
-//! How sessions with the server begin, and which errors they outlive.
+//! Settings of sessions with the server, and the errors after which a session can be reused.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::store::StoreOptions;
 /// is as good as one that was tried.
 const TRUSTED_FOR: Duration = Duration::from_secs(1);
 
-/// How long a transaction may wait for its next statement before the server ends it: a process
-/// that hangs must not keep others from its rows.
+/// Time limit for a transaction's next statement, after which the server ends it: a process that hangs
+/// must not lock its rows for others.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(10);
 
-/// How every session of the pool begins.
+/// Options of every session of the pool.
 pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenError> {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
     Ok(patient_options(options)?.options([
@@ -29,8 +29,8 @@ pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenEr
             "idle_in_transaction_session_timeout",
             milliseconds(IDLE_IN_TRANSACTION),
         ),
-        // What is asked of links has an index. With statistics that are old, or missing, as on the first
-        // day, the planner might think that reading all links is cheap.
+        // All queries of links have an index. With old or missing statistics, as on the first day, the
+        // planner might consider reading all links cheap.
         ("enable_seqscan", "off".to_owned()),
         // A page is read sooner than helpers are there.
         ("max_parallel_workers_per_gather", "0".to_owned()),
@@ -39,7 +39,7 @@ pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenEr
     ]))
 }
 
-/// How a session begins that may take long.
+/// Options of a session whose statements may take long.
 pub(super) fn patient_options(options: &StoreOptions) -> Result<PgConnectOptions, OpenError> {
     let mut connect = PgConnectOptions::from_str(options.url.expose_secret())
         .map_err(|source| OpenError::Url { source })?
@@ -47,7 +47,7 @@ pub(super) fn patient_options(options: &StoreOptions) -> Result<PgConnectOptions
     if connect.get_application_name().is_none() {
         connect = connect.application_name("shortlink");
     }
-    // What exists already is no news when the schema is brought up to date.
+    // Hides notices of objects that exist already when the schema is migrated.
     Ok(connect.options([("client_min_messages", "warning")]))
 }
 
@@ -67,8 +67,8 @@ pub(super) fn pool(options: &StoreOptions) -> PgPoolOptions {
         })
         .after_connect(|connection, _| {
             Box::pin(async move {
-                // Whatever the server's default is, what was acknowledged must be on the disk. A
-                // setting that asks for more than that is left alone.
+                // Whatever the server's default is, an acknowledged write must be on the disk. A
+                // stricter setting is not changed.
                 sqlx::query(
                     "SELECT set_config('synchronous_commit', 'on', false) \
                      WHERE current_setting('synchronous_commit') = 'off'",
@@ -80,13 +80,13 @@ pub(super) fn pool(options: &StoreOptions) -> PgPoolOptions {
         })
 }
 
-/// How long an operation of a few statements may take. The server ends a statement in time by
-/// itself; this is for one that does not answer at all.
+/// Returns the time limit of an operation of a few statements. The server itself ends a statement in
+/// time; this is for a server that does not respond at all.
 pub(super) fn limit(options: &StoreOptions) -> Duration {
     options.statement_timeout * 2
 }
 
-/// Whether a session can be used on after an error.
+/// Returns whether a session can be reused after an error.
 pub(super) fn is_sound(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => {
@@ -104,8 +104,8 @@ pub(super) fn is_sound(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether an error means that the server has undone everything for a reason that passes: a
-/// deadlock, or a conflict with another transaction.
+/// Returns whether the server has rolled everything back for a temporary reason: a deadlock, or a
+/// conflict with another transaction.
 pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("40001" | "40P01"))

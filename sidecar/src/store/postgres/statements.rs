@@ -24,12 +24,12 @@ pub(in crate::store) struct Statements<'c> {
     comment: Option<Comment>,
 }
 
-/// What stands in a comment.
+/// Text of a comment.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct Comment(Arc<str>);
 
 impl Comment {
-    /// What names the current request, if it is sampled.
+    /// Returns a comment with the trace of the current request, if it is sampled.
     pub(in crate::store) fn current() -> Option<Self> {
         let trace = trace::current().filter(trace::Trace::is_sampled)?;
         // Digits and hyphens: nothing that could end the comment, or must be escaped in it.
@@ -38,7 +38,7 @@ impl Comment {
 }
 
 impl<'c> Statements<'c> {
-    /// What is done on a connection, with a comment if there is one.
+    /// Runs statements on a connection, with a comment if there is one.
     pub(in crate::store) fn new(
         connection: &'c mut PgConnection,
         comment: Option<Comment>,

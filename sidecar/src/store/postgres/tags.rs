@@ -47,7 +47,7 @@ pub(super) async fn remove<'a>(
     Ok(())
 }
 
-/// The tags, the moments when their links were made, and the links' ids.
+/// Lists the tags, the creation times of their links, and the links' ids.
 fn columns_of<'a>(
     links: impl IntoIterator<Item = (i64, &'a Link)>,
 ) -> (Vec<&'a str>, Vec<i64>, Vec<i64>) {

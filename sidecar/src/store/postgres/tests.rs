@@ -1,4 +1,4 @@
-//! What PostgreSQL alone must do, and the server that all tests of this program share.
+//! Tests of PostgreSQL only, and the server that all tests of this program share.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -59,7 +59,7 @@ fn url(database: &str) -> String {
     format!("postgres://shortlink@{socket}/{database}")
 }
 
-/// A session of nobody's.
+/// Opens a session without a pool.
 pub(crate) async fn connect(url: &str) -> PgConnection {
     let options = PgConnectOptions::from_str(url).expect("a URL");
     options.connect().await.expect("a running server")
@@ -176,7 +176,7 @@ async fn one_store_delivers_the_outbox_and_another_takes_over() {
     assert!(second.receipt.0.is_empty(), "it is not its turn");
     one.settle(vec![first.receipt], now).await.expect("a store");
 
-    // Who can't publish what it has read keeps nobody else from it, and goes on trying.
+    // A process that can't publish what it has read does not block others, and keeps trying.
     let first = one.waiting(Timestamp::MAX).await.expect("a store");
     let again = one.waiting(Timestamp::MAX).await.expect("a store");
     assert_eq!(first, again);
@@ -195,7 +195,7 @@ async fn one_store_delivers_the_outbox_and_another_takes_over() {
     // So does one that is gone.
     one.close().await;
     create(&other, link("c")).await;
-    eventually("another is alone", async || {
+    eventually("another has the lease", async || {
         let waiting = other.waiting(Timestamp::MAX).await.expect("a store");
         codes(&waiting.links) == ["c"]
     })
@@ -271,7 +271,7 @@ async fn a_lock_is_waited_for_within_bounds() {
         .edit_link(&code("abc"), &changed_by("key"), revoke())
         .await;
     assert!(refused.is_err());
-    // Readers wait for nobody, and the session is as good as before.
+    // Readers do not wait, and the session can be reused.
     let found = impatient.find_link(&code("abc")).await.expect("a store");
     assert_eq!(found, Some(link("abc")));
     drop(holder);

@@ -1,13 +1,12 @@
-//! Whose turn it is to deliver the outbox.
+//! The lease for the delivery of the outbox.
 //!
-//! Publishing something twice is harmless but idle, so of several sidecars that are well one
-//! delivers what all have left in the outbox: the one whose session has an advisory lock. A
-//! process that ends loses the lock with its session, and one that hangs loses its session soon
-//! after.
+//! Publishing a change twice is harmless but useless, so one of several healthy sidecars delivers
+//! the outbox for all: its session holds an advisory lock. A process that ends loses the lock with its
+//! session, and one that hangs loses its session soon after.
 //!
-//! A sidecar that is not well, since Redis is away or only it can't reach Redis, does not keep the
-//! others from trying: who has not settled what it began with gives the turn away, goes on without
-//! it, and asks for it again when something has been settled.
+//! A sidecar that cannot reach Redis does not block the others: if it has not settled what it read
+//! last, it releases the lease, goes on without it, and requests it again after it has settled
+//! something.
 
 use std::time::Duration;
 
@@ -17,14 +16,13 @@ use tokio::sync::Mutex;
 
 use crate::core::ports::Receipt;
 
-/// The advisory lock of whoever has the turn: "shortout".
+/// Advisory lock of the holder: "shortout".
 const LOCK: i64 = 0x7368_6f72_746f_7574;
 
-/// After how long a session that says nothing is ended by the server. The turn is asked for many
-/// times as often.
+/// Idle time after which the server ends a session. The lease is requested many times as often.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// This process' part in it.
+/// The state of the lease in this process.
 pub(super) struct Turn {
     options: PgConnectOptions,
     limit: Duration,
@@ -34,7 +32,7 @@ pub(super) struct Turn {
 #[derive(Default)]
 struct State {
     session: Option<Session>,
-    /// What was read last, until it has been settled.
+    /// Receipt of the latest read, until it has been settled.
     unsettled: Option<Receipt>,
 }
 
@@ -45,7 +43,7 @@ struct Session {
 }
 
 impl Turn {
-    /// Begins without the turn.
+    /// Begins without the lease.
     pub(super) fn new(options: &PgConnectOptions, limit: Duration) -> Self {
         let silence = SILENCE.as_millis().to_string();
         Self {
@@ -55,7 +53,7 @@ impl Turn {
         }
     }
 
-    /// Whether to deliver now.
+    /// Requests the lease; returns whether to deliver now.
     pub(super) async fn take(&self) -> Result<bool, sqlx::Error> {
         let mut state = self.state.lock().await;
         // The lock ends with the connection.
@@ -99,7 +97,7 @@ impl Turn {
         }
     }
 
-    /// Notes what was settled.
+    /// Notes that receipts were settled.
     pub(super) async fn note_settled(&self, receipts: &[Receipt]) {
         let mut state = self.state.lock().await;
         let is_done = state.unsettled.as_ref();
@@ -108,7 +106,7 @@ impl Turn {
         }
     }
 
-    /// Gives the turn away for good.
+    /// Releases the lease for good.
     pub(super) async fn end(&self) {
         self.state.lock().await.session = None;
     }

@@ -1,5 +1,5 @@
-//! How anything is done in PostgreSQL: on a connection of the pool, within a bounded time, once
-//! more when the server has undone it for a reason that passes.
+//! Runs operations in PostgreSQL: on a connection of the pool, within a time limit, and again if the
+//! server has rolled them back for a temporary reason.
 
 use std::io;
 
@@ -15,22 +15,22 @@ use crate::store::db::Db;
 use crate::store::shared::Operation;
 use crate::store::tx::Done;
 
-/// How often something is done that the server has undone.
+/// Maximum number of attempts of an operation that the server rolls back.
 const MAX_ATTEMPTS: u32 = 4;
 
-/// Something to be done.
+/// An operation.
 #[async_trait]
 pub(super) trait Work: Send {
-    /// What the caller is answered.
+    /// The result for the caller.
     type Output: Send;
 
-    /// What is done, for the message when it fails.
+    /// Description of the operation, for the message when it fails.
     const OPERATION: &'static str;
 
-    /// Does it. Called again only when nothing of what it did before is left.
+    /// Runs the operation. Called again only if nothing of the earlier attempt is left.
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Self::Output, sqlx::Error>;
 
-    /// Whether it can be done again.
+    /// Returns whether the operation can be repeated.
     fn is_repeatable(&self) -> bool {
         true
     }
@@ -63,8 +63,8 @@ impl PostgresStore {
         let mut attempt = 1;
         loop {
             match self.try_once(args, work, in_transaction).await {
-                // Only what the server says it has undone is done again. Whether a transaction
-                // whose connection was lost was committed nobody knows.
+                // Only an operation that the server has certainly rolled back is repeated. If the
+                // connection was lost, the outcome of the transaction is unknown.
                 Err(error) if is_transient(&error) && attempt < MAX_ATTEMPTS => {
                     tracing::debug!(
                         error = &error as &dyn std::error::Error,
@@ -119,8 +119,8 @@ impl PostgresStore {
         let mut attempt = 1;
         loop {
             match self.attempt(&mut work, in_transaction).await {
-                // Only what the server says it has undone is done again. Whether a transaction
-                // whose connection was lost was committed nobody knows.
+                // Only an operation that the server has certainly rolled back is repeated. If the
+                // connection was lost, the outcome of the transaction is unknown.
                 Err(error)
                     if is_transient(&error) && work.is_repeatable() && attempt < MAX_ATTEMPTS =>
                 {
@@ -165,8 +165,8 @@ impl PostgresStore {
     }
 }
 
-/// A connection that is closed unless it is given back: after an error, or when a caller has left
-/// halfway, nobody knows what would come out of it next, or whether anything ever will.
+/// A connection that is closed unless it is given back: after an error, or when the caller is dropped
+/// halfway, its next response is unknown, and may never come.
 struct Session(Option<PoolConnection<Postgres>>);
 
 impl Session {

@@ -1,5 +1,5 @@
-//! What SQL alone can't do for a migration: making the key that codes are numbered by, and moving
-//! what was kept before links had numbers, or visits were kept by them.
+//! Steps of a migration that SQL cannot do: generating the key that codes are numbered by, and moving
+//! rows from schemas without numbers of links, or with visits by code.
 
 mod links;
 mod visits;
@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::core::codes::numbering::{CodeKey, Numbering};
 
-/// What may be left of earlier schemas.
+/// A table of an earlier schema that may still have rows.
 #[derive(Clone, Copy)]
 enum Left {
     Links,
@@ -57,7 +57,7 @@ pub(super) async fn code_key(
         .map(CodeKey::new))
 }
 
-/// Whether everything was moved.
+/// Returns whether everything was moved.
 pub(super) async fn is_finished(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     for left in Left::ALL {
         if is_there(connection, left).await? {
@@ -67,8 +67,8 @@ pub(super) async fn is_finished(connection: &mut SqliteConnection) -> Result<boo
     Ok(true)
 }
 
-/// Makes the key if there is none, and moves what is left. What was moved stays moved if this is
-/// interrupted, and the rest is moved the next time.
+/// Generates the key if there is none, and moves the remaining rows. If this is interrupted, the next
+/// run moves the rest.
 pub(super) async fn finish(
     connection: &mut SqliteConnection,
     new_key: &CodeKey,
@@ -91,7 +91,7 @@ pub(super) async fn finish(
     Ok(())
 }
 
-/// Moves some of what is left in one transaction, whoever else does so at the same time.
+/// Moves some of the remaining rows in one transaction; several processes may do so at the same time.
 async fn adopt_some(
     connection: &mut SqliteConnection,
     left: Left,

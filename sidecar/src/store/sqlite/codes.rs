@@ -1,4 +1,4 @@
-//! What the strategies for codes have to remember, in SQLite.
+//! The state of the strategies for codes, in SQLite.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Write for FillPool {
         for code in &self.codes {
             rows.push((id_of(&mut *connection, &self.numbering, code).await?, code));
         }
-        // Neighbours in the index are looked for one after the other.
+        // Sorted, so that neighbours in the index are looked up in sequence.
         rows.sort_unstable();
         let rows = rows.iter().map(|(id, code)| format!("[{id},\"{code}\"]"));
         let rows: Vec<String> = rows.collect();

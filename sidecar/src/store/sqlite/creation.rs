@@ -18,12 +18,12 @@ use crate::store::shared::spans;
 use crate::store::tags;
 use crate::store::value::Value;
 
-/// How many rows a statement inserts. A statement is worth preparing for few sizes only, so links
-/// are dealt to the largest that can be filled.
+/// Numbers of rows that a statement inserts. Only few sizes are worth a prepared statement, so links
+/// go into the largest one that they fill.
 const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
-/// Which columns rows are inserted with. Every value costs, the default ones too, and most links
-/// are of the first two kinds.
+/// Columns of an insertion. Every value costs time, even a default, and most links are of the first
+/// two kinds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Columns {
     /// Those of a link with a target of its own that uses nothing else.
@@ -46,7 +46,7 @@ impl Columns {
         }
     }
 
-    /// Whether the column at a place among those of links is one of them.
+    /// Returns whether the column at a place among those of links is one of them.
     fn has(self, place: usize) -> bool {
         match self {
             Self::Target => !CAMPAIGN.contains(&place) && !OPTIONAL.contains(&place),
@@ -81,7 +81,7 @@ fn statements(which: Columns) -> [String; SIZES.len()] {
     })
 }
 
-/// Keeps links whose codes are free, within a transaction.
+/// Stores links whose codes are free, within a transaction.
 pub(in crate::store) async fn create(
     connection: &mut SqliteConnection,
     links: &[&Link],
@@ -210,7 +210,7 @@ async fn exists(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx
     Ok(found.is_some())
 }
 
-/// Whether a code still belongs to a link that was deleted.
+/// Returns whether a code still belongs to a deleted link.
 async fn is_removed(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx::Error> {
     let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM removed_links WHERE id = ?1")
         .bind(id)

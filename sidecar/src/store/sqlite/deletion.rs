@@ -39,7 +39,7 @@ impl Write for DeleteLinks {
             .bind(*revision as i64)
             .fetch_optional(&mut *connection)
             .await?;
-            // Somebody has changed it after all.
+            // Another transaction has changed it meanwhile.
             let Some((created_at, tags)) = row else {
                 continue;
             };

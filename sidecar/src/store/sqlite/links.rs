@@ -52,7 +52,7 @@ async fn id_of_text(
 }
 
 /// The ids of the links of codes, one for each. A code without a number is given an id, whether it
-/// has a link or not: its visits are found by it, also if its link is made later. There are few:
+/// has a link or not: its visits are found by it, also if its link is created later. There are few:
 /// visits are those of links that there are or were.
 pub(super) async fn link_ids<'a>(
     connection: &mut SqliteConnection,

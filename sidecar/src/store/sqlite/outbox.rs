@@ -56,8 +56,8 @@ impl SqliteStore {
                 .bind(last)
                 .fetch_all(&self.readers)
                 .await?;
-                // A single link may have changed since its row was read. What is published is
-                // what was read last, and a row of new links waits for their first revision.
+                // A single link may have changed since its row was read: its latest state is
+                // published. A row of new links waits for their first revision.
                 let mut revision = revision.unsigned_abs();
                 for row in &rows {
                     let link = read(row)?;
@@ -86,7 +86,7 @@ pub(super) async fn enqueue(
     if spans.is_empty() {
         return Ok(());
     }
-    // `WHERE true` tells SQLite that `ON` begins no join.
+    // With `WHERE true`, SQLite does not parse `ON` as the beginning of a join.
     sqlx::query(
         "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \
          SELECT value ->> 0, value ->> 1, value ->> 2, ?2 FROM json_each(?1) WHERE true \

@@ -20,7 +20,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0009_domain_nodes",
 );
 
-/// Whether the schema is just the one that this program was built with.
+/// Checks that the schema is exactly the one that this program was built with.
 pub(super) async fn check(connection: &mut SqliteConnection) -> Result<(), SchemaError> {
     schema::check(&MIGRATOR, applied(connection).await?)
 }

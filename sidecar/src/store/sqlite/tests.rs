@@ -92,7 +92,7 @@ async fn no_listing_reads_a_whole_table_or_sorts() {
                 let all = plan.join("; ");
                 assert!(!all.contains("SCAN"), "{filter:?}: {all}");
                 assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
-                // What leads is bounded by the position, and by where the search ends.
+                // The leading columns are bounded by the position and by the end of the search.
                 let bounds = ["created_at<?", "(link_created_at,link_id)<(?,?)"];
                 let is_bounded = bounds.iter().any(|bound| plan[0].contains(bound));
                 let ends = ["created_at>?", "(link_created_at,link_id)>(?,?)"];

@@ -1,7 +1,7 @@
 //! The one connection that writes.
 //!
-//! Changes arrive in a queue. The writer takes what is there, runs it in one transaction, makes
-//! that durable and answers everybody. While it waits for the disk the next batch gathers, so
+//! Changes arrive in a queue. The writer takes all of them, runs them in one transaction, makes
+//! that durable and answers every caller. While it waits for the disk the next batch gathers, so
 //! that many callers share one `fsync` and a single caller waits for no one else.
 //!
 //! A change is not tied to the request that asked for it: a caller who leaves does not take half
@@ -20,19 +20,19 @@ use crate::store::db::Db;
 use crate::store::shared::{store_error, timed};
 use crate::store::tx::Done;
 
-/// The most changes that share a transaction. Everybody in it waits for all of them.
+/// Maximum number of changes per transaction. Each of its callers waits for all of them.
 const MAX_BATCH: usize = 256;
 
 /// The most changes that may wait in the queue. More callers wait before it.
 const MAX_QUEUE: usize = 1024;
 
-/// Something to be written.
+/// A change.
 #[async_trait]
 pub(super) trait Write: Send + 'static {
-    /// What the caller is answered.
+    /// The result for the caller.
     type Output: Send + 'static;
 
-    /// What is done, for the message when it fails.
+    /// Description of the change, for the message when it fails.
     const OPERATION: &'static str;
 
     /// Does it, within a transaction that others share. An error undoes what all of them did, so
@@ -136,7 +136,7 @@ trait Job: Send {
 
 struct Pending<W: Write> {
     write: W,
-    /// What was done, once it has been.
+    /// The result, after the change has been made.
     output: Option<W::Output>,
     reply: oneshot::Sender<Result<W::Output, StoreError>>,
 }
@@ -165,7 +165,7 @@ struct Queued<A, T, F> {
     operation: &'static str,
     args: A,
     work: F,
-    /// What was done, once it has been.
+    /// The result, after the change has been made.
     output: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -235,8 +235,8 @@ async fn commit(
         Some(connection) => connection,
         None => connection.insert(options.connect().await?),
     };
-    // Immediate: a transaction that began as a reader might find somebody else writing when it
-    // comes to write, and could not go on.
+    // Immediate: a transaction that begins as a reader could find another writer at its first write,
+    // and could not continue.
     sqlx::query("BEGIN IMMEDIATE")
         .execute(&mut *connection)
         .await?;

@@ -186,7 +186,7 @@ async fn changes_of_a_campaign_wait_until_they_are_published(fixture: Fixture) {
     let later = now + SignedDuration::from_secs(1);
     store.forget_applied(later).await.expect("a store");
     assert_eq!(store.reopen_applied().await.expect("a store"), 0);
-    // Asked again for what was done long ago: told again.
+    // A repeated request for an earlier change publishes it again.
     let again = edit(store, kept.id, change).await;
     assert!(matches!(again, Some(CampaignEdit::Unchanged(_))));
     assert_eq!(waiting(store).await.len(), 1);

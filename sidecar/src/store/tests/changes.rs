@@ -1,4 +1,4 @@
-//! What links were before, and links that are made once.
+//! The history of links, and deduplicated links.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn each_change_keeps_what_was_before(fixture: Fixture) {
         };
         let editor = Box::new(move |link: Link| match number {
             4 => link.pause(at),
-            // Nothing changes: nothing is kept.
+            // Nothing changes, so nothing is stored.
             5 => link.pause(at),
             _ => link.change(&change, at),
         });
@@ -95,7 +95,7 @@ async fn a_dead_link_is_not_found_again_and_a_taken_code_is_told(fixture: Fixtur
         (other.clone(), two),
     ];
     let done = store.find_or_create_links(links).await.expect("a store");
-    // Whoever waits for the one whose code is taken is to be asked for again too.
+    // The duplicate of the link whose code is taken needs another attempt as well.
     assert_eq!(done.taken, [0, 2]);
     assert_eq!(done.found, [(3, other)]);
     assert_eq!(done.receipt.0.len(), 1);

@@ -1,4 +1,4 @@
-//! What became of requests that may be sent again.
+//! Outcomes of idempotent requests.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ async fn a_chunk_is_kept_with_its_links_and_what_is_pending_is_settled_later(fix
     assert_eq!(found.as_ref(), Some(&expected));
     assert_eq!(store.find_chunk(&key(1)).await.expect("a store"), None);
 
-    // Whoever knows nothing of it, or something else, changes nothing.
+    // A caller with another earlier state, or none, changes nothing.
     for before in [None, Some(new.chunk.clone())] {
         let again = NewChunk {
             before,

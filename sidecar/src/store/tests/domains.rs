@@ -1,4 +1,4 @@
-//! What nginx says of the short domains: the latest of each node.
+//! Announcements of short domains by nginx: the latest of each node.
 
 use jiff::SignedDuration;
 
@@ -38,7 +38,7 @@ async fn the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long(fixt
     say("edge1", "as", 5).await;
     assert_eq!(known().await, ["edge1 as 1 5", "edge2 as 0 0"]);
     say("edge1", "sa", 6).await;
-    // What comes late is older.
+    // A late announcement is older.
     say("edge1", "as", 4).await;
     assert_eq!(known().await, ["edge1 sa 6 6", "edge2 as 0 0"]);
     say("edge1", "sa", 61).await;

@@ -33,7 +33,7 @@ async fn listed(store: &Store, listing: &Listing) -> Vec<String> {
     }
 }
 
-/// Every filter, alone and with others.
+/// Every filter, by itself and with others.
 pub(in crate::store) fn filters(now: Timestamp) -> Vec<Listing> {
     let states = [
         None,

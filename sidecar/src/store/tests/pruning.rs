@@ -1,4 +1,4 @@
-//! What is counted is forgotten when it is old, but for how often links were visited.
+//! Old counts are deleted, except the numbers of visits of links.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ async fn old_counts_are_forgotten_a_few_at_a_time_and_links_keep_their_totals(fi
     let minutes = store.count_domains(Timestamp::UNIX_EPOCH).await;
     assert_eq!(minutes.expect("a store").len(), 1);
     assert_eq!(fixture.count("visit_link_hours").await, 3);
-    // What comes late is added, and earlier visits count for a link's end.
+    // Late visits are added, and earlier visits count towards a link's limit.
     let late = vec![visit(91, "three", LONG_AGO)];
     assert_eq!(keep(store, late).await.ended, [code("three")]);
     assert!(forget(store).await > 0);

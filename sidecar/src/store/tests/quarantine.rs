@@ -1,4 +1,4 @@
-//! What came as a visit and is none.
+//! Entries of the stream of visits that are not visits.
 
 use super::{Fixture, in_every_store};
 use crate::core::link::tests::moment;

@@ -376,7 +376,7 @@ async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture:
     let replaced = store.replace_people(found.clone()).await.expect("a store");
     assert_eq!(replaced.len(), 1);
     assert_eq!(people().await, BTreeMap::from([(day, 2)]));
-    // Who comes now is added by whoever stores them.
+    // The process that stores new visits adds their visitors.
     keep(store, vec![by(3, 4)]).await;
     assert_eq!(people().await, BTreeMap::from([(day, 3)]));
     // Another is done with what was read before the replacement.
@@ -385,7 +385,7 @@ async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture:
         []
     );
     assert_eq!(store.settle_people(found).await.expect("a store"), 0);
-    // Somebody else is lost meanwhile.
+    // Another visitor is removed meanwhile.
     let lost = vec![verdict(Class::Bot, &visits[1])];
     store.reclassify_visits(lost, None).await.expect("a store");
     let late = vec![(replaced[0], sketch(&[2, 3, 4]))];

@@ -35,7 +35,7 @@ const NOW: &str = "2026-06-01T00:00:00Z";
 const FAR: &str = "abcdefghijklmnop";
 
 impl Fixture {
-    /// Keeps a link, of which Redis was told long ago.
+    /// Stores a link that was published long ago.
     async fn keep(&self, link: &Link) {
         let receipt = create(&self.store, link.clone()).await;
         let settled = self.store.settle(vec![receipt], link.updated_at).await;
@@ -328,7 +328,7 @@ async fn a_dead_link_is_deleted_with_all_that_is_its_own_and_its_code_is_taken_u
     }
     let usage = store.code_usage(0).await.expect("a working store");
     assert_eq!(usage.iter().map(|it| it.links).sum::<u64>(), 1);
-    // The others that are made with it are kept, and wait.
+    // The others of the same call are stored and wait for publication.
     let some = vec![link("abh"), dead.clone(), link("abi")];
     let created = store.create_links(some).await.expect("a working store");
     assert_eq!(created.taken, [1]);

@@ -290,7 +290,7 @@ async fn a_link_ends_when_people_have_followed_it_often_enough(fixture: Fixture)
     assert_eq!(keep(store, some).await.ended, []);
     let last = vec![visit(6, "three", at), visit(7, "many", at)];
     assert_eq!(keep(store, last.clone()).await.ended, [code("three")]);
-    // Whoever was told and has crashed is told again with the next visit.
+    // The next visit reports the end again, in case the process crashed after the first report.
     assert_eq!(
         keep(store, vec![visit(8, "three", at)]).await.ended,
         [code("three")]
@@ -402,7 +402,7 @@ async fn visits_are_forgotten_and_erased_and_their_counts_stay(fixture: Fixture)
     let store = &*fixture.store;
     let old = (0..20).map(|n| visit(n, "old", "2026-05-20T12:00:00Z"));
     let young = (20..30).map(|n| visit(n, "young", "2026-05-31T12:00:00Z"));
-    // The clock of whoever has told it was wrong.
+    // The clock of the reporting nginx was wrong.
     let mut visits: Vec<Visit> = old.chain(young).collect();
     visits.push(visit(30, "odd", "1999-01-01T00:00:00Z"));
     visits.insert(0, visit(31, "odd", "1999-01-01T00:00:00Z"));
@@ -428,7 +428,7 @@ async fn visits_are_forgotten_and_erased_and_their_counts_stay(fixture: Fixture)
     let totals = store.visit_totals(&[code("old"), code("young")]).await;
     let totals: u64 = totals.expect("a store").iter().map(|it| it.visits).sum();
     assert_eq!(totals, 30);
-    // What came before does not come again.
+    // Earlier visits are not stored twice.
     assert_eq!(
         keep(store, vec![visit(5, "old", "2026-05-20T12:00:00Z")])
             .await

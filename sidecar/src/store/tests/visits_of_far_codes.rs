@@ -19,8 +19,8 @@ in_every_store! {
 const CODES: [&str; 3] = ["ABCDEFGHIJKLMNOP", "ABCDEFGHIJKLMNOQ", "ABCDEFGHIJKLMNOR"];
 const AT: &str = "2026-06-01T12:00:00Z";
 
-/// How many visits of a link there are: in the list, in its totals, by hour, by country, and by
-/// people a day.
+/// Counts the visits of a link: in the list, in its totals, by hour, by country, and as unique visitors
+/// per day.
 async fn found(store: &Store, slug: &str) -> [u64; 5] {
     let listing = VisitListing {
         code: Some(code(slug)),
@@ -63,7 +63,7 @@ async fn visits_of_far_codes_are_found_whether_their_links_are_there_or_come_lat
     for slug in CODES {
         assert_eq!(found(store, slug).await, [2, 2, 2, 2, 1], "{slug}");
     }
-    // What came before the link counts for its end, as it does for any code.
+    // Visits before the link's creation count towards its limit, as for any code.
     let last = vec![visit(10, CODES[0], AT), visit(11, CODES[1], AT)];
     assert_eq!(
         keep(store, last).await.ended,

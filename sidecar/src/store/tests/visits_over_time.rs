@@ -70,7 +70,7 @@ async fn values_are_counted_by_hour_and_by_day(fixture: Fixture) {
             ["01T00 AT human 2", "01T00 AT preview 1", "02T00 AT human 1"],
             "{of:?}"
         );
-        // What is not known is a value like others.
+        // Unknown is a value like others.
         assert_eq!(
             counted(Dimension::Referrer, &["", "www.example.com"], Hours::Day).await,
             [

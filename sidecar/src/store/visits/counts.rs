@@ -73,8 +73,8 @@ impl Store {
         .await
     }
 
-    /// Counts the different people of each day. For a link they are counted among the visits that
-    /// are still stored; otherwise it is an estimate ([`crate::core::visit::sketch`]).
+    /// Counts the unique visitors of each day. For a link they are counted among the visits that are
+    /// still stored; otherwise it is an estimate ([`crate::core::visit::sketch`]).
     pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
         let args = (self.numbering(), query);
         self.read("count visitors", args, |db, (numbering, query)| {
@@ -370,7 +370,7 @@ async fn totals(
     .await
 }
 
-/// What [`LINK`] is of a link; `None` for a code that no visit can be of.
+/// Returns the value of [`LINK`] for a link; `None` for a code that no visit can have.
 pub(super) async fn link(
     db: &mut Db<'_>,
     numbering: &Numbering,

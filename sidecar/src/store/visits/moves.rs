@@ -1,4 +1,4 @@
-//! What changes in the counts when visits turn out to be another than they were counted as.
+//! Changes of the counts when visits are reclassified.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::core::visit::class::Class;
 use crate::core::visit::stored::{StoredVisit, Verdict};
 use crate::store::shared::DAY_MS;
 
-/// What is added to the counts, and taken away.
+/// Additions to the counts and subtractions from them.
 #[derive(Debug)]
 pub(in crate::store) struct Moves<L> {
-    /// What is added, below 0 for what is taken away.
+    /// Additions; subtractions are below 0.
     pub(in crate::store) counts: Counts<L>,
-    /// The campaigns and days whose people are to be counted again.
+    /// The campaigns and days whose unique visitors have to be counted again.
     pub(in crate::store) stale: BTreeSet<(i64, i64)>,
 }
 
@@ -82,7 +82,8 @@ impl<L: Ord + Clone> Moves<L> {
         }
     }
 
-    /// Sketches take people in and never forget any.
+    /// Adds a visitor that is human now. Marks the day of one that no longer is as stale: sketches
+    /// cannot remove visitors.
     fn move_person(&mut self, visit: &StoredVisit, from: Class, to: Class) {
         let Some(visitor) = visit.visitor.filter(|_| from != to) else {
             return;
@@ -99,13 +100,13 @@ impl<L: Ord + Clone> Moves<L> {
     }
 }
 
-/// Whose counts a visit is in besides its link's.
+/// Lists the campaigns that count a visit, besides its link.
 fn campaigns(visit: &StoredVisit) -> impl Iterator<Item = i64> + use<> {
     let campaign = (visit.campaign != ALL).then_some(visit.campaign);
     std::iter::once(ALL).chain(campaign)
 }
 
-/// What a visit is counted as.
+/// Properties by which a visit is counted.
 struct Counted<'a> {
     class: Class,
     device: &'a str,

@@ -1,4 +1,4 @@
-//! Who has visited, by what is read of visits that are to be counted again.
+//! Visitors of the visits that have to be counted again.
 
 use crate::core::ports::{PeoplePage, StaleDay};
 use crate::store::shared::DAY_MS;
@@ -7,7 +7,7 @@ use crate::store::visits::visitor_id;
 /// The number, time and campaign of a visit, and its visitor if it is of a person.
 pub(in crate::store) type PersonRow = (i64, i64, Option<i64>, Option<Vec<u8>>);
 
-/// Makes a page of rows, with the people of the days from the first to the last.
+/// Converts rows to a page, with the visitors of the days from the first to the last.
 pub(in crate::store) fn people_page(rows: Vec<PersonRow>, days: (i64, i64)) -> PeoplePage {
     let mut page = PeoplePage::default();
     for (id, at, campaign, visitor) in rows {

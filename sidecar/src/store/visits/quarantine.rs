@@ -19,7 +19,7 @@ impl Store {
                         "INSERT INTO visit_quarantine (entry, at, reason, bytes) \
                          VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
                     );
-                    // An entry that comes again with the same batch has the same name.
+                    // An entry that is delivered again with the same batch has the same name.
                     let id = &poison.id;
                     let entry = format!("{}/{}/{}", id.shard, id.entry, poison.place);
                     let values = args![entry, *now, &poison.reason, poison.bytes.as_slice()];

@@ -2,10 +2,10 @@
 //! any `INSERT`. <https://www.postgresql.org/docs/current/sql-copy.html#id-1.9.3.55.9.4>
 use crate::store::postgres::statements::Statements;
 
-/// What a stream begins with: the signature, no flags, and no extension of the header.
+/// Beginning of a stream: the signature, no flags, and no extension of the header.
 const HEADER: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// Where a stream ends: no row has so many columns.
+/// End of a stream: no row has this number of columns.
 const TRAILER: [u8; 2] = (-1_i16).to_be_bytes();
 
 /// Rows to be written. Each column is given in the order of the table's columns that the statement
@@ -57,7 +57,7 @@ impl CopyRows {
             return self;
         };
         let value = value.as_ref();
-        // What is kept of a visit is bounded by some kilobytes.
+        // The stored values of a visit are bounded by some kilobytes.
         let length = i32::try_from(value.len()).unwrap_or(i32::MAX);
         self.bytes.extend_from_slice(&length.to_be_bytes());
         self.bytes.extend_from_slice(value);

@@ -16,17 +16,17 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::statements::Statements;
 use crate::store::postgres::work::Work;
 
-/// How far from now a day may be to get a part of its own: a clock that is wrong must not fill the
+/// Maximum distance between now and a day with a part of its own: a wrong clock must not fill the
 /// database with parts.
 const PAST: SignedDuration = SignedDuration::from_hours(24 * 40);
 const FUTURE: SignedDuration = SignedDuration::from_hours(24 * 2);
 
-/// What every part's name begins with; the day follows as `20261121`.
+/// Prefix of every part's name; the day follows as `20261121`.
 const PREFIX: &str = "visits_";
 
-/// The milliseconds that the first attempt to drop a part waits for its lock. They double with each
-/// miss, up to the session's limit: those who store visits wait behind an attempt, but locks that are
-/// held for long must not keep a part for ever.
+/// Milliseconds that the first attempt to drop a part waits for its lock. They double after every
+/// failed attempt, up to the session's limit: transactions that store visits wait behind an attempt,
+/// but long locks of others must not preserve a part for ever.
 const FIRST_WAIT_MS: u32 = 100;
 
 /// The misses after which an operator should know.
@@ -65,7 +65,7 @@ impl Days {
     }
 }
 
-/// When a day begins, in milliseconds since 1970.
+/// Returns the start of a day, in milliseconds since 1970.
 fn begin(day: Date) -> Option<i64> {
     let moment = Offset::UTC.to_timestamp(day.to_datetime(jiff::civil::time(0, 0, 0, 0)));
     moment.ok().map(Timestamp::as_millisecond)
@@ -119,7 +119,7 @@ struct MakeDay(Date);
 #[async_trait]
 impl Work for MakeDay {
     type Output = ();
-    const OPERATION: &'static str = "make room for the visits of a day";
+    const OPERATION: &'static str = "create the part for the visits of a day";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let (Some(begin), Some(end)) = (begin(self.0), self.0.tomorrow().ok().and_then(begin))
@@ -134,7 +134,7 @@ impl Work for MakeDay {
             .execute(&mut *connection)
             .await;
         match done {
-            // Somebody else has made it at the same time.
+            // Another process has created it at the same time.
             Err(sqlx::Error::Database(error))
                 if matches!(error.code().as_deref(), Some("23505" | "42P07")) =>
             {

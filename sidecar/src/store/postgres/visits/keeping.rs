@@ -70,8 +70,8 @@ impl Work for KeepVisits<'_> {
     }
 }
 
-/// Notes visits as stored; answers the places of those that were not. Whoever else has visits of
-/// these origins waits, in the order of the origins.
+/// Notes visits as stored; returns the places of those that were not. Other transactions with visits
+/// of these origins wait, in the order of the origins.
 async fn take_new(
     connection: &mut Statements<'_>,
     visits: &[Visit],
@@ -113,8 +113,8 @@ async fn links_of(
     let by_id: HashMap<i64, Code> = known.filter_map(|(id, code)| Some((id?, *code))).collect();
     let mut ids: Vec<i64> = by_id.keys().copied().collect();
     ids.sort_unstable();
-    // The limit has each id looked for by itself, in the one part of the table that can have it. By
-    // `ANY` all are looked for in each part, and the planner weighs each of them.
+    // The limit makes PostgreSQL look each id up by itself, in the one part of the table that can have
+    // it. `ANY` would look all ids up in each part, and the planner would weigh each of them.
     let rows: Vec<(i64, Option<i64>, Option<i64>)> = sqlx::query_as(
         "SELECT asked.id, campaign_id, max_visits FROM unnest($1::bigint[]) AS asked (id), \
          LATERAL (SELECT campaign_id, max_visits FROM links WHERE links.id = asked.id LIMIT 1) link \
@@ -126,7 +126,7 @@ async fn links_of(
     Ok(visited_links(rows, &by_id))
 }
 
-/// Makes links of rows with an id, a campaign and a number of visits; `codes` are those of the ids.
+/// Converts rows with an id, a campaign and a number of visits to links; `codes` are those of the ids.
 fn visited_links(
     rows: Vec<(i64, Option<i64>, Option<i64>)>,
     codes: &HashMap<i64, Code>,
@@ -161,7 +161,7 @@ pub(super) async fn insert_agent_rows(
     connection: &mut Statements<'_>,
     agents: impl Iterator<Item = (&str, &Agent)>,
 ) -> Result<(), sqlx::Error> {
-    // By id: everybody inserts them in the same order.
+    // By id: all transactions insert them in the same order.
     let agents: BTreeMap<i64, (&str, &Agent)> = agents
         .map(|(user_agent, agent)| (agent_id(user_agent, agent), (user_agent, agent)))
         .collect();
@@ -230,7 +230,7 @@ async fn insert_visits(
     .await
 }
 
-/// Adds counts to those that are there. Everybody adds in the same order.
+/// Adds counts to the stored ones. All transactions add in the same order.
 pub(super) async fn add(
     connection: &mut Statements<'_>,
     counts: &Counts<&str>,
@@ -304,7 +304,7 @@ pub(super) async fn add(
     Ok(())
 }
 
-/// Adds who came. Whoever else does so for the same day waits, in the order of the rows.
+/// Adds unique visitors. Other transactions for the same day wait, in the order of the rows.
 pub(super) async fn add_visitors(
     connection: &mut Statements<'_>,
     counts: &Counts<&str>,

@@ -71,8 +71,7 @@ impl ReclassifyStore for PostgresStore {
     }
 }
 
-/// Days as everybody takes them: who wants the same ones waits for others and does not meet them
-/// halfway.
+/// Sorts days into the order in which all transactions lock them, which prevents deadlocks.
 fn sorted(mut days: Vec<(StaleDay, Sketch)>) -> Vec<(StaleDay, Sketch)> {
     days.sort_unstable_by_key(|(day, _)| *day);
     days
@@ -216,8 +215,8 @@ async fn update(
     Ok(changed.into_iter().collect())
 }
 
-/// Removes counts of nothing. What was forgotten before it was taken away is below 0; what is below
-/// 0 of earlier hours is not, until the last of them has been added.
+/// Removes counts of 0 or less: a count that was deleted before visits were subtracted is below 0. A
+/// negative count of [`EARLIER`] stays: earlier hours are still to be added to it.
 async fn remove_empty(
     connection: &mut Statements<'_>,
     counts: &Counts<&str>,
@@ -268,7 +267,7 @@ async fn remove_empty(
     Ok(())
 }
 
-/// Notes the campaigns and days whose people are to be counted again.
+/// Marks the campaigns and days whose unique visitors have to be counted again.
 async fn mark_stale(
     connection: &mut Statements<'_>,
     stale: &BTreeSet<(i64, i64)>,
@@ -332,8 +331,8 @@ impl Work for PeopleAfter {
     }
 }
 
-/// Locks the sketches of days, in their order and before anything else of them, as whoever adds
-/// people does; answers what they are.
+/// Locks the sketches of days, in their order and before anything else of them, as transactions that
+/// add visitors do; returns the sketches.
 async fn lock_sketches(
     connection: &mut Statements<'_>,
     days: &[(StaleDay, Sketch)],
@@ -356,7 +355,7 @@ async fn lock_sketches(
     Ok(sketches)
 }
 
-/// Whether nobody has touched a day since its generation was read; nobody will until the
+/// Returns whether a day is unchanged since its generation was read, and locks it until the
 /// transaction ends.
 async fn is_untouched(connection: &mut Statements<'_>, day: StaleDay) -> Result<bool, sqlx::Error> {
     let generation: Option<i64> = sqlx::query_scalar(
@@ -389,7 +388,7 @@ struct ReplacePeople<'a>(&'a [(StaleDay, Sketch)]);
 #[async_trait]
 impl Work for ReplacePeople<'_> {
     type Output = Vec<StaleDay>;
-    const OPERATION: &'static str = "count the people of a day again";
+    const OPERATION: &'static str = "count the unique visitors of a day again";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<StaleDay>, sqlx::Error> {
         lock_sketches(connection, self.0).await?;
@@ -420,7 +419,7 @@ struct SettlePeople<'a>(&'a [(StaleDay, Sketch)]);
 #[async_trait]
 impl Work for SettlePeople<'_> {
     type Output = u64;
-    const OPERATION: &'static str = "settle the people of a day";
+    const OPERATION: &'static str = "settle the unique visitors of a day";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
         let kept = lock_sketches(connection, self.0).await?;

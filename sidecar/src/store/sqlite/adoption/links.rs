@@ -24,7 +24,7 @@ pub(super) async fn move_some(
     let Some(&last) = ids.last() else {
         return Ok(false);
     };
-    // Their codes were unique. What is not in Redis yet is published now.
+    // Their codes were unique. Links that are not in Redis yet are published now.
     create(connection, &links.iter().collect::<Vec<_>>(), numbering).await?;
     let sql = sql!("DELETE FROM links_before WHERE id <= $1");
     Db::Sqlite(connection).run(sql, args![last]).await?;

@@ -63,7 +63,7 @@ async fn links_that_were_kept_without_numbers_are_adopted() {
         let found = store.find_link(&link.code).await.expect("a store");
         assert_eq!(found, Some(link));
     }
-    // Redis is told of all of them.
+    // All of them are published.
     let count = store.count_waiting(Timestamp::MAX, 2000).await;
     assert!(count.expect("a store") > 0);
 }
@@ -131,7 +131,7 @@ async fn visits_that_were_kept_by_codes_are_found_by_links_also_after_an_interru
     assert!(message.contains("run `shortlink migrate`"), "{message}");
 
     let applied = SqliteStore::migrate(&url, &KEY).await;
-    // What came after it.
+    // The migration after it.
     assert_eq!(applied.expect("a good file"), 1);
     let mut connection = options(&url).expect("a URL").connect().await.expect("it");
     assert_eq!(number(&mut connection, left).await, 0);
@@ -170,7 +170,7 @@ async fn visits_that_were_kept_by_codes_are_found_by_links_also_after_an_interru
         // There were nine of the first, of which one is gone, and eight of the last.
         assert_eq!(of_link.len(), 8, "{text}");
         assert!(of_link.iter().all(|visit| visit.code == text), "{text}");
-        // What comes is added to what there is.
+        // New visits are added to the moved ones.
         let before = expected.iter().find(|total| total.code == code(text));
         keep(&store, vec![visit(place as u64, text, NOW)]).await;
         let after = store.visit_totals(&[code(text)]).await.expect("a store");

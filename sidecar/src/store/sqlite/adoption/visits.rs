@@ -1,4 +1,4 @@
-//! Moving what was kept of visits by codes to where it is kept by the ids of links.
+//! Moves rows of visits by code into the tables of visits by ids of links.
 
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnection;
@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnection;
 use crate::core::codes::numbering::Numbering;
 use crate::store::sqlite::links::link_ids;
 
-/// How many rows are moved in one transaction.
+/// Number of rows that one transaction moves.
 pub(super) const TOGETHER: i64 = 10_000;
 
 /// A row of what was counted: its code, hour and class, how many visits, and when the last was.

@@ -21,7 +21,7 @@ use crate::store::visits::{
     COUNTING, Counts, VisitedLink, add_new, agent_id, origins, parts, ranges, some, with,
 };
 
-/// How many rows a statement inserts; rows are dealt to the largest that can be filled.
+/// Numbers of rows that a statement inserts; rows go into the largest one that they fill.
 const SIZES: [usize; 4] = [256, 32, 4, 1];
 
 type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
@@ -132,8 +132,8 @@ async fn links_of(
     Ok(links.collect())
 }
 
-/// The codes of visited links that are to end and were visited often enough by whoever counts for
-/// that.
+/// Lists the codes of links that have reached their limit of visits, in the classes that count
+/// towards it.
 async fn ended(
     connection: &mut SqliteConnection,
     visits: &[New<'_>],
@@ -306,7 +306,7 @@ pub(super) async fn add(
     .await
 }
 
-/// Adds who came.
+/// Adds unique visitors.
 pub(super) async fn add_visitors(
     connection: &mut SqliteConnection,
     counts: &Counts<i64>,

@@ -179,8 +179,8 @@ impl Write for ReclassifyVisits {
     }
 }
 
-/// Removes counts of nothing. What was forgotten before it was taken away is below 0; what is below
-/// 0 of earlier hours is not, until the last of them has been added.
+/// Removes counts of 0 or less: a count that was deleted before visits were subtracted is below 0. A
+/// negative count of [`EARLIER`] stays: earlier hours are still to be added to it.
 async fn remove_empty(
     connection: &mut SqliteConnection,
     counts: &Counts<i64>,
@@ -215,7 +215,7 @@ async fn remove_empty(
     Ok(())
 }
 
-/// Whether nobody has touched a day since its generation was read.
+/// Returns whether a day is unchanged since its generation was read.
 async fn is_untouched(
     connection: &mut SqliteConnection,
     day: StaleDay,
@@ -252,7 +252,7 @@ struct ReplacePeople(Vec<(StaleDay, Sketch)>);
 #[async_trait]
 impl Write for ReplacePeople {
     type Output = Vec<StaleDay>;
-    const OPERATION: &'static str = "count the people of a day again";
+    const OPERATION: &'static str = "count the unique visitors of a day again";
 
     async fn apply(
         &mut self,
@@ -285,7 +285,7 @@ struct SettlePeople(Vec<(StaleDay, Sketch)>);
 #[async_trait]
 impl Write for SettlePeople {
     type Output = u64;
-    const OPERATION: &'static str = "settle the people of a day";
+    const OPERATION: &'static str = "settle the unique visitors of a day";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
         let mut settled = 0;
