@@ -133,7 +133,7 @@ impl KeysCommand {
                 let rotation = keys.rotate(&actor, &id, overlap).await?;
                 let rotation = rotation.with_context(|| no_such_key(&id))?;
                 eprintln!(
-                    "shortlink: key {} follows on key {id}, which counts until {}; it is not \
+                    "shortlink: key {} replaces key {id}, which remains valid until {}; it is not \
                      shown again",
                     rotation.successor.id,
                     moment(rotation.predecessor.expires_at)

@@ -84,7 +84,7 @@ async fn rebuild(bench: &Workbench, restart: bool, json: bool) -> anyhow::Result
         )
     })?;
     if outcome != Outcome::Done {
-        anyhow::bail!("interrupted; the next run goes on here");
+        anyhow::bail!("interrupted; the next run continues here");
     }
     Ok(())
 }

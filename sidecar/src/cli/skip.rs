@@ -18,8 +18,8 @@ pub(super) async fn run(config: &Config, store: &Arc<Store>, links: u64) -> anyh
     };
     let skipped = skip.run(links).await?;
     eprintln!(
-        "shortlink: {} counters were moved forward by what {} links may have used; {} codes of the \
-         pool are not given any more",
+        "shortlink: {} counters skip the codes that {} links may have; {} codes of the pool are no \
+         longer issued",
         skipped.counters,
         thousands(links),
         thousands(skipped.pooled)

@@ -234,7 +234,7 @@ impl ImportCommand {
         for path in &self.files {
             let format = self.format.or_else(|| Format::of(path)).with_context(|| {
                 let name = path.display();
-                format!("the name {name} does not say the format; say it with --format")
+                format!("the format of {name} is unknown; set it with --format")
             })?;
             sources.push((Source::new(path.clone()), format));
         }

@@ -189,7 +189,7 @@ pub(super) fn refused(error: &[u8]) -> io::Error {
 pub(super) fn unexpected(reply: &Reply<'_>) -> io::Error {
     match reply {
         Reply::Error(error) => refused(error),
-        _ => io::Error::other("the server has answered something else than was asked"),
+        _ => io::Error::other("the server's answer does not fit the request"),
     }
 }
 

@@ -66,7 +66,7 @@ impl<'a> Pager<'a> {
         let answer = self.client.get(&path).await?;
         let page: Page = serde_json::from_slice(&answer).map_err(|error| {
             let error = anyhow::Error::new(error);
-            Failure::Other(error.context("the service has answered with something else"))
+            Failure::Other(error.context("the service's answer is not a page of a list"))
         })?;
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(page.items.len() as u64);

@@ -300,7 +300,7 @@ impl Client {
 
 fn silent(patience: Duration) -> Failure {
     let seconds = patience.as_secs();
-    Failure::Other(anyhow!("the service has said nothing for {seconds} s"))
+    Failure::Other(anyhow!("the service has sent nothing for {seconds} s"))
 }
 
 fn pool() -> Result<Pool<HttpsConnector<HttpConnector>, Body>, Failure> {

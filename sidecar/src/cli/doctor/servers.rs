@@ -46,7 +46,7 @@ fn judge(server: &ServerCondition) -> Vec<Finding> {
         _ => false,
     };
     let mut findings = vec![if server.version.is_empty() {
-        let found = format!("{address} does not say which version it is");
+        let found = format!("{address} does not report its version");
         Finding::warn("redis", found, "allow its user +info")
     } else if is_old {
         let found = format!("{address} is version {}", server.version);

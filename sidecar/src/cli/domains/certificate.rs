@@ -91,7 +91,7 @@ fn facts(path: &Path) -> anyhow::Result<Facts> {
     let shown = path.display();
     let bytes = fs::read(path).with_context(|| format!("{shown} can't be read"))?;
     let pem = Pem::iter_from_buffer(&bytes).next();
-    let pem = pem.with_context(|| format!("there is none in {shown}"))?;
+    let pem = pem.with_context(|| format!("{shown} has no certificate"))?;
     let pem = pem.with_context(|| format!("{shown} is not in the format PEM"))?;
     let certificate = pem.parse_x509();
     let certificate = certificate.with_context(|| format!("{shown} has no certificate"))?;

@@ -149,7 +149,7 @@ pub(super) async fn run(
     let links = thousands(links);
     if let Err(failure) = done {
         if arguments.out.is_some() {
-            eprintln!("shortlink: the file is not whole: it has {links} links");
+            eprintln!("shortlink: the file is incomplete: it has {links} links");
         }
         return Err(failure);
     }

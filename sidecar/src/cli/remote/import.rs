@@ -156,7 +156,7 @@ pub(super) async fn run(
     let format = format.ok_or_else(|| {
         let path = path.display();
         Failure::Usage(format!(
-            "{path} does not say its form: give --format csv or ndjson"
+            "the format of {path} is unknown: give --format csv or ndjson"
         ))
     })?;
     let mut source = Source::open(path)?;
@@ -199,7 +199,7 @@ pub(super) async fn run(
         "repeat the command with --idempotency-key {key}: existing links are not created again"
     );
     if let Err(failure) = ended {
-        eprintln!("shortlink: cut off behind {}; {repeated}", tally.text());
+        eprintln!("shortlink: interrupted after {}; {repeated}", tally.text());
         return Err(failure);
     }
     if json {
@@ -279,7 +279,7 @@ async fn send(
     let ended = taken.and_then(|()| match missing {
         0 => Ok(()),
         missing => Err(Failure::Other(anyhow!(
-            "{} rows are not answered",
+            "{} rows have no result",
             thousands(missing as u64)
         ))),
     });
@@ -293,8 +293,8 @@ fn take(
     place: Option<RowPlace>,
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
-    let result: RowResult = serde_json::from_slice(line)
-        .context("the service has answered with something else than results")?;
+    let result: RowResult =
+        serde_json::from_slice(line).context("the service's answer is not a list of results")?;
     match result.status {
         201 => tally.made += 1,
         200 => tally.found += 1,

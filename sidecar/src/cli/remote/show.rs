@@ -10,7 +10,7 @@ use crate::cli::print;
 pub(super) fn parse(answer: &[u8]) -> Result<Value, Failure> {
     serde_json::from_slice(answer).map_err(|error| {
         let error = anyhow::Error::new(error);
-        Failure::Other(error.context("the service has answered with something else than JSON"))
+        Failure::Other(error.context("the service's answer is not JSON"))
     })
 }
 

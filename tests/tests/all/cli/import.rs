@@ -60,7 +60,7 @@ fn an_import_that_was_cut_is_repeated_and_makes_no_link_twice() {
         .strip_prefix("shortlink: Idempotency-Key ")
         .expect("a name");
     assert!(name.starts_with("import-"), "{told}");
-    assert!(told.contains("cut off"), "{told}");
+    assert!(told.contains("interrupted after"), "{told}");
     assert!(
         told.contains(&format!("--idempotency-key {name}")),
         "{told}"
