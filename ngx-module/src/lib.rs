@@ -19,8 +19,8 @@
 //!
 //! - nginx is single-threaded in each worker, and calls a module's functions with pointers that
 //!   are valid for the call.
-//! - What is allocated from a request's pool lives until the request's pool is destroyed, after
-//!   its cleanups ran.
+//! - Memory from a request's pool lives until the request's pool is destroyed, after its cleanups
+//!   ran.
 //! - A call into nginx that finishes a request may call back into this module (log phase, named
 //!   location, the next request of the same connection). No reference to the worker's state may
 //!   be held across such a call.

@@ -1,6 +1,6 @@
 //! A real Chromium without a window, driven through Debian's chromedriver.
 //!
-//! What is wrong with a page in itself is found at the end of each look: errors in the console and
+//! Faults of a page in itself are found at the end of each look: errors in the console and
 //! requests to other hosts.
 
 use std::fs;

@@ -31,5 +31,5 @@ export function keep(upload) {
   try {
     const others = all().filter((it) => it.file !== upload.file);
     localStorage.setItem(NAME, JSON.stringify([upload, ...others].slice(0, MOST)));
-  } catch { /* The names of requests follow from files, so that nothing is made twice without it. */ }
+  } catch { /* The names of requests follow from files, so that there are no duplicates without it. */ }
 }

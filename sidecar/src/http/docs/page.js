@@ -37,7 +37,7 @@ function nameOf(schema) {
     return schema && schema.$ref ? schema.$ref.split("/").pop() : "";
 }
 
-/** What a schema is, in a few words. */
+/** The kind of a schema, in a few words. */
 function kindOf(document_, schema) {
     if (!schema) return "anything";
     if (schema.$ref) {
