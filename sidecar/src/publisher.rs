@@ -286,7 +286,7 @@ fn failure_error(
 
 /// Asks the servers which start of theirs this is.
 async fn ask_incarnation(connection: &Connection) -> Result<String, PublishError> {
-    let operation = "say which server it is";
+    let operation = "report its identity";
     let info: Value = connection
         .run(async |mut connection| {
             redis::cmd("INFO")

@@ -74,7 +74,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The schemes, for messages that list what is allowed.
+    /// The allowed schemes, for messages.
     pub const NAMES: &'static str = "sqlite:, postgres: or postgresql:";
 
     /// The scheme of a URL.
@@ -152,12 +152,11 @@ pub async fn open(options: &StoreOptions) -> Result<Arc<Store>, OpenError> {
     }
 }
 
-/// Brings the schema of the store that a URL names up to date; a new database keeps `new_key` for
-/// the numbers of its codes. Answers how many migrations were applied. Several processes may do
-/// this at once.
+/// Migrates the schema of a store; a new database stores `new_key` for the numbers of its codes.
+/// Returns the number of applied migrations. Several processes may do this at once.
 ///
 /// # Errors
-/// When the store can't be made or opened, or a migration fails.
+/// Fails if the store can't be created or opened, or a migration fails.
 pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
     let url = options.url.expose_secret();
     match Scheme::of(url).ok_or(OpenError::Scheme)? {

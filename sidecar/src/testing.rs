@@ -226,7 +226,7 @@ impl Publisher for MemoryPublisher {
     }
 
     async fn incarnation(&self) -> Result<String, PublishError> {
-        self.check("say which server it is")?;
+        self.check("report its identity")?;
         Ok(self.incarnation.load(Ordering::SeqCst).to_string())
     }
 }

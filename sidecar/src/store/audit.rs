@@ -40,7 +40,7 @@ impl Store {
     }
 }
 
-/// Notes a change, in the transaction that makes it.
+/// Adds an entry for a change, in the transaction of the change.
 pub(super) async fn append(db: &mut Db<'_>, entry: &AuditEntry) -> Result<(), sqlx::Error> {
     let detail = serde_json::to_string(&entry.detail);
     let detail = detail.map_err(|error| sqlx::Error::Encode(Box::new(error)))?;

@@ -30,7 +30,7 @@ impl Store {
     /// Stores a new campaign under an id that the store chooses, which is returned. The audit log
     /// notes it.
     pub async fn create_campaign(&self, campaign: &Campaign) -> Result<CampaignId, StoreError> {
-        self.run_tx("keep a new campaign", campaign.clone(), |db, campaign| {
+        self.run_tx("store a new campaign", campaign.clone(), |db, campaign| {
             Box::pin(create(db, campaign))
         })
         .await
@@ -93,7 +93,7 @@ impl Store {
         self.all("read the outbox", sql, args![since], read).await
     }
 
-    /// Notes what Redis has confirmed at `now`; it stays, as applied, until
+    /// Notes the rows that Redis has confirmed at `now`; they stay, as applied, until
     /// [`Self::forget_applied`].
     pub async fn settle_campaigns(
         &self,

@@ -1,4 +1,4 @@
-//! Tasks of which one process at a time does each: who has claimed them, and notes of how far they are.
+//! Claims of tasks that one process at a time may do, and notes of their progress.
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ impl Store {
 
     /// Writes a note, or deletes it with `None`.
     pub async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError> {
-        let operation = "take a note";
+        let operation = "store a note of a task";
         let Some(text) = text else {
             let sql = sql!(
                 "DELETE FROM {settings WHERE name = concat('note:', $1)|notes WHERE name = $1}"

@@ -42,7 +42,7 @@ impl Store {
         let args = (length as u64, count);
         self.run_one("take codes out of the pool", args, |db, (length, count)| {
             Box::pin(async move {
-                // PostgreSQL skips what another session is about to take instead of waiting for it.
+                // PostgreSQL skips codes that another session is taking instead of waiting for it.
                 let sql = sql!(
                     "UPDATE code_pool SET status = 'used' ",
                     concat!(
@@ -116,7 +116,7 @@ impl Store {
                 lately: count("lately")?,
             })
         };
-        let operation = "read how many codes are used";
+        let operation = "count used codes";
         self.all(operation, sql, args![since_day], read).await
     }
 }

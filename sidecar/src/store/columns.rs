@@ -1,4 +1,4 @@
-//! Rows of both databases by what their columns hold, and what is made of them.
+//! Rows of both databases by the types of their columns, and their conversion.
 //!
 //! The columns have the same names and meanings in both; only the types of the rows differ.
 

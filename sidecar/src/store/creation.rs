@@ -14,7 +14,7 @@ impl Store {
     /// stored or, after an error, none. They are put into the outbox in the same transaction.
     pub async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
         let args = (links, self.numbering());
-        self.run_tx("keep new links", args, |db, (links, numbering)| {
+        self.run_tx("store new links", args, |db, (links, numbering)| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
                 create(db, &links, numbering).await
@@ -31,7 +31,7 @@ impl Store {
         links: Vec<(Link, RequestDigest)>,
     ) -> Result<FoundOrCreated, StoreError> {
         let args = (links, self.numbering());
-        self.run_tx("find or keep new links", args, |db, (links, numbering)| {
+        self.run_tx("find or store new links", args, |db, (links, numbering)| {
             Box::pin(find_or_create(db, links, numbering))
         })
         .await

@@ -38,7 +38,7 @@ impl<'t> From<&'t Statement<'_>> for Text<'t> {
     }
 }
 
-/// A statement that is put together from what is asked for.
+/// A statement that is built from the parameters of a request.
 #[derive(Debug)]
 pub(super) struct Statement<'a> {
     scheme: Scheme,
@@ -95,7 +95,7 @@ impl<'c> Db<'c> {
         Statement::new(self.scheme(), sql)
     }
 
-    /// The rows that a statement answers with, as `read` reads them.
+    /// Returns the rows of a statement, converted by `read`.
     pub(super) async fn all<T, C: FromIterator<T>>(
         &mut self,
         text: impl Into<Text<'_>>,
@@ -106,7 +106,7 @@ impl<'c> Db<'c> {
         rows.iter().map(read).collect()
     }
 
-    /// The first row that a statement answers with, as `read` reads it.
+    /// Returns the first row of a statement, converted by `read`.
     pub(super) async fn one<T>(
         &mut self,
         text: impl Into<Text<'_>>,
@@ -117,7 +117,7 @@ impl<'c> Db<'c> {
         row.as_ref().map(read).transpose()
     }
 
-    /// Runs a statement; answers how many rows it has changed.
+    /// Runs a statement; returns the number of changed rows.
     pub(super) async fn run(
         &mut self,
         text: impl Into<Text<'_>>,

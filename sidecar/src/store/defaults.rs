@@ -1,4 +1,4 @@
-//! Campaigns' defaults as JSON: what `campaigns.defaults` holds, whichever the database.
+//! Campaigns' defaults as JSON, in `campaigns.defaults` of both databases.
 
 use std::num::NonZeroU64;
 
@@ -31,7 +31,7 @@ pub(super) fn to_json(defaults: &CampaignDefaults) -> String {
     serde_json::to_string(&kept).unwrap_or_default()
 }
 
-/// Reads what was kept; `None` when that can't be.
+/// Parses a stored text; `None` if it is invalid.
 pub(super) fn from_json(text: &str) -> Option<CampaignDefaults> {
     let kept: Kept = serde_json::from_str(text).ok()?;
     Some(CampaignDefaults {

@@ -18,7 +18,7 @@ impl Store {
         forget_before: Timestamp,
     ) -> Result<(), StoreError> {
         let args = (announcement.clone(), now, forget_before);
-        self.run_tx("keep what nginx says of domains", args, |db, args| {
+        self.run_tx("store the short domains of nginx", args, |db, args| {
             Box::pin(async move {
                 let (said, now, forget_before) = args;
                 let insert = sql!(

@@ -22,7 +22,7 @@ impl Store {
     /// Finds a chunk.
     pub async fn find_chunk(&self, key: &ChunkKey) -> Result<Option<Chunk>, StoreError> {
         let values = args![&key.key_id, &key.idempotency_key, key.chunk];
-        let operation = "find what became of a request";
+        let operation = "find the outcome of a request";
         self.one(operation, sql!(FIND;), values, read).await
     }
 
@@ -30,13 +30,13 @@ impl Store {
     /// transaction.
     pub async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError> {
         let args = (new, self.numbering());
-        self.run_tx("keep new links", args, |db, (new, numbering)| {
+        self.run_tx("store new links", args, |db, (new, numbering)| {
             Box::pin(create_chunk(db, new, numbering))
         })
         .await
     }
 
-    /// Deletes chunks that were stored before a moment; answers how many.
+    /// Deletes chunks that were stored before a moment; returns their number.
     pub async fn forget_chunks(&self, before: Timestamp) -> Result<u64, StoreError> {
         let sql = sql!("DELETE FROM idempotent_chunks WHERE created_at < $1");
         self.run("forget what became of old requests", sql, args![before])
@@ -78,7 +78,7 @@ async fn create_chunk(
     Ok(ChunkCreated::Created(created))
 }
 
-/// Locks the chunk's row, making it if there is none; answers what stood there.
+/// Locks the chunk's row and inserts it if it is missing; returns its earlier content.
 async fn lock(db: &mut Db<'_>, new: &NewChunk) -> Result<Option<Chunk>, sqlx::Error> {
     let NewChunk {
         key, chunk, now, ..

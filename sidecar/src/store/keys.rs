@@ -29,15 +29,15 @@ const FIXED: &str = "id, secret_sha256, created_at";
 const SELECT: &[&str] = &["SELECT ", CHANGEABLE, ", ", FIXED, " FROM api_keys "];
 const FIND: Sql = sql!(SELECT; "WHERE id = $1");
 
-/// The advisory lock of a change to a key: "shortkey". The question if another key may do everything
-/// is about all keys, and no row of theirs stands for all.
+/// Advisory lock of a change to a key: "shortkey". Whether another admin key exists depends on all keys,
+/// which no single row represents.
 const LOCK: i64 = 0x7368_6f72_746b_6579;
 
 impl Store {
     /// Stores a new key.
     pub async fn create_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError> {
         let args = (key.clone(), audit.clone());
-        self.run_tx("keep a new API key", args, |db, (key, audit)| {
+        self.run_tx("store a new API key", args, |db, (key, audit)| {
             Box::pin(async move {
                 insert(db, key).await?;
                 audit::append(db, audit).await
@@ -96,7 +96,7 @@ async fn edit(
     editor: &KeyEditor,
 ) -> Result<Option<KeyEdit>, sqlx::Error> {
     if db.scheme() == Scheme::Postgres {
-        // The statements that follow see what the transaction that had the lock has committed.
+        // The following statements see the commit of the transaction that held the lock before.
         let lock = sql!("SELECT pg_advisory_xact_lock($1)");
         db.run(lock, args![LOCK]).await?;
     }

@@ -1,7 +1,7 @@
 //! Many links as one text, a line for each.
 //!
-//! A statement that answers with a row for each link spends most of its time on handing rows over.
-//! So many links are put into one text, which is some times as fast.
+//! A statement with a row per link spends most of its time on the transfer of rows. Putting many
+//! links into one text is several times as fast.
 
 use std::num::NonZeroU64;
 

@@ -87,7 +87,7 @@ const FIND_BY_DIGEST: Sql = sql!(
 impl Store {
     /// Finds the link that was stored last for a digest, whatever has become of it.
     pub async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError> {
-        let operation = "find a link by what was asked for";
+        let operation = "find the link of an identical request";
         self.one(operation, FIND_BY_DIGEST, args![digest.0.as_slice()], read)
             .await
     }
@@ -171,8 +171,8 @@ impl Store {
         .await
     }
 
-    /// The position that a listing comes to when it looks at `most` links to find those that it
-    /// wants; `None` when it ends before.
+    /// Returns the position that a listing reaches when it examines `most` links; `None` if it ends
+    /// before.
     pub async fn listing_reach(
         &self,
         listing: &Listing,
@@ -201,10 +201,10 @@ impl Store {
         .await
     }
 
-    /// Reads links in the order in which the store keeps them, which does not change: those behind
-    /// the link that has the code `after`, or from the first on; at most `limit`. Paging to the end
-    /// visits every link that existed at the start exactly once; links created meanwhile may or may
-    /// not appear. Nothing is locked between two calls, so that a scan of all links blocks no writer.
+    /// Reads links in the order of the store, which does not change: those after the link with the
+    /// code `after`, or from the first on; at most `limit`. Paging to the end visits every link that
+    /// existed at the start exactly once; links created meanwhile may or may not appear. Nothing is
+    /// locked between two calls, so that a scan of all links blocks no writer.
     pub async fn scan_links(
         &self,
         after: Option<&Code>,
@@ -287,7 +287,7 @@ async fn enqueue(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Erro
     Ok(())
 }
 
-/// Writes what can change of a link.
+/// Writes the columns of a link that can change.
 async fn update(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error> {
     let sql = sql!(
         "UPDATE links SET target = $2, redirect_status = $3, forward_query = $4, revision = $5, \
@@ -375,8 +375,8 @@ pub(super) async fn find(
     checked(db.one(sql, args![id], read).await?, code)
 }
 
-/// A link that was found by the id of a code. With another key than the database was made with,
-/// numbers mean nothing.
+/// Checks a link that was found by the id of a code: with another key than that of the database, ids
+/// would be wrong.
 fn checked(link: Option<Link>, code: &Code) -> Result<Option<Link>, sqlx::Error> {
     match link {
         Some(link) if link.code != *code => Err(invalid("id")),
@@ -384,8 +384,8 @@ fn checked(link: Option<Link>, code: &Code) -> Result<Option<Link>, sqlx::Error>
     }
 }
 
-/// The creation time and the id that a position stands for. Behind the last position there is
-/// nothing, and everything is behind none.
+/// Returns the creation time and the id of a position. Nothing comes after the last position; without
+/// a position, everything does.
 async fn place(
     db: &mut Db<'_>,
     numbering: &Numbering,

@@ -1,8 +1,8 @@
 //! Statements of listings.
 //!
 //! Every listing walks an index that has the links in the order of the listing, from the position
-//! on, and stops at its limit: nothing is sorted and no table is read as a whole. SQLite would
-//! choose an index by what it guesses of the data; so the index is named.
+//! on, and stops at its limit: nothing is sorted and no table is read as a whole. The statements name
+//! the index, since SQLite would otherwise choose one by estimates.
 
 use vocabulary::CampaignId;
 

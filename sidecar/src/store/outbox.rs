@@ -24,7 +24,7 @@ impl Store {
 
     /// Has everything that was applied, campaigns included, wait again; returns the number of rows.
     pub async fn reopen_applied(&self) -> Result<u64, StoreError> {
-        self.run_tx("have the outbox applied again", (), |db, ()| {
+        self.run_tx("reopen the outbox", (), |db, ()| {
             Box::pin(async move {
                 let links = sql!(
                     "UPDATE outbox SET applied_at = NULL \
@@ -39,7 +39,7 @@ impl Store {
         .await
     }
 
-    /// Deletes what was applied before a moment.
+    /// Deletes rows that were applied before a moment.
     pub async fn forget_applied(&self, before: Timestamp) -> Result<(), StoreError> {
         self.run_tx("clear the outbox", before, |db, before| {
             Box::pin(async move {

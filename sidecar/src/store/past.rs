@@ -69,13 +69,13 @@ impl Past {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads what was kept.
+    /// Parses a stored text.
     pub(super) fn from_json(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The link as it was when it had a revision; `now` is how it is. `None` when what was kept
-    /// can't be.
+    /// Returns the link at an earlier revision; `now` is its current state. `None` if the stored text is
+    /// invalid.
     pub(super) fn link(self, now: &Link, revision: u64) -> Option<Link> {
         let second = |second: Option<i64>| match second {
             None => Some(None),
@@ -102,7 +102,7 @@ impl Past {
             valid_until: second(self.valid_until)?,
             max_visits: self.max_visits,
             paused_at,
-            // Revocation is final: what was before a change was not revoked.
+            // Revocation is final: a link before a change was not revoked.
             revoked_at: None,
             created_at: now.created_at,
             updated_at: Timestamp::from_millisecond(self.updated_at).ok()?,

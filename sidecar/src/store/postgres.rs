@@ -82,12 +82,12 @@ impl PostgresStore {
         })
     }
 
-    /// Brings the schema of the database, which must exist, up to date; a new one keeps `new_key`
-    /// for the numbers of its codes. Answers how many migrations were applied. While one process
-    /// does this all others wait, and then find nothing to do.
+    /// Migrates the schema of the database, which must exist; a new one stores `new_key` for the numbers
+    /// of its codes. Returns the number of applied migrations. While one process does this, all others
+    /// wait, and then find nothing to do.
     ///
     /// # Errors
-    /// When the database can't be reached or is too old, or a migration fails.
+    /// Fails if the database can't be reached or is too old, or a migration fails.
     pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
         let connect = session::patient_options(options)?;
         let mut connection = connect.connect().await.map_err(cannot_open(&connect))?;
@@ -161,12 +161,12 @@ pub enum OpenError {
     /// The secret that codes are numbered by is not there.
     #[error("the database has lost its code key (settings.code_key): restore it from a backup")]
     CodeKey,
-    /// The schema is not the one that this program needs, or can't be made so.
+    /// The schema is not the one that this program needs, or can't be migrated to it.
     #[error(transparent)]
     Schema(#[from] SchemaError),
 }
 
-/// Makes an [`OpenError`] of what went wrong with a database.
+/// Converts an error of a database to an [`OpenError`].
 fn cannot_open(options: &PgConnectOptions) -> impl Fn(sqlx::Error) -> OpenError + use<> {
     let socket = options.get_socket();
     let host = socket.map_or_else(

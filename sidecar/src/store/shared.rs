@@ -74,7 +74,7 @@ pub(super) fn store_error(
     StoreError { operation, source }
 }
 
-/// Makes a [`StoreError`] of what went wrong during an operation.
+/// Converts an error of an operation to a [`StoreError`].
 pub(super) fn failed<E: Error + Send + Sync + 'static>(
     operation: &'static str,
 ) -> impl FnOnce(E) -> StoreError {

@@ -11,10 +11,10 @@ pub(super) const FOR_UPDATE: &str = "{| FOR UPDATE}";
 
 /// Stands in the FROM of a statement of PostgreSQL whose transaction commits asynchronously.
 ///
-/// The log is written in order: with a transaction that is on the disk, those before it are too. So codes
-/// that were leased or taken out of the pool are still so once a link that has one of them was
-/// acknowledged; others may be drawn again after a crash, and the primary key of links has the last
-/// word. Rows of the outbox that come back are published again.
+/// The log is written in order: if a transaction is on the disk, all earlier ones are as well. So when a
+/// link is acknowledged, its code is durably leased or taken out of the pool. Other codes may be drawn
+/// again after a crash; the primary key of links prevents duplicates. Rows of the outbox that
+/// reappear after a crash are published again.
 macro_rules! relaxed {
     () => {
         "set_config('synchronous_commit', 'off', true) AS relaxed"
@@ -30,7 +30,7 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    /// Wraps what [`render`] has made.
+    /// Wraps the output of [`render`].
     pub(super) const fn new(sqlite: &'static [u8], postgres: &'static [u8]) -> Self {
         match (str::from_utf8(sqlite), str::from_utf8(postgres)) {
             (Ok(sqlite), Ok(postgres)) => Self { sqlite, postgres },
@@ -64,7 +64,7 @@ macro_rules! sql {
 }
 pub(super) use sql;
 
-/// Counts the bytes of what [`render`] makes.
+/// Counts the bytes of the output of [`render`].
 pub(super) const fn length(pieces: &[&[&str]; 2], scheme: Scheme) -> usize {
     write(pieces, scheme, &mut [])
 }

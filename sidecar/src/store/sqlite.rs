@@ -93,12 +93,12 @@ impl SqliteStore {
         Some(options.get_filename().to_owned())
     }
 
-    /// Brings the file's schema up to date, making the file and its directory where there are
-    /// none; a new database keeps `new_key` for the numbers of its codes. Answers how many
-    /// migrations were applied.
+    /// Migrates the file's schema, and creates the file and its directory if they are missing. A new
+    /// database stores `new_key` for the numbers of its codes. Returns the number of applied
+    /// migrations.
     ///
     /// # Errors
-    /// When the file can't be made or opened, or a migration fails.
+    /// Fails if the file can't be created or opened, or a migration fails.
     pub async fn migrate(url: &str, new_key: &CodeKey) -> Result<usize, OpenError> {
         let options = options(url)?.create_if_missing(true);
         let path = options.get_filename().to_owned();
@@ -148,8 +148,8 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file's directory can't be made.
-    #[error("cannot make the directory {path:?}")]
+    /// The file's directory can't be created.
+    #[error("cannot create the directory {path:?}")]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -180,7 +180,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The schema is not the one that this program needs, or can't be made so.
+    /// The schema is not the one that this program needs, or can't be migrated to it.
     #[error(transparent)]
     Schema(#[from] SchemaError),
 }
@@ -190,7 +190,7 @@ fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
         .map_err(|source| OpenError::Url { source })?
         .create_if_missing(false)
         .journal_mode(SqliteJournalMode::Wal)
-        // A commit is on the disk when it returns: a link that was answered is never lost.
+        // A commit is on the disk when it returns: an acknowledged link is never lost.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)

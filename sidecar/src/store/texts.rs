@@ -20,7 +20,7 @@ pub(super) fn of_tags(tags: &[String]) -> Option<String> {
     Some(Value::from(tags).to_string())
 }
 
-/// The tags that stand with a link.
+/// Parses the tags of a link.
 pub(super) fn to_tags(column: Option<&str>) -> Result<Vec<String>, sqlx::Error> {
     let Some(text) = column else {
         return Ok(Vec::new());

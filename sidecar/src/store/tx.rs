@@ -10,12 +10,12 @@
 //! }
 //! ```
 //!
-//! Several are a closure. It is called with a connection ([`Db`]) and with what it works on, which
-//! [`Store::run_tx`] takes by value: SQLite's writer goes on when the caller has left. A closure may be
-//! called more than once, each time after what it did before was undone.
+//! Several are a closure. It is called with a connection ([`Db`]) and its arguments, which
+//! [`Store::run_tx`] takes by value: SQLite's writer continues after the caller was dropped. A closure
+//! may be called more than once, each time after its earlier changes were rolled back.
 //!
 //! ```ignore
-//! self.run_tx("keep a new API key", (key.clone(), audit.clone()), |db, (key, audit)| {
+//! self.run_tx("store a new API key", (key.clone(), audit.clone()), |db, (key, audit)| {
 //!     Box::pin(async move {
 //!         insert(db, key).await?;
 //!         audit::append(db, audit).await
@@ -24,8 +24,8 @@
 //! .await
 //! ```
 //!
-//! An error undoes, in SQLite, what all did who share the transaction, so what can be foreseen, such as
-//! a code that is taken, is an answer and not an error.
+//! In SQLite, an error rolls back all changes that share the transaction, so a foreseeable outcome, such
+//! as a code that is taken, is a result and not an error.
 
 use std::pin::Pin;
 
@@ -40,7 +40,7 @@ use crate::core::ports::StoreError;
 pub(super) type Done<'a, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'a>>;
 
 impl Store {
-    /// Reads with several statements, each of which sees what is there when it begins.
+    /// Reads with several statements, each of which sees the state at its own beginning.
     pub(super) async fn read<A, T, F>(
         &self,
         operation: &'static str,
@@ -80,7 +80,7 @@ impl Store {
         self.write(operation, args, work, true).await
     }
 
-    /// Makes a change with one statement; answers how many rows it has changed.
+    /// Makes a change with one statement; returns the number of changed rows.
     pub(super) async fn run(
         &self,
         operation: &'static str,
@@ -94,7 +94,7 @@ impl Store {
         .await
     }
 
-    /// As [`Self::run_tx`] for what is a single statement: PostgreSQL needs no transaction around it.
+    /// As [`Self::run_tx`] for a single statement: PostgreSQL needs no transaction around it.
     pub(super) async fn run_one<A, T, F>(
         &self,
         operation: &'static str,
@@ -109,7 +109,7 @@ impl Store {
         self.write(operation, args, work, false).await
     }
 
-    /// Reads the rows that a statement answers with.
+    /// Returns the rows of a statement.
     pub(super) async fn all<T: Send, C: FromIterator<T> + Send>(
         &self,
         operation: &'static str,
@@ -124,7 +124,7 @@ impl Store {
         .await
     }
 
-    /// Reads the first row that a statement answers with.
+    /// Returns the first row of a statement.
     pub(super) async fn one<T: Send>(
         &self,
         operation: &'static str,
@@ -152,7 +152,7 @@ impl Store {
         F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync + 'static,
     {
         match &self.engine {
-            // With the time in the queue: what a caller waits for.
+            // Includes the time in the queue, which the caller waits for.
             Engine::Sqlite(store) => {
                 timed(operation, store.writer.run(operation, args, work)).await
             }

@@ -72,7 +72,7 @@ from! {
 }
 
 impl Value<'_> {
-    /// The value without what it has borrowed.
+    /// Clones the value without borrowed parts.
     pub(super) fn to_owned(&self) -> Value<'static> {
         let owned = |text: &Cow<'_, str>| Cow::Owned(text.clone().into_owned());
         match self {
@@ -265,7 +265,7 @@ impl<'r> Column<'r> for &'r [u8] {
     }
 }
 
-/// Makes a type of what another one reads.
+/// Implements [`Column`] for types by converting the value of another type.
 macro_rules! columns_of {
     ($($type:ty, $base:ty, $value:ident => $made:expr;)*) => {$(
         impl<'r> Column<'r> for $type {

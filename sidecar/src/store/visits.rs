@@ -41,7 +41,7 @@ pub(super) fn agent_id(user_agent: &str, agent: &Agent) -> i64 {
     let device = Some(agent.device.kind.name());
     let mut digest = Sha256::new_with_prefix(user_agent.as_bytes());
     for part in [browser, browser_version, os, os_version, device, agent.app] {
-        // No text has these bytes: what ends where is part of what is digested.
+        // No text has these bytes: they separate the digested texts.
         digest.update(if part.is_some() { [0xff] } else { [0xfe] });
         digest.update(part.unwrap_or_default());
     }
@@ -158,8 +158,8 @@ pub(super) struct VisitedLink {
     pub(super) max_visits: Option<i64>,
 }
 
-/// Notes visits in the ranges of their origins, which hold what was stored before; answers the
-/// places of those that were not.
+/// Adds visits to the ranges of their origins, which contain the stored visits; returns the places of
+/// the new ones.
 pub(super) fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> Vec<usize> {
     let mut new = Vec::with_capacity(visits.len());
     for (place, visit) in visits.iter().enumerate() {

@@ -88,7 +88,7 @@ impl Work for FillPool<'_> {
     const OPERATION: &'static str = "fill the pool of codes";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<u64, sqlx::Error> {
-        // Two who bring the same codes do it in the same order.
+        // All transactions insert codes in the same order.
         self.codes
             .sort_unstable_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
         let ids = ids_of(connection, self.numbering, &self.codes).await?;

@@ -64,8 +64,8 @@ pub(in crate::store) async fn create(
     Ok(Created { taken, receipt })
 }
 
-/// Has links that were inserted wait for Redis and counts them; answers which of them have the id of
-/// a deleted link.
+/// Adds inserted links to the outbox and counts them; returns the ids among them that still belong to
+/// deleted links.
 async fn settle(
     connection: &mut Statements<'_>,
     rows: &[Row<'_>],
@@ -78,7 +78,7 @@ async fn settle(
     Ok((new.receipt, removed))
 }
 
-/// Leaves rows out whose ids are not to be kept: their codes are taken.
+/// Removes the rows whose codes are taken.
 fn leave_out(rows: &mut Vec<Row<'_>>, taken: &mut Vec<usize>, is_kept: impl Fn(i64) -> bool) {
     rows.retain(|row| {
         let stays = is_kept(row.id);
@@ -89,7 +89,7 @@ fn leave_out(rows: &mut Vec<Row<'_>>, taken: &mut Vec<usize>, is_kept: impl Fn(i
     });
 }
 
-/// Takes links away that were inserted in this transaction, and what was kept with any.
+/// Deletes links that this transaction has inserted, with all that belongs to them.
 async fn undo(
     connection: &mut Statements<'_>,
     rows: &[Row<'_>],

@@ -93,7 +93,7 @@ pub(super) struct FreeCodes<'a> {
 #[async_trait]
 impl Work for FreeCodes<'_> {
     type Output = ();
-    const OPERATION: &'static str = "give codes free";
+    const OPERATION: &'static str = "free the codes of deleted links";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let ids = known_ids(connection, self.numbering, self.codes).await?;

@@ -144,7 +144,7 @@ pub(super) async fn enqueue_new(
         .await
 }
 
-/// Takes rows of links away that were made in this transaction and are not to be after all.
+/// Deletes rows that this transaction has inserted for links that it does not store after all.
 pub(super) async fn withdraw(
     connection: &mut Statements<'_>,
     spans: &[OutboxSpan],
@@ -255,7 +255,7 @@ impl Work for Settle<'_> {
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<(), sqlx::Error> {
         let spans = self.receipts.iter().flat_map(|receipt| &receipt.0);
         let mut spans: Vec<OutboxSpan> = spans.copied().collect();
-        // Two who settle the same rows do it in the same order.
+        // All transactions settle rows in the same order.
         spans.sort_unstable_by_key(|span| (span.first, span.last));
         let are_new = |span: &&OutboxSpan| span.revision == 1;
         let (firsts, lasts, _) = columns_of(spans.iter().filter(are_new).copied());

@@ -10,7 +10,7 @@ use crate::store::value::{Value, lists};
 pub(super) use crate::store::columns::link as read;
 pub(super) use crate::store::links::columns;
 
-/// Stores the links whose ids are free; answers these ids in no order.
+/// Stores the links whose ids are free; returns these ids in no order.
 pub(super) async fn insert(
     connection: &mut Statements<'_>,
     ids: Vec<i64>,

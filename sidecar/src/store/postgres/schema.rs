@@ -38,8 +38,8 @@ pub(super) async fn check(connection: &mut PgConnection) -> Result<(), SchemaErr
     schema::check(&MIGRATOR, applied(connection).await?)
 }
 
-/// Applies what is missing, and keeps a key if there is none; answers how many migrations were
-/// applied. The lock ends with the connection.
+/// Applies missing migrations, and stores a key if there is none; returns the number of applied
+/// migrations. The lock ends with the connection.
 pub(super) async fn migrate(
     connection: &mut PgConnection,
     new_key: &CodeKey,

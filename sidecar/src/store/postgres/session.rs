@@ -51,7 +51,7 @@ pub(super) fn patient_options(options: &StoreOptions) -> Result<PgConnectOptions
     Ok(connect.options([("client_min_messages", "warning")]))
 }
 
-/// The pool that keeps sessions.
+/// Returns the options of the pool of sessions.
 pub(super) fn pool(options: &StoreOptions) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(options.max_connections)

@@ -49,7 +49,7 @@ impl<'c> Statements<'c> {
         }
     }
 
-    /// The connection itself, for what is no statement.
+    /// Returns the connection itself, for operations that are not statements.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.connection
     }

@@ -90,7 +90,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Notes what is about to be delivered.
+    /// Notes the receipt of a delivery that begins.
     pub(super) async fn note_begun(&self, receipt: &Receipt) {
         if !receipt.0.is_empty() {
             self.state.lock().await.unsettled = Some(receipt.clone());

@@ -1,4 +1,4 @@
-//! Walking through all links in PostgreSQL, and what is remembered of who does so.
+//! Scans of all links in PostgreSQL.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -224,7 +224,7 @@ struct FindMissing<'a> {
 #[async_trait]
 impl Work for FindMissing<'_> {
     type Output = Vec<usize>;
-    const OPERATION: &'static str = "look for codes without link";
+    const OPERATION: &'static str = "find codes without a link";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<usize>, sqlx::Error> {
         let ids = known_ids(connection, self.numbering, self.codes).await?;
@@ -249,7 +249,7 @@ struct WalkByExpiry {
 #[async_trait]
 impl Work for WalkByExpiry {
     type Output = ExpiredPage;
-    const OPERATION: &'static str = "read what has expired";
+    const OPERATION: &'static str = "read expired links";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<ExpiredPage, sqlx::Error> {
         let rows = sqlx::query(WALK_BY_EXPIRY)
@@ -282,7 +282,7 @@ struct FindDead {
 #[async_trait]
 impl Work for FindDead {
     type Output = Records;
-    const OPERATION: &'static str = "look for links that are dead";
+    const OPERATION: &'static str = "find dead links";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Records, sqlx::Error> {
         let mut rows = sqlx::query(REVOKED_SINCE)
@@ -317,7 +317,7 @@ struct ReadDeleted {
 #[async_trait]
 impl Work for ReadDeleted {
     type Output = Vec<(Code, u64)>;
-    const OPERATION: &'static str = "read which links are deleted";
+    const OPERATION: &'static str = "read deleted links";
 
     async fn run(
         &mut self,

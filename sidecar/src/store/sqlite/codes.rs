@@ -30,7 +30,7 @@ impl CodeStore for SqliteStore {
     }
 }
 
-/// Counts new links, in the transaction that keeps them.
+/// Counts new links, in the transaction that stores them.
 pub(super) async fn count_usage(
     connection: &mut SqliteConnection,
     links: impl Iterator<Item = &Link>,

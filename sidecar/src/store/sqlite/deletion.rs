@@ -95,7 +95,7 @@ pub(super) struct FreeCodes {
 #[async_trait]
 impl Write for FreeCodes {
     type Output = ();
-    const OPERATION: &'static str = "give codes free";
+    const OPERATION: &'static str = "free the codes of deleted links";
 
     async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         for code in &self.codes {

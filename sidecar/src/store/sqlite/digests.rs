@@ -1,7 +1,7 @@
-//! Links that are made once for the same request.
+//! Deduplication: identical requests get the same link.
 //!
-//! There is one writer, so what a transaction finds is still true when it commits: of any number
-//! of creations for one digest the first makes the link and the others find it.
+//! SQLite has one writer, so the data that a transaction reads cannot change before it commits: the
+//! first creation for a digest stores the link, and the others find it.
 
 use sqlx::sqlite::SqliteConnection;
 

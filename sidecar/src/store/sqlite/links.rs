@@ -77,7 +77,7 @@ pub(super) async fn link_ids<'a>(
 
 /// The id of a text that has no number.
 async fn far_id(connection: &mut SqliteConnection, text: &str) -> Result<i64, sqlx::Error> {
-    // The update that changes nothing makes SQLite answer with the row that is there.
+    // The update changes nothing, but returns an existing row.
     let id: i64 = sqlx::query_scalar(
         "INSERT INTO far_codes (code) VALUES (?1) \
          ON CONFLICT (code) DO UPDATE SET code = code RETURNING id",

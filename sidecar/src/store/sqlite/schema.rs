@@ -25,7 +25,7 @@ pub(super) async fn check(connection: &mut SqliteConnection) -> Result<(), Schem
     schema::check(&MIGRATOR, applied(connection).await?)
 }
 
-/// Applies what is missing; answers how many migrations that were.
+/// Applies missing migrations; returns their number.
 pub(super) async fn migrate(connection: &mut SqliteConnection) -> Result<usize, SchemaError> {
     let before = applied(connection).await?.len();
     MIGRATOR

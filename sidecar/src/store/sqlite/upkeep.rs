@@ -1,4 +1,4 @@
-//! Walking through all links in SQLite, and what is remembered of who does so.
+//! Scans of all links in SQLite.
 
 use std::collections::HashMap;
 
@@ -86,7 +86,7 @@ impl UpkeepStore for SqliteStore {
             .await?;
             Ok::<_, sqlx::Error>(places.into_iter().map(|place| place as usize).collect())
         };
-        missing.operation("look for codes without link").await
+        missing.operation("find codes without a link").await
     }
 
     async fn records_expired(
@@ -115,7 +115,7 @@ impl UpkeepStore for SqliteStore {
             }
             Ok::<_, sqlx::Error>(ExpiredPage { records, next })
         };
-        page.operation("read what has expired").await
+        page.operation("read expired links").await
     }
 
     async fn records_dead_since(
@@ -145,7 +145,7 @@ impl UpkeepStore for SqliteStore {
             }
             Ok::<_, sqlx::Error>(records)
         };
-        dead.operation("look for links that are dead").await
+        dead.operation("find dead links").await
     }
 
     async fn delete_links(
@@ -182,7 +182,7 @@ impl UpkeepStore for SqliteStore {
             });
             links.collect::<Result<Vec<_>, sqlx::Error>>()
         };
-        deleted.operation("read which links are deleted").await
+        deleted.operation("read deleted links").await
     }
 
     async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError> {

@@ -4,8 +4,7 @@
 //! that durable and answers every caller. While it waits for the disk the next batch gathers, so
 //! that many callers share one `fsync` and a single caller waits for no one else.
 //!
-//! A change is not tied to the request that asked for it: a caller who leaves does not take half
-//! a transaction along.
+//! A change is independent of its request: if the caller is dropped, the transaction still completes.
 
 use std::sync::Arc;
 
@@ -35,8 +34,8 @@ pub(super) trait Write: Send + 'static {
     /// Description of the change, for the message when it fails.
     const OPERATION: &'static str;
 
-    /// Does it, within a transaction that others share. An error undoes what all of them did, so
-    /// what can be foreseen, such as a code that is taken, is an answer and not an error.
+    /// Makes the change, within a transaction that others share. An error rolls all of them back, so a
+    /// foreseeable outcome, such as a code that is taken, is a result and not an error.
     async fn apply(
         &mut self,
         connection: &mut SqliteConnection,
@@ -68,7 +67,7 @@ impl Writer {
             output: None,
             reply,
         });
-        // With the time in the queue: what a caller waits for.
+        // Includes the time in the queue, which the caller waits for.
         timed(W::OPERATION, self.queued(W::OPERATION, job, answer)).await
     }
 
@@ -108,7 +107,7 @@ impl Writer {
         answer.await.map_err(|_gone| closed())?
     }
 
-    /// Writes what is in the queue and ends the connection.
+    /// Writes the changes in the queue and closes the connection.
     pub(super) async fn close(&self) {
         drop(self.queue.lock().await.take());
         if let Some(task) = self.task.lock().await.take()
@@ -155,7 +154,7 @@ impl<W: Write> Job for Pending<W> {
             // Everything in a transaction that was committed was applied before.
             (Ok(()), None) => Err(store_error(W::OPERATION, Arc::new(WriterClosed))),
         };
-        // A caller who has left does not want to know.
+        // Fails if the caller was dropped, which does not matter.
         let _ = self.reply.send(answer);
     }
 }
@@ -190,7 +189,7 @@ where
             // Everything in a transaction that was committed was applied before.
             (Ok(()), None) => Err(store_error(self.operation, Arc::new(WriterClosed))),
         };
-        // A caller who has left does not want to know.
+        // Fails if the caller was dropped, which does not matter.
         let _ = self.reply.send(answer);
     }
 }

@@ -55,7 +55,7 @@ impl Store {
     }
 
     /// Counts visits by a dimension, time and class, as [`Store::count_by`] does: those with one of
-    /// `values`, by times of so many hours (days are those of UTC), in the order of time.
+    /// `values`, by intervals of hours or of days in UTC, in the order of time.
     pub async fn count_over_time(
         &self,
         query: &CountQuery,
@@ -112,8 +112,8 @@ impl Store {
         .await
     }
 
-    /// Finds when the first of the latest `days` days (UTC) before a moment began on which visits
-    /// were counted; `None` when there were not so many.
+    /// Returns the start of the first of the latest `days` days (UTC) with counted visits before a
+    /// moment; `None` if fewer days have visits.
     pub async fn recorded_days(
         &self,
         before: Timestamp,
@@ -126,7 +126,7 @@ impl Store {
         let before = before.as_millisecond().div_euclid(HOUR_MS);
         let values = args![ALL, Dimension::Total.name(), before, days];
         let read = |row: &Row| moment(row, "day", DAY_MS);
-        let operation = "look on which days visits were recorded";
+        let operation = "find days with visits";
         let found: Vec<Timestamp> = self.all(operation, sql, values, read).await?;
         let is_enough = found.len() as u64 >= u64::from(days);
         Ok(found.last().copied().filter(|_| is_enough))

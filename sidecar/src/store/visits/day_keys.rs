@@ -15,7 +15,7 @@ impl DayKeys for Store {
         let args = (day.to_string(), fresh);
         self.run_one("take the key of a day", args, |db, (day, fresh)| {
             Box::pin(async move {
-                // The update that changes nothing makes the statement answer with the row.
+                // The update changes nothing, but returns an existing row.
                 let sql = sql!(
                     "INSERT INTO visit_day_keys (day, key) VALUES ($1, $2) \
                      ON CONFLICT (day) DO UPDATE SET key = visit_day_keys.key RETURNING key"

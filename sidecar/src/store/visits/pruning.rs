@@ -24,7 +24,7 @@ impl Store {
             Engine::Sqlite(_) => 0,
             Engine::Postgres(store) => store.drop_days(before).await?,
         };
-        let deleted = self.run_tx("forget visits", (before, limit), |db, (before, limit)| {
+        let deleted = self.run_tx("delete visits", (before, limit), |db, (before, limit)| {
             Box::pin(async move {
                 // In SQLite visits have no index by time, and those of clocks that are ahead must not
                 // hold up the others. In PostgreSQL most days have a part of their own.
@@ -49,7 +49,7 @@ impl Store {
     /// Deletes some old counts, at most `limit` rows of each kind; returns their number. The totals
     /// of each link by class and the times of its last visits stay.
     pub async fn forget_counts(&self, old: OldCounts, limit: u32) -> Result<u64, StoreError> {
-        self.run_tx("forget old counts", (old, limit), |db, (old, limit)| {
+        self.run_tx("delete old counts", (old, limit), |db, (old, limit)| {
             Box::pin(forget_counts(db, *old, *limit))
         })
         .await
@@ -88,8 +88,8 @@ async fn forget_counts(db: &mut Db<'_>, old: OldCounts, limit: u32) -> Result<u6
     Ok(gone)
 }
 
-/// Adds the hours of links that are old to what they were visited earlier: how often a link was
-/// visited, and when last, is known for ever.
+/// Adds old hourly counts of links to their earlier visits: the number of a link's visits and the time
+/// of the last one are never deleted.
 async fn fold_links(db: &mut Db<'_>, before: i64, limit: u32) -> Result<u64, sqlx::Error> {
     if db.scheme() == Scheme::Postgres {
         let sql = sql!(

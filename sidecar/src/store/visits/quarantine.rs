@@ -11,7 +11,7 @@ impl Store {
     /// Stores entries of the queue that are no visits, for inspection: each once, and only the
     /// latest [`MAX_POISON`] of all.
     pub async fn quarantine(&self, poison: Vec<Poison>, now: Timestamp) -> Result<(), StoreError> {
-        let operation = "put something into quarantine";
+        let operation = "quarantine a visit";
         self.run_tx(operation, (poison, now), |db, (poison, now)| {
             Box::pin(async move {
                 for poison in poison {

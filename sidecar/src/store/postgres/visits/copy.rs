@@ -16,7 +16,7 @@ pub(super) struct CopyRows {
 }
 
 impl CopyRows {
-    /// No rows yet, of so many columns.
+    /// Begins without rows; each row has this number of columns.
     pub(super) fn new(columns: i16) -> Self {
         Self {
             bytes: HEADER.to_vec(),
@@ -50,7 +50,7 @@ impl CopyRows {
         self.column(value)
     }
 
-    /// A column: how long it is and what it is, or that it is NULL.
+    /// Adds a column: its length and its value, or NULL.
     fn column(&mut self, value: Option<impl AsRef<[u8]>>) -> &mut Self {
         let Some(value) = value else {
             self.bytes.extend_from_slice(&(-1_i32).to_be_bytes());

@@ -102,8 +102,8 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Drops the part of the first day with visits that ended before a moment; answers how many
-    /// visits that were: none as well when others use the part, which is then dropped later.
+    /// Drops the part of the first day with visits that ended before a moment; returns the number of
+    /// its visits. Returns 0 as well if others use the part, which is then dropped later.
     pub(in crate::store) async fn drop_days(&self, before: Timestamp) -> Result<u64, StoreError> {
         let days = &self.days;
         let dropped = self.run(DropDays { before, days }).await?;
@@ -210,7 +210,7 @@ async fn count(connection: &mut Statements<'_>, name: &str) -> Result<i64, sqlx:
         .await
 }
 
-/// Drops a part; answers `false` if its locks can't be had in time.
+/// Drops a part; returns `false` if it gets no lock in time.
 async fn drop_part(connection: &mut Statements<'_>, part: &Missed) -> Result<bool, sqlx::Error> {
     let wait_ms = FIRST_WAIT_MS.saturating_mul(2_u32.saturating_pow(part.misses));
     let statement = format!(

@@ -1,4 +1,4 @@
-//! Storing visits: those that are new, what is counted of them, and whom they end.
+//! Stores new visits and their counts, and finds the links that reach their limit of visits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,7 +28,7 @@ pub(super) struct KeepVisits<'a> {
 #[async_trait]
 impl Work for KeepVisits<'_> {
     type Output = KeptVisits;
-    const OPERATION: &'static str = "keep visits";
+    const OPERATION: &'static str = "store visits";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<KeptVisits, sqlx::Error> {
         let places = take_new(connection, self.visits, self.now).await?;
@@ -156,7 +156,7 @@ async fn insert_agents(
     insert_agent_rows(connection, agents).await
 }
 
-/// Keeps what user agents were found to be.
+/// Stores user agents with their classifications.
 pub(super) async fn insert_agent_rows(
     connection: &mut Statements<'_>,
     agents: impl Iterator<Item = (&str, &Agent)>,
@@ -311,7 +311,7 @@ pub(super) async fn add_visitors(
 ) -> Result<(), sqlx::Error> {
     for ((campaign, day), visitors) in &counts.visitors {
         let nobody = Sketch::default();
-        // The update that changes nothing makes it answer with the row that is there, and lock it.
+        // The update changes nothing, but returns and locks an existing row.
         let kept: Vec<u8> = sqlx::query_scalar(
             "INSERT INTO visit_sketches AS kept (campaign_id, day, registers) \
              VALUES ($1, $2, $3) ON CONFLICT (campaign_id, day) \

@@ -1,4 +1,4 @@
-//! Classifying visits again, and correcting what was counted of them.
+//! Reclassifies stored visits and corrects their counts.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -82,7 +82,7 @@ struct VisitNumbers;
 #[async_trait]
 impl Work for VisitNumbers {
     type Output = Option<(i64, i64)>;
-    const OPERATION: &'static str = "read how many visits there are";
+    const OPERATION: &'static str = "count stored visits";
 
     async fn run(
         &mut self,
@@ -156,7 +156,7 @@ impl Work for ReclassifyVisits<'_> {
         let verdicts = verdicts.filter(|(visit, _)| changed.contains(&visit.number));
         let verdicts = verdicts.map(|both| (both, both.0.code.as_str()));
         let moves = Moves::of(verdicts, self.hours_since);
-        // In the order in which visits that come are counted.
+        // In the same order as counts of new visits.
         add(connection, &moves.counts).await?;
         remove_empty(connection, &moves.counts).await?;
         add_visitors(connection, &moves.counts).await?;
@@ -165,7 +165,7 @@ impl Work for ReclassifyVisits<'_> {
     }
 }
 
-/// Writes verdicts on visits that are still as they were read; answers their numbers.
+/// Writes verdicts on visits that are unchanged since they were read; returns their numbers.
 async fn update(
     connection: &mut Statements<'_>,
     verdicts: &[(StoredVisit, Verdict)],
@@ -181,7 +181,7 @@ async fn update(
     }
     let times = || verdicts.iter().map(|(visit, _)| visit.at.as_millisecond());
     let numbers = || verdicts.iter().map(|(visit, _)| visit.number);
-    // The bounds keep other days' parts, and the rest of a part's index, from being looked at.
+    // With the bounds, PostgreSQL does not examine other days' parts or the rest of a part's index.
     let changed: Vec<i64> = sqlx::query_scalar(
         "UPDATE visits SET class = found.class, reason = found.reason, \
          ruleset = found.ruleset, agent_id = found.agent_id \
@@ -290,7 +290,7 @@ struct StaleDays(u32);
 #[async_trait]
 impl Work for StaleDays {
     type Output = Vec<StaleDay>;
-    const OPERATION: &'static str = "read which days are to be counted again";
+    const OPERATION: &'static str = "read stale days";
 
     async fn run(&mut self, connection: &mut Statements<'_>) -> Result<Vec<StaleDay>, sqlx::Error> {
         let rows: Vec<(i64, i64, i64)> = sqlx::query_as(

@@ -9,7 +9,7 @@ use crate::store::sqlite::links::link_ids;
 /// Number of rows that one transaction moves.
 pub(super) const TOGETHER: i64 = 10_000;
 
-/// A row of what was counted: its code, hour and class, how many visits, and when the last was.
+/// A row of counts: code, hour, class, number of visits, and time of the last visit.
 type HourRow = (String, i64, String, i64, i64);
 
 /// Moves some counts within a transaction; `false` when there are none left.

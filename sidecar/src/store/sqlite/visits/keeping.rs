@@ -1,4 +1,4 @@
-//! Storing visits: those that are new, what is counted of them, and whom they end.
+//! Stores new visits and their counts, and finds the links that reach their limit of visits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct KeepVisits {
     pub(super) numbering: Arc<Numbering>,
 }
 
-/// A visit that is new, and what follows from it.
+/// A new visit and the values that are derived from it.
 struct New<'a> {
     visit: &'a Visit,
     link_id: i64,
@@ -43,7 +43,7 @@ struct New<'a> {
 #[async_trait]
 impl Write for KeepVisits {
     type Output = KeptVisits;
-    const OPERATION: &'static str = "keep visits";
+    const OPERATION: &'static str = "store visits";
 
     async fn apply(
         &mut self,
@@ -75,7 +75,7 @@ impl Write for KeepVisits {
     }
 }
 
-/// Notes visits as stored; answers the places of those that were not.
+/// Notes visits as stored; returns the places of those that were not.
 async fn take_new(
     connection: &mut SqliteConnection,
     visits: &[Visit],
@@ -165,7 +165,7 @@ async fn ended(
     Ok(ended)
 }
 
-/// Keeps what user agents were found to be, by their ids.
+/// Stores user agents with their classifications, by their ids.
 pub(super) async fn insert_agent_rows(
     connection: &mut SqliteConnection,
     agents: impl Iterator<Item = (i64, &str, &Agent)> + Send,
@@ -174,7 +174,7 @@ pub(super) async fn insert_agent_rows(
         .map(|(id, user_agent, agent)| (id, (user_agent, agent)))
         .collect();
     let ids: Vec<i64> = agents.keys().copied().collect();
-    // Most of them are there already: what would be inserted in vain need not even be bound.
+    // Most of them are stored already, and need not even be bound.
     let kept: Vec<i64> = sqlx::query_scalar(
         "SELECT visit_agents.id FROM json_each(?1) AS wanted \
          CROSS JOIN visit_agents ON visit_agents.id = wanted.value",
@@ -333,7 +333,7 @@ pub(super) async fn add_visitors(
     Ok(())
 }
 
-/// Inserts rows of so many columns, many with one statement.
+/// Inserts rows with a given number of columns, many with one statement.
 async fn insert<'q, T: Copy>(
     connection: &mut SqliteConnection,
     begin: &str,

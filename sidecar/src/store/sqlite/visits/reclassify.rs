@@ -1,4 +1,4 @@
-//! Classifying visits again, and correcting what was counted of them.
+//! Reclassifies stored visits and corrects their counts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl ReclassifyStore for SqliteStore {
         let (first, last): (Option<i64>, Option<i64>) =
             sqlx::query_as("SELECT (SELECT min(id) FROM visits), (SELECT max(id) FROM visits)")
                 .fetch_one(&self.readers)
-                .operation("read how many visits there are")
+                .operation("count stored visits")
                 .await?;
         Ok(first.zip(last))
     }
@@ -74,7 +74,7 @@ impl ReclassifyStore for SqliteStore {
         )
         .bind(limit)
         .fetch_all(&self.readers)
-        .operation("read which days are to be counted again")
+        .operation("read stale days")
         .await?;
         Ok(stale_days(days))
     }
