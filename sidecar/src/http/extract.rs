@@ -19,11 +19,11 @@ use crate::core::short_url::Bases;
 use crate::core::target::OwnHosts;
 
 parameters! {
-    pub(super) CODE: path "code", "Code", "The code of a link.", of::<words::Code>;
+    pub(super) CODE: path "code", "Code", "Code of the link.", of::<words::Code>;
     pub(super) BASE: header "X-Shortlink-Base", "Base",
-        "What short URLs begin with. nginx sets it, from `shortlink_domains`.", string;
+        "Beginnings of short URLs, from `shortlink_domains`. nginx sets it.", string;
     pub(super) DOMAINS: header "X-Shortlink-Domains", "Domains",
-        "The short domains, where links may not lead to. nginx sets it.", string;
+        "The short domains, which targets must not be on. nginx sets it.", string;
 }
 
 /// The body: a JSON object.

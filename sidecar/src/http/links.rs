@@ -78,7 +78,7 @@ fn changes(operation: Operation) -> Operation {
         .problems([Problem::revoked()])
 }
 
-/// `POST /v1/links`: 201 for a new link, 200 for one that was there and will do.
+/// `POST /v1/links`: 201 for a new link, 200 for an existing one.
 async fn create(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
