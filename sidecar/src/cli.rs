@@ -1,8 +1,6 @@
 //! The command line.
 
 mod audit;
-mod client;
-mod columns;
 mod display;
 mod doctor;
 mod domains;
@@ -10,31 +8,29 @@ mod keys;
 mod manual;
 mod rebuild;
 mod reclassify;
-mod remote;
 mod sample;
 mod skip;
 mod transfer;
 mod workbench;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use secrecy::ExposeSecret;
+use shortlink_client::commands::{self, RemoteCommand};
+use shortlink_client::output::print;
+use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::ports::Publisher;
+use shortlink_publisher::RedisPublisher;
+use shortlink_store::{self as store, Store, StoreOptions};
 
 use crate::config::Config;
-use crate::core::codes::numbering::CodeKey;
-use crate::core::ports::Publisher;
-use crate::publisher::RedisPublisher;
-use crate::store::Store;
-use crate::store::{self, StoreOptions};
+
 use crate::{lifecycle, random, telemetry};
 use domains::DomainsCommand;
 use keys::KeysCommand;
-use remote::RemoteCommand;
 
 /// Short links for companies that send SMS: issue codes, store links and publish them to Redis.
 #[derive(Debug, Parser)]
@@ -187,7 +183,7 @@ impl Cli {
             AnyCommand::Doctor(arguments) => return doctor::run(file, &arguments).await,
             AnyCommand::Local(command) => match *command {
                 Command::Domains(DomainsCommand::List { client }) => {
-                    return Ok(remote::domains::run(&client).await);
+                    return Ok(commands::domains::run(&client).await);
                 }
                 command => command,
             },
@@ -268,11 +264,4 @@ async fn open(config: &Config) -> anyhow::Result<Arc<Store>> {
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }

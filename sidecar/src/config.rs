@@ -12,19 +12,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::SecretString;
+use shortlink_core::codes::reserved::ReservedWords;
+use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
+use shortlink_core::target::TargetPolicy;
+use shortlink_core::target::domains::{DomainRule, DomainRules, TargetDomains};
+use shortlink_core::trace::Sampling;
+use shortlink_publisher::Topology;
+use shortlink_service::codes::pool::Watermarks;
+use shortlink_store::{Scheme, StoreOptions};
 use toml::Table;
 use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
-
-use crate::core::codes::reserved::ReservedWords;
-use crate::core::codes::strategy::{CodePolicy, StrategyName};
-use crate::core::target::TargetPolicy;
-use crate::core::target::domains::{DomainRule, DomainRules, TargetDomains};
-use crate::publisher::Topology;
-use crate::service::codes::pool::Watermarks;
-use crate::store::{Scheme, StoreOptions};
-use crate::trace::Sampling;
 
 pub use layers::LayerError;
 pub use visits::Visits;

@@ -12,8 +12,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::http;
 pub use error::ServeError;
+use shortlink_http as http;
+
 use parts::Parts;
 
 /// The time for background work to finish once all requests have ended.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde_json::json;
+use shortlink_client::output::{print, thousands};
+use shortlink_service::audit::{Audit, Kind, Report};
+use shortlink_service::drift::Inspector;
 use tokio_util::sync::CancellationToken;
 
-use super::print;
-use super::workbench::{Workbench, thousands};
+use super::workbench::Workbench;
 use crate::config::Config;
-use crate::service::audit::{Audit, Kind, Report};
-use crate::service::drift::Inspector;
 
 /// The exit code for drift that was found and is still there.
 const DRIFT: u8 = 2;

@@ -5,8 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-
-use super::workbench::thousands;
+use shortlink_client::output::thousands;
 
 /// The interval of progress lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);

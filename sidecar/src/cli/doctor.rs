@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use shortlink_client::DEFAULT_SERVER;
 
-use super::client::DEFAULT_SERVER;
 use super::domains::{self, CheckArguments};
 use super::{environment, print};
 use crate::config::Config;

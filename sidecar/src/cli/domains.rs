@@ -12,12 +12,13 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use shortlink_client::columns::Columns;
+use shortlink_client::output::print;
+use shortlink_client::{ClientArguments, commands};
+use shortlink_core::clock::{Clock, SystemClock};
 use vocabulary::domains::{BoundTo, Domain, DomainState, Domains, Retirement};
 
-use super::client::ClientArguments;
-use super::columns::Columns;
-use super::{open, print, remote};
-use crate::clock::{Clock, SystemClock};
+use super::open;
 use crate::config::Config;
 use certificate::Certificate;
 
@@ -58,7 +59,7 @@ impl DomainsCommand {
     pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
         match self {
             Self::Check(arguments) => check(config, &arguments).await,
-            Self::List { client } => Ok(remote::domains::run(&client).await),
+            Self::List { client } => Ok(commands::domains::run(&client).await),
         }
     }
 }

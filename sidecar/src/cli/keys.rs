@@ -6,18 +6,18 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use shortlink_api::key::KeyBody;
+use shortlink_client::columns::Columns;
+use shortlink_client::output::print;
+use shortlink_core::api_key::{ApiKey, KeyPolicy, MAX_OVERLAP, RateLimit, Scope, parse_name};
+use shortlink_core::clock::{Clock, SystemClock};
+use shortlink_core::codes::strategy::StrategyName;
+use shortlink_core::ports::{KeyListing, KeyPosition};
+use shortlink_core::target::domains::{DomainRule, DomainRules};
+use shortlink_service::keys::{Actor, Keys, NewKey};
+use shortlink_store::Store;
 
-use super::columns::Columns;
-use super::print;
-use crate::api::key::KeyBody;
-use crate::clock::{Clock, SystemClock};
-use crate::core::api_key::{ApiKey, KeyPolicy, MAX_OVERLAP, RateLimit, Scope, parse_name};
-use crate::core::codes::strategy::StrategyName;
-use crate::core::ports::{KeyListing, KeyPosition};
-use crate::core::target::domains::{DomainRule, DomainRules};
 use crate::random;
-use crate::service::keys::{Actor, Keys, NewKey};
-use crate::store::Store;
 
 /// The number of keys in a page.
 const PAGE_LENGTH: u32 = 1000;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use shortlink_client::output::{print, thousands};
+use shortlink_service::jobs::{Outcome, Run};
+use shortlink_service::rebuild::{Progress, Rebuild, RebuildJob};
 use tokio_util::sync::CancellationToken;
 
 use super::display::Display;
-use super::print;
-use super::workbench::{Workbench, thousands};
+use super::workbench::Workbench;
 use crate::config::Config;
-use crate::jobs::{Outcome, Run};
-use crate::service::rebuild::{Progress, Rebuild, RebuildJob};
 
 /// The number of pages that are in flight to Redis at once.
 const LANES: usize = 3;

@@ -7,17 +7,17 @@ use std::time::Instant;
 
 use anyhow::bail;
 use jiff::Timestamp;
+use shortlink_client::output::{print, thousands};
+use shortlink_core::ports::TimeSpan;
+use shortlink_core::visit::class::RULESET;
+use shortlink_enrich::agents::AgentReader;
+use shortlink_service::jobs::Outcome;
+use shortlink_service::reclassify::{Reclassify, Report};
 use tokio_util::sync::CancellationToken;
 
 use super::display::Display;
-use super::print;
-use super::workbench::{Workbench, thousands};
+use super::workbench::Workbench;
 use crate::config::Config;
-use crate::core::ports::TimeSpan;
-use crate::core::visit::class::RULESET;
-use crate::enrich::agents::AgentReader;
-use crate::jobs::Outcome;
-use crate::service::reclassify::{Reclassify, Report};
 use crate::transfer::moment::{self, Moment};
 
 /// The exit code for a rehearsal that has found something to be changed.

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
+use shortlink_core::link::{Change, Destination, Link, Second};
+use shortlink_core::ports::MAX_TOGETHER;
+use shortlink_core::target::Target;
+use shortlink_service::codes::lengths::Lengths;
+use shortlink_service::codes::permuted::PermutedCodes;
+use shortlink_service::codes::strategy::{CodeStrategy, DrawRequest};
 use vocabulary::BodyLengths;
 
 use super::workbench::Workbench;
 use crate::config::Config;
-use crate::core::link::{Change, Destination, Link, Second};
-use crate::core::ports::MAX_TOGETHER;
-use crate::core::target::Target;
-use crate::service::codes::lengths::Lengths;
-use crate::service::codes::permuted::PermutedCodes;
-use crate::service::codes::strategy::{CodeStrategy, DrawRequest};
 
 /// Creates a number of links, and prints their codes on request.
 pub(super) async fn run(
@@ -75,7 +75,7 @@ async fn make(
         bench.store.settle(vec![created.receipt], now).await?;
         if print_codes {
             let text: String = codes.iter().map(|code| format!("{code}\n")).collect();
-            super::print(&text)?;
+            shortlink_client::output::print(&text)?;
         }
         made += some;
     }

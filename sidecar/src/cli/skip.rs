@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::workbench::thousands;
+use shortlink_client::output::thousands;
+use shortlink_service::skip::Skip;
+use shortlink_store::Store;
+
 use crate::config::Config;
-use crate::service::skip::Skip;
-use crate::store::Store;
 
 /// The most links that may have been created since a backup.
 pub(super) const MOST: u64 = 1_000_000_000_000;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;
+use shortlink_core::clock::{Clock, SystemClock};
+use shortlink_core::ports::RecordIndex;
+use shortlink_publisher::RedisIndex;
+use shortlink_service::jobs::Claims;
+use shortlink_store as store;
+use shortlink_store::Store;
 
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::core::ports::RecordIndex;
-use crate::jobs::Claims;
-use crate::publisher::RedisIndex;
 use crate::random;
-use crate::store;
-use crate::store::Store;
 
 /// The store and Redis.
 pub(super) struct Workbench {
@@ -47,35 +47,5 @@ impl Workbench {
 
     pub(super) async fn close(&self) {
         self.store.close().await;
-    }
-}
-
-/// A number with separators: 1,234,567.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::thousands;
-
-    #[test]
-    fn numbers_have_commas_between_thousands() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(thousands(number), text);
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::testing::assert_generated;
+use shortlink_core::testing::assert_generated;
 
 /// The page, relative to the root of the repository.
 const PAGE: &str = "docs/src/reference/configuration.md";

@@ -1,8 +1,9 @@
 use std::io::Write;
 
+use shortlink_core::visit::address::AddressPolicy;
+use shortlink_enrich::geo::GeoFiles;
+
 use super::*;
-use crate::core::visit::address::AddressPolicy;
-use crate::enrich::geo::GeoFiles;
 
 /// The settings of a file and environment, or the message that they are refused with, causes
 /// included.

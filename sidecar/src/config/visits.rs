@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use shortlink_core::visit::address::AddressPolicy;
+use shortlink_enrich::geo::GeoFiles;
+use shortlink_service::live::LiveLimits;
 
 use super::{ConfigError, Settings};
-use crate::core::visit::address::AddressPolicy;
-use crate::enrich::geo::GeoFiles;
-use crate::service::live::LiveLimits;
 
 /// One database for each version of IP.
 const MAX_IP2REGION_FILES: usize = 2;

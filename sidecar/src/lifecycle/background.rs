@@ -4,21 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use shortlink_core::ports::StoreError;
+use shortlink_core::visit::visitor::KeyRing;
+use shortlink_enrich::geo::Geo;
+use shortlink_service::drift::Inspector;
+use shortlink_service::housekeeping::{self, AbsentReaders, OldKeys, OldResults};
+use shortlink_service::jobs::{Claims, Job, Next, Run};
+use shortlink_service::reconcile::{self, Reconcile};
+use shortlink_service::refill::{self, Refill};
+use shortlink_service::retention::{self, Retention, RetentionPeriods};
+use shortlink_service::sweep::{Stage, Sweep, Swept};
+use shortlink_service::unvisited::{Expired, Unvisited};
+use shortlink_service::visits::{self, VisitWriter};
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
 use super::parts::Parts;
-use crate::core::visit::visitor::KeyRing;
-use crate::housekeeping::{self, AbsentReaders, OldKeys, OldResults};
-use crate::jobs::{Claims, Job, Run};
 use crate::random;
-use crate::service::drift::Inspector;
-use crate::service::reconcile::{self, Reconcile};
-use crate::service::refill::{self, Refill};
-use crate::service::retention::{self, Retention, RetentionPeriods};
-use crate::service::sweep::{Stage, Sweep, Swept};
-use crate::service::unvisited::{Expired, Unvisited};
-use crate::service::visits::{self, VisitWriter};
 
 /// The longest time from reading a link to publishing it, besides the waits for Redis.
 const LEAST_STRAGGLE: SignedDuration = SignedDuration::from_secs(10);
@@ -113,7 +115,8 @@ impl Starter<'_> {
             return Ok(());
         };
         if self.parts.geo.is_configured() {
-            self.run(Arc::clone(&self.parts.geo), config.visits.geo_check);
+            let places = ReplacedPlaces(Arc::clone(&self.parts.geo));
+            self.run(places, config.visits.geo_check);
         }
         let Some(queue) = &self.parts.visits else {
             return Ok(());
@@ -164,5 +167,26 @@ impl Starter<'_> {
             self.run(unvisited, every);
         }
         Ok(())
+    }
+}
+
+/// Reads databases of places that were replaced.
+struct ReplacedPlaces(Arc<Geo>);
+
+impl Job for ReplacedPlaces {
+    type Error = StoreError;
+    const NAME: &'static str = "geo";
+    const FAILURE: &'static str = "looking for new databases of places has failed";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let geo = Arc::clone(&self.0);
+        // Large files take their time, and others want to go on meanwhile.
+        if tokio::task::spawn_blocking(move || geo.look())
+            .await
+            .is_err()
+        {
+            tracing::error!("{}", Self::FAILURE);
+        }
+        Ok(Next::Idle)
     }
 }

@@ -3,11 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::enrich::agents::AgentRulesError;
-use crate::enrich::geo::GeoError;
-use crate::publisher::UrlError;
+use shortlink_enrich::agents::AgentRulesError;
+use shortlink_enrich::geo::GeoError;
+use shortlink_publisher::UrlError;
+use shortlink_store::OpenError;
+
 use crate::random::RandomError;
-use crate::store::OpenError;
 
 /// A reason why the service does not run.
 #[derive(Debug, thiserror::Error)]

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use crate::api::kinds::Shape;
-use crate::api::link::LinkSettings;
-use crate::api::members::Members;
+use shortlink_api::kinds::Shape;
+use shortlink_api::link::LinkSettings;
+use shortlink_api::members::Members;
 
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

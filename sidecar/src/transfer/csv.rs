@@ -2,9 +2,10 @@
 
 use std::io::{self, BufRead};
 
+use shortlink_api::csv_parser::{Parser, Place, Step};
+
 use super::columns::{Cells, Column, ColumnsError, Names};
 use super::row::{MAX_ROW, Refusal};
-use crate::csv_parser::{Parser, Place, Step};
 
 /// The most columns.
 const MAX_COLUMNS: usize = 1024;

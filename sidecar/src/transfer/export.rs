@@ -8,14 +8,14 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use shortlink_api::link::{EXPORTED, LinkSettingsBody};
+use shortlink_core::campaign::{Campaign, ParameterValues};
+use shortlink_core::link::{Destination, Link, State};
+use shortlink_core::ports::StoreError;
+use shortlink_store::Store;
 use vocabulary::CampaignId;
 
 use super::input::Format;
-use crate::api::link::{EXPORTED, LinkSettingsBody};
-use crate::core::campaign::{Campaign, ParameterValues};
-use crate::core::link::{Destination, Link, State};
-use crate::core::ports::StoreError;
-use crate::store::Store;
 
 /// The number of links that are read at a time.
 const TOGETHER: u32 = 1000;
@@ -240,10 +240,11 @@ pub async fn export<W: Write>(
 
 #[cfg(test)]
 mod tests {
+    use shortlink_core::target::Target;
+    use shortlink_core::testing::{link, moment};
+    use shortlink_store::testing::TemporaryStore;
+
     use super::*;
-    use crate::core::link::tests::{link, moment};
-    use crate::core::target::Target;
-    use crate::testing::TemporaryStore;
 
     #[tokio::test]
     async fn links_are_written_as_both_formats_have_them() {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use flate2::read::MultiGzDecoder;
-
-use crate::counted_read::CountedRead;
+use shortlink_client::counted_read::CountedRead;
 
 /// The number of bytes that are read at once.
 const BUFFER: usize = 256 << 10;

@@ -3,11 +3,11 @@
 use std::io::{self, BufRead};
 
 use serde_json::{Map, Value};
+use shortlink_api::kinds::Shape;
 
 use super::columns::{Cells, Column, Names};
 use super::csv::{Next, Rows};
 use super::row::{MAX_ROW, Refusal};
-use crate::api::kinds::Shape;
 
 /// Rows of JSON objects.
 pub struct NdjsonRows<R> {

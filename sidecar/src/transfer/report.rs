@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use shortlink_service::import::Outcome;
 
 use super::windows::{Origin, Window};
-use crate::service::import::Outcome;
 
 /// The number of refused rows that are shown without a report file.
 const SHOWN: usize = 10;

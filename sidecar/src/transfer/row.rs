@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use shortlink_api::fields::{FieldError, Fields};
+use shortlink_api::kinds::Shape;
+use shortlink_api::link::LinkSettings;
+use shortlink_api::members::{Members, Usage};
+use shortlink_core::campaign::ParameterValues;
+use shortlink_core::codes::reserved::ReservedWords;
+use shortlink_core::link::{Change, Destination, Link, is_never_valid};
+use shortlink_core::target::{OwnHosts, Target, TargetError, TargetPolicy};
 use vocabulary::{CampaignId, Code, CodeError, CodeRules, Parameters, RedirectStatus, Verdict};
 
 use super::columns::{Cells, Column};
 use super::moment::{self, Moment};
-use crate::api::fields::{FieldError, Fields};
-use crate::api::kinds::Shape;
-use crate::api::link::LinkSettings;
-use crate::api::members::{Members, Usage};
-use crate::core::campaign::ParameterValues;
-use crate::core::codes::reserved::ReservedWords;
-use crate::core::link::{Change, Destination, Link, is_never_valid};
-use crate::core::target::{OwnHosts, Target, TargetError, TargetPolicy};
 
 /// The most bytes that a row may have: a target, and a few long texts beside it.
 pub const MAX_ROW: usize = 1 << 20;
@@ -360,8 +360,9 @@ impl Refusal {
 mod tests {
     use std::num::NonZeroU64;
 
+    use shortlink_core::link::Second;
+
     use super::*;
-    use crate::core::link::Second;
 
     fn checks() -> Checks {
         Checks {

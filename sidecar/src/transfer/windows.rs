@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use shortlink_core::link::Link;
 use tokio::sync::mpsc;
 
 use super::columns::{Cells, Column, Names};
@@ -12,7 +13,6 @@ use super::csv::{CsvRows, HeaderError, Next, Rows};
 use super::input::{Format, Source};
 use super::ndjson::NdjsonRows;
 use super::row::{Checks, Refusal, last_segment};
-use crate::core::link::Link;
 
 /// The approximate memory of a window in bytes. At most three exist at a time: one is stored, one
 /// waits and one is being filled.
@@ -239,9 +239,10 @@ fn code(cells: &Cells) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use shortlink_core::codes::reserved::ReservedWords;
+    use shortlink_core::target::{OwnHosts, TargetPolicy};
+
     use super::*;
-    use crate::core::codes::reserved::ReservedWords;
-    use crate::core::target::{OwnHosts, TargetPolicy};
 
     #[tokio::test]
     async fn files_are_read_in_windows_one_after_the_other() {

@@ -5,10 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use secrecy::ExposeSecret;
+use shortlink_store as store;
 
 use super::Finding;
 use crate::config::Config;
-use crate::store;
 
 /// The file in which the packages store secrets.
 const ENVIRONMENT_FILE: &str = "/etc/shortlink/shortlink.env";

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use shortlink_core::api_key::{ApiKey, KeyState, Scope};
+use shortlink_core::clock::{Clock, SystemClock};
+use shortlink_service::keys::Keys;
+use shortlink_store::Store;
 
 use super::super::keys::all;
 use super::Finding;
-use crate::clock::{Clock, SystemClock};
-use crate::core::api_key::{ApiKey, KeyState, Scope};
 use crate::random;
-use crate::service::keys::Keys;
-use crate::store::Store;
 
 /// Examines all API keys; warns of those that expire within a number of days.
 pub(super) async fn examine(store: &Arc<Store>, days: u16) -> anyhow::Result<Vec<Finding>> {

@@ -1,11 +1,11 @@
 //! Redis: its reachability, role, persistence and permissions.
 
 use secrecy::ExposeSecret;
+use shortlink_core::clock::{Clock, SystemClock};
+use shortlink_publisher::{self as publisher, ServerCondition};
 
 use super::{Finding, PATIENCE, clock};
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::publisher::{self, ServerCondition};
 
 /// The oldest version, major and minor, that has all commands of the sidecar (`XAUTOCLAIM` is the
 /// newest). The module needs 6.0.

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
+use shortlink_client::Client;
 
 use super::{Finding, PATIENCE};
-use crate::cli::client::Client;
 use crate::config::Config;
 
 /// Requests the sidecar's readiness.

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shortlink_core::clock::{Clock, SystemClock};
+use shortlink_store::{self as store, Store, StoreOptions};
+
 use super::{Finding, PATIENCE, clock};
-use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::store::Store;
-use crate::store::{self, StoreOptions};
 
 /// The free space below which writes fail soon, in MiB.
 const LEAST_SPACE: u64 = 100;

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
+use shortlink_core::testing::assert_generated;
 
 use super::super::Cli;
-use crate::testing::assert_generated;
 
 /// The page, relative to the root of the repository.
 const PAGE: &str = "docs/src/reference/commands.md";

@@ -1,0 +1,148 @@
+//! A parser of comma-separated values that is given its input in parts.
+//!
+//! It is that of the crate `csv`, used directly, since a reader of whole records stores a record of
+//! any length: an unclosed quotation mark makes it read the rest of the input into memory. Here such
+//! a record is read past and reported.
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+
+/// Initial capacity in bytes and in fields.
+const ROOM: (usize, usize) = (1024, 32);
+
+/// Result of parsing a part of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A record has ended; [`Parser::fields`] has its fields.
+    Record(Place),
+    /// A record has ended that has more bytes or fields than allowed.
+    TooLong(Place),
+    /// The current record has more fields than allowed.
+    TooManyFields,
+    /// The part has been read.
+    More,
+    /// The input has ended.
+    End,
+}
+
+/// Lines of a record. A line ends with a line feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its first line, from 1.
+    pub line: u64,
+    /// The number of lines that it spans.
+    pub lines: u64,
+}
+
+/// Parses records, which are lines that are not empty.
+pub struct Parser {
+    core: Reader,
+    max_bytes: usize,
+    max_fields: usize,
+    /// The fields of the current record, one behind the other, and the end of each.
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    length: usize,
+    count: usize,
+    /// The line feeds within the record.
+    line_feeds: u64,
+    is_too_long: bool,
+    has_ended: bool,
+}
+
+impl Parser {
+    /// Allows records of so many bytes, but no fewer than 1024, and so many fields.
+    pub fn new(delimiter: u8, max_bytes: usize, max_fields: usize) -> Self {
+        Self {
+            core: ReaderBuilder::new().delimiter(delimiter).build(),
+            max_bytes: max_bytes.max(ROOM.0),
+            max_fields,
+            text: vec![0; ROOM.0],
+            ends: vec![0; ROOM.1],
+            length: 0,
+            count: 0,
+            line_feeds: 0,
+            is_too_long: false,
+            has_ended: false,
+        }
+    }
+
+    /// Parses `part` as far as the end of a record, and leaves the rest in it.
+    pub fn parse(&mut self, part: &mut &[u8]) -> Step {
+        if part.is_empty() {
+            return Step::More;
+        }
+        self.step(part)
+    }
+
+    /// Parses the end of the input: the last record needs no end of line.
+    pub fn finish(&mut self) -> Step {
+        self.step(&mut &[][..])
+    }
+
+    /// The fields of the record that has ended.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends[..self.count].iter().map(move |&end| {
+            let field = &self.text[start..end];
+            start = end;
+            field
+        })
+    }
+
+    fn step(&mut self, part: &mut &[u8]) -> Step {
+        if std::mem::take(&mut self.has_ended) {
+            (self.length, self.count, self.line_feeds) = (0, 0, 0);
+            self.is_too_long = false;
+        }
+        let is_end = part.is_empty();
+        loop {
+            let (result, read, written, ended) = self.core.read_record(
+                part,
+                &mut self.text[self.length..],
+                &mut self.ends[self.count..],
+            );
+            let last = part[..read].last();
+            *part = &part[read..];
+            let written = &self.text[self.length..self.length + written];
+            self.line_feeds += written.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            self.length += written.len();
+            self.count += ended;
+            match result {
+                ReadRecordResult::InputEmpty => return Step::More,
+                ReadRecordResult::End => return Step::End,
+                ReadRecordResult::OutputFull if self.text.len() < self.max_bytes => {
+                    let room = self.max_bytes.min(self.text.len() * 2);
+                    self.text.resize(room, 0);
+                }
+                ReadRecordResult::OutputFull => {
+                    // The rest is read all the same, into the same place.
+                    self.is_too_long = true;
+                    self.length = 0;
+                }
+                ReadRecordResult::OutputEndsFull if self.ends.len() < self.max_fields => {
+                    let room = self.max_fields.min(self.ends.len() * 2);
+                    self.ends.resize(room, 0);
+                }
+                ReadRecordResult::OutputEndsFull => {
+                    self.is_too_long = true;
+                    (self.length, self.count) = (0, 0);
+                    return Step::TooManyFields;
+                }
+                ReadRecordResult::Record => {
+                    self.has_ended = true;
+                    // The record's own end of line has been read, unless the input ends without one.
+                    let own = u64::from(!is_end && last == Some(&b'\n'));
+                    let place = Place {
+                        line: self.core.line() - own - self.line_feeds,
+                        lines: self.line_feeds + 1,
+                    };
+                    return if self.is_too_long {
+                        Step::TooLong(place)
+                    } else {
+                        Step::Record(place)
+                    };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The kinds of members of links.
+
+use jiff::Timestamp;
+use schemars::SchemaGenerator;
+use serde_json::{Map, Value, json};
+use shortlink_core::annotation::{
+    MAX_EXTERNAL_ID_BYTES, MAX_NOTE_CHARACTERS, MAX_TAG_CHARACTERS, MAX_TAGS, check_external_id,
+    check_note, check_tag, normalized_tags,
+};
+use shortlink_core::codes::strategy::StrategyName;
+use shortlink_core::link::Second;
+use shortlink_core::query;
+use vocabulary::parameters::MAX_PARAMETERS;
+use vocabulary::target::MAX_TARGET_LENGTH;
+
+use super::{
+    Kind, Length, Moment, Shape, Shown, checked, expect, items, object, shown_as_is, text, texts,
+};
+use crate::fields::Faults;
+use crate::schema::of;
+use crate::words;
+
+texts! {
+    /// The target of a link.
+    LongUrl: |_| json!({
+        "type": "string",
+        "maxLength": MAX_TARGET_LENGTH,
+        "pattern": "^[Hh][Tt][Tt][Pp][Ss]?:",
+        "examples": ["https://www.example.com/spring"],
+    });
+
+    /// The target of a campaign's links, with names of parameters.
+    TargetWithNames: |_| {
+        let example = ["https://shop.example.com/p?m={member}&c={code}"];
+        json!({ "type": "string", "examples": example })
+    };
+
+    /// The id of a campaign.
+    CampaignId: |generator| of::<words::CampaignId>(generator);
+
+    /// A custom code.
+    Code: |generator| of::<words::Code>(generator);
+}
+
+shown_as_is!(Tags, ExternalId, Note);
+
+/// The time from which on a link is valid. It is rounded up to a whole second: a link is never valid outside of
+/// the requested time.
+pub enum Since {}
+
+impl Kind for Since {
+    type Value = Second;
+    const SHAPE: Shape = Shape::Moment;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Second> {
+        let second = Second::not_before(Moment::check(value, faults)?);
+        if second.is_none() {
+            faults.refuse("must be after the beginning of 1970");
+        }
+        second
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        Moment::schema(generator)
+    }
+}
+
+impl Shown for Since {
+    type Shown = Timestamp;
+
+    fn show(value: &Second) -> Timestamp {
+        value.moment()
+    }
+}
+
+/// The time until which a link is valid, rounded down to a whole second.
+pub enum Until {}
+
+impl Kind for Until {
+    type Value = Second;
+    const SHAPE: Shape = Shape::Moment;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Second> {
+        let second = Second::at(Moment::check(value, faults)?);
+        if second.is_none() {
+            faults.refuse(IN_THE_FUTURE);
+        }
+        second
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        Moment::schema(generator)
+    }
+}
+
+/// The fault of an end that has passed.
+pub const IN_THE_FUTURE: &str = "must be in the future";
+
+impl Shown for Until {
+    type Shown = Timestamp;
+
+    fn show(value: &Second) -> Timestamp {
+        value.moment()
+    }
+}
+
+/// Tags, in ascending order and deduplicated.
+pub enum Tags {}
+
+impl Kind for Tags {
+    type Value = Vec<String>;
+    const SHAPE: Shape = Shape::List;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<String>> {
+        let values = match value {
+            Value::Array(values) => Some(values),
+            _ => None,
+        };
+        let values = expect(values, faults, "a list")?;
+        let check = |tag: &str| check_tag(tag).map(|()| tag.to_owned());
+        let tags = items(&values, faults, check);
+        let are_valid = tags.len() == values.len();
+        let tags = normalized_tags(tags);
+        if tags.len() > MAX_TAGS {
+            faults.refuse(format!("must be at most {MAX_TAGS} different ones"));
+            return None;
+        }
+        are_valid.then_some(tags)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        let tag = json!({ "type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARACTERS });
+        json!({ "type": "array", "items": tag })
+    }
+}
+
+/// The caller's own id of a link.
+pub enum ExternalId {}
+
+impl Kind for ExternalId {
+    type Value = String;
+    const SHAPE: Shape = Shape::Text;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<String> {
+        let text = text(value, faults)?;
+        checked(check_external_id(&text), faults).map(|()| text)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({ "type": "string", "minLength": 1, "maxLength": MAX_EXTERNAL_ID_BYTES })
+    }
+}
+
+/// The note of a link; an empty note counts as absent.
+pub enum Note {}
+
+impl Kind for Note {
+    type Value = String;
+    const SHAPE: Shape = Shape::Text;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<String> {
+        let text = text(value, faults)?;
+        checked(check_note(&text), faults).map(|()| text)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({ "type": "string", "maxLength": MAX_NOTE_CHARACTERS })
+    }
+
+    fn is_null(value: &String) -> bool {
+        value.is_empty()
+    }
+}
+
+/// UTM parameters.
+pub enum Utm {}
+
+impl Kind for Utm {
+    type Value = query::Utm;
+    const SHAPE: Shape = Shape::Object;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<query::Utm> {
+        let mut members = object(value, faults)?;
+        let mut utm = query::Utm::default();
+        for (name, place) in utm.members() {
+            match members.remove(name) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) if !text.is_empty() => *place = Some(text),
+                Some(_) => faults.refuse_at(name, "must be a string that is not empty"),
+            }
+        }
+        for name in members.keys() {
+            faults.refuse_at(name, "is not known");
+        }
+        Some(utm)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        let part = json!({ "type": ["string", "null"], "minLength": 1 });
+        let mut utm = query::Utm::default();
+        let names = utm.members().map(|(name, _)| name.to_owned());
+        let properties: Map<String, Value> =
+            names.into_iter().map(|name| (name, part.clone())).collect();
+        json!({ "type": "object", "properties": properties, "additionalProperties": false })
+    }
+}
+
+/// Values for the parameters of a campaign. Their checks need the campaign.
+pub enum Parameters {}
+
+impl Kind for Parameters {
+    type Value = Map<String, Value>;
+    const SHAPE: Shape = Shape::Object;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
+        object(value, faults)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        json!({
+            "type": "object",
+            "maxProperties": MAX_PARAMETERS,
+            "additionalProperties": { "type": "string" },
+        })
+    }
+}
+
+/// A strategy that issues codes.
+pub enum Strategy {}
+
+impl Kind for Strategy {
+    type Value = StrategyName;
+    const SHAPE: Shape = Shape::Text;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<StrategyName> {
+        let name = text(value, faults)?;
+        let must = format_args!("one of {}", StrategyName::NAMES);
+        expect(name.parse().ok(), faults, must)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        of::<words::Strategy>(generator)
+    }
+}
+
+/// The numbers of characters that a code may have: one, or the least and the most. Their bounds depend on the
+/// strategy.
+pub enum CodeLength {}
+
+impl Kind for CodeLength {
+    type Value = Value;
+    const SHAPE: Shape = Shape::Length;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Value> {
+        let must = "a number, or an object with the numbers min and max";
+        let is_one = matches!(value, Value::Number(_) | Value::Object(_));
+        expect(is_one.then_some(value), faults, must)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        let length = Length::schema(generator);
+        let range = json!({
+            "type": "object",
+            "properties": { "min": length, "max": length },
+            "required": ["min", "max"],
+            "additionalProperties": false,
+        });
+        json!({ "anyOf": [length, range] })
+    }
+}

@@ -1,0 +1,116 @@
+//! A link.
+
+use shortlink_core::link::{Change, Link};
+
+use super::kinds::link::{
+    CampaignId, Code, CodeLength, ExternalId, LongUrl, Note, Parameters, Since, Strategy, Tags,
+    Until, Utm,
+};
+use super::kinds::{Count, Status, Truth};
+use super::members::{Always, Emptied, Member, Members, Optional, Required, members};
+use super::schema::request;
+
+members! {
+    /// The settings of a link, for new links and for changes.
+    pub struct LinkSettings {
+        /// Status of the redirect: 301, 302, 307 or 308. Default for a new link: `links.default_redirect_status`
+        /// of the sidecar. Not for a link of a campaign.
+        redirect_status: Always<Status> = "redirectStatus" as "status",
+        /// Append the visitor's query to that of the target. Default for a new link: false. Not for a link of a
+        /// campaign.
+        forward_query: Always<Truth> = "forwardQuery",
+        /// Start of validity, rounded up to a whole second; the link answers 404 before it.
+        valid_since: Optional<Since> = "validSince",
+        /// End of validity, in the future, rounded down to a whole second; the link answers 410 from then on.
+        valid_until: Optional<Until> = "validUntil",
+        /// Number of human visits after which the link expires: 1 or more. The limit is approximate; a few more
+        /// visits may be redirected.
+        max_visits: Optional<Count> = "maxVisits",
+        /// Tags of 1 to 64 characters, as a set in ascending order; at most 20 per link. A change replaces all
+        /// tags of the link.
+        tags: Emptied<Tags> = "tags" as "tag",
+        /// Your own id for the link: 1 to 128 bytes of UTF-8.
+        external_id: Optional<ExternalId> = "externalId",
+        /// Note of at most 1000 characters.
+        note: Optional<Note> = "note",
+    }
+    /// The settings of a link in an answer.
+    shown as LinkSettingsBody, named "LinkSettings", of Link; given as Change
+}
+
+members! {
+    /// The target of a link, for new links and for changes.
+    pub struct LinkTarget {
+        /// Target of the link: an http or https URL of at most 8192 bytes. Not for a link of a campaign.
+        long_url: Required<LongUrl> = "longUrl" as "url",
+        /// UTM parameters of the target's query, which replace those in the URL: source, medium, campaign, term
+        /// and content. Need a target in the same request.
+        utm: Optional<Utm> = "utm",
+        /// Values for the parameters of the campaign's target, for a link of a campaign.
+        parameters: Always<Parameters> = "parameters" as "parameter",
+    }
+}
+
+members! {
+    /// Options for issuing a new link.
+    pub struct LinkIssue {
+        /// Id of the link's campaign, which defines the target.
+        campaign_id: Optional<CampaignId> = "campaignId" as "campaign",
+        /// Custom code: 1 to 16 letters and digits. Default: a code is issued.
+        custom_slug: Optional<Code> = "customSlug" as "slug",
+        /// Strategy that issues the code. Default: that of the campaign, else `codes.strategy` of the sidecar.
+        strategy: Optional<Strategy> = "strategy",
+        /// Number of characters of the code, without the check character. From 1 to 12; sequence 4 to 12, hash
+        /// 1 to 8. Default: that of the campaign, else `codes.body_length` to `codes.longest_body_length` of the
+        /// sidecar.
+        code_length: Optional<CodeLength> = "codeLength",
+        /// Return the link of an identical earlier request if it is live and unchanged.
+        dedupe: Optional<Truth> = "dedupe",
+    }
+}
+
+request! {
+    /// A new link. It needs `longUrl`, or `campaignId` with `parameters`: then the campaign defines `longUrl`,
+    /// `utm`, `redirectStatus` and `forwardQuery`.
+    pub NewLink: New, required [], of LinkTarget, LinkSettings, LinkIssue
+}
+
+request! {
+    /// A change of a link. Absent members stay as they are, `null` removes a member that can be absent. A link
+    /// of a campaign has no `longUrl`, `utm`, `redirectStatus` and `forwardQuery` of its own, another link has
+    /// no `parameters`.
+    pub LinkPatch: Patch, required [], of LinkTarget, LinkSettings
+}
+
+/// The columns of `shortlink export`, which an import knows. Their order is the format: a new member comes last.
+pub const EXPORTED: [&str; 19] = [
+    "shortCode",
+    "longUrl",
+    "createdAt",
+    "validUntil",
+    "redirectStatus",
+    "state",
+    "revokedAt",
+    "revision",
+    "updatedAt",
+    "createdBy",
+    "validSince",
+    "forwardQuery",
+    "maxVisits",
+    "pausedAt",
+    "externalId",
+    "note",
+    "tags",
+    "campaignId",
+    "parameters",
+];
+
+/// All members that a request for a new link can have.
+pub fn members() -> impl Iterator<Item = &'static Member> {
+    let tables = [
+        LinkTarget::MEMBERS,
+        LinkSettings::MEMBERS,
+        LinkIssue::MEMBERS,
+    ];
+    tables.into_iter().flatten()
+}

@@ -1,0 +1,77 @@
+//! Commands that speak to a running service, over its API. They need neither its configuration nor
+//! its database nor any of its secrets.
+
+mod campaigns;
+mod codespace;
+pub mod domains;
+mod explain;
+mod export;
+mod filters;
+mod import;
+mod links;
+mod members;
+mod show;
+mod stats;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::{Client, ClientArguments, Failure};
+
+/// Commands that use the API.
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// Create, show, change and list links of a running service, over its API.
+    Links(Remote<links::LinksCommand>),
+    /// Create, show, change and list campaigns of a running service, over its API.
+    Campaigns(Remote<campaigns::CampaignsCommand>),
+    /// Show visit statistics of a running service, over its API.
+    Stats(Remote<stats::StatsCommand>),
+    /// Show how many codes of each length a running service uses, over its API.
+    ///
+    /// Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line or client
+    /// settings.
+    Codespace {
+        #[command(flatten)]
+        /// The service.
+        client: ClientArguments,
+    },
+}
+
+/// A group of commands that ask the same service.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Exit codes: 0 done, 1 failed or refused by the service, 2 invalid command line, input file or client \
+settings.")]
+pub struct Remote<C: Subcommand> {
+    #[command(subcommand)]
+    command: C,
+    #[command(flatten)]
+    client: ClientArguments,
+}
+
+impl RemoteCommand {
+    /// Runs the command; returns the exit code.
+    pub async fn run(self) -> ExitCode {
+        self.attempt()
+            .await
+            .unwrap_or_else(|failure| failure.tell())
+    }
+
+    async fn attempt(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Links(Remote { command, client }) => {
+                command.run(&Client::new(&client)?, client.json).await
+            }
+            Self::Campaigns(Remote { command, client }) => {
+                command.run(&Client::new(&client)?, client.json).await
+            }
+            Self::Stats(Remote { command, client }) => {
+                command.run(&Client::new(&client)?, client.json).await
+            }
+            Self::Codespace { client } => codespace::run(&Client::new(&client)?, client.json).await,
+        }
+    }
+}

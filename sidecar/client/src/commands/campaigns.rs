@@ -1,0 +1,249 @@
+//! `shortlink campaigns`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Map, Value};
+
+use super::export::{self, ExportArguments, ExportFormat};
+use super::links::{confirm, second, tell_more, tell_rows};
+use super::members::{Campaign, Options, put};
+use super::show::{block, member, parse, tell};
+use super::values::campaign_id;
+use crate::columns::Columns;
+use crate::{Client, Failure, Pager};
+
+/// Commands for campaigns.
+#[derive(Debug, Subcommand)]
+pub enum CampaignsCommand {
+    /// Create a campaign.
+    Create(Box<CreateArguments>),
+    /// Show a campaign.
+    Get(OneCampaign),
+    /// List campaigns, the newest first.
+    List {
+        /// Maximum number of campaigns.
+        #[arg(
+            long,
+            value_name = "NUMBER",
+            default_value_t = 50,
+            conflicts_with = "all"
+        )]
+        limit: u64,
+        /// List all campaigns.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Change a campaign, and with it all its links.
+    ///
+    /// Changes only the members that are given.
+    Change(Box<ChangeArguments>),
+    /// Pause a campaign: all its links answer 410 until it is resumed.
+    Pause(OneCampaign),
+    /// Resume a paused campaign.
+    Resume(OneCampaign),
+    /// Revoke a campaign permanently: all its links answer 410 from then on.
+    Revoke {
+        #[command(flatten)]
+        campaign: OneCampaign,
+        /// Revoke without asking for confirmation.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Export all links of a campaign, with their numbers of visits, as CSV or NDJSON.
+    ExportResults {
+        #[command(flatten)]
+        campaign: OneCampaign,
+        /// Format of the output. Default: ndjson with --json, else by the extension of the file
+        /// (.csv, .ndjson or .jsonl), else csv on standard output.
+        #[arg(long, value_enum)]
+        format: Option<ExportFormat>,
+        /// Output file. Default: standard output.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct OneCampaign {
+    /// Id of the campaign.
+    #[arg(value_parser = campaign_id)]
+    id: String,
+}
+
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    /// Name of the campaign: 1 to 200 characters.
+    name: String,
+    /// Target of its links: a URL with names of parameters in braces, and {code} for the code, such
+    /// as https://shop.example.com/p?m={member}&c={code}
+    url: String,
+    /// Name of a parameter: a letter, then up to 31 letters, digits or _; at most 16 parameters.
+    /// Can be repeated, in the order in which links store the values; other names in the URL
+    /// follow.
+    #[arg(long = "parameter", value_name = "NAME")]
+    parameters: Vec<String>,
+    /// Your own id for the campaign: 1 to 128 bytes of UTF-8.
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
+    #[command(flatten)]
+    options: Options<Campaign>,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "shortlink campaigns change [OPTIONS] <ID>",
+    group = Options::<Campaign>::one_of(["name", "url", "cleared"]))]
+pub struct ChangeArguments {
+    #[command(flatten)]
+    campaign: OneCampaign,
+    /// New name: 1 to 200 characters.
+    #[arg(long)]
+    name: Option<String>,
+    /// New target of its links: a URL with names of parameters in braces. It can omit parameters of
+    /// the old target but not add others.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Member to remove. Can be repeated; commas separate several values.
+    #[arg(
+        long = "clear",
+        id = "cleared",
+        value_name = "MEMBER",
+        value_delimiter = ',',
+        value_parser = Options::<Campaign>::removable()
+    )]
+    cleared: Vec<String>,
+    #[command(flatten)]
+    options: Options<Campaign>,
+}
+
+impl CampaignsCommand {
+    /// Runs the command.
+    pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Create(arguments) => {
+                let mut members = Map::new();
+                put(&mut members, "name", Some(&arguments.name));
+                put(&mut members, "longUrl", Some(&arguments.url));
+                let names = (!arguments.parameters.is_empty()).then_some(&arguments.parameters);
+                put(&mut members, "parameters", names);
+                put(&mut members, "externalId", arguments.external_id.as_ref());
+                arguments.options.add_to(&mut members);
+                ask(client, json, Method::POST, "/v1/campaigns", Some(members)).await?;
+            }
+            Self::Get(campaign) => {
+                ask(client, json, Method::GET, &campaign.path(""), None).await?;
+            }
+            Self::List { limit, all } => list(client, json, limit, all).await?,
+            Self::Change(arguments) => {
+                let path = arguments.campaign.path("");
+                let members = Some(arguments.members());
+                ask(client, json, Method::PATCH, &path, members).await?;
+            }
+            Self::Pause(campaign) => {
+                ask(client, json, Method::POST, &campaign.path("/pause"), None).await?;
+            }
+            Self::Resume(campaign) => {
+                ask(client, json, Method::POST, &campaign.path("/resume"), None).await?;
+            }
+            Self::Revoke { campaign, yes } => {
+                if !yes {
+                    let found = parse(&client.get(&campaign.path("")).await?)?;
+                    let (name, target) = (member(&found, "/name"), member(&found, "/longUrl"));
+                    let id = &campaign.id;
+                    confirm(&format!(
+                        "Campaign {id}, {name:?}, redirects to {target}. All links of a revoked \
+                         campaign answer 410, for good."
+                    ))?;
+                }
+                ask(client, json, Method::DELETE, &campaign.path(""), None).await?;
+            }
+            Self::ExportResults {
+                campaign,
+                format,
+                out,
+            } => {
+                // An unknown id has no links either, and must be an error.
+                client.get(&campaign.path("")).await?;
+                let arguments = ExportArguments::of_campaign(campaign.id, format, out);
+                export::run(client, json, &arguments).await?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl ChangeArguments {
+    fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        put(&mut members, "name", self.name.as_ref());
+        put(&mut members, "longUrl", self.url.as_ref());
+        self.options.add_to(&mut members);
+        Options::<Campaign>::clear(&mut members, &self.cleared);
+        members
+    }
+}
+
+impl OneCampaign {
+    fn path(&self, action: &str) -> String {
+        format!("/v1/campaigns/{}{action}", self.id)
+    }
+}
+
+async fn ask(
+    client: &Client,
+    json: bool,
+    method: Method,
+    path: &str,
+    members: Option<Map<String, Value>>,
+) -> Result<(), Failure> {
+    let body = members.map(Value::Object);
+    let answer = client.send(method, path, &[], body.as_ref()).await?;
+    tell(&answer, json, describe)
+}
+
+async fn list(client: &Client, json: bool, limit: u64, all: bool) -> Result<(), Failure> {
+    let most = (!all).then_some(limit);
+    let mut pager = Pager::new(client, "/v1/campaigns", Vec::new(), most);
+    let mut columns = Columns::new(["ID", "STATE", "CREATED", "NAME", "TARGET"], &[]);
+    let row = |campaign: &Value| {
+        [
+            member(campaign, "/id"),
+            member(campaign, "/state"),
+            second(&member(campaign, "/createdAt")),
+            member(campaign, "/name"),
+            member(campaign, "/longUrl"),
+        ]
+    };
+    while let Some(items) = pager.next().await? {
+        tell_rows(&items, json, &mut columns, row)?;
+    }
+    tell_more(&pager, json, limit);
+    Ok(())
+}
+
+/// A campaign as text.
+fn describe(campaign: &Value) -> String {
+    block(
+        campaign,
+        &[
+            ("id", "/id"),
+            ("name", "/name"),
+            ("target", "/longUrl"),
+            ("parameters", "/parameters"),
+            ("state", "/state"),
+            ("redirects", "/redirectStatus"),
+            ("forwards query", "/forwardQuery"),
+            ("valid since", "/validSince"),
+            ("valid until", "/validUntil"),
+            ("external id", "/externalId"),
+            ("note", "/note"),
+            ("defaults", "/defaults"),
+            ("revision", "/revision"),
+            ("created", "/createdAt"),
+            ("updated", "/updatedAt"),
+            ("in Redis", "/published"),
+        ],
+    )
+}

@@ -1,0 +1,38 @@
+//! `shortlink links explain`
+
+use serde_json::Value;
+
+use super::show::{block, tell};
+use super::values::CodeText;
+use crate::{Client, Failure};
+
+/// Explains the answer to a code.
+pub(super) async fn run(client: &Client, json: bool, code: &CodeText) -> Result<(), Failure> {
+    let answer = client.get(&format!("/v1/links/{}/explain", code.0)).await?;
+    tell(&answer, json, describe)
+}
+
+fn describe(explanation: &Value) -> String {
+    block(
+        explanation,
+        &[
+            ("code", "/shortCode"),
+            ("answer", "/answer/status"),
+            ("because of", "/answer/rule"),
+            ("by", "/answer/source"),
+            ("leads to", "/answer/location"),
+            ("SQL: state", "/database/state"),
+            ("SQL: revision", "/database/revision"),
+            ("SQL: record", "/database/record"),
+            ("Redis waits", "/database/waits"),
+            ("Redis holds", "/redis/holds"),
+            ("Redis: record", "/redis/record"),
+            ("agreement", "/agreement"),
+            ("campaign", "/campaign/campaignId"),
+            ("its name", "/campaign/name"),
+            ("its state", "/campaign/state"),
+            ("its record agrees", "/campaign/agrees"),
+            ("checked", "/checkedAt"),
+        ],
+    )
+}

@@ -1,0 +1,302 @@
+//! `shortlink links export`: the API's listing of links, as a file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use shortlink_api::link::LinkSettings;
+use shortlink_api::members::Members;
+
+use super::filters::Filters;
+use super::show::parse;
+use crate::output::thousands;
+use crate::{Client, Failure, Pager};
+
+/// The columns of CSV before the settings of a link, and the places of their values.
+const HEAD: [(&str, &str); 7] = [
+    ("shortCode", "/shortCode"),
+    ("shortUrl", "/shortUrl"),
+    ("longUrl", "/longUrl"),
+    ("state", "/state"),
+    ("campaignId", "/campaignId"),
+    ("campaignState", "/campaignState"),
+    ("parameters", "/parameters"),
+];
+
+/// The columns behind them.
+const TAIL: [(&str, &str); 7] = [
+    ("revision", "/revision"),
+    ("createdAt", "/createdAt"),
+    ("updatedAt", "/updatedAt"),
+    ("createdBy", "/createdBy"),
+    ("visits", "/visits/total"),
+    ("visitsByPeople", "/visits/human"),
+    ("lastVisitAt", "/visits/lastAt"),
+];
+
+/// The columns of CSV: their names, and the places of their values.
+fn columns() -> impl Iterator<Item = (&'static str, String)> {
+    let settings = LinkSettings::MEMBERS.iter();
+    let settings = settings.map(|member| (member.name, format!("/{}", member.name)));
+    let others =
+        |columns: [(&'static str, &str); 7]| columns.map(|(name, place)| (name, place.to_owned()));
+    let head = others(HEAD).into_iter();
+    head.chain(settings).chain(others(TAIL))
+}
+
+/// The form of a file of links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON object per line, as the API returns each link.
+    Ndjson,
+}
+
+/// Options of `shortlink links export`.
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    filters: Filters,
+    /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv,
+    /// .ndjson or .jsonl), else csv on standard output.
+    #[arg(long, value_enum)]
+    format: Option<ExportFormat>,
+    /// Output file. Default: standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl ExportArguments {
+    /// All links of a campaign.
+    pub(super) fn of_campaign(
+        id: String,
+        format: Option<ExportFormat>,
+        out: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            filters: Filters::of_campaign(id),
+            format,
+            out,
+        }
+    }
+
+    /// The format of the file: as specified, else JSON with `--json`, else by the file's name.
+    fn format(&self, json: bool) -> Result<ExportFormat, Failure> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        if json {
+            return Ok(ExportFormat::Ndjson);
+        }
+        let Some(out) = &self.out else {
+            return Ok(ExportFormat::Csv);
+        };
+        match out.extension().and_then(|extension| extension.to_str()) {
+            Some("csv") => Ok(ExportFormat::Csv),
+            Some("ndjson" | "jsonl") => Ok(ExportFormat::Ndjson),
+            _ => Err(Failure::Usage(format!(
+                "{} is called neither .csv nor .ndjson: give --format",
+                out.display()
+            ))),
+        }
+    }
+}
+
+/// Writes links as they are listed; no more than a page of them is in memory.
+pub(super) async fn run(
+    client: &Client,
+    json: bool,
+    arguments: &ExportArguments,
+) -> Result<(), Failure> {
+    let format = arguments.format(json)?;
+    let mut pager = Pager::new(client, "/v1/links", arguments.filters.parameters(), None);
+    // The first request is before the file is opened, so that an invalid key leaves it unchanged.
+    let mut page = pager.next().await?;
+    let out: Box<dyn Write> = match &arguments.out {
+        None => Box::new(io::stdout()),
+        Some(path) => {
+            let file = File::create(path);
+            Box::new(file.with_context(|| format!("{} can't be written", path.display()))?)
+        }
+    };
+    let mut writer = LinkWriter::new(format, BufWriter::new(out));
+    let bar = bar();
+    let mut links = 0;
+    let done = async {
+        writer.begin()?;
+        while let Some(items) = page {
+            for item in &items {
+                writer.link(item.get())?;
+            }
+            links += items.len() as u64;
+            if let Some(bar) = &bar {
+                bar.set_position(links);
+            }
+            page = pager.next().await?;
+        }
+        writer.finish()
+    };
+    let done = done.await;
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let links = thousands(links);
+    if let Err(failure) = done {
+        if arguments.out.is_some() {
+            eprintln!("shortlink: the file is incomplete: it has {links} links");
+        }
+        return Err(failure);
+    }
+    if let Some(path) = &arguments.out {
+        eprintln!("shortlink: {links} links in {}", path.display());
+    }
+    Ok(())
+}
+
+/// A progress bar with the number of links, if standard error is a terminal.
+fn bar() -> Option<ProgressBar> {
+    io::stderr().is_terminal().then(|| {
+        let style = ProgressStyle::with_template("{spinner} {human_pos} links, {per_sec}");
+        let bar = ProgressBar::no_length()
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    })
+}
+
+/// Writes links in one form.
+enum LinkWriter<W: Write> {
+    Csv(Box<csv::Writer<W>>),
+    Ndjson(W),
+}
+
+impl<W: Write> LinkWriter<W> {
+    fn new(format: ExportFormat, out: W) -> Self {
+        match format {
+            ExportFormat::Csv => Self::Csv(Box::new(csv::Writer::from_writer(out))),
+            ExportFormat::Ndjson => Self::Ndjson(out),
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), Failure> {
+        if let Self::Csv(writer) = self {
+            let names = columns().map(|(name, _)| name);
+            writer.write_record(names).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, text: &str) -> Result<(), Failure> {
+        match self {
+            Self::Ndjson(out) => writeln!(out, "{text}").context(CANT_WRITE)?,
+            Self::Csv(writer) => {
+                let link = parse(text.as_bytes())?;
+                let values = columns().map(|(_, place)| value(link.pointer(&place)));
+                writer.write_record(values).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        let flushed = match self {
+            Self::Ndjson(out) => out.flush(),
+            Self::Csv(writer) => writer.flush(),
+        };
+        Ok(flushed.context(CANT_WRITE)?)
+    }
+}
+
+/// The underlying I/O error, so that a closed pipe can be recognized, which is no failure.
+fn failed(error: csv::Error) -> anyhow::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => anyhow::Error::new(error).context(CANT_WRITE),
+        other => anyhow::anyhow!("{CANT_WRITE}: {other:?}"),
+    }
+}
+
+const CANT_WRITE: &str = "links can't be written";
+
+/// A value in CSV: tags are separated by `|`, as in the rows of a batch; objects are JSON.
+fn value(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(tags)) => {
+            let tags: Vec<&str> = tags.iter().filter_map(Value::as_str).collect();
+            tags.join("|")
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_written_as_csv_and_as_they_came() {
+        let link =
+            r#"{"shortCode":"a","longUrl":"https://x/?a,b","tags":["x","y"],"note":"a \"b\"\nc",
+            "parameters":{"m":"1"},"forwardQuery":false,"visits":{"total":3}}"#
+                .replace('\n', "");
+        let mut csv = LinkWriter::new(ExportFormat::Csv, Vec::new());
+        let mut ndjson = LinkWriter::new(ExportFormat::Ndjson, Vec::new());
+        for writer in [&mut csv, &mut ndjson] {
+            writer.begin().expect("a head");
+            writer.link(&link).expect("a link");
+            writer.finish().expect("an end");
+        }
+        let (LinkWriter::Csv(csv), LinkWriter::Ndjson(ndjson)) = (csv, ndjson) else {
+            unreachable!()
+        };
+        assert_eq!(String::from_utf8(ndjson), Ok(format!("{link}\n")));
+        let csv = csv.into_inner().expect("bytes");
+        let mut reader = csv::Reader::from_reader(&*csv);
+        let names = reader.headers().expect("names").clone();
+        let row = reader.records().next().expect("a row").expect("a row");
+        let of = |name: &str| {
+            let column = names.iter().position(|found| found == name);
+            row.get(column.expect(name)).expect("a value").to_owned()
+        };
+        assert_eq!(of("shortCode"), "a");
+        assert_eq!(of("longUrl"), "https://x/?a,b");
+        assert_eq!(of("tags"), "x|y");
+        assert_eq!(of("note"), "a \"b\"\nc");
+        assert_eq!(of("parameters"), r#"{"m":"1"}"#);
+        assert_eq!(of("forwardQuery"), "false");
+        assert_eq!(of("visits"), "3");
+        assert_eq!(of("lastVisitAt"), "");
+    }
+
+    #[test]
+    fn a_file_says_its_form_by_its_name() {
+        let arguments = |format, out: Option<&str>| ExportArguments {
+            filters: Filters::default(),
+            format,
+            out: out.map(PathBuf::from),
+        };
+        for (format, out, json, expected) in [
+            (None, None, false, Some(ExportFormat::Csv)),
+            (None, None, true, Some(ExportFormat::Ndjson)),
+            (None, Some("a.csv"), false, Some(ExportFormat::Csv)),
+            (None, Some("a.jsonl"), false, Some(ExportFormat::Ndjson)),
+            (
+                Some(ExportFormat::Csv),
+                Some("a"),
+                true,
+                Some(ExportFormat::Csv),
+            ),
+            (None, Some("a.txt"), false, None),
+        ] {
+            let found = arguments(format, out).format(json).ok();
+            assert_eq!(found, expected, "{out:?}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! `shortlink links import`: a link of each row of a file, by one request that can be repeated.
+
+mod lines;
+mod source;
+mod window;
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use tokio::sync::{mpsc, oneshot};
+
+use super::show::plain;
+use crate::output::print;
+use crate::output::thousands;
+use crate::{Client, Failure, Problem, Upload};
+use source::{Reading, RowPlace, Source};
+use window::Window;
+
+/// The number of parts of the file that are read ahead.
+const PARTS_AHEAD: usize = 4;
+
+/// The time that the file's reader has to finish once its parts are not needed any more.
+const READER_ENDS: Duration = Duration::from_millis(500);
+
+/// The most failed rows that are reported one by one.
+const MOST_TOLD: u64 = 100;
+
+/// The longest that a request may be called.
+const LONGEST_KEY: usize = 255;
+
+/// The format of the rows of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RowFormat {
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON object per line.
+    Ndjson,
+}
+
+impl RowFormat {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Csv => "text/csv",
+            Self::Ndjson => "application/x-ndjson",
+        }
+    }
+
+    /// The format by a file's name.
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let name = name.strip_suffix(".gz").unwrap_or(name);
+        match name.rsplit_once('.')?.1 {
+            "csv" => Some(Self::Csv),
+            "ndjson" | "jsonl" => Some(Self::Ndjson),
+            _ => None,
+        }
+    }
+}
+
+/// Options of `shortlink links import`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Each row has the members that `POST /v1/links` accepts. The first line of a CSV file names them, such as \
+longUrl, externalId, tags (separated by |), campaignId and parameters.NAME. Each line of an NDJSON file is \
+one object.
+
+The request is idempotent: the service remembers its results for 24 hours, and an interrupted command that \
+is repeated unchanged creates no duplicate links. The command prints its Idempotency-Key, which is derived \
+from the content of the file. For standard input the key is random: repeat the command with \
+--idempotency-key and the printed key. A changed file has another key: to create links for rows that failed, \
+put only those rows into a new file.
+
+Exit codes: 0 every row has its link, 1 rows failed or the import was interrupted, 2 invalid command line, \
+input file or client settings.")]
+pub struct ImportArguments {
+    /// CSV or NDJSON file, which can be compressed with gzip (.gz); - is standard input.
+    file: PathBuf,
+    /// Format of the file. Default: by its extension (.csv, .ndjson or .jsonl, with or without
+    /// .gz).
+    #[arg(long, value_enum)]
+    format: Option<RowFormat>,
+    /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Default: derived from the
+    /// content of the file, or random for standard input.
+    #[arg(long, value_name = "KEY", value_parser = checked_key)]
+    idempotency_key: Option<String>,
+    /// Output file for the result of each row, as one JSON object per line.
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+}
+
+/// Checks an idempotency key.
+pub(super) fn checked_key(text: &str) -> Result<String, String> {
+    let is_fine =
+        (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_fine
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("give 1 to {LONGEST_KEY} visible characters of ASCII"))
+}
+
+/// The API's result for a row.
+#[derive(Deserialize)]
+struct RowResult {
+    index: Option<u64>,
+    status: u16,
+    problem: Option<Problem>,
+}
+
+/// The outcomes of all rows so far.
+#[derive(Debug, Default)]
+struct Tally {
+    made: u64,
+    found: u64,
+    failed: u64,
+    /// The number of failed rows that a retry may create.
+    unavailable: u64,
+}
+
+impl Tally {
+    fn all(&self) -> u64 {
+        self.made + self.found + self.failed
+    }
+
+    /// The counts as text.
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} rows: {} links made",
+            thousands(self.all()),
+            thousands(self.made)
+        );
+        for (count, what) in [(self.found, "there already"), (self.failed, "failed")] {
+            if count > 0 {
+                text.push_str(&format!(", {} {what}", thousands(count)));
+            }
+        }
+        text
+    }
+}
+
+/// Sends the file, and reports the outcomes of its rows.
+pub(super) async fn run(
+    client: &Client,
+    json: bool,
+    arguments: ImportArguments,
+) -> Result<ExitCode, Failure> {
+    let path = &arguments.file;
+    let format = arguments.format.or_else(|| RowFormat::of(path));
+    let format = format.ok_or_else(|| {
+        let path = path.display();
+        Failure::Usage(format!(
+            "the format of {path} is unknown: give --format csv or ndjson"
+        ))
+    })?;
+    let mut source = Source::open(path)?;
+    let mut results = match &arguments.results {
+        None => None,
+        Some(path) => {
+            let file = File::create(path);
+            let file = file.with_context(|| format!("{} can't be written", path.display()))?;
+            Some(BufWriter::new(file))
+        }
+    };
+    let key = match arguments.idempotency_key {
+        Some(key) => key,
+        None => source.name(format)?,
+    };
+    eprintln!("shortlink: Idempotency-Key {key}");
+    let bar = bar(source.length());
+    let done = send(client, source, format, key.clone(), &bar, |line| {
+        if let Some(results) = &mut results {
+            let written = results
+                .write_all(line)
+                .and_then(|()| results.write_all(b"\n"));
+            written.context("the results can't be written")?;
+        }
+        if json {
+            print(&format!("{}\n", String::from_utf8_lossy(line)))?;
+        }
+        Ok(())
+    });
+    let (tally, ended) = done.await;
+    bar.finish_and_clear();
+    if let Some(results) = &mut results {
+        results.flush().context("the results can't be written")?;
+    }
+    if tally.failed > MOST_TOLD {
+        let more = thousands(tally.failed - MOST_TOLD);
+        eprintln!("shortlink: {more} more rows failed: --results FILE has them all");
+    }
+    let repeated = format!(
+        "repeat the command with --idempotency-key {key}: existing links are not created again"
+    );
+    if let Err(failure) = ended {
+        eprintln!("shortlink: interrupted after {}; {repeated}", tally.text());
+        return Err(failure);
+    }
+    if json {
+        eprintln!("shortlink: {}", tally.text());
+    } else {
+        print(&format!("{}\n", tally.text()))?;
+    }
+    if tally.unavailable > 0 {
+        let waiting = thousands(tally.unavailable);
+        eprintln!("shortlink: {waiting} rows failed for now; {repeated}");
+    }
+    Ok(if tally.failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Sends the file and reads the results at the same time; passes each result to `each`.
+async fn send(
+    client: &Client,
+    source: Source,
+    format: RowFormat,
+    idempotency_key: String,
+    bar: &ProgressBar,
+    mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> (Tally, Result<(), Failure>) {
+    let mut tally = Tally::default();
+    let reading = Reading::default();
+    let (to_lines, lines) = std::sync::mpsc::channel();
+    let (to_parts, parts) = mpsc::channel(PARTS_AHEAD);
+    let upload = Upload {
+        media_type: format.media_type(),
+        idempotency_key,
+        parts,
+        sent: Arc::default(),
+        is_reading: Arc::clone(&reading.is_reading),
+    };
+    let progress = reading.clone();
+    let window = Arc::new(Window::default());
+    let (to_end, end) = oneshot::channel();
+    let entered = Arc::clone(&window);
+    // A separate thread: one that waits for standard input ends with the process and does not delay
+    // it.
+    std::thread::spawn(move || {
+        let read = source.read(format, &reading, &entered, &to_lines, &to_parts);
+        // The end is reported before the channel of the parts closes.
+        let _ = to_end.send(read);
+    });
+    let taken = async {
+        let mut answered = client.upload("/v1/links/batch", upload).await?;
+        while let Some(line) = answered.next_line().await? {
+            each(&line)?;
+            // Rows are reported before they are sent, so an answered row has its place here.
+            let place = lines.try_recv().ok();
+            if let Some(place) = place {
+                window.answer(place.part);
+            }
+            take(&line, &mut tally, place, bar)?;
+            bar.set_position(progress.bytes.load(Ordering::Relaxed));
+            bar.set_message(thousands(tally.all()));
+        }
+        Ok(())
+    };
+    let taken = taken.await;
+    window.close();
+    // A reader that has failed reports it at once; one that still waits for standard input is
+    // abandoned.
+    let read = tokio::time::timeout(READER_ENDS, end).await;
+    let read = read.ok().and_then(Result::ok).unwrap_or(Ok(()));
+    // The failure to read explains more than the failure of the request that it causes.
+    if let Err(error) = read {
+        let failure = anyhow::Error::new(error).context("the file can't be read");
+        return (tally, Err(failure.into()));
+    }
+    let missing = lines.try_iter().count();
+    let ended = taken.and_then(|()| match missing {
+        0 => Ok(()),
+        missing => Err(Failure::Other(anyhow!(
+            "{} rows have no result",
+            thousands(missing as u64)
+        ))),
+    });
+    (tally, ended)
+}
+
+/// Counts a result, and reports one that is no link.
+fn take(
+    line: &[u8],
+    tally: &mut Tally,
+    place: Option<RowPlace>,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let result: RowResult =
+        serde_json::from_slice(line).context("the service's answer is not a list of results")?;
+    match result.status {
+        201 => tally.made += 1,
+        200 => tally.found += 1,
+        status => {
+            tally.failed += 1;
+            tally.unavailable += u64::from(status >= 500 || status == 429);
+            if tally.failed <= MOST_TOLD {
+                let place = match (place, result.index) {
+                    (Some(place), _) => format!("line {}", place.line),
+                    (None, Some(index)) => format!("row {}", index + 1),
+                    (None, None) => "a row".to_owned(),
+                };
+                let problem = result.problem;
+                let reason = problem.map_or(status.to_string(), |problem| problem.line());
+                bar.suspend(|| eprintln!("shortlink: {place}: {}", plain(&reason)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shows the progress of reading the file on a terminal.
+fn bar(length: Option<u64>) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match length {
+        Some(length) => (
+            ProgressBar::new(length),
+            "{bar:40} {percent} %, {msg} rows, {eta} left",
+        ),
+        None => (ProgressBar::no_length(), "{spinner} {msg} rows"),
+    };
+    let style = ProgressStyle::with_template(template);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_its_form_by_its_name() {
+        for (name, format) in [
+            ("a.csv", Some(RowFormat::Csv)),
+            ("dir.csv/a.ndjson", Some(RowFormat::Ndjson)),
+            ("a.csv.gz", Some(RowFormat::Csv)),
+            ("a.jsonl", Some(RowFormat::Ndjson)),
+            ("a.gz", None),
+            ("a.txt", None),
+            ("-", None),
+        ] {
+            assert_eq!(RowFormat::of(Path::new(name)), format, "{name}");
+        }
+    }
+
+    #[test]
+    fn results_are_counted() {
+        let mut tally = Tally::default();
+        let bar = ProgressBar::hidden();
+        for line in [
+            r#"{"index":0,"status":201,"link":{}}"#,
+            r#"{"index":1,"status":200,"link":{}}"#,
+            r#"{"index":2,"status":422,"problem":{"title":"No","status":422,"detail":"x"}}"#,
+            r#"{"index":3,"status":503,"problem":{"title":"No","status":503,"detail":"x"}}"#,
+        ] {
+            take(line.as_bytes(), &mut tally, None, &bar).expect("a result");
+        }
+        assert_eq!(
+            tally.text(),
+            "4 rows: 1 links made, 1 there already, 2 failed"
+        );
+        assert_eq!(tally.unavailable, 1);
+        assert!(take(b"<html>", &mut tally, None, &bar).is_err());
+    }
+
+    #[test]
+    fn requests_are_called_by_visible_characters() {
+        assert_eq!(checked_key("a-1").as_deref(), Ok("a-1"));
+        for key in ["", "a b", "ä", &"x".repeat(256)] {
+            assert!(checked_key(key).is_err(), "{key}");
+        }
+    }
+}

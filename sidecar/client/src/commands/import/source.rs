@@ -1,0 +1,204 @@
+//! The imported file: its compression, its idempotency key, and its parts.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::Context;
+use flate2::read::MultiGzDecoder;
+use hyper::body::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+
+use super::RowFormat;
+use super::lines::LineFinder;
+use super::window::Window;
+use crate::Failure;
+use crate::counted_read::CountedRead;
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+/// The number of bytes that are sent at once.
+const PART: usize = 16 * 1024;
+
+/// A file or standard input.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: Option<File>,
+    is_compressed: bool,
+}
+
+/// The progress of reading the file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    /// Bytes of the file as it lies on the disk.
+    pub(super) bytes: Arc<AtomicU64>,
+    /// True while it waits for the next part.
+    pub(super) is_reading: Arc<AtomicBool>,
+}
+
+/// The position of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowPlace {
+    /// The line, from 1.
+    pub(super) line: u64,
+    /// The number of bytes that were sent before the part in which it was found.
+    pub(super) part: u64,
+}
+
+impl Source {
+    /// Opens it; `-` is standard input.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Ok(Self {
+                file: None,
+                is_compressed: false,
+            });
+        }
+        let shown = path.display();
+        let file = File::open(path)
+            .map_err(|error| Failure::Usage(format!("{shown} can't be read: {error}")))?;
+        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(Failure::Usage(format!("{shown} is a directory")));
+        }
+        Ok(Self {
+            file: Some(file),
+            is_compressed: path.extension().is_some_and(|it| it == "gz"),
+        })
+    }
+
+    /// Its length on the disk.
+    pub(super) fn length(&self) -> Option<u64> {
+        let metadata = self.file.as_ref()?.metadata().ok()?;
+        metadata.is_file().then_some(metadata.len())
+    }
+
+    /// The default idempotency key: derived from the content, so that the same command can be
+    /// repeated, or random for an input that can't be read twice.
+    pub(super) fn name(&mut self, format: RowFormat) -> Result<String, Failure> {
+        let is_seekable = self.length().is_some();
+        let Some(file) = self.file.as_mut().filter(|_| is_seekable) else {
+            let mut bytes = [0; 16];
+            SysRng
+                .try_fill_bytes(&mut bytes)
+                .context("the operating system has no random numbers to give")?;
+            return Ok(format!("import-{}", hexadecimal(&bytes)));
+        };
+        let mut digest = Sha256::new();
+        digest.update(format.media_type());
+        let mut part = vec![0; PART];
+        let hashed: io::Result<()> = (|| {
+            loop {
+                let length = file.read(&mut part)?;
+                if length == 0 {
+                    return file.rewind();
+                }
+                digest.update(&part[..length]);
+            }
+        })();
+        hashed.context("the file can't be read")?;
+        Ok(format!("import-{}", hexadecimal(&digest.finalize()[..16])))
+    }
+
+    /// Reads it to its end, part by part, and reports each row's line before the part is sent. Ends
+    /// early when the receiver of the parts is dropped. Blocks.
+    pub(super) fn read(
+        self,
+        format: RowFormat,
+        reading: &Reading,
+        window: &Window,
+        lines: &std::sync::mpsc::Sender<RowPlace>,
+        parts: &mpsc::Sender<io::Result<Bytes>>,
+    ) -> io::Result<()> {
+        let mut finder = LineFinder::new(format);
+        let mut sent = 0;
+        let raw: Box<dyn Read> = match self.file {
+            Some(file) => Box::new(file),
+            None => Box::new(io::stdin()),
+        };
+        let counted = CountedRead {
+            reader: raw,
+            position: Arc::clone(&reading.bytes),
+        };
+        let mut input: Box<dyn Read> = if self.is_compressed {
+            Box::new(MultiGzDecoder::new(counted))
+        } else {
+            Box::new(counted)
+        };
+        loop {
+            let mut part = vec![0; PART];
+            reading.is_reading.store(true, Ordering::Relaxed);
+            let read = input.read(&mut part);
+            reading.is_reading.store(false, Ordering::Relaxed);
+            let length = match read {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // The request must not look like one that has ended.
+                    let broken = io::Error::new(error.kind(), error.to_string());
+                    let _ = parts.blocking_send(Err(broken));
+                    return Err(error);
+                }
+            };
+            part.truncate(length);
+            let mut rows = 0;
+            finder.push(&part, |line| {
+                rows += 1;
+                // Without a receiver, lines are not needed.
+                let _ = lines.send(RowPlace { line, part: sent });
+            });
+            if length == 0 {
+                return Ok(());
+            }
+            sent += length as u64;
+            if !window.enter(rows, length as u64) {
+                return Ok(());
+            }
+            if parts.blocking_send(Ok(part.into())).is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_same_name_for_as_long_as_it_is_the_same() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.csv");
+        let name = |text: &str, format| {
+            std::fs::write(&path, text).expect("a file");
+            let mut source = Source::open(&path).expect("a source");
+            let name = source.name(format).expect("a name");
+            // It is read from its beginning afterwards.
+            let mut rest = String::new();
+            let mut file = source.file.expect("a file");
+            file.read_to_string(&mut rest).expect("a text");
+            assert_eq!(rest, text);
+            name
+        };
+        let first = name("longUrl\nx\n", RowFormat::Csv);
+        assert_eq!(name("longUrl\nx\n", RowFormat::Csv), first);
+        assert_ne!(name("longUrl\ny\n", RowFormat::Csv), first);
+        assert_ne!(name("longUrl\nx\n", RowFormat::Ndjson), first);
+        assert_eq!(first.len(), "import-".len() + 32);
+    }
+
+    #[test]
+    fn what_comes_once_has_a_name_by_chance() {
+        let name = || {
+            let mut source = Source::open(Path::new("-")).expect("a source");
+            source.name(RowFormat::Csv).expect("a name")
+        };
+        assert_ne!(name(), name());
+    }
+}

@@ -1,0 +1,127 @@
+//! Answers as text.
+
+use hyper::body::Bytes;
+use serde_json::Value;
+
+use crate::Failure;
+use crate::output::print;
+
+/// An answer as JSON.
+pub(super) fn parse(answer: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(answer).map_err(|error| {
+        let error = anyhow::Error::new(error);
+        Failure::Other(error.context("the service's answer is not JSON"))
+    })
+}
+
+/// Prints an answer: unchanged, or as `describe` formats it.
+pub(super) fn tell(
+    answer: &Bytes,
+    json: bool,
+    describe: impl FnOnce(&Value) -> String,
+) -> Result<(), Failure> {
+    let text = if json {
+        // The unchanged answer, with one newline at its end.
+        let text = String::from_utf8_lossy(answer);
+        format!("{}\n", text.trim_end_matches('\n'))
+    } else {
+        describe(&parse(answer)?)
+    };
+    Ok(print(&text)?)
+}
+
+/// Some members of an object, a line each. Absent and empty members have no line.
+pub(super) fn block(value: &Value, members: &[(&str, &str)]) -> String {
+    let found: Vec<(&str, String)> = members
+        .iter()
+        .filter_map(|(label, pointer)| {
+            let member = value.pointer(pointer)?;
+            let is_empty = match member {
+                Value::Null => true,
+                Value::Array(elements) => elements.is_empty(),
+                Value::Object(members) => members.is_empty(),
+                _ => false,
+            };
+            (!is_empty).then(|| (*label, cell(member)))
+        })
+        .collect();
+    let width = found.iter().map(|(label, _)| label.len()).max();
+    let width = width.unwrap_or_default();
+    let lines = found.iter();
+    lines
+        .map(|(label, text)| format!("{label:<width$}  {text}\n"))
+        .collect()
+}
+
+/// A member of an object for a table.
+pub(super) fn member(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).map_or("-".to_owned(), cell)
+}
+
+/// The elements of a member that is an array; none where it is not.
+pub(super) fn elements<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    let found = value.get(name).and_then(Value::as_array);
+    found.map_or(&[], Vec::as_slice)
+}
+
+/// A value in a line.
+pub(super) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => plain(text),
+        Value::Array(elements) => {
+            let elements: Vec<String> = elements.iter().map(cell).collect();
+            elements.join(", ")
+        }
+        Value::Object(members) => {
+            let members = members.iter();
+            let members: Vec<String> = members
+                .map(|(name, value)| format!("{}={}", plain(name), cell(value)))
+                .collect();
+            members.join(", ")
+        }
+    }
+}
+
+/// A text that does nothing to a terminal but be seen: others have written it.
+pub(super) fn plain(text: &str) -> String {
+    let mut seen = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            seen.extend(character.escape_default());
+        } else {
+            seen.push(character);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_block_has_a_line_for_each_member_that_is_there() {
+        let value = json!({
+            "a": "one\u{1b}[31m\n", "b": {"c": 2, "d": null}, "e": [], "f": null, "g": ["x", "y"],
+            "h": true,
+        });
+        let members = [
+            ("first", "/a"),
+            ("2", "/b/c"),
+            ("3", "/e"),
+            ("4", "/f"),
+            ("5", "/none"),
+            ("list", "/g"),
+            ("whole", "/b"),
+            ("so", "/h"),
+        ];
+        let text = "first  one\\u{1b}[31m\\n\n2      2\nlist   x, y\nwhole  c=2, d=-\nso     yes\n";
+        assert_eq!(block(&value, &members), text);
+    }
+}

@@ -1,0 +1,247 @@
+//! `shortlink stats`
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
+
+use super::links::second;
+use super::show::{elements, member, plain, tell};
+use super::values::{CodeText, campaign_id, moment};
+use crate::columns::Columns;
+use crate::{Client, Failure};
+
+/// Commands for statistics of visits.
+#[derive(Debug, Subcommand)]
+pub enum StatsCommand {
+    /// Show the visits of a link.
+    Link {
+        /// Code or short URL of the link.
+        code: CodeText,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Show the visits of all links of a campaign.
+    Campaign {
+        /// Id of the campaign.
+        #[arg(value_parser = campaign_id)]
+        id: String,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Show the visits of all links.
+    All {
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Show the recent visits of each short domain, and the last minute that has visits.
+    ///
+    /// A short domain that is blocked has no visits after some minute. With --json, the output has
+    /// the visits of each minute.
+    Domains {
+        /// Length of the period up to now, in minutes: 1 to 1440.
+        #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+        minutes: u32,
+    },
+}
+
+/// Options of statistics.
+#[derive(Debug, Args)]
+pub struct Range {
+    /// Start of the period: a time such as 2030-12-31T23:59:59Z, or a day (UTC). The period is at
+    /// most 800 days long. Default: seven days before the end.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<String>,
+    /// End of the period: a time or a day (UTC). Default: now.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<String>,
+    /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else
+    /// day.
+    #[arg(long, value_name = "INTERVAL")]
+    interval: Option<String>,
+    /// Dimension of a further table: domain, country, device, browser, os or referrer. Can be
+    /// repeated; commas separate several values.
+    #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
+    by: Vec<String>,
+    /// Maximum number of values of each dimension: 1 to 1000. Default: 50.
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+}
+
+impl Range {
+    fn path(&self, path: &str) -> String {
+        let mut query = Serializer::new(String::new());
+        let by = (!self.by.is_empty()).then(|| self.by.join(","));
+        for (name, value) in [
+            ("since", self.since.clone()),
+            ("until", self.until.clone()),
+            ("interval", self.interval.clone()),
+            ("by", by),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+        ] {
+            if let Some(value) = value {
+                query.append_pair(name, &value);
+            }
+        }
+        format!("{path}?{}", query.finish())
+    }
+}
+
+impl StatsCommand {
+    /// Runs the command.
+    pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
+        let path = match &self {
+            Self::Link { code, range } => range.path(&format!("/v1/links/{}/stats", code.0)),
+            Self::Campaign { id, range } => range.path(&format!("/v1/campaigns/{id}/stats")),
+            Self::All { range } => range.path("/v1/stats"),
+            Self::Domains { minutes } => format!("/v1/domains/stats?minutes={minutes}"),
+        };
+        let answer = client.get(&path).await?;
+        match self {
+            Self::Domains { .. } => tell(&answer, json, describe_domains)?,
+            _ => tell(&answer, json, describe)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+const CLASSES: [&str; 6] = ["total", "human", "preview", "scanner", "bot", "unknown"];
+
+/// A row of numbers behind its label.
+fn row(of: String, counts: &Value) -> [String; 7] {
+    let mut cells = CLASSES.map(|class| member(counts, &format!("/{class}")));
+    let [total, human, preview, scanner, bot, unknown] = &mut cells;
+    [
+        of,
+        take(total),
+        take(human),
+        take(preview),
+        take(scanner),
+        take(bot),
+        take(unknown),
+    ]
+}
+
+fn take(text: &mut String) -> String {
+    std::mem::take(text)
+}
+
+fn table(head: &'static str, rows: &[[String; 7]]) -> String {
+    let heads = [
+        head, "TOTAL", "PEOPLE", "PREVIEW", "SCANNER", "BOT", "UNKNOWN",
+    ];
+    Columns::new(heads, &[1, 2, 3, 4, 5, 6]).rows(rows)
+}
+
+/// Statistics as text.
+fn describe(stats: &Value) -> String {
+    let (since, until) = (member(stats, "/since"), member(stats, "/until"));
+    let mut text = format!("{} to {}\n\n", second(&since), second(&until));
+    let head = if member(stats, "/interval") == "hour" {
+        "HOUR"
+    } else {
+        "DAY"
+    };
+    let intervals = elements(stats, "intervals").iter();
+    let mut rows: Vec<[String; 7]> = intervals
+        .map(|interval| row(second(&member(interval, "/begin")), interval))
+        .collect();
+    rows.push(row(
+        "all".to_owned(),
+        stats.get("visits").unwrap_or(&Value::Null),
+    ));
+    text.push_str(&table(head, &rows));
+    let visitors = elements(stats, "visitors");
+    if !visitors.is_empty() {
+        let rows: Vec<[String; 2]> = visitors
+            .iter()
+            .map(|day| [second(&member(day, "/begin")), member(day, "/visitors")])
+            .collect();
+        text.push('\n');
+        text.push_str(&Columns::new(["DAY", "VISITORS"], &[1]).rows(&rows));
+    }
+    let dimensions = stats.get("by").and_then(Value::as_object);
+    for (dimension, values) in dimensions.into_iter().flatten() {
+        let values = values.as_array().map_or(&[][..], Vec::as_slice);
+        let rows: Vec<[String; 7]> = values
+            .iter()
+            .map(|value| {
+                let of = member(value, "/value");
+                let of = if of.is_empty() {
+                    "not known".to_owned()
+                } else {
+                    of
+                };
+                row(of, value)
+            })
+            .collect();
+        let dimension = plain(dimension).to_uppercase();
+        text.push_str(&format!("\nBY {dimension}\n{}", table("", &rows)));
+    }
+    text
+}
+
+fn describe_domains(stats: &Value) -> String {
+    let rows: Vec<[String; 3]> = elements(stats, "domains")
+        .iter()
+        .map(|domain| {
+            let minutes = elements(domain, "minutes");
+            let last = minutes
+                .iter()
+                .rfind(|minute| minute.get("visits").and_then(Value::as_u64) != Some(0));
+            let last = last.map_or("-".to_owned(), |minute| second(&member(minute, "/begin")));
+            [member(domain, "/domain"), member(domain, "/visits"), last]
+        })
+        .collect();
+    let since = second(&member(stats, "/since"));
+    let table = Columns::new(["DOMAIN", "VISITS", "LAST MINUTE WITH VISITS"], &[1]).rows(&rows);
+    format!("since {since}\n\n{table}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn statistics_are_told_as_tables() {
+        let counts = |total: u32| json!({"total": total, "human": 1, "preview": 0, "scanner": 0, "bot": 0, "unknown": 0});
+        let mut interval = counts(2);
+        interval["begin"] = json!("2026-01-02T00:00:00Z");
+        let mut value = counts(2);
+        value["value"] = json!("");
+        let stats = json!({
+            "since": "2026-01-01T00:00:00.5Z", "until": "2026-01-03T00:00:00Z", "interval": "day",
+            "visits": counts(20), "intervals": [interval],
+            "visitors": [{"begin": "2026-01-02T00:00:00Z", "visitors": 3}], "by": {"os": [value]},
+        });
+        let text = describe(&stats);
+        for part in [
+            "2026-01-01T00:00:00Z to 2026-01-03T00:00:00Z",
+            "2026-01-02T00:00:00Z      2       1",
+            "all                      20",
+            "2026-01-02T00:00:00Z         3",
+            "BY OS",
+            "not known",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_becomes_a_query() {
+        let range = Range {
+            since: Some("2026-01-01T00:00:00Z".to_owned()),
+            until: None,
+            interval: Some("day".to_owned()),
+            by: vec!["os".to_owned(), "device".to_owned()],
+            limit: Some(3),
+        };
+        assert_eq!(
+            range.path("/v1/stats"),
+            "/v1/stats?since=2026-01-01T00%3A00%3A00Z&interval=day&by=os%2Cdevice&limit=3"
+        );
+    }
+}

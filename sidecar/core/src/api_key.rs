@@ -1,0 +1,256 @@
+//! API keys: authentication and authorisation of the service's callers.
+//!
+//! A key's text is `slk_<id>_<secret>`. The id finds the key and may be shown; the secret is a
+//! random text of more than 256 bits, of which only the SHA-256 is stored. A slow hash, as for
+//! passwords, would add nothing: such a secret cannot be guessed.
+//!
+//! A key is rotated to a successor of the same name and rights; both are valid while its user
+//! changes over.
+
+mod name;
+mod policy;
+mod scope;
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use rand::CryptoRng;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use vocabulary::Alphabet;
+
+use crate::codes::random::random_characters;
+pub use name::{MAX_NAME_LENGTH, NameError, parse_name};
+pub use policy::{InvalidPolicy, KeyPolicy, PolicyError, RateLimit};
+pub use scope::{Scope, UnknownScope};
+
+/// Prefix of every key's text, so that secret scanners recognise a leaked one.
+const PREFIX: &str = "slk";
+/// The number of characters of an id.
+const ID_LENGTH: usize = 10;
+/// The number of base62 characters of a secret: 62^43 > 2^256.
+const SECRET_LENGTH: usize = 43;
+
+/// The longest time for which a key and its successor are both valid.
+pub const MAX_OVERLAP: SignedDuration = SignedDuration::from_hours(24 * 90);
+
+/// The state of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// Valid: grants its scopes.
+    Live,
+    /// Expired: grants nothing any more.
+    Expired,
+    /// Revoked: grants nothing any more, for good.
+    Revoked,
+}
+
+impl KeyState {
+    /// The state's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+/// A stored API key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Public part of the key, by which it is found.
+    pub id: String,
+    /// Name that its owner gave it.
+    pub name: String,
+    /// The SHA-256 of its secret.
+    pub secret_sha256: [u8; 32],
+    /// Scopes that it grants.
+    pub scopes: Vec<Scope>,
+    /// Rate limit of its requests; `None` for no limit.
+    pub rate_limit: Option<RateLimit>,
+    /// Restrictions on the links created with it.
+    pub policy: KeyPolicy,
+    /// Time of its creation.
+    pub created_at: Timestamp,
+    /// Time of its expiry.
+    pub expires_at: Option<Timestamp>,
+    /// Time of its revocation.
+    pub revoked_at: Option<Timestamp>,
+    /// The id of the key that it was rotated to.
+    pub successor_id: Option<String>,
+}
+
+impl ApiKey {
+    /// Generates a key; its text with the secret is available only now.
+    pub fn generate(
+        name: String,
+        scopes: Vec<Scope>,
+        now: Timestamp,
+        rng: &mut (impl CryptoRng + ?Sized),
+    ) -> (Self, String) {
+        let id = random_text(ID_LENGTH, rng);
+        let secret = random_text(SECRET_LENGTH, rng);
+        let text = format!("{PREFIX}_{id}_{secret}");
+        let key = Self {
+            id,
+            name,
+            secret_sha256: Sha256::digest(&secret).into(),
+            scopes,
+            rate_limit: None,
+            policy: KeyPolicy::default(),
+            created_at: now,
+            expires_at: None,
+            revoked_at: None,
+            successor_id: None,
+        };
+        (key, text)
+    }
+
+    /// Returns the key's state at a moment.
+    pub fn state(&self, now: Timestamp) -> KeyState {
+        if self.revoked_at.is_some() {
+            KeyState::Revoked
+        } else if self.expires_at.is_some_and(|expiry| now >= expiry) {
+            KeyState::Expired
+        } else {
+            KeyState::Live
+        }
+    }
+
+    /// Reports whether the presented secret is right and the key live. Takes the same time for
+    /// every wrong secret.
+    pub fn admits(&self, presented: &PresentedKey, now: Timestamp) -> bool {
+        let same: bool = self.secret_sha256.ct_eq(&presented.secret_sha256).into();
+        same && self.state(now) == KeyState::Live
+    }
+
+    /// Reports whether the key grants a scope.
+    pub fn allows(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    /// Leaves out the digest of the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiKey")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .field("scopes", &self.scopes)
+            .field("rate_limit", &self.rate_limit)
+            .field("policy", &self.policy)
+            .field("created_at", &self.created_at)
+            .field("expires_at", &self.expires_at)
+            .field("revoked_at", &self.revoked_at)
+            .field("successor_id", &self.successor_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key as a caller presents it.
+pub struct PresentedKey {
+    /// Id that the caller claims.
+    pub id: String,
+    secret_sha256: [u8; 32],
+}
+
+impl PresentedKey {
+    /// Reads a key's text; `None` when it does not look like one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix(PREFIX)?.strip_prefix('_')?;
+        let (id, secret) = rest.split_once('_')?;
+        let is_drawn = |part: &str, length| {
+            part.len() == length && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        (is_drawn(id, ID_LENGTH) && is_drawn(secret, SECRET_LENGTH)).then(|| Self {
+            id: id.to_owned(),
+            secret_sha256: Sha256::digest(secret).into(),
+        })
+    }
+}
+
+fn random_text(length: usize, rng: &mut (impl CryptoRng + ?Sized)) -> String {
+    random_characters(Alphabet::Base62.characters(), length, rng)
+        .into_iter()
+        .map(char::from)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+
+    fn generate(seed: u64) -> (ApiKey, String) {
+        let mut rng = StdRng::seed_from_u64(seed);
+        ApiKey::generate("test".to_owned(), vec![], Timestamp::UNIX_EPOCH, &mut rng)
+    }
+
+    #[test]
+    fn only_its_own_text_opens_a_key_and_only_until_it_expires_or_is_revoked() {
+        let (mut key, text) = generate(1);
+        let (other, _) = generate(2);
+        let now: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a moment");
+        let presented = PresentedKey::parse(&text).expect("a key's own text");
+        assert_eq!(presented.id, key.id);
+        assert!(key.admits(&presented, now));
+        assert!(!other.admits(&presented, now));
+        key.expires_at = Some(now);
+        let before = now - SignedDuration::from_millis(1);
+        assert!(key.admits(&presented, before));
+        assert!(!key.admits(&presented, now));
+        assert_eq!(key.state(now), KeyState::Expired);
+        key.revoked_at = Some(before);
+        assert!(!key.admits(&presented, before));
+        assert_eq!(key.state(now), KeyState::Revoked);
+    }
+
+    #[test]
+    fn texts_of_another_shape_are_no_keys() {
+        let (key, text) = generate(1);
+        let secret = &text[text.len() - SECRET_LENGTH..];
+        for (text, is_key) in [
+            (text.clone(), true),
+            (String::new(), false),
+            ("slk".to_owned(), false),
+            (format!("slk_{}", key.id), false),
+            (format!("slk_{}_", key.id), false),
+            (format!("slk__{secret}"), false),
+            (format!("slx_{}_{secret}", key.id), false),
+            (format!("{text}x"), false),
+            (text[..text.len() - 1].to_owned(), false),
+            (format!("slk_{}_{}-", key.id, &secret[1..]), false),
+            (format!(" {text}"), false),
+        ] {
+            assert_eq!(PresentedKey::parse(&text).is_some(), is_key, "{text}");
+        }
+    }
+
+    #[test]
+    fn admin_allows_everything_and_other_scopes_just_themselves() {
+        let (mut key, _) = generate(1);
+        for (scopes, wanted, allowed) in [
+            (vec![], Scope::LinksRead, false),
+            (vec![Scope::LinksRead], Scope::LinksRead, true),
+            (vec![Scope::LinksRead], Scope::LinksWrite, false),
+            (vec![Scope::LinksWrite], Scope::LinksRead, false),
+            (vec![Scope::LinksWrite], Scope::Admin, false),
+            (vec![Scope::KeysAdmin], Scope::Admin, false),
+            (vec![Scope::KeysAdmin], Scope::LinksRead, false),
+            (vec![Scope::Admin], Scope::LinksWrite, true),
+        ] {
+            key.scopes = scopes;
+            assert_eq!(key.allows(wanted), allowed, "{:?} {wanted}", key.scopes);
+        }
+    }
+
+    #[test]
+    fn debug_output_keeps_the_digest_to_itself() {
+        let (key, _) = generate(1);
+        assert!(!format!("{key:?}").contains("secret"));
+    }
+}

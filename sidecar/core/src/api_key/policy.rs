@@ -1,0 +1,279 @@
+//! Limits of a key beyond its scopes: the rate of its requests, and the links that it may create.
+
+use std::num::NonZeroU32;
+
+use serde::Serialize;
+use vocabulary::BodyLengths;
+
+use crate::codes::strategy::{CodePolicy, StrategyName};
+use crate::target::domains::DomainRules;
+
+/// The rate limit of a key's requests.
+///
+/// A bucket that holds `burst` units and is filled with `per_second` of them each second. A
+/// request takes one unit; a batch takes one for each of its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RateLimit {
+    #[serde(rename = "requestsPerSecond")]
+    per_second: NonZeroU32,
+    burst: NonZeroU32,
+}
+
+impl RateLimit {
+    /// The most units, a second or at once, that a limit may allow.
+    pub const MOST: u32 = 1_000_000;
+
+    /// A limit; `None` unless both are from 1 to [`RateLimit::MOST`].
+    pub fn new(per_second: u32, burst: u32) -> Option<Self> {
+        let bounded = |units| NonZeroU32::new(units).filter(|units| units.get() <= Self::MOST);
+        Some(Self {
+            per_second: bounded(per_second)?,
+            burst: bounded(burst)?,
+        })
+    }
+
+    /// Returns the units refilled each second.
+    pub fn per_second(self) -> NonZeroU32 {
+        self.per_second
+    }
+
+    /// Returns the most units available at once.
+    pub fn burst(self) -> NonZeroU32 {
+        self.burst
+    }
+}
+
+/// Restrictions on the links created with a key. `None` means unrestricted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyPolicy {
+    /// The strategies that codes may be issued with; never an empty list.
+    pub strategies: Option<Vec<StrategyName>>,
+    /// The fewest characters that the body of an issued code has.
+    pub min_body_length: Option<u8>,
+    /// The most characters that the body of an issued code has.
+    pub max_body_length: Option<u8>,
+    /// The domains that targets may lead to; never an empty list.
+    pub allowed_domains: Option<DomainRules>,
+}
+
+impl KeyPolicy {
+    /// Reports whether the policy restricts nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks that the policy can be stored: its lists and its range are not empty, and its lengths
+    /// are valid for a body.
+    ///
+    /// # Errors
+    /// Fails if one of these does not hold.
+    pub fn validate(&self) -> Result<(), InvalidPolicy> {
+        if self.strategies.as_ref().is_some_and(Vec::is_empty) {
+            return Err(InvalidPolicy::NoStrategy);
+        }
+        if self
+            .allowed_domains
+            .as_ref()
+            .is_some_and(DomainRules::is_empty)
+        {
+            return Err(InvalidPolicy::NoDomain);
+        }
+        let lengths = 1..=BodyLengths::LONGEST;
+        for length in [self.min_body_length, self.max_body_length] {
+            if length.is_some_and(|length| !lengths.contains(&length)) {
+                return Err(InvalidPolicy::Length);
+            }
+        }
+        match (self.min_body_length, self.max_body_length) {
+            (Some(min), Some(max)) if min > max => Err(InvalidPolicy::Lengths),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the policy of codes for a request that specifies none: the default where this policy
+    /// allows it, else the nearest that it allows.
+    pub fn narrow(&self, default: CodePolicy) -> CodePolicy {
+        let strategy = match &self.strategies {
+            Some(allowed) if !allowed.contains(&default.strategy) => {
+                allowed.first().copied().unwrap_or(default.strategy)
+            }
+            _ => default.strategy,
+        };
+        let (least, most) = strategy.lengths();
+        let least = self.min_body_length.map_or(least, |min| min.max(least));
+        let most = self.max_body_length.map_or(most, |max| max.min(most));
+        let (shortest, longest) = default.lengths;
+        let within = |length: u8| length.min(most).max(least);
+        CodePolicy {
+            strategy,
+            lengths: (within(shortest), within(longest)),
+        }
+    }
+
+    /// Checks that the policy allows a strategy.
+    ///
+    /// # Errors
+    /// Fails if the policy does not list it.
+    pub fn check_strategy(&self, strategy: StrategyName) -> Result<(), PolicyError> {
+        match &self.strategies {
+            Some(allowed) if !allowed.contains(&strategy) => Err(PolicyError::Strategy {
+                strategy,
+                allowed: allowed.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the policy allows a length of the body, without the check character. Custom
+    /// codes are not issued, so their length is not restricted.
+    ///
+    /// # Errors
+    /// Fails if the length is out of the policy's bounds.
+    pub fn check_body_length(&self, length: u8) -> Result<(), PolicyError> {
+        let min = self.min_body_length.unwrap_or(1);
+        let max = self.max_body_length.unwrap_or(BodyLengths::LONGEST);
+        if (min..=max).contains(&length) {
+            Ok(())
+        } else {
+            Err(PolicyError::BodyLength { length, min, max })
+        }
+    }
+}
+
+/// Reason for the refusal of a request by a key's policy, worded for the caller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// The key does not allow the strategy.
+    #[error(
+        "this API key does not allow the strategy {strategy}; it allows {}",
+        names(allowed)
+    )]
+    Strategy {
+        /// Requested strategy.
+        strategy: StrategyName,
+        /// Strategies that the policy allows.
+        allowed: Vec<StrategyName>,
+    },
+    /// The key does not allow the length.
+    #[error("this API key allows bodies of {min} to {max} characters, not of {length}")]
+    BodyLength {
+        /// Requested length.
+        length: u8,
+        /// The fewest characters.
+        min: u8,
+        /// The most characters.
+        max: u8,
+    },
+}
+
+/// Reason for the rejection of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPolicy {
+    /// No strategy would be allowed.
+    #[error("at least one strategy must be allowed")]
+    NoStrategy,
+    /// No target would be allowed.
+    #[error("at least one target domain must be allowed")]
+    NoDomain,
+    /// No body has such a length.
+    #[error("a body has 1 to {} characters", BodyLengths::LONGEST)]
+    Length,
+    /// No length would be allowed.
+    #[error("the least body length must not exceed the greatest")]
+    Lengths,
+}
+
+fn names(strategies: &[StrategyName]) -> String {
+    let names: Vec<&str> = strategies.iter().map(|strategy| strategy.name()).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_bounded_on_both_sides() {
+        for (per_second, burst, is_limit) in [
+            (1, 1, true),
+            (RateLimit::MOST, RateLimit::MOST, true),
+            (0, 1, false),
+            (1, 0, false),
+            (RateLimit::MOST + 1, 1, false),
+            (1, u32::MAX, false),
+        ] {
+            let limit = RateLimit::new(per_second, burst);
+            assert_eq!(limit.is_some(), is_limit, "{per_second} {burst}");
+        }
+    }
+
+    #[test]
+    fn names_of_strategies_are_read_as_they_are_written() {
+        for strategy in StrategyName::ALL {
+            assert_eq!(strategy.name().parse(), Ok(strategy));
+        }
+        assert!("Hash".parse::<StrategyName>().is_err());
+        assert_eq!(names(&StrategyName::ALL), StrategyName::NAMES);
+    }
+
+    #[test]
+    fn a_policy_restricts_just_what_it_names() {
+        let free = KeyPolicy::default();
+        assert!(free.is_empty());
+        let strict = KeyPolicy {
+            strategies: Some(vec![StrategyName::Pool]),
+            min_body_length: Some(6),
+            max_body_length: Some(8),
+            ..KeyPolicy::default()
+        };
+        for (strategy, length, allowed) in [
+            (StrategyName::Pool, 6, (true, true)),
+            (StrategyName::Pool, 8, (true, true)),
+            (StrategyName::Hash, 5, (false, false)),
+            (StrategyName::Permuted, 9, (false, false)),
+        ] {
+            assert_eq!(free.check_strategy(strategy), Ok(()));
+            assert_eq!(free.check_body_length(length), Ok(()));
+            let checked = (
+                strict.check_strategy(strategy).is_ok(),
+                strict.check_body_length(length).is_ok(),
+            );
+            assert_eq!(checked, allowed, "{strategy} {length}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_would_allow_nothing_is_not_kept() {
+        let with_lengths = |min, max| KeyPolicy {
+            min_body_length: min,
+            max_body_length: max,
+            ..KeyPolicy::default()
+        };
+        for (policy, verdict) in [
+            (KeyPolicy::default(), Ok(())),
+            (
+                KeyPolicy {
+                    strategies: Some(vec![]),
+                    ..KeyPolicy::default()
+                },
+                Err(InvalidPolicy::NoStrategy),
+            ),
+            (
+                KeyPolicy {
+                    allowed_domains: Some(DomainRules::default()),
+                    ..KeyPolicy::default()
+                },
+                Err(InvalidPolicy::NoDomain),
+            ),
+            (with_lengths(Some(5), None), Ok(())),
+            (with_lengths(Some(5), Some(5)), Ok(())),
+            (with_lengths(Some(0), None), Err(InvalidPolicy::Length)),
+            (with_lengths(None, Some(13)), Err(InvalidPolicy::Length)),
+            (with_lengths(Some(6), Some(5)), Err(InvalidPolicy::Lengths)),
+        ] {
+            assert_eq!(policy.validate(), verdict, "{policy:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The audit log: the author, the time and the content of every change.
+//!
+//! An entry is stored in the transaction of the change that it records, so neither exists without
+//! the other. Entries are never changed. They hold no secrets, and of targets and recipients no
+//! more than the change concerned.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use vocabulary::{CampaignId, Code};
+
+use crate::campaign::Campaign;
+use crate::link::Link;
+
+/// An audited action. Its name is the kind of its subject, then the verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An API key was created.
+    KeyCreate,
+    /// An API key's name, scopes, expiry, limit or policy were changed.
+    KeyChange,
+    /// An API key was rotated to a successor.
+    KeyRotate,
+    /// An API key was revoked.
+    KeyRevoke,
+    /// A link was changed. Its creation is recorded by the link itself.
+    LinkChange,
+    /// A link was paused.
+    LinkPause,
+    /// A link's pause was ended.
+    LinkResume,
+    /// A link was revoked.
+    LinkRevoke,
+    /// A link was ended since it had been visited as often as it was to be.
+    LinkEnd,
+    /// A link expired for want of visits.
+    LinkExpire,
+    /// The visits of a link were erased.
+    VisitsErase,
+    /// A campaign was created.
+    CampaignCreate,
+    /// A campaign was changed.
+    CampaignChange,
+    /// A campaign was paused.
+    CampaignPause,
+    /// A campaign's pause was ended.
+    CampaignResume,
+    /// A campaign was revoked.
+    CampaignRevoke,
+}
+
+impl Action {
+    /// The action's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KeyCreate => "key.create",
+            Self::KeyChange => "key.change",
+            Self::KeyRotate => "key.rotate",
+            Self::KeyRevoke => "key.revoke",
+            Self::LinkChange => "link.change",
+            Self::LinkPause => "link.pause",
+            Self::LinkResume => "link.resume",
+            Self::LinkRevoke => "link.revoke",
+            Self::LinkEnd => "link.end",
+            Self::LinkExpire => "link.expire",
+            Self::VisitsErase => "visits.erase",
+            Self::CampaignCreate => "campaign.create",
+            Self::CampaignChange => "campaign.change",
+            Self::CampaignPause => "campaign.pause",
+            Self::CampaignResume => "campaign.resume",
+            Self::CampaignRevoke => "campaign.revoke",
+        }
+    }
+}
+
+/// Subject of an action. Written with its kind, since a key's id might be some link's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// An API key, by its id.
+    Key(String),
+    /// A link.
+    Link(Code),
+    /// A campaign.
+    Campaign(CampaignId),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(id) => write!(f, "key:{id}"),
+            Self::Link(code) => write!(f, "link:{code}"),
+            Self::Campaign(id) => write!(f, "campaign:{id}"),
+        }
+    }
+}
+
+/// An entry that is yet to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditEntry {
+    /// Time of the action.
+    pub at: Timestamp,
+    /// The id of the API key that it was done with; `None` for the command line.
+    pub key_id: Option<String>,
+    /// Action that was performed.
+    pub action: Action,
+    /// Subject of the action.
+    pub subject: Subject,
+    /// Further details: as a rule the changed members with their new values.
+    pub detail: Map<String, Value>,
+}
+
+/// The author of a change of a link or campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedBy {
+    /// The id of the API key; `None` for a change without one.
+    pub key_id: Option<String>,
+    /// Action that is performed.
+    pub action: Action,
+}
+
+impl ChangedBy {
+    /// Returns the entry for a changed link. It only names the changed members: the link's history
+    /// has their former values.
+    pub fn of_link(&self, link: &Link, before: &Link) -> AuditEntry {
+        let changed = link.differences(before);
+        let mut detail = Map::new();
+        detail.insert("revision".to_owned(), json!(link.revision));
+        if !changed.is_empty() {
+            detail.insert("changed".to_owned(), json!(changed));
+        }
+        self.entry(link.updated_at, Subject::Link(link.code), detail)
+    }
+
+    /// The entry for a campaign that was created or changed: the differences, with their new
+    /// values.
+    pub fn of_campaign(&self, campaign: &Campaign, before: Option<&Campaign>) -> AuditEntry {
+        let present = members(campaign);
+        let before = before.map(members).unwrap_or_default();
+        let mut detail: Map<String, Value> = present
+            .into_iter()
+            .filter(|(name, value)| before.get(name) != Some(value))
+            .collect();
+        detail.insert("revision".to_owned(), json!(campaign.revision));
+        self.entry(campaign.updated_at, Subject::Campaign(campaign.id), detail)
+    }
+
+    fn entry(&self, at: Timestamp, subject: Subject, detail: Map<String, Value>) -> AuditEntry {
+        AuditEntry {
+            at,
+            key_id: self.key_id.clone(),
+            action: self.action,
+            subject,
+            detail,
+        }
+    }
+}
+
+/// Members of a campaign by the API's names. Its pause and its end are actions.
+fn members(campaign: &Campaign) -> Map<String, Value> {
+    let defaults = &campaign.defaults;
+    let members = [
+        ("name", json!(campaign.name)),
+        ("longUrl", json!(campaign.target.with_names())),
+        ("redirectStatus", json!(campaign.redirect_status.code())),
+        ("forwardQuery", json!(campaign.forward_query)),
+        ("validSince", json!(campaign.validity.since())),
+        ("validUntil", json!(campaign.validity.until())),
+        ("note", json!(campaign.note)),
+        ("defaults", defaults.members()),
+    ];
+    let members = members.into_iter();
+    members
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// A stored entry. Its texts are as they were written, possibly by a later version of this program
+/// with actions that this one does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredAuditEntry {
+    /// Later entries have greater numbers.
+    pub id: i64,
+    /// Time of the action.
+    pub at: Timestamp,
+    /// The id of the API key that it was done with; `None` for the command line.
+    pub key_id: Option<String>,
+    /// Name of the [`Action`].
+    pub action: String,
+    /// Text of the [`Subject`].
+    pub subject: String,
+    /// Further details.
+    pub detail: Map<String, Value>,
+}

@@ -1,0 +1,253 @@
+//! Campaigns: many links with one target that differ only in their parameters.
+//!
+//! A link of a campaign stores only its parameters. The campaign has the target, the redirect
+//! status and the state, so that one write changes millions of links.
+
+mod defaults;
+mod target;
+mod values;
+
+use jiff::Timestamp;
+use vocabulary::{CampaignId, LinkRecord, Record, RedirectStatus, State, Validity};
+
+use crate::link::since_1970;
+pub use defaults::CampaignDefaults;
+pub use target::{CampaignTarget, CampaignTargetError};
+pub use values::ParameterValues;
+
+/// A campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Campaign {
+    /// Its id, assigned by the store.
+    pub id: CampaignId,
+    /// Display name.
+    pub name: String,
+    /// Target of its links.
+    pub target: CampaignTarget,
+    /// Status of their redirects.
+    pub redirect_status: RedirectStatus,
+    /// Appends the visitor's query to the target.
+    pub forward_query: bool,
+    /// 1 for a new campaign, one more for each change.
+    pub revision: u64,
+    /// Period in which its links redirect.
+    pub validity: Validity,
+    /// Time of its pause, while it is paused.
+    pub paused_at: Option<Timestamp>,
+    /// Time of its revocation.
+    pub revoked_at: Option<Timestamp>,
+    /// Time of its creation.
+    pub created_at: Timestamp,
+    /// Time of its last change.
+    pub updated_at: Timestamp,
+    /// The id of the API key that it was created with.
+    pub created_by: String,
+    /// Caller's name of it.
+    pub external_id: Option<String>,
+    /// Caller's note.
+    pub note: Option<String>,
+    /// Defaults of its new links.
+    pub defaults: CampaignDefaults,
+}
+
+/// Changes to a campaign. `None` leaves a member unchanged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CampaignChange {
+    /// The new name.
+    pub name: Option<String>,
+    /// The new target; it has the parameters of the old one, and no others.
+    pub target: Option<CampaignTarget>,
+    /// The new redirect status.
+    pub redirect_status: Option<RedirectStatus>,
+    /// The new choice of forwarding the query.
+    pub forward_query: Option<bool>,
+    /// The new validity.
+    pub validity: Option<Validity>,
+    /// Pauses or resumes it.
+    pub paused: Option<bool>,
+    /// The new note, or `Some(None)` for none.
+    pub note: Option<Option<String>>,
+    /// The new defaults, as a whole.
+    pub defaults: Option<CampaignDefaults>,
+}
+
+/// Result of an attempt to change a campaign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CampaignEdit {
+    /// The campaign as it is to be stored, with its next revision.
+    Changed(Campaign),
+    /// The campaign was as it should be already.
+    Unchanged(Campaign),
+    /// The campaign is revoked and can't be changed.
+    Refused,
+}
+
+impl Campaign {
+    /// Returns the campaign's state at a moment.
+    pub fn state(&self, now: Timestamp) -> State {
+        let phase = self.validity.at(since_1970(now));
+        State::new(phase, self.paused_at.is_some(), self.revoked_at.is_some())
+    }
+
+    /// Applies a change.
+    pub fn change(self, change: &CampaignChange, now: Timestamp) -> CampaignEdit {
+        if self.revoked_at.is_some() {
+            return CampaignEdit::Refused;
+        }
+        let paused_at = match change.paused {
+            Some(true) => self.paused_at.or(Some(now)),
+            Some(false) => None,
+            None => self.paused_at,
+        };
+        let change = change.clone();
+        let changed = Self {
+            name: change.name.unwrap_or_else(|| self.name.clone()),
+            target: change.target.unwrap_or_else(|| self.target.clone()),
+            redirect_status: change.redirect_status.unwrap_or(self.redirect_status),
+            forward_query: change.forward_query.unwrap_or(self.forward_query),
+            validity: change.validity.unwrap_or(self.validity),
+            note: change.note.unwrap_or_else(|| self.note.clone()),
+            defaults: change.defaults.unwrap_or_else(|| self.defaults.clone()),
+            paused_at,
+            ..self.clone()
+        };
+        if changed == self {
+            return CampaignEdit::Unchanged(self);
+        }
+        CampaignEdit::Changed(changed.next_revision(now))
+    }
+
+    /// Revokes the campaign; a revoked one stays as it is.
+    pub fn revoke(self, now: Timestamp) -> CampaignEdit {
+        if self.revoked_at.is_some() {
+            return CampaignEdit::Unchanged(self);
+        }
+        let revoked = Self {
+            revoked_at: Some(now),
+            ..self
+        };
+        CampaignEdit::Changed(revoked.next_revision(now))
+    }
+
+    /// The record that stands for the campaign in Redis.
+    pub fn record(&self) -> Record<'_> {
+        if self.revoked_at.is_some() || self.paused_at.is_some() {
+            return Record::Revoked {
+                revision: self.revision,
+            };
+        }
+        Record::Link(LinkRecord {
+            status: self.redirect_status,
+            forwards_query: self.forward_query,
+            revision: self.revision,
+            validity: self.validity,
+            target: self.target.template().as_bytes(),
+        })
+    }
+
+    fn next_revision(self, now: Timestamp) -> Self {
+        Self {
+            revision: self.revision + 1,
+            // A clock that was set back must not make it younger than its last change.
+            updated_at: now.max(self.updated_at),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vocabulary::template::ExpandError;
+
+    use super::*;
+    use crate::target::{OwnHosts, TargetPolicy};
+
+    fn parse(text: &str, declared: &[&str]) -> Result<CampaignTarget, CampaignTargetError> {
+        let declared: Vec<String> = declared.iter().map(|&name| name.to_owned()).collect();
+        let policy = TargetPolicy::default();
+        CampaignTarget::parse(text, &declared, policy, &OwnHosts::default())
+    }
+
+    #[test]
+    fn names_become_places_and_names_again() {
+        for (text, template, names) in [
+            (
+                "https://shop.example.com/p?m={member}&c={code}",
+                "https://shop.example.com/p?m={0}&c={code}",
+                &["member"][..],
+            ),
+            (
+                "https://e.example/{a}/{b}/{a}#{c}",
+                "https://e.example/{0}/{1}/{0}#{2}",
+                &["a", "b", "c"],
+            ),
+            ("https://e.example", "https://e.example/", &[]),
+            (
+                "HTTPS://E.example/ü?x={q}",
+                "https://e.example/%C3%BC?x={0}",
+                &["q"],
+            ),
+            // Twelve places: the word of the first is the beginning of no other's.
+            (
+                "https://e.example/{a}{b}{c}{d}{e}{f}{g}{h}{i}{j}{k}{l}",
+                "https://e.example/{0}{1}{2}{3}{4}{5}{6}{7}{8}{9}{10}{11}",
+                &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"],
+            ),
+            (
+                "https://e.example/qz0z/{a}",
+                "https://e.example/qz0z/{0}",
+                &["a"],
+            ),
+        ] {
+            let target = parse(text, &[]).expect(text);
+            assert_eq!(target.template(), template);
+            assert_eq!(target.names(), names);
+            let again = parse(&target.with_names(), &[]).expect(text);
+            assert_eq!(again, target);
+        }
+        let declared = parse("https://e.example/{b}", &["a", "b"]).expect("a target");
+        assert_eq!(declared.template(), "https://e.example/{1}");
+        assert_eq!(declared.names(), ["a", "b"]);
+    }
+
+    #[test]
+    fn places_that_could_change_the_host_and_braces_are_refused() {
+        for text in [
+            "https://{a}/",
+            "https://{a}.example.com/",
+            "https://example.com{a}/",
+            "https://example.com:{a}/",
+            "https://{a}@example.com/",
+            "{a}://example.com/",
+            "https://example.com/{",
+            "https://example.com/}",
+            "https://example.com/{}",
+            "https://example.com/{a",
+            "https://example.com/a}{b}",
+            "https://example.com/{a b}",
+            "https://example.com/{1a}",
+            "https://example.com/{{a}}",
+            "javascript:{a}",
+        ] {
+            assert!(parse(text, &[]).is_err(), "{text}");
+        }
+        assert!(parse("https://example.com/", &["code"]).is_err());
+        let many: String = (0..17).map(|n| format!("{{p{n}}}")).collect();
+        let many = format!("https://example.com/{many}");
+        assert_eq!(parse(&many, &[]), Err(CampaignTargetError::TooMany));
+    }
+
+    #[test]
+    fn a_link_leads_where_the_template_says_and_nowhere_else() {
+        let target = parse("https://e.example/p?m={m}&c={code}", &[]).expect("a target");
+        let code = "abc".parse().expect("a code");
+        let values = ParameterValues::encode(&["ü&x=1#/\\"]).expect("a value");
+        let expanded = target.expand(&code, &values).expect("a link");
+        assert_eq!(
+            expanded.as_str(),
+            "https://e.example/p?m=%C3%BC%26x%3D1%23%2F%5C&c=abc"
+        );
+        let none = ParameterValues::default();
+        assert_eq!(target.expand(&code, &none), Err(ExpandError::Missing(0)));
+    }
+}

@@ -1,0 +1,25 @@
+//! The nouns of the service and the rules that hold for them: links, their codes and targets,
+//! campaigns, API keys and visits.
+//!
+//! Nothing here knows HTTP, SQL or Redis; the time and random numbers are handed in.
+#![forbid(unsafe_code)]
+
+pub mod annotation;
+pub mod announcement;
+pub mod api_key;
+pub mod audit;
+pub mod campaign;
+pub mod clock;
+pub mod codes;
+pub mod durations;
+pub mod link;
+pub mod ports;
+pub mod query;
+pub mod records;
+pub mod short_url;
+pub mod store_error;
+pub mod target;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod trace;
+pub mod visit;

@@ -1,0 +1,391 @@
+//! Links and their changes.
+
+mod destination;
+mod second;
+
+use std::num::NonZeroU64;
+
+use jiff::Timestamp;
+use vocabulary::parameters::Parameters;
+use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record, RedirectStatus, Validity};
+
+use crate::campaign::ParameterValues;
+use crate::target::Target;
+pub use destination::Destination;
+pub use second::{Second, since_1970};
+pub use vocabulary::State;
+
+/// A short link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its code, unique for ever: a revoked link's code is not issued again.
+    pub code: Code,
+    /// Target, its own or its campaign's.
+    pub destination: Destination,
+    /// Redirect status, for a target of its own.
+    pub redirect_status: RedirectStatus,
+    /// Appends the visitor's query, for a target of its own.
+    pub forward_query: bool,
+    /// 1 for a new link, one more for each change.
+    pub revision: u64,
+    /// Before this second it answers 404.
+    pub valid_since: Option<Second>,
+    /// From this second on it answers 410.
+    pub valid_until: Option<Second>,
+    /// Approximate number of visits after which it ends. The storage of visits enforces it:
+    /// redirects wait for no counter, so a few more get through.
+    pub max_visits: Option<NonZeroU64>,
+    /// Time of its pause, while it is paused.
+    pub paused_at: Option<Timestamp>,
+    /// Time of its revocation.
+    pub revoked_at: Option<Timestamp>,
+    /// Time of its creation.
+    pub created_at: Timestamp,
+    /// Time of its last change.
+    pub updated_at: Timestamp,
+    /// The id of the API key that it was created with.
+    pub created_by: String,
+    /// External id: the caller's name of it. Several links may share one.
+    pub external_id: Option<String>,
+    /// Caller's note.
+    pub note: Option<String>,
+    /// Tags, in ascending order without duplicates.
+    pub tags: Vec<String>,
+}
+
+/// Changes to a link, or the settings of a new one. `None` leaves a member unchanged, or at its
+/// default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// A new target; for links that have one of their own.
+    pub target: Option<Target>,
+    /// Other values for the campaign's target; for links of campaigns.
+    pub values: Option<ParameterValues>,
+    /// The new redirect status; for links that have a target of their own.
+    pub redirect_status: Option<RedirectStatus>,
+    /// The new choice of forwarding the query; for links that have a target of their own.
+    pub forward_query: Option<bool>,
+    /// The new start of validity, or `Some(None)` for none.
+    pub valid_since: Option<Option<Second>>,
+    /// The new end of validity, or `Some(None)` for none.
+    pub valid_until: Option<Option<Second>>,
+    /// The new limit of visits, or `Some(None)` for none.
+    pub max_visits: Option<Option<NonZeroU64>>,
+    /// The new external id, or `Some(None)` for none.
+    pub external_id: Option<Option<String>>,
+    /// The new note, or `Some(None)` for none.
+    pub note: Option<Option<String>>,
+    /// The new tags, in ascending order without duplicates.
+    pub tags: Option<Vec<String>>,
+}
+
+impl Change {
+    /// Writes the settings of a new link down, each in a part of its own, for the digest by which
+    /// identical requests are found. A member that is added later writes no part while it has its
+    /// default.
+    pub fn write_parts(&self, add: &mut impl FnMut(&[u8])) {
+        let second = |bound: Option<Option<Second>>| {
+            let second = bound.flatten().map_or(0, Second::get);
+            second.to_be_bytes()
+        };
+        let text = |text: &Option<Option<String>>| text.clone().flatten().unwrap_or_default();
+        let most = self.max_visits.flatten().map_or(0, NonZeroU64::get);
+        add(&self
+            .redirect_status
+            .unwrap_or_default()
+            .code()
+            .to_be_bytes());
+        add(&second(self.valid_since));
+        add(&second(self.valid_until));
+        add(&most.to_be_bytes());
+        // Neither of these is ever empty.
+        add(text(&self.external_id).as_bytes());
+        add(text(&self.note).as_bytes());
+        for tag in self.tags.iter().flatten() {
+            add(tag.as_bytes());
+        }
+    }
+}
+
+/// Result of an attempt to change a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The link as it is to be stored, with its next revision.
+    Changed(Link),
+    /// The link was as it should be already.
+    Unchanged(Link),
+    /// The link stays as it is.
+    Refused(Refusal),
+}
+
+/// Reason for which a link is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is revoked, which is final.
+    Revoked,
+    /// It has another revision than was expected.
+    OtherRevision {
+        /// The revision that it has.
+        revision: u64,
+    },
+    /// It would end before it begins.
+    NeverValid,
+    /// It belongs to a campaign, which determines its target and redirect status.
+    OfCampaign,
+    /// It belongs to no campaign that could have parameters.
+    OfNoCampaign,
+}
+
+/// Revisions of a link that may be edited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// Any revision.
+    #[default]
+    Any,
+    /// One of these.
+    OneOf(Vec<u64>),
+}
+
+/// A change that a link has been through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastChange {
+    /// Time of the change.
+    pub changed_at: Timestamp,
+    /// The id of the API key that it was changed with.
+    pub changed_by: String,
+    /// The link before the change.
+    pub before: Link,
+}
+
+impl Link {
+    /// A new link.
+    pub fn new(
+        code: Code,
+        destination: Destination,
+        settings: Change,
+        created_by: String,
+        now: Timestamp,
+    ) -> Self {
+        let mut link = Self {
+            code,
+            destination,
+            redirect_status: RedirectStatus::default(),
+            forward_query: false,
+            revision: 1,
+            valid_since: None,
+            valid_until: None,
+            max_visits: None,
+            paused_at: None,
+            revoked_at: None,
+            created_at: now,
+            updated_at: now,
+            created_by,
+            external_id: None,
+            note: None,
+            tags: Vec::new(),
+        };
+        link.set(settings);
+        link
+    }
+
+    /// Applies what a change specifies, but for the destination.
+    fn set(&mut self, change: Change) {
+        /// Overwrites each member that the change has.
+        macro_rules! overwrite {
+            ($($member:ident),*) => {
+                $(if let Some(value) = change.$member {
+                    self.$member = value;
+                })*
+            };
+        }
+        overwrite!(redirect_status, forward_query, valid_since, valid_until);
+        overwrite!(max_visits, external_id, note, tags);
+    }
+
+    /// The members, by the API's names, in which the link is not as another one is.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let targets = [self, other].map(|it| it.destination.target());
+        let values = [self, other].map(|it| it.destination.values());
+        let members = [
+            ("longUrl", targets[0] == targets[1]),
+            ("parameters", values[0] == values[1]),
+            (
+                "redirectStatus",
+                self.redirect_status == other.redirect_status,
+            ),
+            ("forwardQuery", self.forward_query == other.forward_query),
+            ("validSince", self.valid_since == other.valid_since),
+            ("validUntil", self.valid_until == other.valid_until),
+            ("maxVisits", self.max_visits == other.max_visits),
+            ("externalId", self.external_id == other.external_id),
+            ("note", self.note == other.note),
+            ("tags", self.tags == other.tags),
+        ];
+        let different = members.into_iter().filter(|(_, is_same)| !is_same);
+        different.map(|(name, _)| name).collect()
+    }
+
+    /// Returns the link's state at a moment.
+    pub fn state(&self, now: Timestamp) -> State {
+        let (since, until) = self.bounds();
+        let phase = Phase::at(since_1970(now), since, until);
+        State::new(phase, self.paused_at.is_some(), self.revoked_at.is_some())
+    }
+
+    /// Applies a change.
+    pub fn change(self, change: &Change, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        let before = self.clone();
+        let Change { target, values, .. } = change.clone();
+        let says_how =
+            target.is_some() || change.redirect_status.is_some() || change.forward_query.is_some();
+        let destination = match (self.destination, target, values) {
+            (Destination::Target(_), _, Some(_)) => return Edit::Refused(Refusal::OfNoCampaign),
+            (Destination::Target(old), target, None) => Destination::Target(target.unwrap_or(old)),
+            (Destination::Campaign { .. }, ..) if says_how => {
+                return Edit::Refused(Refusal::OfCampaign);
+            }
+            (Destination::Campaign { id, values: old }, _, values) => Destination::Campaign {
+                id,
+                values: values.unwrap_or(old),
+            },
+        };
+        let mut changed = Self {
+            destination,
+            ..self
+        };
+        changed.set(change.clone());
+        if changed == before {
+            return Edit::Unchanged(before);
+        }
+        if is_never_valid(changed.valid_since, changed.valid_until) {
+            return Edit::Refused(Refusal::NeverValid);
+        }
+        Edit::Changed(changed.next_revision(now))
+    }
+
+    /// Pauses the link; a paused one stays as it is.
+    pub fn pause(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        if self.paused_at.is_some() {
+            return Edit::Unchanged(self);
+        }
+        let paused = Self {
+            paused_at: Some(now),
+            ..self
+        };
+        Edit::Changed(paused.next_revision(now))
+    }
+
+    /// Ends a pause; a link that is not paused stays as it is.
+    pub fn resume(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Refused(Refusal::Revoked);
+        }
+        if self.paused_at.is_none() {
+            return Edit::Unchanged(self);
+        }
+        let resumed = Self {
+            paused_at: None,
+            ..self
+        };
+        Edit::Changed(resumed.next_revision(now))
+    }
+
+    /// Revokes the link; a revoked one stays as it is.
+    pub fn revoke(self, now: Timestamp) -> Edit {
+        if self.revoked_at.is_some() {
+            return Edit::Unchanged(self);
+        }
+        let revoked = Self {
+            revoked_at: Some(now),
+            ..self
+        };
+        Edit::Changed(revoked.next_revision(now))
+    }
+
+    /// Reports whether the link can be returned in place of a new one: it equals the wanted one but
+    /// for its creator and code, and has not ended.
+    pub fn stands_for(&self, wanted: &Self, now: Timestamp) -> bool {
+        matches!(self.state(now), State::Live | State::Scheduled)
+            && self.destination == wanted.destination
+            && self.differences(wanted).is_empty()
+    }
+
+    /// The record that stands for the link in Redis.
+    pub fn record(&self) -> Record<'_> {
+        if self.revoked_at.is_some() || self.paused_at.is_some() {
+            // To the edge a pause is a revocation that a later revision undoes.
+            return Record::Revoked {
+                revision: self.revision,
+            };
+        }
+        match &self.destination {
+            Destination::Target(target) => Record::Link(LinkRecord {
+                status: self.redirect_status,
+                forwards_query: self.forward_query,
+                revision: self.revision,
+                validity: self.validity(),
+                target: target.as_str().as_bytes(),
+            }),
+            Destination::Campaign { id, values } => Record::CampaignLink(CampaignLinkRecord {
+                campaign: *id,
+                revision: self.revision,
+                validity: self.validity(),
+                parameters: Parameters::from_checked(values.as_str().as_bytes()),
+            }),
+        }
+    }
+
+    /// Returns the period in which it redirects.
+    fn validity(&self) -> Validity {
+        let (since, until) = self.bounds();
+        // The period was checked when the link was created or changed. If it ends before it begins
+        // nevertheless, its end counts.
+        Validity::new(since, until)
+            .or_else(|| Validity::new(None, until))
+            .unwrap_or_default()
+    }
+
+    /// Returns the first second and the second from which it has expired.
+    fn bounds(&self) -> (Option<NonZeroU64>, Option<NonZeroU64>) {
+        let bound = |second: Option<Second>| second.map(Second::non_zero);
+        (bound(self.valid_since), bound(self.valid_until))
+    }
+
+    fn next_revision(self, now: Timestamp) -> Self {
+        Self {
+            revision: self.revision + 1,
+            // A clock that was set back must not date a change before the last one.
+            updated_at: now.max(self.updated_at),
+            ..self
+        }
+    }
+}
+
+/// Reports whether a link with these bounds would never redirect.
+pub fn is_never_valid(since: Option<Second>, until: Option<Second>) -> bool {
+    since
+        .zip(until)
+        .is_some_and(|(since, until)| since >= until)
+}
+
+impl Edit {
+    /// Refuses the edit unless the revision before it was one of those expected. A refusal for
+    /// another reason takes precedence.
+    #[must_use]
+    pub fn only_of(self, expected: &Expected, revision: u64) -> Self {
+        match (&self, expected) {
+            (Self::Refused(_), _) | (_, Expected::Any) => self,
+            (_, Expected::OneOf(revisions)) if revisions.contains(&revision) => self,
+            _ => Self::Refused(Refusal::OtherRevision { revision }),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

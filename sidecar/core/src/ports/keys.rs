@@ -1,0 +1,75 @@
+//! Storage of API keys.
+
+use jiff::Timestamp;
+
+use crate::api_key::{ApiKey, Scope};
+use crate::audit::AuditEntry;
+
+/// A position in the listing of keys: behind the key with this creation time and id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPosition {
+    /// The time at which the key was created.
+    pub created_at: Timestamp,
+    /// The key's id.
+    pub id: String,
+}
+
+/// The filter and position of a listing of keys.
+#[derive(Clone, Debug)]
+pub struct KeyListing {
+    /// Only keys behind this position.
+    pub after: Option<KeyPosition>,
+    /// The most keys to answer with.
+    pub limit: u32,
+}
+
+/// A key that is about to be changed.
+#[derive(Clone, Debug)]
+pub struct KeyToEdit {
+    /// The key as it is.
+    pub key: ApiKey,
+    /// True if another live key has the scope `admin` at the moment of the change. Keys that
+    /// have a successor don't count: they are on their way out.
+    pub has_other_admin: bool,
+}
+
+/// The decision about a change of a key.
+#[derive(Clone, Debug)]
+pub enum KeyEdit {
+    /// The key is changed.
+    Changed {
+        /// The key as it is to be stored.
+        key: Box<ApiKey>,
+        /// A new key to be stored with it.
+        successor: Option<Box<ApiKey>>,
+        /// The entries for the audit log.
+        audit: Vec<AuditEntry>,
+    },
+    /// The key was as it should be already.
+    Unchanged(Box<ApiKey>),
+    /// The change is refused.
+    Refused(KeyRefusal),
+}
+
+/// The reason that a key is not created or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRefusal {
+    /// The caller lacks a scope that the key has or would get.
+    #[error("the scope {0} is needed")]
+    Scope(Scope),
+    /// The key is revoked, which is final.
+    #[error("the API key is revoked")]
+    Revoked,
+    /// The key has expired.
+    #[error("the API key has expired")]
+    Expired,
+    /// The key has a successor already.
+    #[error("the API key has been rotated already")]
+    Rotated,
+    /// No key would be left that may do everything.
+    #[error("this is the last live API key with the scope admin")]
+    LastAdmin,
+}
+
+/// Decides about a change of the stored key, inside the store's transaction.
+pub type KeyEditor = Box<dyn Fn(KeyToEdit) -> KeyEdit + Send + Sync>;

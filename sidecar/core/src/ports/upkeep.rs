@@ -1,0 +1,222 @@
+//! Access to thousands of links in the store and in Redis, for the repair of Redis.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use vocabulary::{CampaignId, Code};
+
+use super::{PublishError, StoreError};
+use crate::campaign::Campaign;
+use crate::records::{Drift, Records, Standing, drift_of};
+
+/// Walks through links, removes dead ones, and stores the progress of that work.
+///
+/// Every method has bounded work and reads through indices only, so that it can be called while
+/// links are created and changed. Nothing here depends on SQLite: a place is a number by which
+/// the store orders all of its links, and a claim is a row that is changed in a transaction.
+#[async_trait]
+pub trait UpkeepStore: Send + Sync {
+    /// Reads the records of the first `limit` links behind a place, in the order of the store's
+    /// own numbers ([`Place::START`] is before all). Links that are created meanwhile may be left
+    /// out.
+    async fn records_after(
+        &self,
+        after: Place,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Page, StoreError>;
+
+    /// Reads the records of links by their codes, all as of one moment. Codes without a link are
+    /// left out; the order is undefined.
+    async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError>;
+
+    /// The places of those codes that no link has, nor a deleted one whose code is not free yet;
+    /// in ascending order.
+    async fn codes_without_link(&self, codes: &[Code]) -> Result<Vec<usize>, StoreError>;
+
+    /// Reads the records of the first `limit` links whose expiry lies behind `after` and not
+    /// behind `now`, in the order of their expiries.
+    async fn records_expired(
+        &self,
+        after: ExpiryPlace,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<ExpiredPage, StoreError>;
+
+    /// Reads the records of some links, at most `limit`, that were revoked, or have expired,
+    /// before a moment, were not changed since, and do not wait in the outbox.
+    async fn records_dead_since(
+        &self,
+        before: Timestamp,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Records, StoreError>;
+
+    /// Deletes links that still have the given revision, with all that belongs to them, and removes
+    /// them from the counts (`Store::code_usage`). Their codes stay taken until
+    /// [`UpkeepStore::free_codes`]. Returns the number of deleted links.
+    async fn delete_links(
+        &self,
+        links: Vec<(Code, u64)>,
+        now: Timestamp,
+    ) -> Result<u64, StoreError>;
+
+    /// Codes of links that were deleted before a moment and are still taken, with the revision
+    /// that each had; at most `limit`.
+    async fn deleted_links(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(Code, u64)>, StoreError>;
+
+    /// Frees the codes of deleted links.
+    async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError>;
+}
+
+/// A place in the order in which a store walks through its links: behind the link of this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(pub i64);
+
+impl Place {
+    /// Before all links.
+    pub const START: Self = Self(i64::MIN);
+}
+
+/// Links that follow each other.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Their records.
+    pub records: Records,
+    /// The start of the next page; `None` when there are no more.
+    pub next: Option<Place>,
+}
+
+/// A place among links with an expiry: behind the link of this expiry and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiryPlace {
+    /// The expiry, in seconds since 1970.
+    pub second: i64,
+    /// The number.
+    pub place: Place,
+}
+
+/// Links that have expired one after the other.
+#[derive(Clone, Debug)]
+pub struct ExpiredPage {
+    /// Their records.
+    pub records: Records,
+    /// The start of the next page; `None` when there were no links.
+    pub next: Option<ExpiryPlace>,
+}
+
+/// Links that were looked up.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Their records.
+    pub records: Records,
+    /// True for each of them that is in the outbox: Redis need not have it yet.
+    pub waiting: Vec<bool>,
+}
+
+/// Maintains the records of many links in Redis. Every method returns within a bounded time,
+/// whatever state Redis is in, and does not block other publishers.
+#[async_trait]
+pub trait RecordIndex: Send + Sync {
+    /// Writes records, each unless Redis has a newer one. After an error any of them may be
+    /// written; the method is idempotent.
+    async fn fill(&self, records: &Records) -> Result<Filled, PublishError>;
+
+    /// Compares records with Redis; returns the places of those that differ, in ascending order.
+    async fn compare(&self, records: &Records) -> Result<Vec<(usize, Drift)>, PublishError>;
+
+    /// As [`RecordIndex::fill`] for the records of campaigns; returns the places of those that were
+    /// left out since Redis has a newer one.
+    async fn fill_campaigns(&self, campaigns: &[Campaign]) -> Result<Vec<usize>, PublishError>;
+
+    /// As [`RecordIndex::compare`] for the records of campaigns.
+    async fn compare_campaigns(
+        &self,
+        campaigns: &[Campaign],
+    ) -> Result<Vec<(usize, Drift)>, PublishError> {
+        let ids: Vec<CampaignId> = campaigns.iter().map(|campaign| campaign.id).collect();
+        let stood = self.read_campaigns(&ids).await?;
+        let drifts = campaigns.iter().zip(&stood).enumerate();
+        let drifts = drifts.filter_map(|(place, (campaign, stood))| {
+            let record = campaign.record().to_vec();
+            let drift = drift_of(&record, campaign.revision, 0, stood.standing());
+            Some((place, drift?))
+        });
+        Ok(drifts.collect())
+    }
+
+    /// Reads the values of campaigns' keys.
+    async fn read_campaigns(&self, ids: &[CampaignId]) -> Result<Vec<Stood>, PublishError>;
+
+    /// Sends the names of all keys of link records in portions, until all were seen or the receiver
+    /// is dropped. A name is the part of the key behind the prefix: a code, unless another program
+    /// writes there. A name may come more than once.
+    async fn scan(&self, pages: mpsc::Sender<Vec<Vec<u8>>>) -> Result<(), PublishError>;
+
+    /// Reads the values of names.
+    async fn read(&self, names: &[Vec<u8>]) -> Result<Vec<Stood>, PublishError>;
+
+    /// Deletes the keys whose values are still as they were read; returns their number.
+    async fn remove(&self, read: &[(Vec<u8>, Stood)]) -> Result<u64, PublishError>;
+
+    /// Counts the keys, of whatever kind.
+    async fn count(&self) -> Result<u64, PublishError>;
+
+    /// As [`super::Publisher::incarnation`].
+    async fn incarnation(&self) -> Result<String, PublishError>;
+}
+
+/// The value of a key when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stood {
+    /// Nothing.
+    Nothing,
+    /// A text.
+    Text(Vec<u8>),
+    /// Something that is no text.
+    OtherType,
+}
+
+impl Stood {
+    /// Borrows the value.
+    pub fn standing(&self) -> Standing<'_> {
+        match self {
+            Self::Nothing => Standing::Nothing,
+            Self::Text(text) => Standing::Text(text),
+            Self::OtherType => Standing::OtherType,
+        }
+    }
+}
+
+/// The outcomes of writing records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// The key had no value.
+    pub added: u64,
+    /// The key had another value.
+    pub replaced: u64,
+    /// The key had the record already.
+    pub same: u64,
+    /// The key has a newer record.
+    pub newer: u64,
+}
+
+impl std::ops::AddAssign for Filled {
+    fn add_assign(&mut self, other: Self) {
+        self.added += other.added;
+        self.replaced += other.replaced;
+        self.same += other.same;
+        self.newer += other.newer;
+    }
+}
+
+impl Filled {
+    /// The number of records.
+    pub fn total(&self) -> u64 {
+        self.added + self.replaced + self.same + self.newer
+    }
+}

@@ -1,0 +1,368 @@
+//! The storage and the queue of visits.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use vocabulary::{CampaignId, Code};
+
+use super::{PublishError, StoreError};
+use crate::visit::Visit;
+use crate::visit::class::Class;
+
+/// Stores visits and counts them.
+///
+/// Counts are by hour: per link by class, and per campaign and for all links together by class
+/// and [`Dimension`]. They outlive the visits that they were counted from.
+#[async_trait]
+pub trait VisitStore: Send + Sync {
+    /// Stores visits and counts them, all or, after an error, none; duplicates, by their ids, are
+    /// left out. At most [`MAX_VISITS_TOGETHER`].
+    async fn keep_visits(
+        &self,
+        visits: Vec<Visit>,
+        now: Timestamp,
+    ) -> Result<KeptVisits, StoreError>;
+}
+
+/// The counts to delete; `None` for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OldCounts {
+    /// Counts by the minute before this moment.
+    pub minutes_before: Option<Timestamp>,
+    /// Counts by the hour and unique visitors by the day before this moment.
+    pub hours_before: Option<Timestamp>,
+}
+
+/// The most visits that are stored together.
+pub const MAX_VISITS_TOGETHER: usize = 5000;
+
+/// The most entries in quarantine.
+pub const MAX_POISON: u32 = 10_000;
+
+/// The most visits of a link that are looked at to count them by a dimension.
+pub const MAX_COUNTED: u32 = 100_000;
+
+/// The outcome of storing visits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptVisits {
+    /// The places of those that were new, in ascending order.
+    pub new: Vec<usize>,
+    /// Links that have reached their limit of visits, of which only human and possibly human ones
+    /// count.
+    pub ended: Vec<Code>,
+}
+
+/// The filter of a listing of visits; a visit must match every member that is set.
+#[derive(Clone, Debug, Default)]
+pub struct VisitListing {
+    /// Only visits of this link.
+    pub code: Option<Code>,
+    /// Only visits of this class.
+    pub class: Option<Class>,
+    /// Only visits from this moment on.
+    pub since: Option<Timestamp>,
+    /// Only visits before this moment.
+    pub until: Option<Timestamp>,
+    /// Only visits that were stored before the one of this number.
+    pub before: Option<i64>,
+    /// The most visits to answer with.
+    pub limit: u32,
+}
+
+/// A stored visit. Its texts are as they were written, possibly by another version of this
+/// program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptVisit {
+    /// The visit's number; visits that are stored later have greater ones.
+    pub number: i64,
+    /// The time of the answer.
+    pub at: Timestamp,
+    /// The link's code, as it was requested.
+    pub code: String,
+    /// The short domain of the request.
+    pub host: String,
+    /// The stored part of the client's address.
+    pub client: Option<String>,
+    /// The visitor, in hexadecimal digits.
+    pub visitor: Option<String>,
+    /// The header `User-Agent`.
+    pub user_agent: String,
+    /// The header `Referer`; empty without one.
+    pub referrer: String,
+    /// The referrer's host.
+    pub referrer_host: Option<String>,
+    /// The language that the client likes best.
+    pub language: Option<String>,
+    /// The request's method.
+    pub method: String,
+    /// The HTTP status of the answer.
+    pub status: u16,
+    /// The header `Sec-Purpose` or `Purpose`; empty without one.
+    pub purpose: String,
+    /// The country's code.
+    pub country: Option<String>,
+    /// The province, state or region.
+    pub province: Option<String>,
+    /// The city.
+    pub city: Option<String>,
+    /// The client's Internet provider.
+    pub isp: Option<String>,
+    /// The browser and its version.
+    pub browser: Option<String>,
+    /// The operating system and its version.
+    pub os: Option<String>,
+    /// The kind of device.
+    pub device: String,
+    /// The app whose built-in browser it is.
+    pub app: Option<String>,
+    /// The name of the visit's class.
+    pub class: String,
+    /// The reason for the class.
+    pub reason: String,
+    /// The version of the rules that decided the class.
+    pub ruleset: u16,
+}
+
+/// The links whose visits are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All links.
+    All,
+    /// A campaign's links.
+    Campaign(CampaignId),
+    /// One link.
+    Link(Code),
+}
+
+/// The visits to count. Bounds are cut to whole hours.
+#[derive(Clone, Copy, Debug)]
+pub struct CountQuery {
+    /// The links.
+    pub of: Counted,
+    /// The start of the period.
+    pub since: Timestamp,
+    /// The end of the period.
+    pub until: Timestamp,
+}
+
+/// The attribute by which visits are counted besides their class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dimension {
+    /// No attribute.
+    Total,
+    /// The short domain.
+    Domain,
+    /// The country.
+    Country,
+    /// The kind of device.
+    Device,
+    /// The browser.
+    Browser,
+    /// The operating system.
+    Os,
+    /// The referrer's host.
+    Referrer,
+}
+
+impl Dimension {
+    /// Every dimension but [`Dimension::Total`].
+    pub const ALL: [Self; 6] = [
+        Self::Domain,
+        Self::Country,
+        Self::Device,
+        Self::Browser,
+        Self::Os,
+        Self::Referrer,
+    ];
+
+    /// The names, for messages that list what is allowed.
+    pub const NAMES: &'static str = "domain, country, device, browser, os, referrer";
+
+    /// The dimension's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Domain => "domain",
+            Self::Country => "country",
+            Self::Device => "device",
+            Self::Browser => "browser",
+            Self::Os => "os",
+            Self::Referrer => "referrer",
+        }
+    }
+
+    /// The dimension with a name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// The visit's value in this dimension; empty when it is unknown.
+    pub fn value(self, visit: &Visit) -> &str {
+        match self {
+            Self::Total => "",
+            Self::Domain => &visit.host,
+            Self::Country => visit.place.country.as_deref().unwrap_or_default(),
+            Self::Device => visit.agent.device.kind.name(),
+            Self::Browser => visit.agent.browser.as_ref().map_or("", |it| &it.name),
+            Self::Os => visit.agent.os.as_ref().map_or("", |it| &it.name),
+            Self::Referrer => visit.referrer_host.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+/// The number of visits in an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeCount {
+    /// The start of the hour.
+    pub hour: Timestamp,
+    /// The class of the visits.
+    pub class: Class,
+    /// The number of visits.
+    pub visits: u64,
+}
+
+/// The number of unique visitors on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayVisitors {
+    /// The start of the day, by UTC.
+    pub day: Timestamp,
+    /// The number of unique visitors.
+    pub visitors: u64,
+}
+
+/// The number of visits with a common value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueCount {
+    /// The value; empty when it is unknown.
+    pub value: String,
+    /// The class of the visits.
+    pub class: Class,
+    /// The number of visits.
+    pub visits: u64,
+}
+
+/// The length of the intervals by which visits are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hours {
+    /// An hour.
+    One,
+    /// A day of UTC.
+    Day,
+}
+
+impl Hours {
+    /// The number of hours.
+    pub fn count(self) -> i64 {
+        match self {
+            Self::One => 1,
+            Self::Day => 24,
+        }
+    }
+}
+
+/// The number of visits in an interval with a common value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueTimeCount {
+    /// The start of the interval.
+    pub begin: Timestamp,
+    /// The common value; empty when it is unknown.
+    pub value: String,
+    /// The class of the visits.
+    pub class: Class,
+    /// The number of visits.
+    pub visits: u64,
+}
+
+/// The number of visits of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTotal {
+    /// The link's code.
+    pub code: Code,
+    /// The number of all visits.
+    pub visits: u64,
+    /// The number of human visits.
+    pub human: u64,
+    /// The time of the last visit.
+    pub last_at: Timestamp,
+}
+
+/// The number of visits of a domain in a minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainCount {
+    /// The short domain.
+    pub host: String,
+    /// The start of the minute.
+    pub minute: Timestamp,
+    /// The number of visits of all classes.
+    pub visits: u64,
+}
+
+/// The queue through which the edge reports visits, in batches. Each batch is delivered to one of
+/// several readers, which settles it once it is stored; a batch that is not settled in time is
+/// delivered to another reader.
+#[async_trait]
+pub trait VisitQueue: Send + Sync {
+    /// Takes batches that no reader has taken, at most `most`.
+    async fn take(&self, most: usize) -> Result<Vec<QueuedBatch>, PublishError>;
+
+    /// Takes batches that another reader took at least `idle` ago and has not settled, at most
+    /// `most`.
+    async fn take_over(
+        &self,
+        idle: Duration,
+        most: usize,
+    ) -> Result<Vec<QueuedBatch>, PublishError>;
+
+    /// Marks batches as stored, so that they are not delivered again.
+    async fn settle(&self, batches: &[QueuedId]) -> Result<(), PublishError>;
+
+    /// Removes the batches before the first one that is not settled.
+    async fn trim(&self) -> Result<(), PublishError>;
+
+    /// Removes readers that have been idle for `idle` and have no unsettled batches.
+    async fn forget_readers(&self, idle: Duration) -> Result<(), PublishError>;
+
+    /// Measures the backlog.
+    async fn depth(&self) -> Result<QueueDepth, PublishError>;
+}
+
+/// Names a batch in the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct QueuedId {
+    /// The part of the queue.
+    pub shard: u16,
+    /// Its name there.
+    pub entry: String,
+}
+
+/// A batch that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedBatch {
+    /// The name of the batch.
+    pub id: QueuedId,
+    /// The frames of the events, one behind the other ([`vocabulary::visit`]).
+    pub frames: Vec<u8>,
+}
+
+/// The backlog of the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Batches that are not settled.
+    pub batches: u64,
+    /// The time at which the oldest of them was queued.
+    pub oldest: Option<Timestamp>,
+}
+
+/// An entry of the queue that is no visit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poison {
+    /// The batch.
+    pub id: QueuedId,
+    /// The frame's number in the batch, from 0.
+    pub place: usize,
+    /// The fault.
+    pub reason: String,
+    /// The bytes that could not be read, at most some thousand.
+    pub bytes: Vec<u8>,
+}

@@ -1,0 +1,283 @@
+//! Packed records of many links: the wanted ones, and a comparison with those found in Redis.
+//!
+//! A walk through millions of links allocates no value for each: the store writes the wanted
+//! records into one piece of memory, and the records in Redis are compared in place.
+
+use jiff::Timestamp;
+use vocabulary::record::MAX_REVISION;
+use vocabulary::{CampaignLinkRecord, Code, Found, LinkRecord, MissReason, Phase, Record};
+
+use crate::link::since_1970;
+
+/// The records that links should have in Redis at one moment.
+#[derive(Clone, Debug)]
+pub struct Records {
+    now_s: u64,
+    text: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    code: Code,
+    revision: u64,
+    /// End of its record, which begins at the end of the one before.
+    end: usize,
+}
+
+/// A record of [`Records`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// The link's code.
+    pub code: Code,
+    /// The link's revision.
+    pub revision: u64,
+    /// The record.
+    pub text: &'a [u8],
+}
+
+impl Records {
+    /// None yet; those that are added are right at a moment.
+    pub fn at(now: Timestamp) -> Self {
+        Self {
+            now_s: since_1970(now),
+            text: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Reserves capacity for so many records and bytes.
+    pub fn reserve(&mut self, records: usize, bytes: usize) {
+        self.entries.reserve(records);
+        self.text.reserve(bytes);
+    }
+
+    /// Adds a link's record. An expired link gets the short form: the answer is the same, and the
+    /// target would only waste memory.
+    pub fn push(&mut self, code: Code, record: &Record<'_>) {
+        let revision = match record {
+            Record::Link(link) => link.revision,
+            Record::CampaignLink(link) => link.revision,
+            Record::Revoked { revision } => *revision,
+            Record::Unknown => 0,
+        };
+        match record {
+            Record::Link(LinkRecord { validity, .. })
+            | Record::CampaignLink(CampaignLinkRecord { validity, .. })
+                if validity.at(self.now_s) == Phase::Over =>
+            {
+                Record::Revoked { revision }.write(&mut self.text);
+            }
+            record => record.write(&mut self.text),
+        }
+        self.entries.push(Entry {
+            code,
+            revision,
+            end: self.text.len(),
+        });
+    }
+
+    /// Returns the number of records.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Reports whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The record at a place, which must be below [`Records::len`].
+    pub fn get(&self, place: usize) -> Wanted<'_> {
+        let entry = self.entries[place];
+        let start = match place.checked_sub(1) {
+            Some(before) => self.entries[before].end,
+            None => 0,
+        };
+        Wanted {
+            code: entry.code,
+            revision: entry.revision,
+            text: &self.text[start..entry.end],
+        }
+    }
+
+    /// All records, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Wanted<'_>> {
+        (0..self.len()).map(|place| self.get(place))
+    }
+
+    /// The records at some places.
+    pub fn some(&self, places: impl IntoIterator<Item = usize>) -> Self {
+        let mut some = Self {
+            now_s: self.now_s,
+            text: Vec::new(),
+            entries: Vec::new(),
+        };
+        for place in places {
+            some.add(self.get(place));
+        }
+        some
+    }
+
+    /// Adds others, which are right at the same moment or a later one.
+    pub fn extend(&mut self, others: &Self) {
+        for wanted in others.iter() {
+            self.add(wanted);
+        }
+    }
+
+    fn add(&mut self, wanted: Wanted<'_>) {
+        self.text.extend_from_slice(wanted.text);
+        self.entries.push(Entry {
+            code: wanted.code,
+            revision: wanted.revision,
+            end: self.text.len(),
+        });
+    }
+
+    /// Compares the record at a place with the value found under its key.
+    pub fn drift(&self, place: usize, standing: Standing<'_>) -> Option<Drift> {
+        let wanted = self.get(place);
+        drift_of(wanted.text, wanted.revision, self.now_s, standing)
+    }
+}
+
+/// The value found under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing<'a> {
+    /// Nothing.
+    Nothing,
+    /// A text, a record or not.
+    Text(&'a [u8]),
+    /// Something that is no text.
+    OtherType,
+}
+
+impl<'a> Standing<'a> {
+    /// Parses the record, or returns the reason why there is none.
+    pub fn record(self) -> Found<'a> {
+        match self {
+            Self::Nothing => Err(MissReason::Absent),
+            Self::Text(text) => Ok(Record::parse(text)?),
+            Self::OtherType => Err(MissReason::Unreadable),
+        }
+    }
+}
+
+/// The way in which the value under a link's key differs from the link's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// There is no value.
+    Missing,
+    /// The negative record of an unknown code.
+    Negative,
+    /// An earlier revision.
+    Older,
+    /// A revision that SQL does not have yet, or not any more.
+    Newer(u64),
+    /// The same revision with another text, or something that is no record.
+    Different,
+    /// Something that is no text.
+    OtherType,
+    /// The same revision of a link that has expired, not shortened yet: its answer is the same.
+    Long,
+}
+
+/// Compares the value under a key with the record wanted there at a second.
+pub fn drift_of(wanted: &[u8], revision: u64, now_s: u64, standing: Standing<'_>) -> Option<Drift> {
+    let text = match standing {
+        Standing::Text(text) if text == wanted => return None,
+        Standing::Text(text) => text,
+        Standing::Nothing => return Some(Drift::Missing),
+        Standing::OtherType => return Some(Drift::OtherType),
+    };
+    Some(match first_fields(text) {
+        Some((b"404", _)) => Drift::Negative,
+        // The publishing script trusts no value that it can't compare, either.
+        None => Drift::Different,
+        Some((_, standing)) if standing > MAX_REVISION => Drift::Different,
+        Some((_, standing)) if standing > revision => Drift::Newer(standing),
+        Some((_, standing)) if standing < revision => Drift::Older,
+        Some(_) => match (Record::parse(wanted), Record::parse(text)) {
+            (
+                Ok(Record::Revoked { .. }),
+                Ok(
+                    Record::Link(LinkRecord { validity, .. })
+                    | Record::CampaignLink(CampaignLinkRecord { validity, .. }),
+                ),
+            ) if validity.at(now_s) == Phase::Over => Drift::Long,
+            _ => Drift::Different,
+        },
+    })
+}
+
+/// The kind and the revision of a record of any version; `None` when it is no record.
+pub fn first_fields(text: &[u8]) -> Option<(&[u8], u64)> {
+    let mut fields = text.split(|&byte| byte == b' ');
+    let version = fields.next()?;
+    let kind = fields.next()?;
+    if let Ok(Record::CampaignLink(link)) = Record::parse(text)
+        && version != b"1"
+    {
+        // The compact record of a campaign's link has neither.
+        return Some((version, link.revision));
+    }
+    let revision = fields.next()?;
+    if version.is_empty() || kind.is_empty() || !revision.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let revision = std::str::from_utf8(revision).ok()?;
+    // More digits than a number has are those of a revision that nothing has.
+    (!revision.is_empty()).then(|| (kind, revision.parse().unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{link, moment};
+
+    #[test]
+    fn what_stands_is_compared_by_revision_and_text() {
+        let mut records = Records::at(moment("2026-06-01T00:00:00Z"));
+        let live = crate::link::Link {
+            revision: 3,
+            ..link("abc")
+        };
+        records.push(live.code, &live.record());
+        let mut dead = live.clone();
+        dead.valid_until = crate::link::Second::at(moment("2026-05-01T00:00:00Z"));
+        records.push("abd".parse().expect("a code"), &dead.record());
+        assert_eq!(records.get(0).text, b"1 302 3 0 https://example.com/a");
+        assert_eq!(records.get(1).text, b"1 410 3");
+        for (place, standing, drift) in [
+            (0, "1 302 3 0 https://example.com/a", None),
+            (0, "1 302 3 0 https://example.com/b", Some(Drift::Different)),
+            (0, "1 302 2 0 https://example.com/a", Some(Drift::Older)),
+            (0, "1 410 4", Some(Drift::Newer(4))),
+            (0, "2 X 5 what follows", Some(Drift::Newer(5))),
+            (0, "1 404 0", Some(Drift::Negative)),
+            (0, "1 410 99999999999999999999999", Some(Drift::Different)),
+            (0, "1 410 9007199254740992", Some(Drift::Different)),
+            (0, "no record", Some(Drift::Different)),
+            (0, "", Some(Drift::Different)),
+            (0, "c4f Wien", Some(Drift::Older)),
+            (0, "c4f x 5 0", Some(Drift::Newer(5))),
+            (1, "1 410 3", None),
+            (1, "1 302 3 1 https://example.com/a", Some(Drift::Long)),
+            (1, "1 302 3 0 https://example.com/a", Some(Drift::Different)),
+        ] {
+            assert_eq!(
+                records.drift(place, Standing::Text(standing.as_bytes())),
+                drift,
+                "{standing}"
+            );
+        }
+        assert_eq!(records.drift(0, Standing::Nothing), Some(Drift::Missing));
+        assert_eq!(
+            records.drift(0, Standing::OtherType),
+            Some(Drift::OtherType)
+        );
+        let one = records.some([1]);
+        assert_eq!((one.len(), one.get(0)), (1, records.get(1)));
+    }
+}

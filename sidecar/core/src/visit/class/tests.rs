@@ -1,0 +1,174 @@
+//! The expected classes of user agents are in `golden/agents.tsv`.
+
+use proptest::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::*;
+use crate::testing::golden;
+
+fn evidence(user_agent: &str) -> Evidence<'_> {
+    Evidence {
+        method: VisitMethod::Get,
+        purpose: "",
+        user_agent,
+        network: None,
+    }
+}
+
+fn verdict(evidence: Evidence<'_>) -> (&'static str, &'static str) {
+    let said = classify(&evidence);
+    assert_eq!(said.ruleset, RULESET);
+    (said.class.name(), said.reason)
+}
+
+const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0";
+
+#[test]
+fn user_agents_are_classified_as_golden() {
+    for line in golden() {
+        let said = verdict(evidence(&line.user_agent));
+        assert_eq!(said, (&*line.class, &*line.reason), "{}", line.user_agent);
+    }
+}
+
+#[test]
+fn every_rule_has_words_and_a_stable_reason() {
+    let is_stable = |reason: &str| {
+        !reason.is_empty()
+            && reason
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+    };
+    for rule in RULES {
+        assert!(!rule.words.is_empty(), "{rule:?}");
+        for word in rule.words {
+            assert_eq!(word.to_ascii_lowercase(), *word, "{rule:?}");
+            assert!(bare(word).len() > 2, "{rule:?}");
+        }
+        assert!(is_stable(rule.reason), "{rule:?}");
+        // A rule behind a wider one would never match.
+        let agent: String = rule
+            .words
+            .iter()
+            .map(|word| format!("{} ", bare(word)))
+            .collect();
+        let found = super::rule(&agent).expect("a rule");
+        assert_eq!(
+            (found.class, found.reason),
+            (rule.class, rule.reason),
+            "{rule:?}"
+        );
+    }
+    for (word, reason) in NETWORKS {
+        assert_eq!(word.to_ascii_lowercase(), *word);
+        assert!(is_stable(reason));
+    }
+}
+
+/// Stored classifications name their ruleset, so changed rules must have another number: increment
+/// [`RULESET`], and put here the hash that this test finds.
+#[test]
+fn other_rules_are_another_ruleset() {
+    let text = format!("{RULESET} {RULES:?} {NETWORKS:?}");
+    let digest = Sha256::digest(text.as_bytes());
+    let digest: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(digest, "65550d136b7980e8");
+}
+
+#[test]
+fn what_is_fetched_in_advance_is_a_preview() {
+    for (purpose, reason) in [
+        ("prefetch", "prefetch"),
+        ("prefetch;prerender", "prefetch"),
+        ("prefetch;anonymous-client-ip", "prefetch"),
+        ("Prefetch", "prefetch"),
+        ("preview", "purpose-preview"),
+    ] {
+        let evidence = Evidence {
+            purpose,
+            ..evidence(BROWSER)
+        };
+        assert_eq!(verdict(evidence), ("preview", reason), "{purpose}");
+    }
+    let other = Evidence {
+        purpose: "something",
+        ..evidence(BROWSER)
+    };
+    assert_eq!(verdict(other), ("human", "browser"));
+}
+
+#[test]
+fn what_asks_for_heads_is_a_scanner_unless_it_has_a_name() {
+    for (user_agent, class) in [
+        (BROWSER, ("scanner", "head")),
+        ("", ("scanner", "head")),
+        ("Mozilla/5.0 Mobile Instagram 1", ("scanner", "head")),
+        ("WhatsApp/2.23.20.0", ("preview", "whatsapp")),
+        ("curl/8.5.0", ("bot", "curl")),
+    ] {
+        let evidence = Evidence {
+            method: VisitMethod::Head,
+            ..evidence(user_agent)
+        };
+        assert_eq!(verdict(evidence), class, "{user_agent}");
+    }
+    let other = Evidence {
+        method: VisitMethod::Other,
+        ..evidence(BROWSER)
+    };
+    assert_eq!(verdict(other), ("unknown", "method"));
+}
+
+#[test]
+fn networks_of_scanners_are_told_though_they_pretend_to_be_browsers() {
+    for (network, class) in [
+        ("PROOFPOINT-ASN-US-EAST", ("scanner", "proofpoint")),
+        ("Mimecast North America Inc", ("scanner", "mimecast")),
+        ("Barracuda Networks, Inc.", ("scanner", "barracuda")),
+        ("Example Telecom", ("human", "browser")),
+    ] {
+        let evidence = Evidence {
+            network: Some(network),
+            ..evidence(BROWSER)
+        };
+        assert_eq!(verdict(evidence), class, "{network}");
+    }
+}
+
+#[test]
+fn classes_have_names() {
+    let names: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+    assert_eq!(names.join(", "), Class::NAMES);
+    for class in Class::ALL {
+        assert_eq!(Class::by_name(class.name()), Some(class));
+    }
+    assert_eq!(Class::by_name("Human"), None);
+}
+
+proptest! {
+    #[test]
+    fn anything_is_classified(
+        user_agent in "\\PC{0,200}",
+        purpose in "\\PC{0,32}",
+        network in prop::option::of("\\PC{0,32}"),
+    ) {
+        let said = classify(&Evidence {
+            method: VisitMethod::Get,
+            purpose: &purpose,
+            user_agent: &user_agent,
+            network: network.as_deref(),
+        });
+        prop_assert!(!said.reason.is_empty());
+    }
+
+    #[test]
+    fn the_case_of_letters_and_space_around_do_not_matter(place in 0_usize..150) {
+        let lines = golden();
+        let line = &lines[place % lines.len()];
+        let other = format!(" {} ", line.user_agent.to_uppercase());
+        prop_assert_eq!(verdict(evidence(&other)), verdict(evidence(&line.user_agent)));
+    }
+}

@@ -1,0 +1,80 @@
+//! The state of the HTTP service, which every handler gets.
+
+use std::sync::Arc;
+
+use shortlink_core::clock::Clock;
+use shortlink_core::codes::strategy::CodePolicy;
+use shortlink_core::ports::{Publisher, VisitQueue};
+use shortlink_core::target::TargetPolicy;
+use shortlink_core::target::domains::TargetDomains;
+use shortlink_core::trace::Sampling;
+use shortlink_service::access::{Access, Attempts};
+use shortlink_service::campaigns::Campaigns;
+use shortlink_service::codespace::Codespace;
+use shortlink_service::domains::Domains;
+use shortlink_service::explain::Explainer;
+use shortlink_service::keys::Keys;
+use shortlink_service::links::Links;
+use shortlink_service::live::LiveVisits;
+use shortlink_service::resolve::Resolver;
+use shortlink_service::sessions::Sessions;
+use shortlink_service::visits::VisitCounters;
+use shortlink_store::Store;
+use vocabulary::RedirectStatus;
+
+use super::answers::{AnswerCounters, Requests};
+
+/// Holds the services that handlers call.
+pub struct App {
+    /// Creates, changes, revokes and finds links.
+    pub links: Links,
+    /// Creates, changes, revokes and finds campaigns.
+    pub campaigns: Campaigns,
+    /// Explains the answers to codes.
+    pub explainer: Explainer,
+    /// Resolves codes to targets.
+    pub resolver: Resolver,
+    /// Authenticates API keys.
+    pub access: Arc<Access>,
+    /// Issues and reads the console's sessions.
+    pub sessions: Sessions,
+    /// Limits attempts to sign in.
+    pub sign_ins: Attempts,
+    /// Creates, changes, rotates and revokes API keys.
+    pub keys: Keys,
+    /// Measures the use of the code space.
+    pub codespace: Codespace,
+    /// The SQL store, for the audit log and health checks.
+    pub store: Arc<Store>,
+    /// The short domains that nginx announces.
+    pub domains: Domains,
+    /// Counts of answers.
+    pub answers: AnswerCounters,
+    /// Measurements of requests.
+    pub requests: Requests,
+    /// The sampling of requests whose callers do not decide it.
+    pub sampling: Sampling,
+    /// Counts of processed visits.
+    pub visit_counters: Arc<VisitCounters>,
+    /// The queue of visits, if this process stores them.
+    pub visit_queue: Option<Arc<dyn VisitQueue>>,
+    /// The live feed of visits, unless it is disabled.
+    pub live: Option<Arc<LiveVisits>>,
+    /// The connection to Redis, for health checks.
+    pub publisher: Arc<dyn Publisher>,
+    /// The source of the current time.
+    pub clock: Arc<dyn Clock>,
+    /// The rules for targets.
+    pub policy: TargetPolicy,
+    /// The domains that targets may have.
+    pub target_domains: TargetDomains,
+    /// The default redirect status of a link.
+    pub default_redirect_status: RedirectStatus,
+    /// The default policy for issuing codes.
+    pub default_policy: CodePolicy,
+    /// The maximum size of a request's body in bytes.
+    pub body_limit_bytes: usize,
+}
+
+/// The state as extractors and handlers get it.
+pub(super) type SharedApp = Arc<App>;

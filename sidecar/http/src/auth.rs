@@ -1,0 +1,171 @@
+//! Authentication and authorization of requests.
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use shortlink_core::api_key::{PresentedKey, Scope};
+use shortlink_service::access::Caller;
+
+use jiff::Timestamp;
+
+use super::app::{App, SharedApp};
+use super::console;
+use super::operation::{Operation, Taken};
+use super::problem::Problem;
+
+/// Declares an extractor that requires a scope; with `(Caller)` it also yields the caller.
+macro_rules! permission {
+    ($(#[$text:meta])* $name:ident(Caller): $scope:ident) => {
+        $(#[$text])*
+        pub(super) struct $name(pub(super) Caller);
+        permission!(@extract $name, $scope, Self);
+    };
+    ($(#[$text:meta])* $name:ident: $scope:ident) => {
+        $(#[$text])*
+        pub(super) struct $name;
+        permission!(@extract $name, $scope, |_caller| Self);
+    };
+    (@extract $name:ident, $scope:ident, $with:expr) => {
+        impl Taken for $name {
+            fn describe(operation: Operation) -> Operation {
+                operation.scope(Scope::$scope)
+            }
+        }
+
+        impl FromRequestParts<SharedApp> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(
+                parts: &mut Parts,
+                app: &SharedApp,
+            ) -> Result<Self, Problem> {
+                let caller = authorize(parts, app, Scope::$scope).await;
+                caller.map(|(caller, _presented)| caller).map($with)
+            }
+        }
+    };
+}
+
+permission! {
+    /// The caller may create, change and revoke links.
+    MayWrite(Caller): LinksWrite
+}
+
+permission! {
+    /// The caller may read links.
+    MayRead: LinksRead
+}
+
+permission! {
+    /// The caller may create, change and revoke campaigns.
+    MayWriteCampaigns(Caller): CampaignsWrite
+}
+
+permission! {
+    /// The caller may read campaigns.
+    MayReadCampaigns: CampaignsRead
+}
+
+permission! {
+    /// The caller may manage API keys.
+    MayManageKeys(Caller): KeysAdmin
+}
+
+permission! {
+    /// The caller may read visits.
+    MayReadStats: StatsRead
+}
+
+permission! {
+    /// The caller may read the audit log.
+    MayAudit: Admin
+}
+
+/// The caller may read visits; a long response checks again whether that still holds.
+pub(super) struct MayListen(pub(super) Admission);
+
+impl Taken for MayListen {
+    fn describe(operation: Operation) -> Operation {
+        operation.scope(Scope::StatsRead)
+    }
+}
+
+/// An admitted request: its credentials and its caller.
+pub(super) struct Admission {
+    presented: Presented,
+    caller: Caller,
+}
+
+impl FromRequestParts<SharedApp> for MayListen {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let (caller, presented) = authorize(parts, app, Scope::StatsRead).await?;
+        Ok(Self(Admission { presented, caller }))
+    }
+}
+
+impl Admission {
+    /// Returns whether the key would be admitted now, without charging its rate limit. While the
+    /// database is unavailable, the last known state of the key decides.
+    pub(super) async fn still_holds(&self, app: &SharedApp) -> bool {
+        let now = app.clock.now();
+        if self.presented.until.is_some_and(|until| now >= until) {
+            return false;
+        }
+        match app.access.recognise(&self.presented.key).await {
+            Ok(caller) => caller.is_some_and(|caller| caller.key().allows(Scope::StatsRead)),
+            Err(_away) => self.caller.key().admits(&self.presented.key, now),
+        }
+    }
+}
+
+/// The credentials of a request.
+struct Presented {
+    key: PresentedKey,
+    /// The end of the session that supplied the key.
+    until: Option<Timestamp>,
+}
+
+/// Authenticates a request, charges its key's rate limit, and checks a scope. A request that lacks
+/// the scope is charged as well, so that failed attempts are limited like any others.
+async fn authorize(
+    parts: &Parts,
+    app: &SharedApp,
+    scope: Scope,
+) -> Result<(Caller, Presented), Problem> {
+    let presented = presented(parts, app)?;
+    let caller = app.access.recognise(&presented.key).await?;
+    let caller = caller.ok_or_else(Problem::unauthorized)?;
+    caller.charge(1)?;
+    if !caller.key().allows(scope) {
+        return Err(Problem::forbidden(scope.name()));
+    }
+    Ok((caller, presented))
+}
+
+/// Finds the key of a request. A key in a header outranks the session of the console, which is read
+/// only if no header has a key.
+fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {
+    if let Some(text) = key_text(&parts.headers) {
+        let key = text.and_then(|text| PresentedKey::parse(text.trim()));
+        let key = key.ok_or_else(Problem::unauthorized)?;
+        return Ok(Presented { key, until: None });
+    }
+    let session = console::session(parts, app)?.ok_or_else(Problem::unauthorized)?;
+    Ok(Presented {
+        key: session.presented,
+        until: Some(session.until),
+    })
+}
+
+/// The text of the key in a header; `Some(None)` if it is not text. Ignores schemes other than
+/// Bearer, which are for a proxy in front of this service.
+fn key_text(headers: &HeaderMap) -> Option<Option<&str>> {
+    if let Some(key) = headers.get("x-api-key") {
+        return Some(key.to_str().ok());
+    }
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(Some(token))
+}

@@ -1,0 +1,337 @@
+//! `/v1/links/batch`: creates any number of links with one request.
+//!
+//! Rows are read as they arrive, processed in chunks, and answered in order with one result each.
+//! Memory is bounded: reading pauses while chunks arrive faster than they finish, or while the
+//! client does not read its answer. An invalid row is reported by its index and does not affect
+//! other rows.
+//!
+//! With an `Idempotency-Key` the request can be retried at any time: only the body determines where
+//! chunks begin, and the outcome of each chunk is stored with its links.
+
+mod chunks;
+mod results;
+mod rows;
+mod said_of_all;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use serde_json::{Map, Value, json};
+use shortlink_api::link;
+use shortlink_core::ports::ChunkKey;
+use shortlink_core::trace;
+use shortlink_service::access::{Caller, ChargeError};
+use shortlink_service::new_link::{LinkError, NewLink};
+use shortlink_service::repeat::{RepeatError, RowResult, RowsDigest};
+
+use super::app::SharedApp;
+use super::auth::MayWrite;
+use super::campaign_links::Campaigns;
+use super::campaigns::no_such_campaign;
+use super::extract::Domains;
+use super::idempotency::{IDEMPOTENCY_KEY, bad_key, idempotency_key};
+use super::new_link::read_new_link;
+use super::operation::operations;
+use super::problem::{FieldError, Problem};
+use chunks::{RawChunk, chunks};
+use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
+use rows::{BadRow, BrokenBody, Format, Rows};
+use said_of_all::SaidOfAll;
+
+/// The maximum number of chunks in progress: one is committed while another is read and a third
+/// published.
+const CHUNKS_AT_ONCE: usize = 4;
+
+operations! {
+    post "/v1/links/batch", "createLinks", "Creates any number of links", create {
+        .text(
+            "Each row has the members that `POST /v1/links` accepts. The service returns results in \
+             the order of the rows, while the client is still sending rows: as an array if the body is \
+             an array and the client does not accept `application/x-ndjson`, else one line per row. \
+             An invalid row does not affect the other rows. The first line of CSV names the columns, \
+             `|` separates `tags`, and `parameters.member` names a member of an object.",
+        )
+        .takes(&[IDEMPOTENCY_KEY])
+        .takes(&said_of_all::QUERY)
+        .takes_rows::<link::NewLink>(json!([
+            { "longUrl": "https://www.example.com/a" },
+            { "longUrl": "https://www.example.com/b", "externalId": "m-18" },
+        ]))
+        .answers::<Vec<ResultBody>>(200, "One result per row.")
+        .or_rows::<ResultBody>("application/x-ndjson")
+        .problems([bad_key(), said_of_all::bad_delimiter(), no_such_campaign()])
+    }
+}
+
+/// `POST /v1/links/batch`
+async fn create(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    domains: Domains,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    body: Body,
+) -> Result<Response, Problem> {
+    let format = format_of(&headers).ok_or_else(Problem::not_rows)?;
+    let said = SaidOfAll::read(&app, &query.unwrap_or_default(), format).await?;
+    let idempotency_key = idempotency_key(&headers)?;
+    let answers_array = wants_array(&headers, format);
+    let rows = Rows::new(format, app.body_limit_bytes, said.csv.clone());
+    let context = Arc::new(Context {
+        app: Arc::clone(&app),
+        domains,
+        caller,
+        said,
+        idempotency_key,
+    });
+    // A client that expects "100 Continue" gets it when the body is polled, but no longer once the
+    // answer has begun: curl would wait a second for it.
+    let mut body = body.into_data_stream().peekable();
+    if headers.contains_key(EXPECT) {
+        Pin::new(&mut body).peek().await;
+    }
+    let waits = context.idempotency_key.is_some();
+    let results = chunks(body, rows, waits)
+        .map(move |chunk| {
+            let context = Arc::clone(&context);
+            // A separate task, so that other chunks proceed meanwhile, and so that a disconnect of
+            // the client does not interrupt it.
+            trace::spawn(async move { context.answer(chunk).await })
+        })
+        .buffered(CHUNKS_AT_ONCE)
+        .map(|answered| answered.unwrap_or_else(|_panic| Answer::broken_off()));
+    let (media_type, body) = if answers_array {
+        ("application/json", Body::from_stream(array(results)))
+    } else {
+        ("application/x-ndjson", Body::from_stream(lines(results)))
+    };
+    Ok((StatusCode::OK, [(CONTENT_TYPE, media_type)], body).into_response())
+}
+
+/// The state that all chunks of a request share.
+struct Context {
+    app: SharedApp,
+    domains: Domains,
+    caller: Caller,
+    said: SaidOfAll,
+    idempotency_key: Option<String>,
+}
+
+/// A row that was read: its echoed id and the new link.
+struct Read {
+    external_id: Option<String>,
+    link: Result<NewLink, Problem>,
+}
+
+impl Context {
+    /// Creates the links of a chunk and returns the result of each.
+    async fn answer(&self, chunk: RawChunk) -> Answer {
+        self.pay(&chunk).await;
+        let mut external_ids = Vec::with_capacity(chunk.rows.len());
+        let mut links = Vec::with_capacity(chunk.rows.len());
+        let mut digest = RowsDigest::default();
+        self.said.add_to(&mut digest);
+        let mut rows = Vec::with_capacity(chunk.rows.len());
+        for row in &chunk.rows {
+            if self.idempotency_key.is_some() {
+                row.for_each_part(|part| digest.add(part));
+            }
+            let mut members = row.members(&chunk.names);
+            if let (Ok(members), Some(id)) = (&mut members, self.said.campaign_id) {
+                let campaign = members.entry("campaignId");
+                campaign.or_insert_with(|| Value::from(id.to_string()));
+            }
+            rows.push(members);
+        }
+        let named = rows.iter().filter_map(|row| row.as_ref().ok());
+        let campaigns = Campaigns::named(&self.app, named).await;
+        for row in rows {
+            let Read { external_id, link } = self.read(row, campaigns.as_ref());
+            external_ids.push(external_id);
+            links.push(link);
+        }
+        let results = match &self.idempotency_key {
+            // The outcome of an empty chunk is not stored: its rows may arrive with a retry.
+            _ if links.is_empty() => Vec::new(),
+            None => self.create(links).await,
+            Some(key) => {
+                let key = ChunkKey {
+                    key_id: self.caller.key().id.clone(),
+                    idempotency_key: key.clone(),
+                    chunk: chunk.number,
+                };
+                self.create_once(key, digest, links).await
+            }
+        };
+        let known = campaigns.as_ref().ok();
+        let mut teller = Teller::new(known, self.app.clock.now(), &self.domains.bases);
+        let mut answers: Vec<String> = results
+            .into_iter()
+            .zip(external_ids)
+            .zip(chunk.first_index..)
+            .map(|((result, external_id), index)| teller.tell(index, external_id, result))
+            .collect();
+        if let Some(BrokenBody(reason)) = chunk.broken {
+            let problem = Problem::malformed(format!("The body {reason}."));
+            let index = chunk.first_index + chunk.rows.len() as u64;
+            answers.push(result_of_problem(Some(index), &problem));
+        }
+        Answer(answers)
+    }
+
+    /// Charges the key's rate limit for each row except the first, which the request has paid for, and
+    /// waits for the units: a batch is slowed down instead of rejected.
+    async fn pay(&self, chunk: &RawChunk) {
+        let first = usize::from(chunk.first_index == 0);
+        let rows = chunk.rows.len().saturating_sub(first);
+        let mut due = u32::try_from(rows).unwrap_or(u32::MAX);
+        let mut at_once = due;
+        while due > 0 {
+            match self.caller.charge(at_once) {
+                Ok(()) => {
+                    due -= at_once;
+                    at_once = at_once.min(due);
+                }
+                Err(ChargeError::TooMany { most }) => at_once = most.clamp(1, due),
+                Err(ChargeError::Exceeded { retry_after }) => {
+                    tokio::time::sleep(retry_after).await;
+                }
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        row: Result<Map<String, Value>, BadRow>,
+        campaigns: Result<&Campaigns, &Problem>,
+    ) -> Read {
+        let members = match row {
+            Ok(members) => members,
+            Err(bad) => {
+                return Read {
+                    external_id: None,
+                    link: Err(self.problem_of(bad)),
+                };
+            }
+        };
+        let external_id = members.get("externalId").and_then(Value::as_str);
+        Read {
+            external_id: external_id.map(str::to_owned),
+            link: campaigns
+                .map_err(Problem::clone)
+                .and_then(|campaigns| self.read_link(members, campaigns)),
+        }
+    }
+
+    fn read_link(
+        &self,
+        members: Map<String, Value>,
+        campaigns: &Campaigns,
+    ) -> Result<NewLink, Problem> {
+        let new = read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)?;
+        if new.dedupe && self.idempotency_key.is_some() {
+            return Err(Problem::validation(vec![FieldError {
+                pointer: "/dedupe".to_owned(),
+                detail: "can't be with an Idempotency-Key, which does the same and more".to_owned(),
+            }]));
+        }
+        Ok(new)
+    }
+
+    fn problem_of(&self, bad: BadRow) -> Problem {
+        let about = |pointer: String, detail: String| {
+            Problem::validation(vec![FieldError { pointer, detail }])
+        };
+        match bad {
+            BadRow::Json { line, column } => Problem::malformed(format!(
+                "The row is not valid JSON: line {line}, column {column} of the row."
+            )),
+            BadRow::NotAnObject => about(String::new(), "must be a JSON object".to_owned()),
+            BadRow::Values { values, names } => about(
+                String::new(),
+                format!("has {values} values, but the first line has {names} names"),
+            ),
+            BadRow::Value { name, expected } => about(
+                format!("/{}", name.replace('.', "/")),
+                format!("must be {expected}"),
+            ),
+            BadRow::TooLong => Problem::too_large(self.app.body_limit_bytes),
+        }
+    }
+
+    async fn create(&self, links: Vec<Result<NewLink, Problem>>) -> Vec<RowResult> {
+        let mut good = Vec::with_capacity(links.len());
+        let mut results: Vec<Option<RowResult>> = Vec::with_capacity(links.len());
+        for link in links {
+            match link {
+                Ok(link) => {
+                    good.push(link);
+                    results.push(None);
+                }
+                Err(problem) => results.push(Some(RowResult::Problem(problem.to_json().1))),
+            }
+        }
+        let mut made = self.app.links.issuer.create_all(good).await.into_iter();
+        let results = results.into_iter().map(|result| match result {
+            Some(result) => result,
+            None => match made.next() {
+                Some(Ok(stored)) => RowResult::Link(Box::new(stored)),
+                Some(Err(error)) => RowResult::Failed(error),
+                None => RowResult::Failed(LinkError::Stopped),
+            },
+        });
+        results.collect()
+    }
+
+    async fn create_once(
+        &self,
+        key: ChunkKey,
+        digest: RowsDigest,
+        links: Vec<Result<NewLink, Problem>>,
+    ) -> Vec<RowResult> {
+        let count = links.len();
+        let rows = links.into_iter();
+        let rows = rows.map(|link| link.map_err(|problem| problem.to_json().1));
+        let describe = |error| Problem::from(error).to_json().1;
+        let issuer = &self.app.links.issuer;
+        let problem = match issuer
+            .create_chunk(key, digest.finish(), rows.collect(), describe)
+            .await
+        {
+            Ok(results) => return results,
+            Err(RepeatError::Different) => Problem::other_request(),
+            Err(RepeatError::Store(error)) => error.into(),
+        };
+        let problem = problem.to_json().1;
+        (0..count)
+            .map(|_| RowResult::Problem(problem.clone()))
+            .collect()
+    }
+}
+
+fn format_of(headers: &HeaderMap) -> Option<Format> {
+    let essence = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let essence = essence.split(';').next()?.trim().to_ascii_lowercase();
+    match essence.as_str() {
+        "application/json" => Some(Format::Json),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(Format::Ndjson),
+        "text/csv" => Some(Format::Csv),
+        _ => None,
+    }
+}
+
+/// Returns whether the answer is an array: if the request is one, unless the client asks for lines.
+fn wants_array(headers: &HeaderMap, format: Format) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    match accept.unwrap_or_default().to_ascii_lowercase() {
+        accept if accept.contains("ndjson") || accept.contains("jsonl") => false,
+        accept if accept.contains("application/json") => true,
+        _ => format == Format::Json,
+    }
+}

@@ -1,0 +1,176 @@
+//! The results of a batch: one for each row, as lines or as an array.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use axum::body::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use shortlink_core::short_url::Bases;
+use shortlink_service::new_link::LinkError;
+use shortlink_service::repeat::RowResult;
+
+use crate::campaign_links::Campaigns;
+use crate::idempotency::status_of;
+use crate::problem::{Problem, ProblemBody};
+use crate::wire::LinkBody;
+
+/// The results of a chunk, as JSON values.
+pub(super) struct Answer(pub(super) Vec<String>);
+
+impl Answer {
+    /// The answer after an unexpected failure.
+    pub(super) fn broken_off() -> Self {
+        Self(vec![result_of_problem(None, &Problem::internal())])
+    }
+}
+
+/// The result of a row.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "BatchResult")]
+pub(crate) struct ResultBody {
+    /// Number of the row, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    index: Option<u64>,
+    /// The row's `externalId`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    external_id: Option<String>,
+    /// Status that a single request for this link would have had.
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LinkBody")]
+    link: Option<LinkBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ProblemBody<'static>")]
+    problem: Option<Box<RawValue>>,
+}
+
+/// Writes the results of a chunk's rows.
+pub(super) struct Teller<'a> {
+    campaigns: Option<&'a Campaigns>,
+    now: Timestamp,
+    bases: &'a Bases,
+    failures: Failures,
+}
+
+impl<'a> Teller<'a> {
+    /// Creates it; `campaigns` are those that the rows name, if they could be read.
+    pub(super) fn new(campaigns: Option<&'a Campaigns>, now: Timestamp, bases: &'a Bases) -> Self {
+        Self {
+            campaigns,
+            now,
+            bases,
+            failures: Failures::default(),
+        }
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        index: u64,
+        external_id: Option<String>,
+        result: RowResult,
+    ) -> String {
+        let (status, link, problem) = match result {
+            RowResult::Link(stored) => {
+                // The campaigns of the request suffice: a link that is found equals the requested one.
+                let campaign = self.campaigns.and_then(|known| known.of_link(&stored.link));
+                let body = LinkBody::new(&stored.link, campaign, self.now, self.bases);
+                let status = if stored.is_new { 201 } else { 200 };
+                (status, Some(body.published(stored.published)), None)
+            }
+            RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
+            RowResult::Failed(error) => {
+                let (status, problem) = self.failures.tell(error);
+                (status, None, raw(problem))
+            }
+        };
+        to_line(&ResultBody {
+            index: Some(index),
+            external_id,
+            status,
+            link,
+            problem,
+        })
+    }
+}
+
+/// Problems of rows whose links could not be created. One cause usually affects many rows, and is
+/// logged once for all of them.
+#[derive(Default)]
+struct Failures(HashMap<String, (u16, String)>);
+
+impl Failures {
+    fn tell(&mut self, error: LinkError) -> (u16, String) {
+        let told = self.0.entry(error.to_string()).or_insert_with(|| {
+            let (status, problem) = Problem::from(error).to_json();
+            (status.as_u16(), problem)
+        });
+        told.clone()
+    }
+}
+
+/// Writes the result of an unreadable row, or of all rows that follow.
+pub(super) fn result_of_problem(index: Option<u64>, problem: &Problem) -> String {
+    let (status, problem) = problem.to_json();
+    to_line(&ResultBody {
+        index,
+        external_id: None,
+        status: status.as_u16(),
+        link: None,
+        problem: raw(problem),
+    })
+}
+
+fn to_line(result: &ResultBody) -> String {
+    // Serialization of this type cannot fail.
+    serde_json::to_string(result).unwrap_or_default()
+}
+
+fn raw(json: String) -> Option<Box<RawValue>> {
+    RawValue::from_string(json).ok()
+}
+
+/// The answer as a result a line.
+pub(super) fn lines(
+    answers: impl Stream<Item = Answer>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    answers.map(|Answer(results)| {
+        let mut text = results.join("\n");
+        text.push('\n');
+        Ok(Bytes::from(text))
+    })
+}
+
+/// The answer as an array.
+pub(super) fn array(
+    answers: impl Stream<Item = Answer>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let mut is_first = true;
+    let parts = answers.map(move |Answer(results)| {
+        let begin = if std::mem::take(&mut is_first) {
+            "["
+        } else {
+            ",\n"
+        };
+        format!("{begin}{}", results.join(",\n"))
+    });
+    let mut has_begun = false;
+    let parts = parts.map(Some).chain(stream::iter([None]));
+    parts.map(move |part| {
+        let text = match part {
+            Some(text) => {
+                has_begun = true;
+                text
+            }
+            None if has_begun => "]\n".to_owned(),
+            None => "[]\n".to_owned(),
+        };
+        Ok(Bytes::from(text))
+    })
+}

@@ -1,0 +1,426 @@
+//! Cuts a body into rows while it arrives, and reads each as the members of an object.
+//!
+//! The longest allowed row bounds the memory; a longer one is skipped and reported.
+
+use serde_json::{Map, Value};
+use shortlink_api::csv_parser::{Parser, Step};
+use shortlink_api::kinds::Shape;
+use shortlink_api::link;
+
+/// In which form rows are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A JSON array of objects.
+    Json,
+    /// An object a line.
+    Ndjson,
+    /// Lines of values, with a first line that names them.
+    Csv,
+}
+
+/// The format of CSV.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Csv {
+    /// The separator of values.
+    pub(super) delimiter: u8,
+    /// Names that replace those in the first line; values without a name are ignored.
+    pub(super) columns: Option<Vec<Option<String>>>,
+}
+
+impl Default for Csv {
+    fn default() -> Self {
+        Self {
+            delimiter: b',',
+            columns: None,
+        }
+    }
+}
+
+/// A row as it was sent.
+#[derive(Debug, PartialEq)]
+pub(super) enum RawRow {
+    /// The text of a JSON value.
+    Json(Vec<u8>),
+    /// The values of a line, in the order of the names.
+    Csv(Vec<Vec<u8>>),
+    /// It is longer than allowed.
+    TooLong,
+}
+
+/// A body that does not have the declared format, so that the rest of it cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct BrokenBody(pub(super) &'static str);
+
+/// Cuts a body into rows.
+pub(super) struct Rows {
+    cutter: Cutter,
+    most_bytes: usize,
+}
+
+enum Cutter {
+    Json(JsonCutter),
+    Lines(Vec<u8>, bool),
+    Csv(Box<CsvCutter>),
+}
+
+impl Rows {
+    /// Reads rows of at most `most_bytes`.
+    pub(super) fn new(format: Format, most_bytes: usize, csv: Csv) -> Self {
+        let cutter = match format {
+            Format::Json => Cutter::Json(JsonCutter::default()),
+            Format::Ndjson => Cutter::Lines(Vec::new(), false),
+            Format::Csv => Cutter::Csv(Box::new(CsvCutter::new(csv, most_bytes))),
+        };
+        Self { cutter, most_bytes }
+    }
+
+    /// Takes a part of the body and appends the rows that end in it.
+    pub(super) fn push(&mut self, part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        match &mut self.cutter {
+            Cutter::Json(cutter) => cutter.push(part, self.most_bytes, rows),
+            Cutter::Lines(line, is_too_long) => {
+                for piece in part.split_inclusive(|&byte| byte == b'\n') {
+                    let (text, ends) = match piece.split_last() {
+                        Some((b'\n', text)) => (text, true),
+                        _ => (piece, false),
+                    };
+                    if line.len() + text.len() > self.most_bytes {
+                        *is_too_long = true;
+                        line.clear();
+                    }
+                    if !*is_too_long {
+                        line.extend_from_slice(text);
+                    }
+                    if ends {
+                        end_line(line, is_too_long, rows);
+                    }
+                }
+                Ok(())
+            }
+            Cutter::Csv(cutter) => cutter.push(part, rows),
+        }
+    }
+
+    /// Takes the end of the body.
+    pub(super) fn finish(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        match &mut self.cutter {
+            Cutter::Json(cutter) => cutter.finish(),
+            Cutter::Lines(line, is_too_long) => {
+                end_line(line, is_too_long, rows);
+                Ok(())
+            }
+            Cutter::Csv(cutter) => cutter.finish(rows),
+        }
+    }
+
+    /// The names of the values of CSV rows, once they were read.
+    pub(super) fn names(&self) -> &[Option<String>] {
+        match &self.cutter {
+            Cutter::Csv(cutter) => cutter.names.as_deref().unwrap_or_default(),
+            Cutter::Json(_) | Cutter::Lines(..) => &[],
+        }
+    }
+}
+
+/// Empty lines are no rows.
+fn end_line(line: &mut Vec<u8>, is_too_long: &mut bool, rows: &mut Vec<RawRow>) {
+    let text = std::mem::take(line);
+    if std::mem::take(is_too_long) {
+        rows.push(RawRow::TooLong);
+    } else if !text.trim_ascii().is_empty() {
+        rows.push(RawRow::Json(text));
+    }
+}
+
+/// Finds where the elements of an array begin and end.
+#[derive(Default)]
+struct JsonCutter {
+    place: Place,
+    /// The element so far.
+    element: Vec<u8>,
+    is_too_long: bool,
+    /// The number of open brackets within the element.
+    depth: u32,
+    is_in_string: bool,
+    is_escaped: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the array.
+    #[default]
+    Start,
+    /// After the `[`.
+    First,
+    /// After a comma.
+    Next,
+    /// Within an element.
+    Element,
+    /// After the array.
+    End,
+}
+
+impl JsonCutter {
+    fn push(
+        &mut self,
+        part: &[u8],
+        most_bytes: usize,
+        rows: &mut Vec<RawRow>,
+    ) -> Result<(), BrokenBody> {
+        for &byte in part {
+            match self.place {
+                Place::Element => self.push_element(byte, most_bytes, rows)?,
+                _ if byte.is_ascii_whitespace() => {}
+                Place::Start if byte == b'[' => self.place = Place::First,
+                Place::Start => return Err(BrokenBody("must be a JSON array")),
+                Place::First if byte == b']' => self.place = Place::End,
+                Place::First | Place::Next if byte == b',' || byte == b']' => {
+                    return Err(BrokenBody("has a comma with nothing behind or before it"));
+                }
+                Place::First | Place::Next => {
+                    self.place = Place::Element;
+                    self.push_element(byte, most_bytes, rows)?;
+                }
+                Place::End => return Err(BrokenBody("goes on behind the end of the array")),
+            }
+        }
+        Ok(())
+    }
+
+    fn push_element(
+        &mut self,
+        byte: u8,
+        most_bytes: usize,
+        rows: &mut Vec<RawRow>,
+    ) -> Result<(), BrokenBody> {
+        if self.is_in_string {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.is_in_string = false,
+                _ => {}
+            }
+        } else {
+            match byte {
+                b'"' => self.is_in_string = true,
+                b'[' | b'{' => self.depth += 1,
+                b',' | b']' if self.depth == 0 => {
+                    let text = std::mem::take(&mut self.element);
+                    rows.push(if std::mem::take(&mut self.is_too_long) {
+                        RawRow::TooLong
+                    } else {
+                        RawRow::Json(text)
+                    });
+                    self.place = if byte == b',' {
+                        Place::Next
+                    } else {
+                        Place::End
+                    };
+                    return Ok(());
+                }
+                b'}' if self.depth == 0 => return Err(BrokenBody("has a } without a {")),
+                b']' | b'}' => self.depth -= 1,
+                _ => {}
+            }
+        }
+        if self.element.len() >= most_bytes {
+            self.is_too_long = true;
+            self.element = Vec::new();
+        }
+        if !self.is_too_long {
+            self.element.push(byte);
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), BrokenBody> {
+        match self.place {
+            Place::End => Ok(()),
+            Place::Start => Err(BrokenBody("is empty; send a JSON array")),
+            _ => Err(BrokenBody("ends within the array")),
+        }
+    }
+}
+
+/// The maximum number of values in a line.
+const MOST_VALUES: usize = 256;
+
+/// Reads lines of values.
+struct CsvCutter {
+    parser: Parser,
+    names: Option<Vec<Option<String>>>,
+    /// Names that replace those in the first line.
+    columns: Option<Vec<Option<String>>>,
+}
+
+impl CsvCutter {
+    fn new(csv: Csv, most_bytes: usize) -> Self {
+        Self {
+            parser: Parser::new(csv.delimiter, most_bytes, MOST_VALUES),
+            columns: csv.columns,
+            names: None,
+        }
+    }
+
+    fn push(&mut self, mut part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        while !part.is_empty() {
+            let step = self.parser.parse(&mut part);
+            self.take(step, rows)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        let step = self.parser.finish();
+        self.take(step, rows)
+    }
+
+    fn take(&mut self, step: Step, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        match step {
+            Step::Record(_) => {}
+            Step::TooLong(_) if self.names.is_some() => {
+                rows.push(RawRow::TooLong);
+                return Ok(());
+            }
+            Step::TooLong(_) => return Err(BrokenBody("has a first line that is too long")),
+            Step::TooManyFields => return Err(BrokenBody("has a line of more than 256 values")),
+            Step::More | Step::End => return Ok(()),
+        }
+        let values: Vec<Vec<u8>> = self.parser.fields().map(<[u8]>::to_vec).collect();
+        if self.names.is_some() {
+            rows.push(RawRow::Csv(values));
+            return Ok(());
+        }
+        if let Some(columns) = self.columns.take() {
+            if columns.len() != values.len() {
+                return Err(BrokenBody(
+                    "has a first line of another number of names than the parameter columns",
+                ));
+            }
+            self.names = Some(columns);
+            return Ok(());
+        }
+        let names = values.into_iter().enumerate().map(|(place, name)| {
+            // Spreadsheets put a byte order mark before the first name.
+            let name = match name.strip_prefix(b"\xef\xbb\xbf") {
+                Some(name) if place == 0 => name.to_vec(),
+                _ => name,
+            };
+            String::from_utf8(name)
+                .map(|name| Some(name.trim().to_owned()))
+                .map_err(|_error| BrokenBody("has a first line that is not UTF-8"))
+        });
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        self.names = Some(names);
+        Ok(())
+    }
+}
+
+/// The fault of a row's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BadRow {
+    /// It is not JSON.
+    Json {
+        /// The line of the fault, from 1.
+        line: usize,
+        /// The column of the fault, from 1.
+        column: usize,
+    },
+    /// It is JSON but no object.
+    NotAnObject,
+    /// A line has more or fewer values than there are names.
+    Values {
+        /// The number of values.
+        values: usize,
+        /// The number of names.
+        names: usize,
+    },
+    /// A value is not UTF-8, or not valid for its name.
+    Value {
+        /// The value's name.
+        name: String,
+        /// A description of valid values.
+        expected: &'static str,
+    },
+    /// It has more bytes than allowed.
+    TooLong,
+}
+
+impl RawRow {
+    /// The bytes that were sent, for a digest.
+    pub(super) fn for_each_part(&self, mut part: impl FnMut(&[u8])) {
+        match self {
+            Self::Json(text) => part(text),
+            Self::Csv(values) => values.iter().for_each(|value| part(value)),
+            Self::TooLong => part(b"too long"),
+        }
+    }
+
+    /// Returns its size in bytes.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Json(text) => text.len(),
+            Self::Csv(values) => values.iter().map(Vec::len).sum(),
+            Self::TooLong => 0,
+        }
+    }
+
+    /// Reads the row as an object. `names` are those of CSV rows, where an empty value counts as
+    /// absent, lists are separated by `|`, and a name with a dot denotes a member of an object.
+    pub(super) fn members(&self, names: &[Option<String>]) -> Result<Map<String, Value>, BadRow> {
+        match self {
+            Self::Json(text) => match serde_json::from_slice(text) {
+                Ok(Value::Object(members)) => Ok(members),
+                Ok(_) => Err(BadRow::NotAnObject),
+                Err(error) => Err(BadRow::Json {
+                    line: error.line(),
+                    column: error.column(),
+                }),
+            },
+            Self::Csv(values) if values.len() != names.len() => Err(BadRow::Values {
+                values: values.len(),
+                names: names.len(),
+            }),
+            Self::Csv(values) => {
+                let mut members = Map::new();
+                for (name, value) in names.iter().zip(values) {
+                    let Some(name) = name.as_ref().filter(|_| !value.is_empty()) else {
+                        continue;
+                    };
+                    let bad = |expected| BadRow::Value {
+                        name: name.clone(),
+                        expected,
+                    };
+                    let text = std::str::from_utf8(value).map_err(|_error| bad("UTF-8"))?;
+                    let value = csv_value(name, text).map_err(bad)?;
+                    match name.split_once('.') {
+                        Some((outer, inner)) => {
+                            let object = members
+                                .entry(outer)
+                                .or_insert_with(|| Value::Object(Map::new()));
+                            if let Value::Object(object) = object {
+                                object.insert(inner.to_owned(), value);
+                            }
+                        }
+                        None => {
+                            members.insert(name.clone(), value);
+                        }
+                    }
+                }
+                Ok(members)
+            }
+            Self::TooLong => Err(BadRow::TooLong),
+        }
+    }
+}
+
+fn csv_value(name: &str, text: &str) -> Result<Value, &'static str> {
+    let member = link::members().find(|member| member.name == name);
+    member
+        .map_or(Shape::Text, |member| member.shape)
+        .of_csv(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! `/v1/campaigns`
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+use shortlink_api::campaign::{
+    CampaignBody, CampaignIdentity, CampaignPatch, CampaignSettings, NewCampaign as NewCampaignBody,
+};
+use shortlink_api::fields::Fields;
+use shortlink_api::kinds::link::IN_THE_FUTURE;
+use shortlink_api::members::{Members, Usage};
+use shortlink_core::campaign::{CampaignChange, CampaignTarget};
+use shortlink_core::link::Second;
+use shortlink_core::target::{OwnHosts, Target};
+use shortlink_service::access::Caller;
+use shortlink_service::campaigns::{CampaignError, NewCampaign, StoredCampaign};
+use vocabulary::{CampaignId, Validity};
+
+use super::app::SharedApp;
+use super::auth::{MayReadCampaigns, MayWriteCampaigns};
+use super::campaign_defaults::read_defaults;
+use super::extract::{BASE, DOMAINS, Domains, JsonObject};
+use super::operation::parameter::{Parameter, of, parameters};
+use super::operation::{Operation, Taken, operations};
+use super::problem::Problem;
+use super::query::{self, CURSOR, LIMIT};
+use super::words;
+
+parameters! {
+    pub(super) ID: path "id", "CampaignId", "Id of the campaign.", of::<words::CampaignId>;
+}
+
+/// The parameters of the listing.
+const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
+
+operations! {
+    get "/v1/campaigns", "listCampaigns", "Lists campaigns, the latest first", list {
+        .query(&QUERY).answers::<PageBody>(200, "A page of campaigns.")
+    }
+    post "/v1/campaigns", "createCampaign", "Creates a campaign", create {
+        .takes(&[DOMAINS, BASE])
+        .takes_json::<NewCampaignBody, 1>([("campaign", json!({
+            "name": "Spring",
+            "longUrl": "https://shop.example.com/p?m={member}&c={code}",
+            "defaults": { "tags": ["spring"] },
+        }))])
+        .answers::<CampaignBody>(201, "The campaign.").with(["Location"]).leads_to("id", ID)
+    }
+    get "/v1/campaigns/{id}", "getCampaign", "Shows a campaign", find {
+        .answers::<CampaignBody>(200, "The campaign.")
+    }
+    patch "/v1/campaigns/{id}", "changeCampaign", "Changes a campaign", change {
+        .also(changes)
+        .text("A new `longUrl` changes the targets of all its links at once.")
+        .takes(&[DOMAINS, BASE])
+        .takes_json::<CampaignPatch, 1>([
+            ("target", json!({ "longUrl": "https://shop.example.com/summer?m={member}" })),
+        ])
+    }
+    delete "/v1/campaigns/{id}", "revokeCampaign", "Revokes a campaign", revoke {
+        .also(changes)
+        .text("All its links answer 410 from then on, for good. The campaign stays in listings.")
+    }
+    post "/v1/campaigns/{id}/pause", "pauseCampaign", "Pauses a campaign", pause {
+        .also(changes)
+        .text("All its links answer 410 until the campaign is resumed. Idempotent.")
+    }
+    post "/v1/campaigns/{id}/resume", "resumeCampaign", "Resumes a campaign", resume {
+        .also(changes).text("Idempotent.")
+    }
+}
+
+/// Describes what all changes of a campaign share.
+fn changes(operation: Operation) -> Operation {
+    operation
+        .answers::<CampaignBody>(200, "The campaign after the change.")
+        .problems([CampaignError::Revoked.into()])
+}
+
+/// `POST /v1/campaigns`
+async fn create(
+    State(app): State<SharedApp>,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
+    domains: Domains,
+    JsonObject(members): JsonObject,
+) -> Result<impl IntoResponse, Problem> {
+    let mut fields = Fields::new(members);
+    let identity = CampaignIdentity::read(&mut fields, Usage::New);
+    let declared = identity.parameters.unwrap_or_default();
+    let given = CampaignSettings::read(&mut fields, Usage::New);
+    let target = given
+        .long_url
+        .as_deref()
+        .and_then(|text| check_target(&app, &mut fields, text, &declared, &domains.own, &caller));
+    for (name, is_given) in [
+        ("name", given.name.is_some()),
+        ("longUrl", target.is_some()),
+    ] {
+        if !is_given {
+            fields.require(name);
+        }
+    }
+    let bounds = (given.valid_since, given.valid_until);
+    let validity = check_validity(&mut fields, Validity::ALWAYS, bounds, app.clock.now());
+    let defaults = given
+        .defaults
+        .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy));
+    fields.finish()?;
+    let new = NewCampaign {
+        name: given.name.ok_or_else(Problem::internal)?,
+        target: target.ok_or_else(Problem::internal)?,
+        redirect_status: given.redirect_status.unwrap_or(app.default_redirect_status),
+        forward_query: given.forward_query.unwrap_or(false),
+        validity: validity.unwrap_or_default(),
+        created_by: caller.key().id.clone(),
+        external_id: identity.external_id.flatten(),
+        note: given.note.flatten(),
+        defaults: defaults.unwrap_or_default(),
+    };
+    let stored = app.campaigns.create(new).await?;
+    let location = format!("/v1/campaigns/{}", stored.campaign.id);
+    let body = Json(body_of(&stored, &app));
+    Ok((StatusCode::CREATED, [(LOCATION, location)], body))
+}
+
+/// `GET /v1/campaigns/{id}`
+async fn find(
+    State(app): State<SharedApp>,
+    _: MayReadCampaigns,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    let campaign = app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
+    Ok(Json(CampaignBody::new(&campaign, app.clock.now())))
+}
+
+/// `PATCH /v1/campaigns/{id}`
+async fn change(
+    State(app): State<SharedApp>,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
+    CampaignInPath(id): CampaignInPath,
+    domains: Domains,
+    JsonObject(members): JsonObject,
+) -> Result<Json<CampaignBody>, Problem> {
+    let present = app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
+    let mut fields = Fields::new(members);
+    let given = CampaignSettings::read(&mut fields, Usage::Patch);
+    let names = present.target.names();
+    let target = given
+        .long_url
+        .as_deref()
+        .and_then(|text| check_target(&app, &mut fields, text, names, &domains.own, &caller));
+    // The links of the campaign have no values for others.
+    let other = target
+        .as_ref()
+        .and_then(|target| target.names().get(names.len()));
+    if let Some(name) = other {
+        fields.refuse(
+            "longUrl",
+            format!("names the parameter {name}, which the links of this campaign have not"),
+        );
+    }
+    let bounds = (given.valid_since, given.valid_until);
+    let change = CampaignChange {
+        name: given.name,
+        redirect_status: given.redirect_status,
+        forward_query: given.forward_query,
+        validity: check_validity(&mut fields, present.validity, bounds, app.clock.now()),
+        paused: None,
+        note: given.note,
+        defaults: given
+            .defaults
+            .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy)),
+        target,
+    };
+    fields.finish()?;
+    changed(&app, id, change, &caller).await
+}
+
+/// `POST /v1/campaigns/{id}/pause`
+async fn pause(
+    State(app): State<SharedApp>,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    set_paused(&app, id, true, &caller).await
+}
+
+/// `POST /v1/campaigns/{id}/resume`
+async fn resume(
+    State(app): State<SharedApp>,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    set_paused(&app, id, false, &caller).await
+}
+
+/// `DELETE /v1/campaigns/{id}`
+async fn revoke(
+    State(app): State<SharedApp>,
+    MayWriteCampaigns(caller): MayWriteCampaigns,
+    CampaignInPath(id): CampaignInPath,
+) -> Result<Json<CampaignBody>, Problem> {
+    let stored = app.campaigns.revoke(id, &caller.key().id).await?;
+    let stored = stored.ok_or_else(no_such_campaign)?;
+    Ok(Json(body_of(&stored, &app)))
+}
+
+/// `GET /v1/campaigns`
+async fn list(
+    State(app): State<SharedApp>,
+    _: MayReadCampaigns,
+    RawQuery(text): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let (mut after, mut limit) = (None, query::DEFAULT_LIMIT);
+    for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
+        match &*name {
+            "limit" => limit = query::limit(&value)?,
+            "cursor" => {
+                let id = CampaignId::parse(value.as_bytes());
+                after = Some(id.ok_or_else(Problem::cursor)?);
+            }
+            _ => return Err(query::only(&QUERY)),
+        }
+    }
+    // One extra campaign shows whether there is another page.
+    let mut campaigns = app.campaigns.list(after, limit + 1).await?;
+    let next_cursor = query::page(&mut campaigns, limit).map(|last| last.id.to_string());
+    let now = app.clock.now();
+    let campaigns = campaigns.iter();
+    Ok(Json(PageBody {
+        campaigns: campaigns
+            .map(|campaign| CampaignBody::new(campaign, now))
+            .collect(),
+        next_cursor,
+    }))
+}
+
+async fn set_paused(
+    app: &SharedApp,
+    id: CampaignId,
+    paused: bool,
+    caller: &Caller,
+) -> Result<Json<CampaignBody>, Problem> {
+    let change = CampaignChange {
+        paused: Some(paused),
+        ..CampaignChange::default()
+    };
+    changed(app, id, change, caller).await
+}
+
+async fn changed(
+    app: &SharedApp,
+    id: CampaignId,
+    change: CampaignChange,
+    caller: &Caller,
+) -> Result<Json<CampaignBody>, Problem> {
+    let stored = app.campaigns.change(id, change, &caller.key().id).await?;
+    let stored = stored.ok_or_else(no_such_campaign)?;
+    Ok(Json(body_of(&stored, app)))
+}
+
+fn check_target(
+    app: &SharedApp,
+    fields: &mut Fields,
+    text: &str,
+    declared: &[String],
+    own: &OwnHosts,
+    caller: &Caller,
+) -> Option<CampaignTarget> {
+    let checked = match CampaignTarget::parse(text, declared, app.policy, own) {
+        Ok(target) => {
+            // The host has no places, so that it is that of every link.
+            let of_all = Target::from_stored(target.template().to_owned());
+            let allowed = app.target_domains.check(&of_all, &caller.key().policy);
+            allowed.map(|()| target).map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    checked
+        .map_err(|refusal| fields.refuse("longUrl", refusal))
+        .ok()
+}
+
+/// The bounds in a patch: `None` leaves a bound unchanged, `Some(None)` removes it.
+type Bounds = (Option<Option<Second>>, Option<Option<Second>>);
+
+/// Returns the validity after a request; `None` if it does not change.
+fn check_validity(
+    fields: &mut Fields,
+    present: Validity,
+    (since, until): Bounds,
+    now: Timestamp,
+) -> Option<Validity> {
+    if since.is_none() && until.is_none() {
+        return None;
+    }
+    if until.flatten().is_some_and(|end| end.moment() <= now) {
+        fields.refuse("validUntil", IN_THE_FUTURE);
+    }
+    let bound = |given: Option<Option<Second>>, present| match given {
+        Some(bound) => bound.map(Second::non_zero),
+        None => present,
+    };
+    let bounds = (bound(since, present.since()), bound(until, present.until()));
+    let validity = Validity::new(bounds.0, bounds.1);
+    if validity.is_none() {
+        fields.refuse("validUntil", "must be later than validSince");
+    }
+    validity
+}
+
+/// A page of a listing.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CampaignPage")]
+pub(super) struct PageBody {
+    /// The campaigns.
+    campaigns: Vec<CampaignBody>,
+    /// Cursor of the next page; `null` on the last page.
+    next_cursor: Option<String>,
+}
+
+fn body_of(stored: &StoredCampaign, app: &SharedApp) -> CampaignBody {
+    CampaignBody::new(&stored.campaign, app.clock.now()).published(stored.published)
+}
+
+/// The id of a campaign in the path.
+pub(super) struct CampaignInPath(pub(super) CampaignId);
+
+impl FromRequestParts<SharedApp> for CampaignInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        Path::<String>::from_request_parts(parts, app)
+            .await
+            .ok()
+            .and_then(|Path(id)| CampaignId::parse(id.as_bytes()))
+            .map(Self)
+            .ok_or_else(no_such_campaign)
+    }
+}
+
+impl Taken for CampaignInPath {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[ID]).problems([no_such_campaign()])
+    }
+}
+
+/// 404: the campaign in the path is unknown.
+pub(super) fn no_such_campaign() -> Problem {
+    Problem::not_found("There is no campaign with this id.")
+}

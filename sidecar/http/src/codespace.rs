@@ -1,0 +1,126 @@
+//! `/v1/codespace`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::IntoResponse;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use shortlink_service::codespace::LengthUsage;
+
+use super::app::SharedApp;
+use super::auth::MayRead;
+use super::operation::operations;
+use super::problem::Problem;
+use super::words;
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Codespace")]
+pub(super) struct CodespaceBody {
+    /// Strategy that issues codes by default.
+    #[schemars(with = "words::Strategy")]
+    strategy: &'static str,
+    /// `codes.one_in`: at most one of this many codes of a length has a link.
+    one_in: u64,
+    /// Usage per length of codes, the shortest first.
+    lengths: Vec<LengthBody>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CodespaceLength")]
+struct LengthBody {
+    /// Number of characters, including the check character.
+    length: usize,
+    /// True if new codes can have this length.
+    is_issued: bool,
+    /// Number of possible codes. For long codes, a double cannot represent it exactly.
+    codes: u128,
+    /// Number of links with a code of this length, in any state.
+    links: u64,
+    /// Number of these links that were created in the last seven days.
+    links_last7_days: u64,
+    /// Number of links after which longer codes are issued; `null` for lengths that are not issued.
+    capacity: Option<u64>,
+    /// Used fraction of the capacity.
+    used: Option<f64>,
+    /// Time at which the capacity is exhausted at the rate of the last seven days; `null` if never or
+    /// unknown.
+    full_at: Option<Timestamp>,
+    /// Guesses with a correct check character.
+    guess: GuessBody,
+    /// Guesses with a random check character.
+    blind_guess: GuessBody,
+    /// Codes that were generated ahead of time.
+    pool: PoolBody,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CodespaceGuess")]
+struct GuessBody {
+    chance: f64,
+    /// Mean number of guesses until one finds a link; `null` if none does.
+    one_in: Option<f64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CodespacePool")]
+struct PoolBody {
+    unused: u64,
+    used: u64,
+    void: u64,
+}
+
+impl GuessBody {
+    fn new(chance: f64) -> Self {
+        Self {
+            chance,
+            one_in: (chance > 0.0).then(|| (1.0 / chance).round()),
+        }
+    }
+}
+
+impl LengthBody {
+    fn new(usage: &LengthUsage) -> Self {
+        Self {
+            length: usage.length,
+            is_issued: usage.is_issued,
+            codes: usage.codes,
+            links: usage.links,
+            links_last7_days: usage.lately,
+            capacity: usage.capacity,
+            used: usage
+                .capacity
+                .map(|capacity| usage.links as f64 / capacity as f64),
+            full_at: usage.full_at,
+            guess: GuessBody::new(usage.chance),
+            blind_guess: GuessBody::new(usage.blind_chance),
+            pool: PoolBody {
+                unused: usage.pool.unused,
+                used: usage.pool.used,
+                void: usage.pool.void,
+            },
+        }
+    }
+}
+
+operations! {
+    get "/v1/codespace", "getCodespace", "Reports the usage of the code space", usage {
+        .answers::<CodespaceBody>(200, "The usage per length of codes.").with(["Cache-Control"])
+    }
+}
+
+/// `GET /v1/codespace`
+async fn usage(State(app): State<SharedApp>, _: MayRead) -> Result<impl IntoResponse, Problem> {
+    let usage = app.codespace.usage().await?;
+    let body = CodespaceBody {
+        strategy: app.codespace.policy.strategy.name(),
+        one_in: app.codespace.one_in,
+        lengths: usage.iter().map(LengthBody::new).collect(),
+    };
+    Ok(([(CACHE_CONTROL, "no-store")], Json(body)))
+}

@@ -1,0 +1,128 @@
+//! `/console`: the console for browsers, and signing in to it.
+//!
+//! The pages are static and call the API like any other client, except for the session, which the API
+//! accepts in place of a key ([`session()`]).
+
+mod assets;
+mod session;
+
+use axum::Router;
+use axum::http::header::{COOKIE, HOST, ORIGIN};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
+use axum::response::Redirect;
+use axum::routing::get;
+use shortlink_service::sessions::Session;
+use url::Url;
+
+use super::app::{App, SharedApp};
+use super::problem::Problem;
+
+/// The cookie that holds a session.
+const COOKIE_NAME: &str = "shortlink_session";
+
+/// The header that marks requests of the console; a page of another origin cannot send it.
+const MARK: &str = "x-shortlink-console";
+
+/// The console's routes, and the redirect from the root of the server.
+pub(super) fn routes() -> Router<SharedApp> {
+    Router::new()
+        .route("/", get(|| async { Redirect::temporary("/console") }))
+        .route(
+            "/console/session",
+            get(session::show).post(session::begin).delete(session::end),
+        )
+        .route("/console/assets/{version}/{*path}", get(assets::asset))
+        .route("/console", get(assets::page))
+        .route("/console/", get(assets::page))
+        .route("/console/{*page}", get(assets::page))
+}
+
+/// Returns the session of a request, if it has not ended.
+///
+/// # Errors
+/// Fails if the request could change something and does not come from the console.
+pub(super) fn session(parts: &Parts, app: &App) -> Result<Option<Session>, Problem> {
+    let session = token(&parts.headers).and_then(|token| app.sessions.read(token));
+    if session.is_some() && !matches!(parts.method, Method::GET | Method::HEAD) {
+        require_console(&parts.headers)?;
+    }
+    Ok(session)
+}
+
+/// Rejects requests that pages of other origins trigger. Browsers withhold the cookie from other
+/// sites, but another port of the same host is the same site.
+fn require_console(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name| headers.get(name).map(|value| value.to_str().ok());
+    let is_marked = headers.contains_key(MARK);
+    let is_same_site = match text("sec-fetch-site") {
+        None => true,
+        Some(site) => site == Some("same-origin"),
+    };
+    let is_same_origin = match text(ORIGIN.as_str()) {
+        None => true,
+        Some(origin) => is_of_host(origin, text(HOST.as_str()).flatten()),
+    };
+    if is_marked && is_same_site && is_same_origin {
+        Ok(())
+    } else {
+        Err(Problem::not_from_console())
+    }
+}
+
+/// Returns whether an origin's host and port are those of the request. Ignores the scheme: a proxy
+/// in front of nginx may terminate TLS.
+fn is_of_host(origin: Option<&str>, host: Option<&str>) -> bool {
+    let authority = origin
+        .and_then(|origin| Url::parse(origin).ok())
+        .and_then(|url| Some((url.host_str()?.to_owned(), url.port())));
+    let asked = host.and_then(|host| {
+        let url = Url::parse(&format!("{}://{host}/", scheme(origin?)?)).ok()?;
+        Some((url.host_str()?.to_owned(), url.port()))
+    });
+    authority.is_some() && authority == asked
+}
+
+fn scheme(origin: &str) -> Option<&str> {
+    origin.split_once("://").map(|(scheme, _)| scheme)
+}
+
+/// The value of the session's cookie.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| *name == COOKIE_NAME)
+        .map(|(_, token)| token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_the_console_when_host_and_port_are_those_asked() {
+        for (origin, host, is_same) in [
+            ("http://127.0.0.1:8081", "127.0.0.1:8081", true),
+            ("https://console.example.com", "console.example.com", true),
+            (
+                "https://console.example.com",
+                "console.example.com:443",
+                true,
+            ),
+            ("https://Console.example.com", "console.EXAMPLE.com", true),
+            ("http://127.0.0.1:8082", "127.0.0.1:8081", false),
+            ("http://127.0.0.1", "127.0.0.1:8081", false),
+            ("https://evil.example", "console.example.com", false),
+            ("null", "null", false),
+            ("", "", false),
+        ] {
+            assert_eq!(is_of_host(Some(origin), Some(host)), is_same, "{origin}");
+        }
+        assert!(!is_of_host(None, Some("a")));
+        assert!(!is_of_host(Some("http://a"), None));
+    }
+}

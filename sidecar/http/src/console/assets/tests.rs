@@ -1,0 +1,106 @@
+use std::collections::BTreeSet;
+use std::path::Path as FilePath;
+
+use serde_json::{Map, Value};
+
+use super::*;
+
+fn file(path: &str) -> &'static File {
+    ASSETS.file(path).expect("a file of the console")
+}
+
+/// The names of the files below a folder, as paths from `root`.
+fn names(root: &FilePath, folder: &FilePath, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            names(root, &path, found);
+        } else {
+            let name = path.strip_prefix(root).expect("a path below");
+            found.insert(name.to_string_lossy().into_owned());
+        }
+    }
+}
+
+#[test]
+fn every_file_of_the_console_is_part_of_the_program() {
+    let root = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../console");
+    let mut found = BTreeSet::new();
+    names(&root, &root, &mut found);
+    let listed = FILES.iter().map(|(path, _)| (*path).to_owned());
+    assert_eq!(listed.collect::<BTreeSet<_>>(), found);
+}
+
+#[test]
+fn all_of_it_is_small_and_of_this_server() {
+    let all: usize = ASSETS.files.iter().map(|file| file.gzip.len()).sum();
+    assert!(all < 100 * 1024, "{all} bytes");
+    for (path, bytes) in FILES {
+        let text = std::str::from_utf8(bytes).expect("text");
+        let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+        // The only text with "https:" is the placeholder of a target.
+        let elsewhere = elsewhere.replace("placeholder: 'https://'", "");
+        let is_text = *path == "texts/en.json" || *path == "texts/zh.json";
+        assert!(is_text || !elsewhere.contains("://"), "{path}");
+        assert!(!text.contains("innerHTML"), "{path}");
+    }
+    assert!(!String::from_utf8_lossy(&file(PAGE).plain).contains(VERSION_PLACE));
+}
+
+#[test]
+fn both_languages_say_the_same_things() {
+    let texts = |path| -> Map<String, Value> {
+        serde_json::from_slice(&file(path).plain).expect("an object")
+    };
+    let (english, chinese) = (texts("texts/en.json"), texts("texts/zh.json"));
+    let places = |text: &Value| -> BTreeSet<String> {
+        let text = text.as_str().expect("a text");
+        let parts = text.split('{').skip(1);
+        parts
+            .filter_map(|part| part.split_once('}'))
+            .map(|(name, _)| name.to_owned())
+            .collect()
+    };
+    let keys = |texts: &Map<String, Value>| texts.keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(keys(&english), keys(&chinese));
+    for (name, text) in &english {
+        assert_eq!(places(text), places(&chinese[name]), "{name}");
+    }
+}
+
+#[test]
+fn every_text_that_is_asked_for_is_there() {
+    let texts: Map<String, Value> =
+        serde_json::from_slice(&file("texts/en.json").plain).expect("an object");
+    let mut asked = 0;
+    for (path, bytes) in FILES.iter().filter(|(path, _)| path.ends_with(".js")) {
+        let code = std::str::from_utf8(bytes).expect("text");
+        for (start, _) in code.match_indices("t('") {
+            let before = code[..start].chars().next_back();
+            if before.is_some_and(|it| it.is_alphanumeric() || it == '_') {
+                continue;
+            }
+            let name = code[start + 3..].split('\'').next().unwrap_or_default();
+            assert!(texts.contains_key(name), "{path}: {name}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 50, "only {asked} texts were found");
+}
+
+#[test]
+fn encodings_are_read_as_they_are_weighed() {
+    for (text, takes) in [
+        ("gzip", true),
+        ("br, GZIP;q=0.5", true),
+        ("gzip;q=0", false),
+        ("gzip; q=0.0", false),
+        ("br", false),
+        ("", false),
+        ("gzipped", false),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(text));
+        assert_eq!(takes_gzip(&headers), takes, "{text:?}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Extractors for handlers, with a problem for each kind of invalid request.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use serde_json::{Map, Value};
+use shortlink_core::short_url::Bases;
+use shortlink_core::target::OwnHosts;
+use url::Url;
+use vocabulary::Code;
+use vocabulary::domains::Base;
+
+use super::app::SharedApp;
+use super::operation::parameter::{of, parameters, string};
+use super::operation::{Operation, Taken};
+use super::problem::{FieldError, Problem};
+use super::words;
+
+parameters! {
+    pub(super) CODE: path "code", "Code", "Code of the link.", of::<words::Code>;
+    pub(super) BASE: header "X-Shortlink-Base", "Base",
+        "Beginnings of short URLs, from `shortlink_domains`. nginx sets it.", string;
+    pub(super) DOMAINS: header "X-Shortlink-Domains", "Domains",
+        "The short domains, which targets must not be on. nginx sets it.", string;
+}
+
+/// The body: a JSON object.
+pub(super) struct JsonObject(pub(super) Map<String, Value>);
+
+impl FromRequest<SharedApp> for JsonObject {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
+        if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
+            return Err(Problem::not_json());
+        }
+        // The router has set the limit.
+        let body = Bytes::from_request(request, app).await;
+        let body = body.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(app.body_limit_bytes),
+            _ => Problem::malformed("The body broke off."),
+        })?;
+        match serde_json::from_slice(&body) {
+            Ok(Value::Object(members)) => Ok(Self(members)),
+            Ok(_) => Err(Problem::validation(vec![FieldError {
+                pointer: String::new(),
+                detail: "must be a JSON object".to_owned(),
+            }])),
+            Err(error) => Err(Problem::malformed(format!(
+                "The body is not valid JSON: line {}, column {}.",
+                error.line(),
+                error.column()
+            ))),
+        }
+    }
+}
+
+/// Described by its operation ([`Operation::takes_json`]).
+impl Taken for JsonObject {}
+
+/// The code in the path.
+pub(super) struct CodeInPath(pub(super) Code);
+
+impl FromRequestParts<SharedApp> for CodeInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        // Text that cannot be a code belongs to no link, and gets the answer of an unknown code.
+        Path::<String>::from_request_parts(parts, app)
+            .await
+            .ok()
+            .and_then(|Path(code)| code.parse().ok())
+            .map(Self)
+            .ok_or_else(no_such_link)
+    }
+}
+
+impl Taken for CodeInPath {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[CODE]).problems([no_such_link()])
+    }
+}
+
+/// 404: the link in the path is unknown.
+pub(super) fn no_such_link() -> Problem {
+    Problem::not_found("There is no link with this code.")
+}
+
+/// The short domains that nginx announces. The sidecar itself has no list of them.
+pub(super) struct Domains {
+    /// The bases of short URLs; none if nginx announces none that are valid.
+    pub(super) bases: Bases,
+    /// The hosts that targets may not have.
+    pub(super) own: OwnHosts,
+}
+
+impl FromRequestParts<SharedApp> for Domains {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &SharedApp) -> Result<Self, Problem> {
+        let text = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let mut own = OwnHosts::default();
+        let mut bases = Vec::new();
+        for base in Base::parse_all(text("x-shortlink-base").unwrap_or_default()) {
+            let Some(url) = origin(&base.url) else {
+                continue;
+            };
+            own.add(url.host_str().unwrap_or_default());
+            bases.push(Base {
+                url: url.origin().ascii_serialization(),
+                ..base
+            });
+        }
+        for domain in text("x-shortlink-domains").unwrap_or_default().split(',') {
+            own.add(domain.trim());
+        }
+        Ok(Self {
+            bases: Bases::new(bases),
+            own,
+        })
+    }
+}
+
+impl Taken for Domains {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[BASE, DOMAINS])
+    }
+}
+
+/// Parses `http://host`, `https://host:port` and the like, with at most a slash after the host and
+/// port.
+fn origin(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_origin = matches!(url.scheme(), "http" | "https")
+        && url.host().is_some()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.path() == "/"
+        && url.query().is_none()
+        && url.fragment().is_none();
+    is_origin.then_some(url)
+}
+
+/// `application/json` or a type that ends with `+json`, whatever parameters follow.
+fn is_json(content_type: &HeaderValue) -> bool {
+    let essence = content_type
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
+}

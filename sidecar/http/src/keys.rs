@@ -1,0 +1,265 @@
+//! `/v1/keys`
+
+mod body;
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, LOCATION};
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use shortlink_api::fields::Fields;
+use shortlink_api::key::{
+    KeyBody, KeyPatch, KeySettings, NewKey as NewKeyBody, Rotation, RotationMembers,
+};
+use shortlink_api::kinds::link::IN_THE_FUTURE;
+use shortlink_api::members::{Members, Usage};
+use shortlink_core::api_key::Scope;
+use shortlink_core::ports::{KeyListing, KeyPosition, KeyRefusal};
+use shortlink_service::keys::{Actor, KeyChange, NewKey};
+
+use super::app::SharedApp;
+use super::auth::MayManageKeys;
+use super::extract::JsonObject;
+use super::operation::parameter::{Parameter, parameters, string};
+use super::operation::{Operation, Taken, operations};
+use super::problem::Problem;
+use super::query::{CURSOR, LIMIT};
+use super::{cursor, query};
+use body::{PageBody, SecretBody};
+
+/// The id in the path.
+struct IdInPath(String);
+
+impl FromRequestParts<SharedApp> for IdInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        // An unreadable id belongs to no key.
+        let id = Path::<String>::from_request_parts(parts, app).await;
+        id.map(|Path(id)| Self(id)).map_err(|_| no_such_key())
+    }
+}
+
+impl Taken for IdInPath {
+    fn describe(operation: Operation) -> Operation {
+        operation.takes(&[ID]).problems([no_such_key()])
+    }
+}
+
+/// 404: the key in the path is unknown.
+fn no_such_key() -> Problem {
+    Problem::not_found("There is no API key with this id.")
+}
+
+parameters! {
+    ID: path "id", "KeyId", "Id of the API key.", string;
+}
+
+/// The parameters of the listing.
+const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
+
+operations! {
+    get "/v1/keys", "listKeys", "Lists API keys, the latest first", list {
+        .query(&QUERY).answers::<PageBody>(200, "A page of keys.")
+    }
+    post "/v1/keys", "createKey", "Creates an API key", create {
+        .takes_json::<NewKeyBody, 1>([("key", json!({
+            "name": "shop",
+            "scopes": ["links:write", "links:read"],
+            "rateLimit": { "requestsPerSecond": 50, "burst": 200 },
+            "policy": { "strategies": ["pool"], "allowedDomains": ["example.com"] },
+        }))])
+        .answers::<SecretBody>(201, "The key with its secret, which no other answer contains.")
+        .with(["Location", "Cache-Control"]).leads_to("id", ID)
+        .problems([KeyRefusal::Scope(Scope::Admin).into()])
+    }
+    get "/v1/keys/{id}", "getKey", "Shows an API key", find {
+        .answers::<KeyBody>(200, "The key.")
+    }
+    patch "/v1/keys/{id}", "changeKey", "Changes an API key", change {
+        .text("Each given member is replaced as a whole.")
+        .takes_json::<KeyPatch, 1>([
+            ("expiry", json!({ "expiresAt": "2030-12-31T23:59:59Z" })),
+        ])
+        .answers::<KeyBody>(200, "The key after the change.")
+        .problems([
+            KeyRefusal::Scope(Scope::Admin).into(),
+            KeyRefusal::Revoked.into(),
+            KeyRefusal::LastAdmin.into(),
+        ])
+    }
+    delete "/v1/keys/{id}", "revokeKey", "Revokes an API key, for good", revoke {
+        .answers::<KeyBody>(200, "The key after the change.")
+        .problems([KeyRefusal::Scope(Scope::Admin).into(), KeyRefusal::LastAdmin.into()])
+    }
+    post "/v1/keys/{id}/rotate", "rotateKey", "Rotates an API key: creates a successor", rotate {
+        .text("The successor has the same rights. The old key remains valid for `overlapSeconds`.")
+        .takes_json::<Rotation, 1>([("day", json!({ "overlapSeconds": 86_400 }))])
+        .answers::<SecretBody>(201, "The successor with its secret, which no other answer contains.")
+        .with(["Location", "Cache-Control"])
+        .problems([
+            KeyRefusal::Scope(Scope::Admin).into(),
+            KeyRefusal::Revoked.into(),
+            KeyRefusal::Expired.into(),
+            KeyRefusal::Rotated.into(),
+        ])
+    }
+}
+
+/// `POST /v1/keys`
+async fn create(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    JsonObject(members): JsonObject,
+) -> Result<impl IntoResponse, Problem> {
+    let now = app.clock.now();
+    let mut fields = Fields::new(members);
+    let given = KeySettings::read(&mut fields, Usage::New);
+    for (name, is_given) in [
+        ("name", given.name.is_some()),
+        ("scopes", given.scopes.is_some()),
+    ] {
+        if !is_given {
+            fields.require(name);
+        }
+    }
+    check_expiry(&mut fields, given.expires_at, now);
+    fields.finish()?;
+    let new = NewKey {
+        name: given.name.ok_or_else(Problem::internal)?,
+        scopes: given.scopes.ok_or_else(Problem::internal)?,
+        expires_at: given.expires_at.flatten(),
+        rate_limit: given.rate_limit.flatten(),
+        policy: given.policy.unwrap_or_default(),
+    };
+    let (key, secret) = app.keys.create(&Actor::Key(caller), new).await?;
+    let location = format!("/v1/keys/{}", key.id);
+    let body = SecretBody::new(&key, secret, now);
+    Ok((
+        StatusCode::CREATED,
+        [(LOCATION, location), no_store()],
+        Json(body),
+    ))
+}
+
+/// `GET /v1/keys/{id}`
+async fn find(
+    State(app): State<SharedApp>,
+    _: MayManageKeys,
+    IdInPath(id): IdInPath,
+) -> Result<Json<KeyBody>, Problem> {
+    let key = app.keys.find(&id).await?.ok_or_else(no_such_key)?;
+    Ok(Json(KeyBody::new(&key, app.clock.now())))
+}
+
+/// `GET /v1/keys`
+async fn list(
+    State(app): State<SharedApp>,
+    _: MayManageKeys,
+    RawQuery(query): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let mut listing = read_listing(&query.unwrap_or_default())?;
+    let limit = listing.limit;
+    // One extra key shows whether there is another page.
+    listing.limit += 1;
+    let mut keys = app.keys.list(&listing).await?;
+    let next_cursor = query::page(&mut keys, limit)
+        .map(|last| cursor::encode(cursor::KEYS, cursor::Dated(last.created_at, &last.id)));
+    let now = app.clock.now();
+    let keys = keys.iter().map(|key| KeyBody::new(key, now)).collect();
+    Ok(Json(PageBody { keys, next_cursor }))
+}
+
+/// `PATCH /v1/keys/{id}`
+async fn change(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    IdInPath(id): IdInPath,
+    JsonObject(members): JsonObject,
+) -> Result<Json<KeyBody>, Problem> {
+    let mut fields = Fields::new(members);
+    let given = KeySettings::read(&mut fields, Usage::Patch);
+    check_expiry(&mut fields, given.expires_at, app.clock.now());
+    let change = KeyChange {
+        name: given.name,
+        scopes: given.scopes,
+        expires_at: given.expires_at,
+        rate_limit: given.rate_limit,
+        policy: given.policy,
+    };
+    fields.finish()?;
+    let key = app.keys.change(&Actor::Key(caller), &id, change).await?;
+    let key = key.ok_or_else(no_such_key)?;
+    Ok(Json(KeyBody::new(&key, app.clock.now())))
+}
+
+/// `POST /v1/keys/{id}/rotate`
+async fn rotate(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    IdInPath(id): IdInPath,
+    JsonObject(members): JsonObject,
+) -> Result<impl IntoResponse, Problem> {
+    let mut fields = Fields::new(members);
+    let overlap = RotationMembers::read(&mut fields, Usage::New).overlap_seconds;
+    if overlap.is_none() {
+        fields.require("overlapSeconds");
+    }
+    fields.finish()?;
+    let overlap = SignedDuration::from_secs(overlap.ok_or_else(Problem::internal)?.into());
+    let rotation = app.keys.rotate(&Actor::Key(caller), &id, overlap).await?;
+    let rotation = rotation.ok_or_else(no_such_key)?;
+    let location = format!("/v1/keys/{}", rotation.successor.id);
+    let now = app.clock.now();
+    let body = SecretBody::new(&rotation.successor, rotation.secret, now)
+        .with_predecessor(&rotation.predecessor, now);
+    Ok((
+        StatusCode::CREATED,
+        [(LOCATION, location), no_store()],
+        Json(body),
+    ))
+}
+
+/// `DELETE /v1/keys/{id}`
+async fn revoke(
+    State(app): State<SharedApp>,
+    MayManageKeys(caller): MayManageKeys,
+    IdInPath(id): IdInPath,
+) -> Result<Json<KeyBody>, Problem> {
+    let key = app.keys.revoke(&Actor::Key(caller), &id).await?;
+    let key = key.ok_or_else(no_such_key)?;
+    Ok(Json(KeyBody::new(&key, app.clock.now())))
+}
+
+/// The header that forbids caches to store an answer with a secret.
+fn no_store() -> (axum::http::HeaderName, String) {
+    (CACHE_CONTROL, "no-store".to_owned())
+}
+
+/// Checks that a key does not expire before it is created.
+fn check_expiry(fields: &mut Fields, given: Option<Option<Timestamp>>, now: Timestamp) {
+    if given.flatten().is_some_and(|expiry| expiry <= now) {
+        fields.refuse("expiresAt", IN_THE_FUTURE);
+    }
+}
+
+fn read_listing(query: &str) -> Result<KeyListing, Problem> {
+    let mut listing = KeyListing {
+        after: None,
+        limit: query::DEFAULT_LIMIT,
+    };
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "limit" => listing.limit = query::limit(&value)?,
+            "cursor" => {
+                let cursor::Dated(created_at, id) = cursor::decode(cursor::KEYS, &value)?;
+                listing.after = Some(KeyPosition { created_at, id });
+            }
+            _ => return Err(query::only(&QUERY)),
+        }
+    }
+    Ok(listing)
+}

@@ -1,0 +1,51 @@
+//! The HTTP interface. Only this module depends on axum.
+#![forbid(unsafe_code)]
+
+mod answers;
+mod app;
+mod audit;
+mod auth;
+mod batch;
+mod campaign_defaults;
+mod campaign_links;
+mod campaign_size;
+mod campaigns;
+mod code_members;
+mod codespace;
+mod console;
+mod cursor;
+mod docs;
+mod domains;
+mod explain;
+mod extract;
+mod health;
+mod history;
+mod idempotency;
+mod keys;
+mod link_members;
+mod links;
+mod listing;
+mod live;
+mod metrics;
+mod new_link;
+mod observe;
+mod openapi;
+mod operation;
+mod precondition;
+mod problem;
+mod qr;
+mod query;
+mod resolve;
+mod router;
+mod serve;
+mod stats;
+mod visits;
+mod wire;
+mod words;
+
+pub use answers::{AnswerCounters, Requests};
+pub use app::App;
+pub use serve::serve;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! `GET /v1/visits/live`: visits while they happen, as server-sent events.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::json;
+use shortlink_service::live::{Listener, LiveFilter, LiveId, Told};
+
+use super::app::SharedApp;
+use super::auth::{Admission, MayListen};
+use super::operation::operations;
+use super::operation::parameter::{Parameter, parameters, string};
+use super::problem::Problem;
+use super::query::{self, CLASS, OF_CODE};
+use super::visits::VisitBody;
+
+/// The silence after which a comment is sent: proxies close idle connections.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The interval at which the listener's key is checked again.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+
+/// The delay before a client reconnects, short enough that stored visits are not trimmed meanwhile.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Disables nginx's buffering of the response.
+const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
+
+parameters! {
+    LAST_EVENT_ID: header "Last-Event-ID", "LastEventId",
+        "Id of the last event that the client has received. Later events are sent first.", string;
+    DOMAIN: query "domain", "Domain", "Only visits of this short domain.",
+        |_| json!({ "type": "string", "minLength": 1 });
+}
+
+/// The parameters of the query.
+const QUERY: [Parameter; 3] = [CLASS, OF_CODE, DOMAIN];
+
+operations! {
+    get "/v1/visits/live", "listenToVisits", "Streams visits live", listen {
+        .text(
+            "Server-sent events, whose data are JSON. `begun` (with an id): visits are reported from \
+             now on. `visit` (with an id): a visit. `sampled`: number of visits omitted because there \
+             were more than `visits.live_per_s`. `lost`: number of visits omitted because the client \
+             reads too slowly. `interrupted` and `resumed`: Redis is unavailable, and available again. \
+             `gap`: visits after `Last-Event-ID` may be missing. `end`: the key is no longer allowed \
+             to listen, or the service stops.",
+        )
+        .takes(&[LAST_EVENT_ID]).query(&QUERY)
+        .answers_events::<LiveData>(200, "The events.").with(["Cache-Control"])
+        .problems([bad_id(), switched_off()])
+    }
+}
+
+/// The data of an event of the live feed.
+enum LiveData {}
+
+impl JsonSchema for LiveData {
+    fn schema_name() -> Cow<'static, str> {
+        "LiveData".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Data by event: of `visit`; of `sampled` and `lost`; of `end`; of all others.",
+            "anyOf": [
+                generator.subschema_for::<VisitBody>(),
+                generator.subschema_for::<CountBody>(),
+                generator.subschema_for::<EndBody>(),
+                generator.subschema_for::<NothingBody>(),
+            ],
+        })
+    }
+}
+
+/// `GET /v1/visits/live`
+async fn listen(
+    State(app): State<SharedApp>,
+    MayListen(admission): MayListen,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<impl IntoResponse, Problem> {
+    let filter = read_filter(&query.unwrap_or_default())?;
+    let after = read_last_event_id(&headers)?;
+    let Some(live) = &app.live else {
+        return Err(switched_off());
+    };
+    let listener = live.listen(filter, after).ok_or_else(|| {
+        Problem::unavailable("All places of the live feed are taken (visits.live_listeners).")
+    })?;
+    let feed = Feed {
+        listener,
+        until_locked_out: Box::pin(until_locked_out(admission, Arc::clone(&app))),
+        is_new: true,
+    };
+    let events = stream::unfold(Some(feed), async |feed| {
+        let (event, feed) = feed?.step().await;
+        Some((Ok::<_, Infallible>(event), feed))
+    });
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT).text("alive");
+    Ok(([UNBUFFERED], Sse::new(events).keep_alive(heartbeat)))
+}
+
+fn read_filter(text: &str) -> Result<LiveFilter, Problem> {
+    let mut filter = LiveFilter::default();
+    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        match &*name {
+            "class" => filter.class = Some(query::class(&value)?),
+            "code" => filter.code = Some(query::code(&value)?),
+            "domain" => {
+                if value.is_empty() {
+                    return Err(Problem::query("domain must be a short domain."));
+                }
+                filter.host = Some(value.into_owned());
+            }
+            _ => return Err(query::only(&QUERY)),
+        }
+    }
+    Ok(filter)
+}
+
+fn read_last_event_id(headers: &HeaderMap) -> Result<Option<LiveId>, Problem> {
+    let Some(value) = headers.get("last-event-id") else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        // A browser sends this before it has received a visit.
+        Ok("") => Ok(None),
+        text => {
+            let id = text.ok().and_then(LiveId::parse);
+            id.map(Some).ok_or_else(bad_id)
+        }
+    }
+}
+
+fn bad_id() -> Problem {
+    Problem::malformed("The header Last-Event-ID must be the id of an event of this feed.")
+}
+
+fn switched_off() -> Problem {
+    Problem::not_found("The live feed is switched off (visits.live_listeners).")
+}
+
+/// A feed that is open.
+struct Feed {
+    listener: Listener,
+    /// Runs beside the feed, so that a slow database does not delay it.
+    until_locked_out: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_new: bool,
+}
+
+/// Completes when the listener's key no longer opens the feed.
+async fn until_locked_out(admission: Admission, app: SharedApp) {
+    loop {
+        tokio::time::sleep(CHECK_EVERY).await;
+        if !admission.still_holds(&app).await {
+            return;
+        }
+    }
+}
+
+/// Number of visits that were omitted.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LiveCount")]
+struct CountBody {
+    visits: u64,
+}
+
+/// Reason for the end of the feed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LiveEnd")]
+struct EndBody {
+    reason: &'static str,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LiveNothing")]
+struct NothingBody {}
+
+impl Feed {
+    /// Waits for the next event; returns no feed with the last one.
+    async fn step(mut self) -> (Event, Option<Self>) {
+        if std::mem::take(&mut self.is_new) {
+            return (Event::default().retry(RETRY), Some(self));
+        }
+        tokio::select! {
+            // Also when visits never cease.
+            biased;
+            () = &mut self.until_locked_out => (end("key"), None),
+            told = self.listener.next() => match told {
+                Some(told) => (event(&told), Some(self)),
+                None => (end("shutdown"), None),
+            },
+        }
+    }
+}
+
+fn end(reason: &'static str) -> Event {
+    named("end", &EndBody { reason })
+}
+
+fn event(told: &Told) -> Event {
+    match told {
+        Told::Begun(at) => named("begun", &NothingBody {}).id(at.to_string()),
+        Told::Interrupted => named("interrupted", &NothingBody {}),
+        Told::Resumed => named("resumed", &NothingBody {}),
+        Told::Gap => named("gap", &NothingBody {}),
+        Told::Lost(visits) => named("lost", &CountBody { visits: *visits }),
+        Told::LeftOut(visits) => named("sampled", &CountBody { visits: *visits }),
+        Told::Visit(visit) => {
+            named("visit", &VisitBody::from(&visit.visit)).id(visit.id.to_string())
+        }
+    }
+}
+
+fn named(name: &'static str, body: &impl Serialize) -> Event {
+    // Serialization of this type cannot fail.
+    let text = serde_json::to_string(body).unwrap_or_default();
+    Event::default().event(name).data(text)
+}

@@ -1,0 +1,146 @@
+//! The text format of Prometheus, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use shortlink_core::durations::{BOUNDS, Counted};
+
+/// The type of a metric.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A number that only grows while the process runs.
+    Counter,
+    /// A current value.
+    Gauge,
+    /// A distribution of measured values.
+    Histogram,
+}
+
+/// A text that metrics are added to, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Text(String);
+
+/// Takes the samples of a metric.
+#[derive(Debug)]
+pub(super) struct Samples<'t> {
+    text: &'t mut String,
+    name: &'static str,
+}
+
+impl Text {
+    /// Begins a metric, followed by its samples.
+    pub(super) fn metric(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        help: &'static str,
+    ) -> Samples<'_> {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Samples {
+            text: &mut self.0,
+            name,
+        }
+    }
+
+    /// Adds a counter that has one sample.
+    pub(super) fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
+        self.metric(name, Kind::Counter, help).add(&[], value);
+    }
+
+    /// Adds a gauge that has one sample.
+    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str, value: impl Display) {
+        self.metric(name, Kind::Gauge, help).add(&[], value);
+    }
+
+    /// The whole text.
+    pub(super) fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl Samples<'_> {
+    /// Adds a sample.
+    pub(super) fn add(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.add_part("", labels, value);
+    }
+
+    /// Adds the samples of a histogram.
+    pub(super) fn add_durations(&mut self, labels: &[(&str, &str)], counted: &Counted) {
+        let bounds = BOUNDS.iter().map(f64::to_string);
+        let buckets = bounds.zip(counted.within);
+        for (bound, count) in buckets.chain([("+Inf".to_owned(), counted.count)]) {
+            let labels = [labels, &[("le", &bound)]].concat();
+            self.add_part("_bucket", &labels, count);
+        }
+        self.add_part("_sum", labels, counted.seconds);
+        self.add_part("_count", labels, counted.count);
+    }
+
+    fn add_part(&mut self, part: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(self.name);
+        self.text.push_str(part);
+        for (place, (label, text)) in labels.iter().enumerate() {
+            self.text.push(if place == 0 { '{' } else { ',' });
+            let _ = write!(self.text, "{label}=\"");
+            for character in text.chars() {
+                match character {
+                    '\\' | '"' => self.text.extend(['\\', character]),
+                    '\n' => self.text.push_str("\\n"),
+                    _ => self.text.push(character),
+                }
+            }
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shortlink_core::durations::Durations;
+
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut text = Text::default();
+        text.counter("a_total", "All.", 7);
+        let mut samples = text.metric("b", Kind::Gauge, "Some.");
+        samples.add(&[("one", "x\"y\\z\nw"), ("two", "")], 1.5);
+        assert_eq!(
+            text.into_string(),
+            "# HELP a_total All.\n# TYPE a_total counter\na_total 7\n\
+             # HELP b Some.\n# TYPE b gauge\nb{one=\"x\\\"y\\\\z\\nw\",two=\"\"} 1.5\n"
+        );
+    }
+
+    #[test]
+    fn a_histogram_has_its_buckets_its_sum_and_its_count() {
+        let durations = Durations::new();
+        durations.add("x", Duration::from_millis(200));
+        let mut text = Text::default();
+        let mut samples = text.metric("d_seconds", Kind::Histogram, "How long.");
+        for (name, counted) in durations.read() {
+            samples.add_durations(&[("name", name)], &counted);
+        }
+        let text = text.into_string();
+        let begin = "# HELP d_seconds How long.\n# TYPE d_seconds histogram\n\
+                     d_seconds_bucket{name=\"x\",le=\"0.001\"} 0\n\
+                     d_seconds_bucket{name=\"x\",le=\"0.0025\"} 0\n";
+        assert!(text.starts_with(begin), "{text}");
+        let end = "d_seconds_bucket{name=\"x\",le=\"10\"} 1\n\
+                   d_seconds_bucket{name=\"x\",le=\"+Inf\"} 1\n\
+                   d_seconds_sum{name=\"x\"} 0.2\nd_seconds_count{name=\"x\"} 1\n";
+        assert!(text.ends_with(end), "{text}");
+    }
+}

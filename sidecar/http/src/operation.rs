@@ -1,0 +1,332 @@
+//! Operations of the API: the route and handler of each, with its description for OpenAPI.
+//!
+//! The router and `/openapi.json` are built from the same operations. Extractors describe
+//! themselves ([`Taken`]), so the scope that an operation checks is the one that it documents.
+
+mod describe;
+pub(super) mod parameter;
+mod parts;
+
+use axum::body::Body as RawBody;
+use axum::extract::{RawQuery, State};
+use axum::handler::Handler;
+use axum::http::{HeaderMap, Uri};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::Value;
+
+use super::app::SharedApp;
+use super::problem::{FieldError, Problem};
+pub(super) use describe::Components;
+use shortlink_core::api_key::Scope;
+use shortlink_service::access::ChargeError;
+
+use parameter::Parameter;
+
+/// Finds or generates the schema of a type.
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The format of a body.
+enum Content {
+    /// JSON of a type.
+    Json(SchemaOf),
+    /// Text with one JSON value of a type per line.
+    Rows(&'static str, SchemaOf),
+    /// Server-sent events, whose data are JSON of a type.
+    Events(SchemaOf),
+    /// Other text.
+    Text(&'static str),
+}
+
+/// An answer that is no problem.
+struct Answer {
+    status: u16,
+    text: &'static str,
+    contents: Vec<Content>,
+    headers: Vec<&'static str>,
+    leads_to: Option<(&'static str, Parameter)>,
+}
+
+/// A body and its examples.
+struct Body {
+    contents: Vec<Content>,
+    examples: Vec<(&'static str, Value)>,
+}
+
+/// A method of a path.
+pub(super) struct Operation {
+    /// The path, as the router matches it.
+    pub(super) path: &'static str,
+    /// The handler, for the operation's method only.
+    pub(super) handler: MethodRouter<SharedApp>,
+    method: &'static str,
+    id: &'static str,
+    tag: &'static str,
+    summary: &'static str,
+    text: &'static str,
+    scope: Option<Scope>,
+    parameters: Vec<Parameter>,
+    body: Option<Body>,
+    answers: Vec<Answer>,
+    problems: Vec<Problem>,
+    has_request_id: bool,
+}
+
+/// Describes the part of a request that an extractor takes.
+pub(super) trait Taken {
+    /// Adds parameters, problems and the required scope to an operation.
+    fn describe(operation: Operation) -> Operation {
+        operation
+    }
+}
+
+impl Taken for State<SharedApp> {}
+impl Taken for HeaderMap {}
+impl Taken for RawBody {}
+impl Taken for RawQuery {}
+impl Taken for Uri {}
+/// Handlers without extractors.
+impl Taken for ((),) {}
+
+/// Describes everything that a handler takes, in the order of its arguments.
+macro_rules! handlers_take {
+    ($($name:ident)*) => {
+        impl<M, $($name: Taken),*> Taken for (M, $($name,)*) {
+            fn describe(operation: Operation) -> Operation {
+                $(let operation = $name::describe(operation);)*
+                operation
+            }
+        }
+    };
+}
+handlers_take!(A);
+handlers_take!(A B);
+handlers_take!(A B C);
+handlers_take!(A B C D);
+handlers_take!(A B C D E);
+handlers_take!(A B C D E F);
+
+/// Declares the operations of a file: method, path, id in generated clients, summary, handler,
+/// and all else as calls of [`Operation`].
+macro_rules! operations {
+    ($($method:ident $path:literal, $id:literal, $summary:literal, $handler:ident {
+        $($description:tt)*
+    })*) => {
+        /// Lists the operations of this file.
+        pub(super) fn operations() -> Vec<$crate::operation::Operation> {
+            use $crate::operation::Operation;
+            vec![$(Operation::$method($path, $id, $summary, $handler) $($description)*),*]
+        }
+    };
+}
+pub(super) use operations;
+
+/// Declares a constructor for each method.
+macro_rules! methods {
+    ($($name:ident: $filter:ident),*) => {
+        $(
+            /// Creates an operation of this method; `id` is its name in generated clients.
+            pub(super) fn $name<T: Taken + 'static>(
+                path: &'static str,
+                id: &'static str,
+                summary: &'static str,
+                handler: impl Handler<T, SharedApp>,
+            ) -> Self {
+                let method = (stringify!($name), MethodFilter::$filter);
+                Self::new(method, path, id, summary, handler)
+            }
+        )*
+    };
+}
+
+impl Operation {
+    methods! { get: GET, post: POST, patch: PATCH, delete: DELETE }
+
+    fn new<T: Taken + 'static>(
+        (method, filter): (&'static str, MethodFilter),
+        path: &'static str,
+        id: &'static str,
+        summary: &'static str,
+        handler: impl Handler<T, SharedApp>,
+    ) -> Self {
+        T::describe(Self {
+            path,
+            handler: on(filter, handler),
+            method,
+            id,
+            tag: "",
+            summary,
+            text: "",
+            scope: None,
+            parameters: Vec::new(),
+            body: None,
+            answers: Vec::new(),
+            problems: vec![Problem::internal()],
+            has_request_id: true,
+        })
+    }
+
+    /// Lists operations under a tag.
+    pub(super) fn tagged<const N: usize>(
+        tag: &'static str,
+        operations: [Vec<Self>; N],
+    ) -> impl Iterator<Item = Self> {
+        let operations = operations.into_iter().flatten();
+        operations.map(move |it| Self { tag, ..it })
+    }
+
+    /// Adds a longer description.
+    pub(super) fn text(self, text: &'static str) -> Self {
+        Self { text, ..self }
+    }
+
+    /// Requires a key with a scope. Only extractors call it, which check the key.
+    pub(super) fn scope(self, scope: Scope) -> Self {
+        let limited = ChargeError::Exceeded {
+            retry_after: std::time::Duration::from_secs(1),
+        };
+        let operation = Self {
+            scope: Some(scope),
+            ..self
+        };
+        operation.problems([
+            Problem::unauthorized(),
+            Problem::forbidden(scope.name()),
+            limited.into(),
+            Problem::unavailable(
+                "The database does not answer. Whether the request had an effect is not known.",
+            ),
+        ])
+    }
+
+    /// Takes parameters. One that is taken already moves to the end.
+    pub(super) fn takes(mut self, parameters: &[Parameter]) -> Self {
+        let is_new = |it: &Parameter| parameters.iter().all(|other| other.key != it.key);
+        self.parameters.retain(is_new);
+        self.parameters.extend_from_slice(parameters);
+        self
+    }
+
+    /// Takes parameters of the query, with the problem of an invalid one.
+    pub(super) fn query(self, parameters: &[Parameter]) -> Self {
+        let refused = Problem::query("limit must be a number from 1 to 1000.");
+        self.takes(parameters).problems([refused])
+    }
+
+    /// Takes a JSON object, with the problems that its content can cause.
+    pub(super) fn takes_json<T: JsonSchema, const N: usize>(
+        mut self,
+        examples: [(&'static str, Value); N],
+    ) -> Self {
+        self.body = Some(Body {
+            contents: vec![Content::Json(|generator| generator.subschema_for::<T>())],
+            examples: examples.into(),
+        });
+        self.problems([
+            Problem::malformed("The body is not valid JSON: line 1, column 2."),
+            Problem::too_large(65_536),
+            Problem::not_json(),
+            Problem::validation(vec![FieldError {
+                pointer: "/longUrl".to_owned(),
+                detail: "is required".to_owned(),
+            }]),
+        ])
+    }
+
+    /// Takes rows: an array, lines or CSV.
+    pub(super) fn takes_rows<T: JsonSchema>(mut self, example: Value) -> Self {
+        self.body = Some(Body {
+            contents: vec![
+                Content::Json(|generator| generator.subschema_for::<Vec<T>>()),
+                Content::Rows("application/x-ndjson", |it| it.subschema_for::<T>()),
+                Content::Text("text/csv"),
+            ],
+            examples: vec![("rows", example)],
+        });
+        self.problems([Problem::not_rows()])
+    }
+
+    /// Answers with JSON.
+    pub(super) fn answers<T: JsonSchema>(self, status: u16, text: &'static str) -> Self {
+        let content = Content::Json(|generator| generator.subschema_for::<T>());
+        self.answer(status, text, vec![content])
+    }
+
+    /// Answers with server-sent events.
+    pub(super) fn answers_events<T: JsonSchema>(self, status: u16, text: &'static str) -> Self {
+        let content = Content::Events(|generator| generator.subschema_for::<T>());
+        self.answer(status, text, vec![content])
+    }
+
+    /// Answers with text of a media type.
+    pub(super) fn answers_text(self, status: u16, text: &'static str, media: &'static str) -> Self {
+        self.answer(status, text, vec![Content::Text(media)])
+    }
+
+    /// Answers without a body.
+    pub(super) fn answers_nothing(self, status: u16, text: &'static str) -> Self {
+        self.answer(status, text, Vec::new())
+    }
+
+    /// Lets the last answer also be text with one JSON value of a type per line.
+    pub(super) fn or_rows<T: JsonSchema>(self, media: &'static str) -> Self {
+        self.or(Content::Rows(media, |it| it.subschema_for::<T>()))
+    }
+
+    /// The last answer can also be other text.
+    pub(super) fn or_text(self, media: &'static str) -> Self {
+        self.or(Content::Text(media))
+    }
+
+    /// The last answer always has these headers, by their names in `parts`.
+    pub(super) fn with<const N: usize>(mut self, headers: [&'static str; N]) -> Self {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.headers.extend(headers);
+        }
+        self
+    }
+
+    /// The last answer has in `member` a parameter of other operations.
+    pub(super) fn leads_to(mut self, member: &'static str, parameter: Parameter) -> Self {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.leads_to = Some((member, parameter));
+        }
+        self
+    }
+
+    /// Adds the parts that several operations share.
+    pub(super) fn also(self, shared: fn(Self) -> Self) -> Self {
+        shared(self)
+    }
+
+    /// Can be refused with problems.
+    pub(super) fn problems<const N: usize>(mut self, problems: [Problem; N]) -> Self {
+        self.problems.extend(problems);
+        self
+    }
+
+    /// Is answered tersely, for visitors: without problems and without the id of the request.
+    pub(super) fn terse(mut self) -> Self {
+        self.problems.clear();
+        self.has_request_id = false;
+        self
+    }
+
+    fn answer(mut self, status: u16, text: &'static str, contents: Vec<Content>) -> Self {
+        self.answers.push(Answer {
+            status,
+            text,
+            contents,
+            headers: Vec::new(),
+            leads_to: None,
+        });
+        self
+    }
+
+    fn or(mut self, content: Content) -> Self {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.contents.push(content);
+        }
+        self
+    }
+}

@@ -1,0 +1,222 @@
+//! Operations as OpenAPI describes them.
+
+use std::collections::BTreeMap;
+
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::parameter::{self, Parameter};
+use super::{Content, Operation, parts};
+use crate::problem::{Problem, ProblemBody};
+
+impl Operation {
+    /// Adds the operation to a description.
+    pub(crate) fn describe(mut self, components: &mut Components, paths: &mut Value) {
+        if self.has_request_id {
+            let of_all = [parameter::REQUEST_ID, parameter::TRACEPARENT];
+            self.parameters.extend(of_all);
+        }
+        let mut operation = json!({
+            "operationId": self.id,
+            "tags": [self.tag],
+            "summary": self.summary,
+            "responses": self.responses(components),
+        });
+        if !self.text.is_empty() {
+            operation["description"] = json!(self.text);
+        }
+        let parameters = self.parameters.iter();
+        let parameters: Vec<Value> = parameters
+            .map(|parameter| components.refer_to(parameter))
+            .collect();
+        if !parameters.is_empty() {
+            operation["parameters"] = json!(parameters);
+        }
+        operation["security"] = match self.scope {
+            Some(scope) => json!([{ "apiKey": [scope.name()] }, { "bearer": [scope.name()] }]),
+            None => json!([]),
+        };
+        if let Some(body) = self.body {
+            let mut content = content(&body.contents, &mut components.generator);
+            let examples = body.examples.into_iter();
+            let examples: Map<String, Value> = examples
+                .map(|(name, value)| (name.to_owned(), json!({ "value": value })))
+                .collect();
+            content["application/json"]["examples"] = Value::Object(examples);
+            operation["requestBody"] = json!({ "required": true, "content": content });
+        }
+        paths[self.path.replace("{*", "{")][self.method] = operation;
+    }
+
+    fn responses(&self, components: &mut Components) -> Value {
+        let mut responses = Map::new();
+        for answer in &self.answers {
+            let mut headers = answer.headers.clone();
+            headers.extend(self.has_request_id.then_some("X-Request-Id"));
+            let mut response = json!({ "description": answer.text });
+            if !headers.is_empty() {
+                response["headers"] = parts::references(headers);
+            }
+            if let Some((member, parameter)) = &answer.leads_to {
+                let parameters = json!({ parameter.name: format!("$response.body#/{member}") });
+                for (_, id) in components
+                    .takers
+                    .iter()
+                    .filter(|(key, _)| *key == parameter.key)
+                {
+                    response["links"][id] = json!({ "operationId": id, "parameters": parameters });
+                }
+            }
+            if !answer.contents.is_empty() {
+                response["content"] = content(&answer.contents, &mut components.generator);
+            }
+            responses.insert(answer.status.to_string(), response);
+        }
+        let mut by_status: BTreeMap<u16, Vec<&Problem>> = BTreeMap::new();
+        for problem in &self.problems {
+            let problems = by_status.entry(problem.status().as_u16()).or_default();
+            problems.push(problem);
+        }
+        for (status, problems) in by_status {
+            let described = describe_problems(&problems, &mut components.generator);
+            // A status that is also used without a problem gets the problem as a further media type.
+            match responses.get_mut(&status.to_string()) {
+                Some(response) => {
+                    let media = &described["content"]["application/problem+json"];
+                    response["content"]["application/problem+json"] = media.clone();
+                }
+                None => {
+                    let reference = components.add_refusal(status, &problems, &described);
+                    responses.insert(status.to_string(), json!({ "$ref": reference }));
+                }
+            }
+        }
+        Value::Object(responses)
+    }
+}
+
+/// Parts of a description to which operations refer.
+pub(crate) struct Components {
+    generator: SchemaGenerator,
+    /// Keys of parameters, each with the id of an operation that takes it.
+    takers: Vec<(&'static str, &'static str)>,
+    parameters: Map<String, Value>,
+    responses: Map<String, Value>,
+}
+
+impl Components {
+    /// Prepares the description of operations.
+    pub(crate) fn new(operations: &[Operation]) -> Self {
+        let mut settings = SchemaSettings::draft2020_12().for_serialize();
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+        let takers = operations.iter().flat_map(|operation| {
+            let parameters = operation.parameters.iter();
+            parameters.map(|parameter| (parameter.key, operation.id))
+        });
+        Self {
+            generator: SchemaGenerator::new(settings),
+            takers: takers.collect(),
+            parameters: Map::new(),
+            responses: Map::new(),
+        }
+    }
+
+    /// Adds a parameter and refers to it.
+    fn refer_to(&mut self, parameter: &Parameter) -> Value {
+        let described = parameter.describe(&mut self.generator);
+        self.parameters.insert(parameter.key.to_owned(), described);
+        json!({ "$ref": format!("#/components/parameters/{}", parameter.key) })
+    }
+
+    /// Adds a response unless it exists, and refers to it. Its name consists of its problems, and
+    /// a number if their details differ from those of another response.
+    fn add_refusal(&mut self, status: u16, problems: &[&Problem], described: &Value) -> String {
+        let mut names: Vec<&str> = problems.iter().map(|problem| problem.name()).collect();
+        names.dedup();
+        let name = format!("{status}.{}", names.join("."));
+        let others = (2..).map(|number| format!("{name}.{number}"));
+        let names = std::iter::once(name.clone()).chain(others);
+        for name in names {
+            let known = self.responses.entry(&*name);
+            if known.or_insert_with(|| described.clone()) == described {
+                return format!("#/components/responses/{name}");
+            }
+        }
+        String::new()
+    }
+
+    /// Returns all parts.
+    pub(crate) fn into_value(mut self) -> Value {
+        json!({
+            "schemas": self.generator.take_definitions(true),
+            "parameters": self.parameters,
+            "responses": self.responses,
+            "headers": parts::headers(),
+            "securitySchemes": parts::security(),
+        })
+    }
+}
+
+fn content(contents: &[Content], generator: &mut SchemaGenerator) -> Value {
+    let mut media = Map::new();
+    for content in contents {
+        let (name, value) = match content {
+            Content::Json(schema) => ("application/json", json!({ "schema": schema(generator) })),
+            // OpenAPI describes the rows of a body from 3.2 on; until then this is for readers
+            // and tests.
+            Content::Rows(name, schema) => (
+                *name,
+                json!({ "schema": { "type": "string" }, "x-itemSchema": schema(generator) }),
+            ),
+            // It is each event that is described, with fields that it may have.
+            Content::Events(schema) => {
+                let data = json!({
+                    "type": "string",
+                    "contentMediaType": "application/json",
+                    "contentSchema": schema(generator),
+                });
+                let name = json!({ "type": "string" });
+                let event = json!({
+                    "type": "object",
+                    "properties": { "event": name, "id": name, "data": data },
+                });
+                ("text/event-stream", json!({ "schema": event }))
+            }
+            Content::Text(name) => (*name, json!({ "schema": { "type": "string" } })),
+        };
+        media.insert(name.to_owned(), value);
+    }
+    Value::Object(media)
+}
+
+/// An answer that is one of some problems of the same status.
+fn describe_problems(problems: &[&Problem], generator: &mut SchemaGenerator) -> Value {
+    let mut examples = Map::new();
+    let mut headers = Vec::new();
+    let mut types = Vec::new();
+    let mut texts = Vec::new();
+    for problem in problems {
+        let body: ProblemBody<'_> = problem.body();
+        let name = problem.name();
+        let title = problem.title();
+        examples.insert(name.to_owned(), json!({ "summary": title, "value": body }));
+        headers.extend(problem.header().map(parts::header_name));
+        types.push(body.r#type.clone());
+        texts.push(format!("`{name}`: {title}."));
+    }
+    headers.push("X-Request-Id");
+    texts.dedup();
+    types.sort_unstable();
+    types.dedup();
+    let schema = generator.subschema_for::<ProblemBody<'static>>();
+    json!({
+        "description": texts.join(" "),
+        "headers": parts::references(headers),
+        "content": { "application/problem+json": {
+            "schema": { "allOf": [schema, { "properties": { "type": { "enum": types } } }] },
+            "examples": examples,
+        } },
+    })
+}

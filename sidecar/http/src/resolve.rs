@@ -1,0 +1,146 @@
+//! `/resolve/{code}`: answers visitors that nginx could not answer from Redis.
+//!
+//! Answers are for visitors: hardly any body, and no internal details.
+
+use std::any::Any;
+use std::error::Error;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{ALLOW, CACHE_CONTROL, LOCATION, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
+use axum::response::IntoResponse;
+use shortlink_core::query::with_forwarded;
+use shortlink_service::resolve::{Redirect, Resolution};
+use vocabulary::RedirectStatus;
+
+use super::app::SharedApp;
+use super::operation::Operation;
+use super::operation::parameter::{parameters, string};
+use super::problem::log_panic;
+use super::words::redirect_statuses;
+
+const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
+
+// The visitor's query is in a header instead of the URL: it may have bytes that URL parsers reject,
+// and the visitor must be redirected nevertheless.
+parameters! {
+    PATH: path "path", "Path", "A code, optionally with a slash and more text, which is ignored.", string;
+    QUERY: header "X-Shortlink-Query", "VisitorQuery",
+        "The visitor's query, unchanged. nginx sets it.", string;
+}
+
+/// The operation of this file.
+pub(super) fn operation() -> Operation {
+    let path = "/resolve/{*path}";
+    let text =
+        "For nginx' public server, when Redis has no answer. The internal server rejects it.";
+    let mut operation = Operation::get(path, "followLink", "Resolves a link for nginx", resolve)
+        .text(text)
+        .takes(&[PATH, QUERY])
+        .terse();
+    for status in redirect_statuses() {
+        operation = operation
+            .answers_nothing(status, "The redirect to the link's target.")
+            .with(["Location"]);
+        // Browsers may cache the others.
+        if RedirectStatus::from_code(status).is_some_and(|it| !it.is_permanent()) {
+            operation = operation.with(["Cache-Control"]);
+        }
+    }
+    operation
+        .answers_text(
+            404,
+            "The link does not exist or is not valid yet.",
+            "text/plain",
+        )
+        .with(["Cache-Control"])
+        .answers_text(
+            410,
+            "The link or its campaign is paused, expired or revoked.",
+            "text/plain",
+        )
+        .with(["Cache-Control"])
+        .answers_text(
+            503,
+            "The target of the link is unknown at the moment.",
+            "text/plain",
+        )
+        .with(["Cache-Control", "Retry-After"])
+}
+
+/// `GET /resolve/{code}`, with whatever follows the code.
+async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+    // The path is not decoded: codes have no characters that need encoding.
+    let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
+    let code = path.split('/').next().unwrap_or_default();
+    match app.resolver.resolve(code.as_bytes()).await {
+        Ok(Resolution::Redirect(to)) => {
+            let query = headers.get(QUERY.name).map(HeaderValue::as_bytes);
+            redirect(&to, query.unwrap_or_default(), code)
+        }
+        Ok(Resolution::Gone) => (
+            StatusCode::GONE,
+            [NO_STORE],
+            "This link is no longer valid.\n",
+        )
+            .into_response(),
+        Ok(Resolution::Unknown) => (
+            StatusCode::NOT_FOUND,
+            [NO_STORE],
+            "There is no such link.\n",
+        )
+            .into_response(),
+        Err(error) => {
+            tracing::error!(
+                error = &error as &dyn Error,
+                code,
+                "a link was not resolved"
+            );
+            unavailable()
+        }
+    }
+}
+
+/// Rejects methods other than GET and HEAD, without a body.
+pub(super) async fn not_allowed() -> Response<Body> {
+    let headers = [NO_STORE, (ALLOW, "GET, HEAD")];
+    (StatusCode::METHOD_NOT_ALLOWED, headers).into_response()
+}
+
+/// Answers a request whose handler has panicked: never as if the link were unknown.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the layer that calls this hands the payload over"
+)]
+pub(super) fn panicked(payload: Box<dyn Any + Send>) -> Response<Body> {
+    log_panic(&*payload);
+    unavailable()
+}
+
+fn redirect(to: &Redirect, query: &[u8], code: &str) -> Response<Body> {
+    let status = StatusCode::from_u16(to.status.code());
+    let forwarded = to.forward_query.then(|| with_forwarded(&to.target, query));
+    let forwarded = forwarded.flatten();
+    let target = forwarded.as_deref().unwrap_or(&to.target);
+    let location = HeaderValue::from_str(target);
+    let (Ok(status), Ok(location)) = (status, location) else {
+        tracing::error!(code, "the response header is invalid");
+        return unavailable();
+    };
+    let mut response = status.into_response();
+    response.headers_mut().insert(LOCATION, location);
+    if !to.status.is_permanent() {
+        let (name, value) = NO_STORE;
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn unavailable() -> Response<Body> {
+    let headers = [NO_STORE, (RETRY_AFTER, "2")];
+    let body = "Please try again in a moment.\n";
+    (StatusCode::SERVICE_UNAVAILABLE, headers, body).into_response()
+}

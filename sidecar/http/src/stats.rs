@@ -1,0 +1,484 @@
+//! `…/stats`: counts of visits over time and by dimension.
+
+use std::collections::{BTreeMap, HashMap};
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+use shortlink_core::ports::{CountQuery, Counted, Dimension, Hours};
+use shortlink_core::visit::class::Class;
+
+use super::app::SharedApp;
+use super::auth::MayReadStats;
+use super::campaigns::{self, CampaignInPath, no_such_campaign};
+use super::extract::{CODE, CodeInPath, no_such_link};
+use super::operation::parameter::{Parameter, number, of, parameters};
+use super::operation::{Operation, operations};
+use super::problem::Problem;
+use super::query::{self, MAX_LIMIT, SINCE, UNTIL};
+use super::words;
+
+/// The default time span.
+const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);
+
+/// The longest time span whose intervals are hours by default.
+const SHORT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 3);
+
+/// The maximum time span.
+const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
+
+/// The default number of values of a dimension.
+const DEFAULT_VALUES: u32 = 50;
+
+/// The maximum number of values with intervals of their own, and the maximum number of intervals.
+const MAX_VALUES_OVER_TIME: usize = 20;
+const MAX_INTERVALS_OF_VALUES: i64 = 1000;
+
+/// The default and the maximum number of minutes in the statistics of domains.
+const DEFAULT_MINUTES: i64 = 60;
+const MAX_MINUTES: i64 = 24 * 60;
+
+/// Numbers of visits by class.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "VisitCounts")]
+pub(super) struct ClassCounts {
+    /// Visits of all classes.
+    total: u64,
+    human: u64,
+    preview: u64,
+    scanner: u64,
+    bot: u64,
+    unknown: u64,
+}
+
+impl ClassCounts {
+    fn add(&mut self, class: Class, visits: u64) {
+        self.total += visits;
+        *match class {
+            Class::Human => &mut self.human,
+            Class::Preview => &mut self.preview,
+            Class::Scanner => &mut self.scanner,
+            Class::Bot => &mut self.bot,
+            Class::Unknown => &mut self.unknown,
+        } += visits;
+    }
+}
+
+/// Numbers of visits in an interval.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatsInterval")]
+struct IntervalBody {
+    begin: Timestamp,
+    #[serde(flatten)]
+    visits: ClassCounts,
+}
+
+/// Numbers of visits with the same value of a dimension.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatsValue")]
+struct ValueBody {
+    /// Value of the dimension; empty if unknown.
+    value: String,
+    #[serde(flatten)]
+    visits: ClassCounts,
+    /// Intervals with such visits, if `valueIntervals` is set; only for the values with the most
+    /// visits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intervals: Option<Vec<IntervalBody>>,
+}
+
+/// Number of unique visitors on a day.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatsVisitors")]
+struct VisitorsBody {
+    begin: Timestamp,
+    visitors: u64,
+}
+
+/// Counts of visits.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Stats")]
+pub(super) struct StatsBody {
+    since: Timestamp,
+    until: Timestamp,
+    #[schemars(with = "words::Interval")]
+    interval: &'static str,
+    visits: ClassCounts,
+    /// Intervals with visits.
+    intervals: Vec<IntervalBody>,
+    /// Unique visitors per day. A visitor counts once on each day: visitors cannot be recognised on
+    /// another day.
+    visitors: Vec<VisitorsBody>,
+    /// Counts per requested dimension.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    by: BTreeMap<&'static str, Vec<ValueBody>>,
+}
+
+parameters! {
+    MINUTES: query "minutes", "Minutes", "Length of the period up to now, in minutes.",
+        |_| number(1, MAX_MINUTES, DEFAULT_MINUTES);
+    INTERVAL: query "interval", "Interval",
+        "Length of the intervals. Default: an hour for a period of up to three days, else a day.",
+        of::<words::Interval>;
+    BY: query "by", "By", "Dimensions to count by, separated by commas.", |generator| {
+        json!({ "type": "array", "items": of::<words::Dimension>(generator), "minItems": 1 })
+    };
+    VALUES: query "limit", "Values", "Maximum number of values per dimension.",
+        |_| number(1, MAX_LIMIT.into(), DEFAULT_VALUES.into());
+    VALUE_INTERVALS: query "valueIntervals", "ValueIntervals",
+        format!(
+            "Return intervals for the {MAX_VALUES_OVER_TIME} values with the most visits as well. The \
+             period then has at most {MAX_INTERVALS_OF_VALUES} intervals."
+        ),
+        |_| json!({ "type": "boolean", "default": false });
+}
+
+/// The parameters of statistics.
+const QUERY: [Parameter; 6] = [SINCE, UNTIL, INTERVAL, BY, VALUES, VALUE_INTERVALS];
+
+operations! {
+    get "/v1/stats", "getStats", "Counts all visits", of_all { .also(counts) }
+    get "/v1/links/{code}/stats", "getLinkStats", "Counts visits of a link", of_link {
+        .also(counts).takes(&[CODE])
+    }
+    get "/v1/campaigns/{id}/stats", "getCampaignStats", "Counts visits of a campaign's links", of_campaign {
+        .also(counts).takes(&[campaigns::ID])
+    }
+    get "/v1/domains/stats", "getDomainStats", "Counts visits of each short domain", of_domains {
+        .text("Per minute, which makes a blocked domain visible. Minutes without visits are omitted.")
+        .query(&[MINUTES]).answers::<DomainsBody>(200, "The counts.")
+    }
+}
+
+/// Describes what all statistics share.
+fn counts(operation: Operation) -> Operation {
+    operation
+        .query(&QUERY)
+        .answers::<StatsBody>(200, "The counts.")
+}
+
+/// `GET /v1/stats`
+async fn of_all(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    RawQuery(query): RawQuery,
+) -> Result<Json<StatsBody>, Problem> {
+    count(&app, Counted::All, query).await
+}
+
+/// `GET /v1/campaigns/{id}/stats`
+async fn of_campaign(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    CampaignInPath(id): CampaignInPath,
+    RawQuery(query): RawQuery,
+) -> Result<Json<StatsBody>, Problem> {
+    if app.campaigns.find(id).await?.is_none() {
+        return Err(no_such_campaign());
+    }
+    count(&app, Counted::Campaign(id), query).await
+}
+
+/// `GET /v1/links/{code}/stats`
+async fn of_link(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    CodeInPath(code): CodeInPath,
+    RawQuery(query): RawQuery,
+) -> Result<Json<StatsBody>, Problem> {
+    if app.links.find(&code).await?.is_none() {
+        return Err(no_such_link());
+    }
+    count(&app, Counted::Link(code), query).await
+}
+
+/// The length of the intervals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interval {
+    Hour,
+    Day,
+}
+
+impl Interval {
+    /// Converts the interval for the store.
+    fn hours(self) -> Hours {
+        match self {
+            Self::Hour => Hours::One,
+            Self::Day => Hours::Day,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// The start of the interval that contains an hour. Days are in UTC.
+    fn begin(self, hour: Timestamp) -> Timestamp {
+        match self {
+            Self::Hour => hour,
+            Self::Day => hour
+                .to_zoned(TimeZone::UTC)
+                .start_of_day()
+                .map_or(hour, |day| day.timestamp()),
+        }
+    }
+}
+
+struct Asked {
+    since: Timestamp,
+    until: Timestamp,
+    interval: Interval,
+    by: Vec<Dimension>,
+    limit: u32,
+    value_intervals: bool,
+}
+
+fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
+    let (mut since, mut until, mut interval) = (None, None, None);
+    let mut by = Vec::new();
+    let mut limit = DEFAULT_VALUES;
+    let mut value_intervals = false;
+    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        match &*name {
+            "since" => since = Some(query::moment("since", &value)?),
+            "until" => until = Some(query::moment("until", &value)?),
+            "interval" => {
+                interval = Some(match &*value {
+                    "hour" => Interval::Hour,
+                    "day" => Interval::Day,
+                    _ => return Err(Problem::query("interval must be hour or day.")),
+                });
+            }
+            "by" => {
+                for name in value.split(',') {
+                    by.push(Dimension::by_name(name).ok_or_else(|| {
+                        Problem::query(format!("by must be of {}.", Dimension::NAMES))
+                    })?);
+                }
+            }
+            "limit" => limit = query::limit(&value)?,
+            "valueIntervals" => {
+                value_intervals = match &*value {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(Problem::query("valueIntervals must be true or false.")),
+                };
+            }
+            _ => return Err(query::only(&QUERY)),
+        }
+    }
+    let until = until.unwrap_or(now);
+    let since = match since {
+        Some(since) => since,
+        None => until.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN),
+    };
+    let span = until.duration_since(since);
+    if !span.is_positive() || span > LONGEST_SPAN {
+        return Err(Problem::query(
+            "since must be before until, and at most 800 days.",
+        ));
+    }
+    let interval = interval.unwrap_or(if span <= SHORT_SPAN {
+        Interval::Hour
+    } else {
+        Interval::Day
+    });
+    let intervals = span.as_hours() / interval.hours().count();
+    if value_intervals && intervals > MAX_INTERVALS_OF_VALUES {
+        return Err(Problem::query(format!(
+            "valueIntervals is for at most {MAX_INTERVALS_OF_VALUES} intervals: ask for days, or a \
+             shorter time."
+        )));
+    }
+    by.sort_unstable();
+    by.dedup();
+    Ok(Asked {
+        since,
+        until,
+        interval,
+        by,
+        limit,
+        value_intervals,
+    })
+}
+
+async fn count(
+    app: &SharedApp,
+    of: Counted,
+    query: Option<String>,
+) -> Result<Json<StatsBody>, Problem> {
+    let asked = read(&query.unwrap_or_default(), app.clock.now())?;
+    let query = CountQuery {
+        of,
+        since: asked.since,
+        until: asked.until,
+    };
+    let mut visits = ClassCounts::default();
+    let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
+    for count in app.store.count_visits(&query).await? {
+        visits.add(count.class, count.visits);
+        let begin = asked.interval.begin(count.hour);
+        let counts = intervals.entry(begin).or_default();
+        counts.add(count.class, count.visits);
+    }
+    let visitors = app.store.count_visitors(&query).await?;
+    let mut by = BTreeMap::new();
+    for dimension in asked.by {
+        let mut values: BTreeMap<String, ClassCounts> = BTreeMap::new();
+        for count in app.store.count_by(&query, dimension).await? {
+            let counts = values.entry(count.value).or_default();
+            counts.add(count.class, count.visits);
+        }
+        let mut values: Vec<ValueBody> = values
+            .into_iter()
+            .map(|(value, visits)| ValueBody {
+                value,
+                visits,
+                intervals: None,
+            })
+            .collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.visits.total));
+        values.truncate(asked.limit as usize);
+        if asked.value_intervals {
+            let first = values.len().min(MAX_VALUES_OVER_TIME);
+            let length = asked.interval.hours();
+            add_intervals(app, &query, dimension, length, &mut values[..first]).await?;
+        }
+        by.insert(dimension.name(), values);
+    }
+    Ok(Json(StatsBody {
+        since: asked.since,
+        until: asked.until,
+        interval: asked.interval.name(),
+        visits,
+        intervals: intervals
+            .into_iter()
+            .map(|(begin, visits)| IntervalBody { begin, visits })
+            .collect(),
+        visitors: visitors
+            .into_iter()
+            .map(|day| VisitorsBody {
+                begin: day.day,
+                visitors: day.visitors,
+            })
+            .collect(),
+        by,
+    }))
+}
+
+/// Adds to each value when its visits were.
+async fn add_intervals(
+    app: &SharedApp,
+    query: &CountQuery,
+    dimension: Dimension,
+    length: Hours,
+    values: &mut [ValueBody],
+) -> Result<(), Problem> {
+    let names: Vec<String> = values.iter().map(|value| value.value.clone()).collect();
+    let counts = app
+        .store
+        .count_over_time(query, dimension, &names, length)
+        .await?;
+    let mut found: HashMap<String, Vec<IntervalBody>> = HashMap::new();
+    for count in counts {
+        let intervals = found.entry(count.value).or_default();
+        // The store returns them in chronological order.
+        if intervals
+            .last()
+            .is_none_or(|last| last.begin != count.begin)
+        {
+            intervals.push(IntervalBody {
+                begin: count.begin,
+                visits: ClassCounts::default(),
+            });
+        }
+        if let Some(last) = intervals.last_mut() {
+            last.visits.add(count.class, count.visits);
+        }
+    }
+    for value in values {
+        value.intervals = Some(found.remove(&value.value).unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Visits of a short domain.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "DomainStats")]
+struct DomainBody {
+    domain: String,
+    visits: u64,
+    minutes: Vec<MinuteBody>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "DomainMinute")]
+struct MinuteBody {
+    begin: Timestamp,
+    visits: u64,
+}
+
+/// Visits of all short domains.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "DomainsStats")]
+pub(super) struct DomainsBody {
+    since: Timestamp,
+    domains: Vec<DomainBody>,
+}
+
+/// `GET /v1/domains/stats`: by minute, so that a domain that is blocked shows. Minutes without
+/// visits are left out.
+async fn of_domains(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    RawQuery(query): RawQuery,
+) -> Result<Json<DomainsBody>, Problem> {
+    let mut minutes = DEFAULT_MINUTES;
+    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if name != "minutes" {
+            return Err(query::only(&[MINUTES]));
+        }
+        minutes = value
+            .parse()
+            .ok()
+            .filter(|minutes| (1..=MAX_MINUTES).contains(minutes))
+            .ok_or_else(|| {
+                Problem::query(format!("minutes must be a number from 1 to {MAX_MINUTES}."))
+            })?;
+    }
+    let since = app.clock.now() - SignedDuration::from_mins(minutes);
+    let mut domains: BTreeMap<String, DomainBody> = BTreeMap::new();
+    for count in app.store.count_domains(since).await? {
+        let domain = domains
+            .entry(count.host.clone())
+            .or_insert_with(|| DomainBody {
+                domain: count.host,
+                visits: 0,
+                minutes: Vec::new(),
+            });
+        domain.visits += count.visits;
+        domain.minutes.push(MinuteBody {
+            begin: count.minute,
+            visits: count.visits,
+        });
+    }
+    Ok(Json(DomainsBody {
+        since,
+        domains: domains.into_values().collect(),
+    }))
+}

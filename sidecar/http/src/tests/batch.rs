@@ -1,0 +1,226 @@
+//! `/v1/links/batch`: all formats, invalid rows, and retries.
+
+use std::collections::HashSet;
+
+use axum::body::{Body, Bytes};
+use axum::http::Request;
+use futures_util::stream;
+use serde_json::{Value, json};
+use shortlink_core::ports::MAX_TOGETHER;
+
+use super::{Answer, Service};
+
+const NDJSON: &str = "application/x-ndjson";
+
+async fn send(
+    service: &Service,
+    media_type: &str,
+    idempotency: Option<&str>,
+    body: Body,
+) -> Answer {
+    let mut request = Request::builder()
+        .method("POST")
+        .uri("/v1/links/batch")
+        .header("x-api-key", &service.writer)
+        .header("x-shortlink-base", "https://s.example.com")
+        .header("content-type", media_type);
+    if let Some(key) = idempotency {
+        request = request.header("idempotency-key", key);
+    }
+    service.send(request.body(body).expect("a request")).await
+}
+
+/// The results of an answer in lines.
+fn lines(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some(NDJSON));
+    let text = std::str::from_utf8(&answer.body).expect("text");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn codes(results: &[Value]) -> Vec<String> {
+    results
+        .iter()
+        .filter_map(|result| Some(result["link"]["shortCode"].as_str()?.to_owned()))
+        .collect()
+}
+
+/// A body with `count` rows.
+fn ndjson(count: usize) -> String {
+    let row = |number| format!("{{\"longUrl\":\"https://example.com/{number}\"}}\n");
+    (0..count).map(row).collect()
+}
+
+#[tokio::test]
+async fn a_wrong_row_is_told_by_its_index_and_harms_no_other() {
+    let service = Service::new().await;
+    let rows = json!([
+        {"longUrl": "https://example.com/0"},
+        {"longUrl": "ftp://example.com/1", "redirectStatus": 299, "externalId": "one"},
+        "nonsense",
+        {"longUrl": "https://example.com/3", "customSlug": "three"},
+        {"longUrl": "https://example.com/4", "customSlug": "three"},
+        {"longUrl": "https://example.com/5", "customSlug": "api"},
+        {"longUrl": "https://example.com/6"},
+    ]);
+    let body = Body::from(rows.to_string());
+    let answer = send(&service, "application/json", None, body).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let results = answer.json();
+    let results = results.as_array().expect("an array");
+    let told: Vec<(u64, u64)> = results
+        .iter()
+        .map(|result| {
+            let number = |name| result[name].as_u64().expect("a number");
+            (number("index"), number("status"))
+        })
+        .collect();
+    let statuses = [201, 422, 422, 201, 409, 422, 201];
+    let expected: Vec<(u64, u64)> = (0..).zip(statuses).collect();
+    assert_eq!(told, expected, "{results:?}");
+    assert_eq!(results[1]["externalId"], "one");
+    let pointers = &results[1]["problem"]["errors"];
+    assert_eq!(pointers[0]["pointer"], "/longUrl");
+    assert_eq!(pointers[1]["pointer"], "/redirectStatus");
+    assert_eq!(
+        results[3]["link"]["shortUrl"],
+        "https://s.example.com/three"
+    );
+    assert_eq!(results[3]["link"]["published"], true);
+    assert_eq!(
+        service.redis.record("three").as_deref(),
+        Some("1 302 1 0 https://example.com/3")
+    );
+}
+
+#[tokio::test]
+async fn every_form_is_read_and_answered() {
+    let service = Service::new().await;
+    let csv = "longUrl,customSlug,redirectStatus\nhttps://example.com/a,one,301\n\
+               https://example.com/b,,\nhttps://example.com/c,,x\n";
+    let answer = send(&service, "text/csv; charset=utf-8", None, Body::from(csv)).await;
+    let results = lines(&answer);
+    let statuses: Vec<_> = results
+        .iter()
+        .map(|result| result["status"].clone())
+        .collect();
+    assert_eq!(statuses, [201, 201, 422]);
+    assert_eq!(results[0]["link"]["redirectStatus"], 301);
+    assert_eq!(
+        results[2]["problem"]["errors"][0]["pointer"],
+        "/redirectStatus"
+    );
+
+    let empty = send(&service, "application/json", None, Body::from("[]")).await;
+    assert_eq!(empty.json(), json!([]));
+    let broken = send(
+        &service,
+        "application/json",
+        None,
+        Body::from("[{\"longUrl\":\"https://example.com/\"}, {"),
+    )
+    .await;
+    let broken = broken.json();
+    assert_eq!(
+        (&broken[0]["status"], &broken[1]["status"]),
+        (&json!(201), &json!(400))
+    );
+    let other = send(&service, "text/plain", None, Body::from("x")).await;
+    assert_eq!(other.status, 415);
+    let too_long = "k".repeat(256);
+    let refused = send(&service, NDJSON, Some(&too_long), Body::empty()).await;
+    assert_eq!(refused.status, 400);
+}
+
+#[tokio::test]
+async fn many_rows_are_answered_in_their_order() {
+    let service = Service::new().await;
+    let count = 3 * MAX_TOGETHER + 17;
+    let answer = send(&service, NDJSON, None, Body::from(ndjson(count))).await;
+    let results = lines(&answer);
+    assert_eq!(results.len(), count);
+    for (index, result) in results.iter().enumerate() {
+        assert_eq!(result["index"], index);
+        assert_eq!(
+            result["link"]["longUrl"],
+            format!("https://example.com/{index}")
+        );
+    }
+    let distinct: HashSet<String> = codes(&results).into_iter().collect();
+    assert_eq!(distinct.len(), count);
+}
+
+#[tokio::test]
+async fn what_has_arrived_is_answered_while_the_rest_is_awaited() {
+    let service = Service::new().await;
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(4);
+    let body = stream::unfold(receiver, |mut receiver| async {
+        let part = receiver.recv().await?;
+        Some((Ok::<_, std::io::Error>(part), receiver))
+    });
+    let request = Request::builder()
+        .method("POST")
+        .uri("/v1/links/batch")
+        .header("x-api-key", &service.writer)
+        .header("content-type", NDJSON)
+        .body(Body::from_stream(body))
+        .expect("a request");
+    let response = tower::ServiceExt::oneshot(service.router.clone(), request).await;
+    let mut answer = response.expect("an answer").into_body().into_data_stream();
+    for number in 0..3 {
+        let row = format!("{{\"longUrl\":\"https://example.com/{number}\"}}\n");
+        sender.send(row.into()).await.expect("a reader");
+        let part = futures_util::StreamExt::next(&mut answer).await;
+        let part = part.expect("a result").expect("no error");
+        let result: Value = serde_json::from_slice(&part).expect("JSON");
+        assert_eq!(result["index"], number);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_has_no_other_effect() {
+    let service = Service::new().await;
+    let count = 2 * MAX_TOGETHER + 5;
+    let mut body = ndjson(count);
+    body.push_str("{\"longUrl\":\"https://example.com/s\",\"customSlug\":\"mine\"}\nnonsense\n");
+    let first = lines(&send(&service, NDJSON, Some("k"), Body::from(body.clone())).await);
+    assert_eq!(codes(&first).len(), count + 1);
+    // The answer was lost, and Redis with it.
+    service.redis.restart();
+    let again = lines(&send(&service, NDJSON, Some("k"), Body::from(body.clone())).await);
+    assert_eq!(again, first);
+    assert!(service.redis.record("mine").is_some());
+
+    // Another key creates other links, and its custom code is taken now.
+    let other = lines(&send(&service, NDJSON, Some("other"), Body::from(body.clone())).await);
+    let distinct: HashSet<String> = codes(&first).into_iter().chain(codes(&other)).collect();
+    assert_eq!(distinct.len(), 2 * count + 1);
+    assert_eq!(other[count]["status"], 409);
+    // A problem is replayed too, even if its cause no longer exists.
+    let again = lines(&send(&service, NDJSON, Some("other"), Body::from(body.clone())).await);
+    assert_eq!(again, other);
+
+    // The key belongs to that request.
+    let changed = body.replace("/7\"", "/seven\"");
+    let refused = lines(&send(&service, NDJSON, Some("k"), Body::from(changed)).await);
+    let problem = &refused[0]["problem"]["type"];
+    assert_eq!(problem, "urn:shortlink:problem:idempotency-key-reused");
+    assert_eq!(refused[MAX_TOGETHER]["status"], 201);
+}
+
+/// Simulates a client that times out and retries at once.
+#[tokio::test]
+async fn the_same_request_at_the_same_time_makes_its_links_once() {
+    let service = Service::new().await;
+    let body = ndjson(300);
+    let (one, other) = tokio::join!(
+        send(&service, NDJSON, Some("k"), Body::from(body.clone())),
+        send(&service, NDJSON, Some("k"), Body::from(body.clone())),
+    );
+    assert_eq!(codes(&lines(&one)), codes(&lines(&other)));
+    let listed = service.get("/v1/links?limit=1000").await.json();
+    assert_eq!(listed["links"].as_array().map(Vec::len), Some(300));
+}

@@ -1,0 +1,177 @@
+//! Properties of every request: keys, problems, panics, and readiness.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::routing::get;
+use jiff::SignedDuration;
+use serde_json::json;
+use tower::ServiceExt;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::{BODY_LIMIT, Service};
+use crate::{problem, resolve};
+
+#[tokio::test]
+async fn whoever_asks_needs_a_key_that_allows_it() {
+    let service = Service::new().await;
+    let body = json!({"longUrl": "https://example.com/"}).to_string();
+    let request = |header: Option<(&str, String)>, method: &str| {
+        let mut request = Request::builder()
+            .method(method)
+            .uri("/v1/links")
+            .header("content-type", "application/json");
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        request
+            .body(Body::from(body.clone()))
+            .expect("a good request")
+    };
+    let (writer, reader) = (&service.writer, &service.reader);
+    let stranger = format!("slk_{}_{}", "x".repeat(10), "y".repeat(43));
+    let mistyped = format!("{}{}", &writer[..writer.len() - 1], '_');
+    for (header, post, get) in [
+        (None, 401, 401),
+        (Some(("x-api-key", String::new())), 401, 401),
+        (Some(("x-api-key", stranger)), 401, 401),
+        (Some(("x-api-key", mistyped)), 401, 401),
+        (Some(("authorization", format!("Basic {writer}"))), 401, 401),
+        (
+            Some(("authorization", format!("Bearer {writer}"))),
+            201,
+            403,
+        ),
+        (
+            Some(("authorization", format!("bearer {reader}"))),
+            403,
+            200,
+        ),
+        (Some(("x-api-key", reader.clone())), 403, 200),
+    ] {
+        for (method, status) in [("POST", post), ("GET", get)] {
+            let answer = service.send(request(header.clone(), method)).await;
+            assert_eq!(answer.status, status, "{method} {header:?}");
+            assert_eq!(answer.header("www-authenticate").is_some(), status == 401);
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_that_miss_are_told_so_as_problems() {
+    let service = Service::new().await;
+    let url = "{\"longUrl\": \"https://example.com/\"}";
+    let long = format!(
+        "{{\"longUrl\": \"https://example.com/{}\"}}",
+        "a".repeat(BODY_LIMIT)
+    );
+    for (method, path, content_type, body, status) in [
+        ("POST", "/v1/links", Some("application/json"), "{", 400),
+        ("POST", "/v1/links", Some("application/json"), "", 400),
+        ("POST", "/v1/links", Some("application/json"), &*long, 413),
+        ("POST", "/v1/links", None, url, 415),
+        ("POST", "/v1/links", Some("text/plain"), url, 415),
+        (
+            "POST",
+            "/v1/links",
+            Some("application/x-www-form-urlencoded"),
+            url,
+            415,
+        ),
+        (
+            "POST",
+            "/v1/links",
+            Some("Application/JSON; charset=utf-8"),
+            url,
+            201,
+        ),
+        (
+            "POST",
+            "/v1/links",
+            Some("application/merge-patch+json"),
+            url,
+            201,
+        ),
+        ("PUT", "/v1/links", None, "", 405),
+        ("POST", "/v1/links/abc", None, "", 405),
+        ("POST", "/healthz", None, "", 405),
+        (
+            "PATCH",
+            "/v1/links/abc",
+            Some("application/json"),
+            "{}",
+            404,
+        ),
+        ("DELETE", "/v1/links/abc", None, "", 404),
+        ("DELETE", "/v1/links/a-b", None, "", 404),
+        ("DELETE", "/v1/links/%ff", None, "", 404),
+        ("GET", "/nothing", None, "", 404),
+        ("GET", "/v1", None, "", 404),
+        ("GET", "/v1/links/", None, "", 404),
+        ("GET", "/v1/links/abc/def", None, "", 404),
+    ] {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-api-key", &service.writer)
+            .header("x-request-id", "id-1");
+        if let Some(content_type) = content_type {
+            request = request.header("content-type", content_type);
+        }
+        let request = request.body(Body::from(body.to_owned()));
+        let answer = service.send(request.expect("a good request")).await;
+        assert_eq!(answer.status, status, "{method} {path} {content_type:?}");
+        assert_eq!(answer.header("x-request-id"), Some("id-1"));
+        assert_eq!(answer.header("allow").is_some(), status == 405);
+        if status != 201 {
+            let content_type = answer.header("content-type");
+            assert_eq!(
+                content_type,
+                Some("application/problem+json"),
+                "{method} {path}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn readiness_tells_what_is_missing() {
+    let service = Service::new().await;
+    let body = json!({"longUrl": "https://example.com/"});
+    let ready = service.get("/readyz").await;
+    assert_eq!(
+        (ready.status, &ready.json()["status"]),
+        (200, &json!("ready"))
+    );
+    service.redis.set_away(true);
+    service.create(body).await;
+    service.clock.advance(SignedDuration::from_secs(10));
+    for (is_away, redis) in [(true, "down"), (false, "up")] {
+        service.redis.set_away(is_away);
+        let answer = service.get("/readyz").await;
+        let expected = json!({
+            "status": "degraded",
+            "checks": {"database": "up", "redis": redis, "outbox": {"waiting": 1}},
+        });
+        assert_eq!((answer.status, answer.json()), (200, expected));
+    }
+}
+
+#[tokio::test]
+async fn panics_are_answered() {
+    async fn handler() -> StatusCode {
+        panic!("as if")
+    }
+    for (layer, status) in [(true, 500), (false, 503)] {
+        let router: Router = Router::new().route("/", get(handler));
+        let router = if layer {
+            router.layer(CatchPanicLayer::custom(problem::of_panic))
+        } else {
+            router.layer(CatchPanicLayer::custom(resolve::panicked))
+        };
+        let request = Request::builder().uri("/").body(Body::empty());
+        let response = router.oneshot(request.expect("a good request")).await;
+        let status = StatusCode::from_u16(status).expect("a status");
+        assert_eq!(response.expect("an answer").status(), status);
+    }
+}

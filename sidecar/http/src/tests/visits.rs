@@ -1,0 +1,298 @@
+//! Visits and statistics as clients see them.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use shortlink_core::api_key::Scope;
+use shortlink_core::testing::moment;
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::class::{Class, Classification};
+use shortlink_core::visit::place::Place;
+use shortlink_service::testing::new_key;
+use vocabulary::visit::{VisitId, VisitMethod};
+
+use super::{Answer, Service};
+
+pub(super) fn visit(sequence: u64, code: &str, at: &str, class: Class) -> Visit {
+    Visit {
+        id: VisitId {
+            origin: 1,
+            sequence,
+        },
+        at: moment(at),
+        code: code.to_owned(),
+        host: "s.example.com".to_owned(),
+        client: None,
+        visitor: None,
+        user_agent: "a \"quoted\", agent".to_owned(),
+        referrer: String::new(),
+        referrer_host: None,
+        language: None,
+        method: VisitMethod::Get,
+        status: 302,
+        purpose: String::new(),
+        place: Place {
+            country: Some(
+                if sequence.is_multiple_of(2) {
+                    "AT"
+                } else {
+                    "DE"
+                }
+                .to_owned(),
+            ),
+            ..Place::default()
+        },
+        agent: Arc::default(),
+        classification: Classification {
+            class,
+            reason: "browser",
+            ruleset: 1,
+        },
+    }
+}
+
+struct Scene {
+    service: Service,
+    reader: String,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let service = Service::new().await;
+        let (_, reader) = service.key(50, new_key(&[Scope::StatsRead])).await;
+        Self { service, reader }
+    }
+
+    async fn keep(&self, visits: Vec<Visit>) {
+        let kept = self
+            .service
+            .kept
+            .store
+            .keep_visits(visits, moment("2026-06-01T00:00:00Z"));
+        kept.await.expect("a working store");
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.service.call(&self.reader, "GET", path, None).await
+    }
+
+    /// A service with visits, whose clock is at midnight.
+    async fn with_visits() -> Self {
+        let scene = Self::new().await;
+        let body = json!({"name": "Spring", "longUrl": "https://e.example/{code}"});
+        let created = scene.service.call(
+            &scene.service.campaigner,
+            "POST",
+            "/v1/campaigns",
+            Some(body),
+        );
+        assert_eq!(created.await.json()["id"], "1");
+        for body in [
+            json!({"campaignId": "1", "customSlug": "member", "externalId": "m-1"}),
+            json!({"longUrl": "https://example.com/", "customSlug": "plain"}),
+        ] {
+            assert_eq!(scene.service.create(body).await.status, 201);
+        }
+        scene
+            .keep(vec![
+                visit(0, "member", "2026-05-31T22:10:00Z", Class::Human),
+                visit(1, "member", "2026-05-31T22:20:00Z", Class::Preview),
+                visit(2, "member", "2026-05-31T23:59:30Z", Class::Human),
+                visit(3, "plain", "2026-05-30T12:00:00Z", Class::Bot),
+            ])
+            .await;
+        scene
+    }
+}
+
+#[tokio::test]
+async fn visits_are_counted_for_a_link_a_campaign_and_all() {
+    let scene = Scene::with_visits().await;
+    let stats = scene.get("/v1/links/member/stats?by=country").await.json();
+    assert_eq!(stats["interval"], "day");
+    assert_eq!(stats["since"], "2026-05-25T00:00:00Z");
+    assert_eq!(
+        stats["visits"],
+        json!({"total": 3, "human": 2, "preview": 1, "scanner": 0, "bot": 0, "unknown": 0})
+    );
+    assert_eq!(stats["intervals"].as_array().map(Vec::len), Some(1));
+    assert_eq!(stats["intervals"][0]["begin"], "2026-05-31T00:00:00Z");
+    assert_eq!(stats["by"]["country"][0]["value"], "AT");
+    assert_eq!(stats["by"]["country"][0]["human"], 2);
+    assert_eq!(stats["by"]["country"][1]["preview"], 1);
+
+    let path = "/v1/campaigns/1/stats?interval=hour&by=domain,device&since=2026-05-31T00:00:00Z";
+    let stats = scene.get(path).await.json();
+    let begins: Vec<&Value> = stats["intervals"]
+        .as_array()
+        .expect("intervals")
+        .iter()
+        .map(|interval| &interval["begin"])
+        .collect();
+    assert_eq!(begins, ["2026-05-31T22:00:00Z", "2026-05-31T23:00:00Z"]);
+    assert_eq!(stats["by"]["domain"][0]["total"], 3);
+    assert_eq!(stats["by"]["device"][0]["value"], "other");
+
+    let path = "/v1/campaigns/1/stats?interval=hour&by=country,device&valueIntervals=true";
+    let over_time = scene.get(path).await.json();
+    let country = &over_time["by"]["country"][0];
+    assert_eq!(
+        country["intervals"],
+        json!([
+            {"begin": "2026-05-31T22:00:00Z", "total": 1, "human": 1, "preview": 0, "scanner": 0,
+             "bot": 0, "unknown": 0},
+            {"begin": "2026-05-31T23:00:00Z", "total": 1, "human": 1, "preview": 0, "scanner": 0,
+             "bot": 0, "unknown": 0},
+        ])
+    );
+    assert_eq!(over_time["by"]["device"][0]["intervals"][0]["total"], 2);
+    assert!(stats["by"]["device"][0].get("intervals").is_none());
+
+    let all = scene.get("/v1/stats?limit=1&by=country").await.json();
+    assert_eq!(all["visits"]["total"], 4);
+    assert_eq!(all["by"]["country"].as_array().map(Vec::len), Some(1));
+    let domains = scene.get("/v1/domains/stats?minutes=120").await.json();
+    assert_eq!(
+        domains["domains"],
+        json!([{
+            "domain": "s.example.com",
+            "visits": 3,
+            "minutes": [
+                {"begin": "2026-05-31T22:10:00Z", "visits": 1},
+                {"begin": "2026-05-31T22:20:00Z", "visits": 1},
+                {"begin": "2026-05-31T23:59:00Z", "visits": 1},
+            ],
+        }])
+    );
+    // The link itself has the counts as well.
+    let link = scene.service.get("/v1/links/member").await.json();
+    let visits = json!({"total": 3, "human": 2, "lastAt": "2026-05-31T23:59:30Z"});
+    assert_eq!(link["visits"], visits);
+    let listed = scene.service.get("/v1/links?campaignId=1").await.json();
+    assert_eq!(listed["links"][0]["visits"], visits);
+}
+
+#[tokio::test]
+async fn what_can_not_be_counted_is_told_and_who_may_not_look_is_not_shown() {
+    let scene = Scene::new().await;
+    for (path, status) in [
+        ("/v1/stats?interval=week", 400),
+        ("/v1/stats?by=nothing", 400),
+        ("/v1/stats?since=yesterday", 400),
+        ("/v1/stats?since=2026-06-02T00:00:00Z", 400),
+        ("/v1/stats?since=2020-01-01T00:00:00Z", 400),
+        ("/v1/stats?nonsense=1", 400),
+        ("/v1/stats?valueIntervals=yes", 400),
+        (
+            "/v1/stats?valueIntervals=true&interval=hour&since=2026-04-01T00:00:00Z",
+            400,
+        ),
+        (
+            "/v1/stats?valueIntervals=true&interval=day&since=2026-04-01T00:00:00Z",
+            200,
+        ),
+        ("/v1/domains/stats?minutes=0", 400),
+        ("/v1/domains/stats?hours=1", 400),
+        ("/v1/visits?class=alien", 400),
+        ("/v1/visits?code=a-b", 400),
+        ("/v1/visits?cursor=nonsense", 400),
+        ("/v1/visits?nonsense=1", 400),
+        ("/v1/links/nobody/stats", 404),
+        ("/v1/campaigns/77/stats", 404),
+        ("/v1/stats", 200),
+        ("/v1/visits", 200),
+    ] {
+        assert_eq!(scene.get(path).await.status, status, "{path}");
+    }
+    for path in [
+        "/v1/stats",
+        "/v1/visits",
+        "/v1/links/a/visits",
+        "/v1/domains/stats",
+    ] {
+        assert_eq!(scene.service.get(path).await.status, 403, "{path}");
+    }
+    for path in ["/v1/visits", "/v1/visits?nonsense=1"] {
+        let refused = scene
+            .service
+            .call(&scene.service.writer, "DELETE", path, None);
+        assert_eq!(refused.await.status, 400, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
+    let scene = Scene::new().await;
+    let visits = (0..2500).map(|n| visit(n, "abc", "2026-05-31T12:00:00Z", Class::Human));
+    scene.keep(visits.collect()).await;
+    let mut path = "/v1/links/abc/visits?limit=1000".to_owned();
+    let mut seen = 0;
+    loop {
+        let page = scene.get(&path).await.json();
+        seen += page["visits"].as_array().expect("visits").len();
+        match page["nextCursor"].as_str() {
+            Some(cursor) => path = format!("/v1/links/abc/visits?limit=1000&cursor={cursor}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 2500);
+    let export = async |accept: &str| {
+        let request = Request::builder()
+            .uri("/v1/visits?class=human")
+            .header("x-api-key", &scene.reader)
+            .header("accept", accept)
+            .body(Body::empty());
+        let answer = scene.service.send(request.expect("a request")).await;
+        assert_eq!(answer.status, 200);
+        String::from_utf8(answer.body).expect("text")
+    };
+    let lines = export("application/x-ndjson").await;
+    assert_eq!(lines.lines().count(), 2500);
+    let first: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(first["shortCode"], "abc");
+    assert_eq!(first["userAgent"], "a \"quoted\", agent");
+    let table = export("text/csv").await;
+    assert_eq!(table.lines().count(), 2501);
+    assert!(
+        table.starts_with("at,shortCode,domain,status,"),
+        "{table:.80}"
+    );
+    assert!(table.ends_with("\"a \"\"quoted\"\", agent\"\n"));
+}
+
+#[tokio::test]
+async fn visitors_are_erased_with_a_receipt() {
+    let scene = Scene::with_visits().await;
+    let erase = async |path: &str| {
+        let answer = scene
+            .service
+            .call(&scene.service.writer, "DELETE", path, None);
+        let receipt = answer.await.json();
+        (receipt["links"].clone(), receipt["visits"].clone())
+    };
+    assert_eq!(erase("/v1/links/plain/visits").await, (json!(1), json!(1)));
+    assert_eq!(
+        erase("/v1/visits?externalId=nobody").await,
+        (json!(0), json!(0))
+    );
+    assert_eq!(erase("/v1/visits?campaignId=1").await, (json!(1), json!(3)));
+    assert_eq!(
+        erase("/v1/visits?externalId=m-1").await,
+        (json!(1), json!(0))
+    );
+    let visits = scene.get("/v1/visits").await.json();
+    assert_eq!(visits["visits"], json!([]));
+    // Counts identify no visitor and stay.
+    let stats = scene.get("/v1/campaigns/1/stats").await.json();
+    assert_eq!(stats["visits"]["total"], 3);
+    let (_, admin) = scene.service.key(51, new_key(&[Scope::Admin])).await;
+    let log = scene
+        .service
+        .call(&admin, "GET", "/v1/audit?action=visits.erase", None)
+        .await
+        .json();
+    assert_eq!(log["entries"].as_array().map(Vec::len), Some(3));
+    assert_eq!(log["entries"][2]["subject"], "link:plain");
+}

@@ -1,0 +1,393 @@
+//! `/v1/visits` and `/v1/links/{code}/visits`: visits one by one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::response::IntoResponse;
+use futures_util::stream;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use shortlink_core::ports::{KeptVisit, Listing, Position, StoreError, VisitListing};
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::agent::Versioned;
+use shortlink_store::Store;
+use vocabulary::{CampaignId, Code};
+
+use super::app::SharedApp;
+use super::auth::{MayReadStats, MayWrite};
+use super::extract::CodeInPath;
+use super::operation::operations;
+use super::operation::parameter::Parameter;
+use super::problem::Problem;
+use super::query::{self, CLASS, CURSOR, EXTERNAL_ID, LIMIT, OF_CAMPAIGN, OF_CODE, SINCE, UNTIL};
+use super::{cursor, words};
+
+/// The number of visits read at a time for an export.
+const TOGETHER: u32 = 1000;
+
+/// A visit.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Visit")]
+pub(super) struct VisitBody {
+    at: Timestamp,
+    short_code: String,
+    /// The short domain.
+    domain: String,
+    /// Status of the answer.
+    status: u16,
+    method: String,
+    #[schemars(with = "words::VisitClass")]
+    class: String,
+    /// Reason for the class.
+    reason: String,
+    /// Version of the rules that determined the class.
+    ruleset: u16,
+    /// Pseudonym of the client, the same for all its visits on a day.
+    visitor: Option<String>,
+    /// Stored part of the client's address.
+    client: Option<String>,
+    country: Option<String>,
+    province: Option<String>,
+    city: Option<String>,
+    isp: Option<String>,
+    language: Option<String>,
+    device: String,
+    os: Option<String>,
+    browser: Option<String>,
+    /// App whose built-in browser was used.
+    app: Option<String>,
+    referrer_host: Option<String>,
+    referrer: String,
+    purpose: String,
+    user_agent: String,
+}
+
+impl From<KeptVisit> for VisitBody {
+    fn from(visit: KeptVisit) -> Self {
+        Self {
+            at: visit.at,
+            short_code: visit.code,
+            domain: visit.host,
+            status: visit.status,
+            method: visit.method,
+            class: visit.class,
+            reason: visit.reason,
+            ruleset: visit.ruleset,
+            visitor: visit.visitor,
+            client: visit.client,
+            country: visit.country,
+            province: visit.province,
+            city: visit.city,
+            isp: visit.isp,
+            language: visit.language,
+            device: visit.device,
+            os: visit.os,
+            browser: visit.browser,
+            app: visit.app,
+            referrer_host: visit.referrer_host,
+            referrer: visit.referrer,
+            purpose: visit.purpose,
+            user_agent: visit.user_agent,
+        }
+    }
+}
+
+impl From<&Visit> for VisitBody {
+    /// Equals the answer for the stored visit.
+    fn from(visit: &Visit) -> Self {
+        let (agent, place) = (&visit.agent, &visit.place);
+        Self {
+            at: visit.at,
+            short_code: visit.code.clone(),
+            domain: visit.host.clone(),
+            status: visit.status,
+            method: visit.method_name().to_owned(),
+            class: visit.classification.class.name().to_owned(),
+            reason: visit.classification.reason.to_owned(),
+            ruleset: visit.classification.ruleset,
+            visitor: visit.visitor.map(|visitor| visitor.to_string()),
+            client: visit.client.map(|client| client.to_string()),
+            country: place.country.clone(),
+            province: place.province.clone(),
+            city: place.city.clone(),
+            isp: place.isp.clone(),
+            language: visit.language.clone(),
+            device: agent.device.kind.name().to_owned(),
+            os: agent.os.as_ref().map(Versioned::to_string),
+            browser: agent.browser.as_ref().map(Versioned::to_string),
+            app: agent.app.map(str::to_owned),
+            referrer_host: visit.referrer_host.clone(),
+            referrer: visit.referrer.clone(),
+            purpose: visit.purpose.clone(),
+            user_agent: visit.user_agent.clone(),
+        }
+    }
+}
+
+/// A page of a listing.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "VisitPage")]
+pub(super) struct PageBody {
+    /// The visits.
+    visits: Vec<VisitBody>,
+    /// Cursor of the next page; `null` on the last page.
+    next_cursor: Option<String>,
+}
+
+/// The parameters of the listing.
+const QUERY: [Parameter; 6] = [LIMIT, CURSOR, CLASS, OF_CODE, SINCE, UNTIL];
+
+/// The parameters that select links whose visits are erased.
+const ERASED: [Parameter; 2] = [EXTERNAL_ID, OF_CAMPAIGN];
+
+operations! {
+    get "/v1/visits", "listVisits", "Lists visits, the latest first", list {
+        .text(
+            "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
+             After an error it breaks off.",
+        )
+        .query(&QUERY).answers::<PageBody>(200, "A page of visits, or all visits.")
+        .or_rows::<VisitBody>("application/x-ndjson").or_text("text/csv")
+    }
+    delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
+        .text(
+            "Deletes the stored visits of all links with an `externalId` or of a campaign; one of both \
+             parameters is required. Counts stay: they identify no visitor.",
+        )
+        .query(&ERASED).answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
+    }
+    get "/v1/links/{code}/visits", "listLinkVisits", "Lists visits of a link", of_link {
+        .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page of visits.")
+    }
+    delete "/v1/links/{code}/visits", "eraseLinkVisits", "Erases visits of a link", erase_of_link {
+        .text("Deletes the stored visits of the link. Counts stay: they identify no visitor.")
+        .answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
+    }
+}
+
+/// `GET /v1/links/{code}/visits`: a page, the last stored visits first.
+async fn of_link(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    CodeInPath(code): CodeInPath,
+    RawQuery(query): RawQuery,
+) -> Result<Json<PageBody>, Problem> {
+    let mut listing = read_listing(&query.unwrap_or_default())?;
+    if listing.code.is_some() {
+        return Err(Problem::query("code can't be given: the path has it."));
+    }
+    listing.code = Some(code);
+    page(&app, listing).await
+}
+
+/// `GET /v1/visits`: a page, or with `Accept: application/x-ndjson` or `text/csv` all of them.
+async fn list(
+    State(app): State<SharedApp>,
+    _: MayReadStats,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response<Body>, Problem> {
+    let listing = read_listing(&query.unwrap_or_default())?;
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let accept = accept.unwrap_or_default().to_ascii_lowercase();
+    let format = if accept.contains("ndjson") || accept.contains("jsonl") {
+        Format::Ndjson
+    } else if accept.contains("text/csv") {
+        Format::Csv
+    } else {
+        return page(&app, listing).await.map(IntoResponse::into_response);
+    };
+    // Read before the answer begins, so that a failed query is answered with a problem.
+    let first = app.store.list_visits(&together(&listing)).await?;
+    let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
+    Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
+}
+
+/// Numbers of deleted visits and their links.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Erasure")]
+pub(super) struct ErasureBody {
+    /// Number of links whose visits were deleted.
+    links: u64,
+    /// Number of deleted visits.
+    visits: u64,
+    erased_at: Timestamp,
+}
+
+/// `DELETE /v1/links/{code}/visits`: deletes the stored visits of a link. Counts stay: they
+/// identify no visitor.
+async fn erase_of_link(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    CodeInPath(code): CodeInPath,
+) -> Result<Json<ErasureBody>, Problem> {
+    let erased_at = app.clock.now();
+    let key_id = &caller.key().id;
+    let visits = app.store.erase_visits(&[code], key_id, erased_at).await?;
+    Ok(Json(ErasureBody {
+        links: 1,
+        visits,
+        erased_at,
+    }))
+}
+
+/// `DELETE /v1/visits`: the same for all links with an external id, or of a campaign.
+async fn erase(
+    State(app): State<SharedApp>,
+    MayWrite(caller): MayWrite,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ErasureBody>, Problem> {
+    let mut listing = Listing {
+        limit: TOGETHER,
+        ..Listing::default()
+    };
+    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match &*name {
+            "externalId" => listing.external_id = Some(value.into_owned()),
+            "campaignId" => {
+                let id = CampaignId::parse(value.as_bytes())
+                    .ok_or_else(|| Problem::query("campaignId must be the id of a campaign."))?;
+                listing.campaign = Some(id);
+            }
+            _ => return Err(query::only(&ERASED)),
+        }
+    }
+    if listing.external_id.is_none() && listing.campaign.is_none() {
+        return Err(Problem::query("externalId or campaignId must be given."));
+    }
+    let (mut links, mut visits, erased_at) = (0, 0, app.clock.now());
+    loop {
+        let some = app.links.list(&listing).await?;
+        let Some(last) = some.last() else {
+            return Ok(Json(ErasureBody {
+                links,
+                visits,
+                erased_at,
+            }));
+        };
+        listing.after = Some(Position {
+            created_at: last.created_at,
+            code: last.code,
+        });
+        let codes: Vec<Code> = some.iter().map(|link| link.code).collect();
+        links += codes.len() as u64;
+        let key_id = &caller.key().id;
+        visits += app.store.erase_visits(&codes, key_id, erased_at).await?;
+    }
+}
+
+async fn page(app: &SharedApp, mut listing: VisitListing) -> Result<Json<PageBody>, Problem> {
+    let limit = listing.limit;
+    // One extra visit shows whether there is another page.
+    listing.limit += 1;
+    let mut visits = app.store.list_visits(&listing).await?;
+    let last = query::page(&mut visits, limit);
+    let next_cursor = last.map(|visit| cursor::encode(cursor::VISITS, visit.number));
+    Ok(Json(PageBody {
+        visits: visits.into_iter().map(VisitBody::from).collect(),
+        next_cursor,
+    }))
+}
+
+fn read_listing(text: &str) -> Result<VisitListing, Problem> {
+    let mut listing = VisitListing {
+        limit: query::DEFAULT_LIMIT,
+        ..VisitListing::default()
+    };
+    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        match &*name {
+            "limit" => listing.limit = query::limit(&value)?,
+            "cursor" => listing.before = Some(cursor::decode(cursor::VISITS, &value)?),
+            "class" => listing.class = Some(query::class(&value)?),
+            "code" => listing.code = Some(query::code(&value)?),
+            "since" => listing.since = Some(query::moment("since", &value)?),
+            "until" => listing.until = Some(query::moment("until", &value)?),
+            _ => return Err(query::only(&QUERY)),
+        }
+    }
+    Ok(listing)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Ndjson,
+    Csv,
+}
+
+impl Format {
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Ndjson => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+
+    /// The text of some visits; the first part of a file begins with the header.
+    fn text(self, visits: Vec<KeptVisit>, is_first: bool) -> Vec<u8> {
+        let bodies = visits.into_iter().map(VisitBody::from);
+        match self {
+            Self::Ndjson => {
+                let mut text = Vec::new();
+                for body in bodies {
+                    // Serialization of this type cannot fail.
+                    let _ = serde_json::to_writer(&mut text, &body);
+                    text.push(b'\n');
+                }
+                text
+            }
+            Self::Csv => {
+                let mut writer = csv::WriterBuilder::new()
+                    .has_headers(is_first)
+                    .from_writer(Vec::new());
+                for body in bodies {
+                    // Cannot fail: it writes texts and numbers to memory.
+                    let _ = writer.serialize(body);
+                }
+                writer.into_inner().unwrap_or_default()
+            }
+        }
+    }
+}
+
+fn together(listing: &VisitListing) -> VisitListing {
+    VisitListing {
+        limit: TOGETHER,
+        ..listing.clone()
+    }
+}
+
+/// Streams all visits of a listing in portions, as fast as the client reads them. If a read fails,
+/// the answer breaks off, so that the client does not take it for complete.
+fn export(
+    store: Arc<Store>,
+    listing: VisitListing,
+    format: Format,
+    first: Vec<KeptVisit>,
+) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
+    let begin = (Some(first), listing, true);
+    stream::unfold(Some(begin), move |state| {
+        let store = Arc::clone(&store);
+        async move {
+            let (read, mut listing, is_first) = state?;
+            let visits = match read {
+                Some(visits) => visits,
+                None => match store.list_visits(&together(&listing)).await {
+                    Ok(visits) => visits,
+                    Err(error) => return Some((Err(error), None)),
+                },
+            };
+            let last = visits.last()?.number;
+            listing.before = Some(last);
+            let text = Bytes::from(format.text(visits, is_first));
+            Some((Ok(text), Some((None, listing, false))))
+        }
+    })
+}

@@ -1,0 +1,88 @@
+//! Schemas of enumerations and of formatted texts.
+
+use schemars::json_schema;
+
+pub(crate) use shortlink_api::words::{
+    CampaignId, CampaignState, Code, LinkState, RedirectStatus, Strategy, Url, redirect_statuses,
+};
+use shortlink_api::words::{one_of, split, word};
+use shortlink_core::ports;
+use shortlink_core::visit::class::Class;
+
+/// The prefix of identifiers of problems.
+pub(crate) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
+
+/// All problems, by the last part of their type.
+pub(crate) const PROBLEMS: [&str; 23] = [
+    "batch-too-large",
+    "expired",
+    "forbidden",
+    "forgotten",
+    "idempotency-key-reused",
+    "internal",
+    "last-admin",
+    "malformed",
+    "method-not-allowed",
+    "not-found",
+    "not-from-console",
+    "not-json",
+    "not-rows",
+    "other-revision",
+    "query",
+    "rate-limited",
+    "revoked",
+    "rotated",
+    "taken",
+    "too-large",
+    "unauthorized",
+    "unavailable",
+    "validation",
+];
+
+word! {
+    /// Class of a visit: the kind of its client.
+    pub(crate) VisitClass: one_of(split(Class::NAMES))
+}
+
+word! {
+    /// State of a short domain. New short URLs are on `active` domains; `serving` domains only redirect;
+    /// `retired` ones do not.
+    pub(crate) DomainState: one_of(split(vocabulary::domains::DomainState::NAMES))
+}
+
+word! {
+    /// Property by which visits are counted.
+    pub(crate) Dimension: one_of(split(ports::Dimension::NAMES))
+}
+
+word! {
+    /// Length of the intervals; days are days in UTC.
+    pub(crate) Interval: one_of(["hour", "day"])
+}
+
+word! {
+    /// `degraded`: Redis is unavailable or its updates are overdue. `unavailable`: the database is
+    /// unavailable.
+    pub(crate) Readiness: one_of(["ready", "degraded", "unavailable"])
+}
+
+word! {
+    /// `up` if the dependency responds.
+    pub(crate) UpOrDown: one_of(["up", "down"])
+}
+
+word! {
+    /// Identifier of a problem.
+    pub(crate) ProblemType: {
+        let types: Vec<String> = PROBLEMS.iter().map(|name| format!("{TYPE_PREFIX}{name}")).collect();
+        json_schema!({ "type": "string", "format": "uri", "enum": types })
+    }
+}
+
+word! {
+    /// An API description in OpenAPI 3.1.
+    pub(crate) Description: json_schema!({
+        "type": "object",
+        "required": ["openapi", "info", "paths", "components"],
+    })
+}

@@ -1,0 +1,353 @@
+//! Writes link records into Redis. Nothing else in the sidecar does.
+//!
+//! The keys, named by [`vocabulary::keys`]:
+//!
+//! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by [`PUBLISH`], which
+//!   never puts an older revision in place of a newer one.
+//! - the same key with the negative record `1 404 0` and a short expiry, for an unknown code;
+//!   written only where the key is empty.
+//! - `<prefix>c:<id>`: a campaign's record, written in the same way.
+//! - `<prefix>n:<name>`: a counter that all sidecars share.
+#![forbid(unsafe_code)]
+
+mod condition;
+mod connection;
+mod failure;
+mod index;
+mod servers;
+mod tail;
+mod visits;
+mod wire;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use shortlink_core::campaign::Campaign;
+use shortlink_core::link::Link;
+use shortlink_core::ports::{PublishError, Publisher};
+use vocabulary::{Code, KeyPrefix, Record};
+
+use connection::Connection;
+use failure::Failure;
+use servers::{Handle, Servers};
+
+pub use condition::{ConditionError, ServerCondition, examine};
+pub use index::RedisIndex;
+pub use servers::Topology;
+pub use tail::RedisTail;
+pub use visits::RedisVisits;
+
+/// Writes a record unless the key has a newer one.
+///
+/// Whatever the version of the present record, its second field is its kind and its third its
+/// revision; the compact record of a campaign's link implies revision 1. A negative
+/// record (404) is not newer than anything, and neither is a value that has no such fields, or is
+/// no string at all.
+const PUBLISH: &str = r"
+local present = redis.pcall('GET', KEYS[1])
+if type(present) == 'string' then
+    local kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+)$')
+    if not kind then
+        kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+) ')
+    end
+    if string.match(present, '^c%w+ ') then
+        kind, revision = 'C', '1'
+    end
+    if kind and kind ~= '404' then
+        local standing = tonumber(revision)
+        if standing <= 9007199254740991 and standing > tonumber(ARGV[2]) then
+            return 0
+        end
+    end
+end
+redis.call('SET', KEYS[1], ARGV[1])
+return 1
+";
+
+/// Moves a counter forward, to a floor first.
+const ADVANCE: &str = r"
+local standing = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
+if standing < tonumber(ARGV[1]) then
+    standing = tonumber(ARGV[1])
+end
+standing = standing + tonumber(ARGV[2])
+redis.call('SET', KEYS[1], string.format('%.0f', standing))
+return standing
+";
+
+/// The servers that link records are written to.
+pub struct RedisPublisher {
+    connection: Connection,
+    prefix: KeyPrefix,
+    negative_ttl_s: u64,
+}
+
+impl RedisPublisher {
+    /// Writes to the server at `url` (`redis://…` or `redis+unix://…`), or to those that are found
+    /// through it, giving each operation `timeout`. Does not connect yet.
+    ///
+    /// # Errors
+    /// Fails if the URL does not name a Redis server.
+    pub fn new(
+        url: &str,
+        topology: &Topology,
+        prefix: KeyPrefix,
+        timeout: Duration,
+        negative_ttl_s: u64,
+    ) -> Result<Self, UrlError> {
+        let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
+        Ok(Self {
+            connection: Connection::new(servers, timeout),
+            prefix,
+            negative_ttl_s,
+        })
+    }
+
+    fn error(&self, operation: &'static str, failure: Failure) -> PublishError {
+        failure_error(operation, failure, &self.connection)
+    }
+
+    /// Writes records unless the keys have newer ones.
+    async fn publish_records(&self, records: &[KeyedRecord]) -> Result<(), PublishError> {
+        self.connection
+            .run(async |mut connection| {
+                let sha = connection.publish_sha;
+                let done = publish_all(records, &sha, &mut connection.redis).await;
+                if !done.as_ref().is_err_and(is_noscript) {
+                    return done;
+                }
+                // A server has lost its scripts by a flush, or is new.
+                load_publish(&mut connection.redis).await?;
+                publish_all(records, &sha, &mut connection.redis).await
+            })
+            .await
+            .map_err(|failure| self.error("store records", failure))
+    }
+
+    /// Writes the records of new links unless their keys exist; returns the links left out.
+    async fn publish_where_nothing_stands<'a>(
+        &self,
+        links: &'a [Link],
+        redis: &mut Handle,
+    ) -> Result<Vec<&'a Link>, RedisError> {
+        let set = |link: &Link| {
+            let mut command = redis::cmd("SET");
+            command
+                .arg(self.prefix.link_key(&link.code))
+                .arg(link.record().to_vec())
+                .arg("NX");
+            command
+        };
+        let answers: Vec<Value> = if redis.takes_pipelines() {
+            let mut pipeline = redis::Pipeline::with_capacity(links.len());
+            for link in links {
+                pipeline.add_command(set(link));
+            }
+            pipeline.query_async(redis).await?
+        } else {
+            let each = links.iter().map(|link| {
+                let (command, mut redis) = (set(link), redis.clone());
+                async move { command.query_async(&mut redis).await }
+            });
+            futures_util::future::try_join_all(each).await?
+        };
+        let left_out = links.iter().zip(answers);
+        let left_out = left_out.filter(|(_, answer)| *answer != Value::Okay);
+        Ok(left_out.map(|(link, _)| link).collect())
+    }
+}
+
+/// A record and where it goes.
+struct KeyedRecord {
+    key: String,
+    record: Vec<u8>,
+    revision: u64,
+}
+
+/// Runs the script for records: together, or where they belong to several servers at once.
+async fn publish_all(
+    records: &[KeyedRecord],
+    sha: &str,
+    redis: &mut Handle,
+) -> Result<(), RedisError> {
+    let publish = |record: &KeyedRecord| {
+        let mut command = redis::cmd("EVALSHA");
+        command
+            .arg(sha)
+            .arg(1)
+            .arg(&record.key)
+            .arg(&record.record)
+            .arg(record.revision);
+        command
+    };
+    if redis.takes_pipelines() {
+        let mut pipeline = redis::Pipeline::with_capacity(records.len());
+        for record in records {
+            pipeline.add_command(publish(record)).ignore();
+        }
+        return pipeline.exec_async(redis).await;
+    }
+    let each = records.iter().map(|record| {
+        let (command, mut redis) = (publish(record), redis.clone());
+        async move { command.exec_async(&mut redis).await }
+    });
+    futures_util::future::try_join_all(each).await.map(|_| ())
+}
+
+#[async_trait]
+impl Publisher for RedisPublisher {
+    async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
+        let left_out = self
+            .connection
+            .run(async |mut connection| {
+                self.publish_where_nothing_stands(links, &mut connection.redis)
+                    .await
+            })
+            .await
+            .map_err(|failure| self.error("store link records", failure))?;
+        if left_out.is_empty() {
+            return Ok(());
+        }
+        // A negative record was written before the link existed, or the link has changed since.
+        let left_out: Vec<Link> = left_out.into_iter().cloned().collect();
+        self.publish(&left_out).await
+    }
+
+    async fn publish(&self, links: &[Link]) -> Result<(), PublishError> {
+        let records = links.iter().map(|link| KeyedRecord {
+            key: self.prefix.link_key(&link.code),
+            record: link.record().to_vec(),
+            revision: link.revision,
+        });
+        self.publish_records(&records.collect::<Vec<_>>()).await
+    }
+
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
+        let records = campaigns.iter().map(|campaign| KeyedRecord {
+            key: self.prefix.campaign_key(campaign.id),
+            record: campaign.record().to_vec(),
+            revision: campaign.revision,
+        });
+        self.publish_records(&records.collect::<Vec<_>>()).await
+    }
+
+    async fn note_unknown(&self, code: &Code) -> Result<(), PublishError> {
+        self.connection
+            .run(async |mut connection| {
+                redis::cmd("SET")
+                    .arg(self.prefix.link_key(code))
+                    .arg(Record::Unknown.to_vec())
+                    .arg("NX")
+                    .arg("EX")
+                    .arg(self.negative_ttl_s)
+                    .exec_async(&mut connection.redis)
+                    .await
+            })
+            .await
+            .map_err(|failure| self.error("store a negative record", failure))
+    }
+
+    async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError> {
+        self.connection
+            .run(async |mut connection| {
+                redis::cmd("EVAL")
+                    .arg(ADVANCE)
+                    .arg(1)
+                    .arg(self.prefix.counter_key(counter))
+                    .arg(floor)
+                    .arg(by)
+                    .query_async(&mut connection.redis)
+                    .await
+            })
+            .await
+            .map_err(|failure| self.error("count", failure))
+    }
+
+    async fn incarnation(&self) -> Result<String, PublishError> {
+        ask_incarnation(&self.connection).await
+    }
+}
+
+/// Maps a failure to the error that the caller of the operation gets.
+fn failure_error(
+    operation: &'static str,
+    failure: Failure,
+    connection: &Connection,
+) -> PublishError {
+    match failure {
+        Failure::Timeout => PublishError::Timeout {
+            operation,
+            limit_ms: connection.timeout_ms(),
+        },
+        Failure::Away => PublishError::Away { operation },
+        Failure::Refused(source) => PublishError::Refused { operation, source },
+    }
+}
+
+/// Asks the servers which start of theirs this is.
+async fn ask_incarnation(connection: &Connection) -> Result<String, PublishError> {
+    let operation = "report its identity";
+    let info: Value = connection
+        .run(async |mut connection| {
+            redis::cmd("INFO")
+                .arg("server")
+                .query_async(&mut connection.redis)
+                .await
+        })
+        .await
+        .map_err(|failure| failure_error(operation, failure, connection))?;
+    // One server answers with a text, a cluster with one for each of its nodes.
+    let mut run_ids = Vec::new();
+    collect_run_ids(&info, &mut run_ids);
+    run_ids.sort_unstable();
+    if run_ids.is_empty() {
+        return Err(PublishError::Refused {
+            operation,
+            source: "INFO server has no run_id".into(),
+        });
+    }
+    Ok(run_ids.join(" "))
+}
+
+/// Finds the run ids in whatever `INFO server` was answered.
+fn collect_run_ids(info: &Value, run_ids: &mut Vec<String>) {
+    let text = match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        Value::Map(nodes) => {
+            for (_, info) in nodes {
+                collect_run_ids(info, run_ids);
+            }
+            return;
+        }
+        _ => return,
+    };
+    let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
+    run_ids.extend(run_id.map(|run_id| run_id.trim_end().to_owned()));
+}
+
+/// The URL is not one of a Redis server. Does not show the URL, which may hold a password.
+#[derive(Debug, thiserror::Error)]
+#[error("redis.url must be like redis://127.0.0.1:6379/0 or redis+unix:///run/redis.sock")]
+pub struct UrlError {
+    /// Fault of the URL.
+    #[source]
+    pub source: RedisError,
+}
+
+fn is_noscript(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Gives the server [`PUBLISH`]; answers the name that it is called by.
+async fn load_publish(redis: &mut Handle) -> Result<String, RedisError> {
+    redis::cmd("SCRIPT")
+        .arg("LOAD")
+        .arg(PUBLISH)
+        .query_async(redis)
+        .await
+}
+
+#[cfg(test)]
+mod tests;

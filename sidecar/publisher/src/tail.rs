@@ -1,0 +1,138 @@
+//! Looks at the streams of visits without taking anything.
+//!
+//! The streams are polled instead of read with `BLOCK`: in a cluster those of a node share a
+//! connection, where a blocked read would delay the others, and polling detects a server that hangs
+//! within one time limit.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
+use redis::{ErrorKind, RedisError, Value};
+use shortlink_core::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
+use vocabulary::KeyPrefix;
+use vocabulary::visit::BATCH_FIELD;
+
+use super::connection::{Connection, Open};
+use super::servers::{Servers, Topology};
+use super::visits::is_no_key;
+use super::{UrlError, failure_error};
+
+/// Read-only view of the streams of visits.
+pub struct RedisTail {
+    connection: Connection,
+    /// The key of each stream.
+    keys: Vec<String>,
+}
+
+impl RedisTail {
+    /// Reads so many streams of the server at `url`, or of those that are found through it. Does
+    /// not connect yet.
+    ///
+    /// # Errors
+    /// Fails if the URL does not name a Redis server.
+    pub fn new(
+        url: &str,
+        topology: &Topology,
+        prefix: &KeyPrefix,
+        timeout: Duration,
+        shards: u16,
+    ) -> Result<Self, UrlError> {
+        let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
+        let shards = 0..shards.max(1);
+        Ok(Self {
+            connection: Connection::new(servers, timeout),
+            keys: shards.map(|shard| prefix.visit_stream_key(shard)).collect(),
+        })
+    }
+
+    async fn run<T>(
+        &self,
+        operation: &'static str,
+        work: impl AsyncFnOnce(Open) -> Result<T, RedisError>,
+    ) -> Result<T, PublishError> {
+        let done = self.connection.run(work).await;
+        done.map_err(|failure| failure_error(operation, failure, &self.connection))
+    }
+}
+
+#[async_trait]
+impl VisitTail for RedisTail {
+    fn streams(&self) -> u16 {
+        u16::try_from(self.keys.len()).unwrap_or(u16::MAX)
+    }
+
+    async fn bounds(&self) -> Result<Vec<StreamBounds>, PublishError> {
+        let mut all = Vec::with_capacity(self.keys.len());
+        for key in &self.keys {
+            let bounds = self.run("find the ends of the visits", async |open| {
+                bounds(key, open).await
+            });
+            all.push(bounds.await?);
+        }
+        Ok(all)
+    }
+
+    async fn read(
+        &self,
+        stream: u16,
+        after: EntryId,
+        most: usize,
+    ) -> Result<Vec<TailBatch>, PublishError> {
+        let Some(key) = self.keys.get(usize::from(stream)) else {
+            return Ok(Vec::new());
+        };
+        let mut command = redis::cmd("XREAD");
+        command.arg("COUNT").arg(most).arg("STREAMS").arg(key);
+        command.arg(after.to_string());
+        let reply: Option<StreamReadReply> = self
+            .run("look on at visits", async |mut open| {
+                command.query_async(&mut open.redis).await
+            })
+            .await?;
+        let streams = reply.map(|reply| reply.keys).unwrap_or_default();
+        let entries = streams.into_iter().flat_map(|stream| stream.ids);
+        Ok(entries.filter_map(|it| batch(stream, &it)).collect())
+    }
+
+    fn close(&self) {
+        self.connection.close();
+    }
+}
+
+async fn bounds(key: &str, mut open: Open) -> Result<StreamBounds, RedisError> {
+    let mut range = redis::cmd("XRANGE");
+    range.arg(key).arg("-").arg("+").arg("COUNT").arg(1);
+    let range: StreamRangeReply = range.query_async(&mut open.redis).await?;
+    let mut info = redis::cmd("XINFO");
+    info.arg("STREAM").arg(key);
+    let info: HashMap<String, Value> = match info.query_async(&mut open.redis).await {
+        Err(error) if is_no_key(&error) => return Ok(StreamBounds::default()),
+        info => info?,
+    };
+    let last = match info.get("last-generated-id") {
+        Some(Value::BulkString(id)) => str::from_utf8(id).ok().and_then(EntryId::parse),
+        _ => None,
+    };
+    let unreadable = "a stream has no last-generated-id";
+    Ok(StreamBounds {
+        first: range.ids.first().and_then(|it| EntryId::parse(&it.id)),
+        last: last
+            .ok_or_else(|| RedisError::from((ErrorKind::UnexpectedReturnType, unreadable)))?,
+    })
+}
+
+fn batch(stream: u16, entry: &StreamId) -> Option<TailBatch> {
+    Some(TailBatch {
+        stream,
+        entry: EntryId::parse(&entry.id)?,
+        frames: match entry.map.get(BATCH_FIELD) {
+            Some(Value::BulkString(frames)) => frames.clone(),
+            _ => Vec::new(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

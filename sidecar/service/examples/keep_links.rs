@@ -1,0 +1,95 @@
+//! The rate at which a store creates links: `keep_links DATABASE_URL [TASKS] [SECONDS]` creates
+//! links of the permuted strategy, a thousand at a time, as an otherwise idle service would.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use shortlink_core::clock::{Clock, SystemClock};
+use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::link::{Destination, Link};
+use shortlink_core::ports::MAX_TOGETHER;
+use shortlink_core::target::Target;
+use shortlink_service::codes::permuted::PermutedCodes;
+use shortlink_service::codes::strategy::{CodeStrategy, DrawRequest};
+use shortlink_store::{self as store, Store, StoreOptions};
+use tokio::time::Instant;
+use vocabulary::{CodeRules, RedirectStatus};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let url = arguments
+        .next()
+        .context("usage: keep_links DATABASE_URL [TASKS] [SECONDS]")?;
+    let tasks: u32 = arguments.next().map_or(Ok(4), |text| text.parse())?;
+    let seconds: u64 = arguments.next().map_or(Ok(10), |text| text.parse())?;
+    let options = StoreOptions {
+        url: url.into(),
+        max_connections: 8,
+        acquire_timeout: Duration::from_secs(5),
+        statement_timeout: Duration::from_secs(30),
+        lock_timeout: Duration::from_secs(30),
+    };
+    store::migrate(&options, &CodeKey::new(rand::random())).await?;
+    let store = store::open(&options).await?;
+    let codes = Arc::new(PermutedCodes::new(Arc::clone(&store), CodeRules::default()));
+    let kept = Arc::new(AtomicU64::new(0));
+    let begin = Instant::now();
+    let end = begin + Duration::from_secs(seconds);
+    let makers: Vec<_> = (0..tasks)
+        .map(|_| {
+            let (store, codes) = (Arc::clone(&store), Arc::clone(&codes));
+            let kept = Arc::clone(&kept);
+            tokio::spawn(async move {
+                while Instant::now() < end {
+                    let some = keep_some(&store, &*codes).await?;
+                    kept.fetch_add(some as u64, Ordering::Relaxed);
+                }
+                anyhow::Ok(())
+            })
+        })
+        .collect();
+    for maker in makers {
+        maker.await??;
+    }
+    let kept = kept.load(Ordering::Relaxed) as f64;
+    println!("{:.0} links/s", kept / begin.elapsed().as_secs_f64());
+    store.close().await;
+    Ok(())
+}
+
+/// Creates a thousand links; returns the number of free codes among them.
+async fn keep_some(store: &Store, codes: &dyn CodeStrategy) -> anyhow::Result<usize> {
+    let request = DrawRequest {
+        length: 7,
+        targets: &["https://shop.example.com/spring?recipient=123456&source=sms"; MAX_TOGETHER],
+        attempt: 0,
+    };
+    let now = SystemClock.now();
+    let drawn = codes.draw(&request).await?.into_iter();
+    let links: Vec<Link> = drawn
+        .map(|code| Link {
+            code,
+            destination: Destination::Target(Target::from_stored(request.targets[0].to_owned())),
+            redirect_status: RedirectStatus::Found,
+            forward_query: false,
+            revision: 1,
+            valid_since: None,
+            valid_until: None,
+            max_visits: None,
+            paused_at: None,
+            revoked_at: None,
+            created_at: now,
+            updated_at: now,
+            created_by: "bench".to_owned(),
+            external_id: None,
+            note: None,
+            tags: Vec::new(),
+        })
+        .collect();
+    let count = links.len();
+    let created = store.create_links(links).await?;
+    Ok(count - created.taken.len())
+}

@@ -1,0 +1,208 @@
+//! Authentication of callers, and their rate limits.
+//!
+//! A database look-up per request would cost more than most requests do, so API keys are cached for
+//! a second. Changes to a key by this process take effect at once; changes by another process (the
+//! command line, a second sidecar) within that second. Expiry needs no invalidation: every request
+//! compares the key's expiry with the clock.
+//!
+//! Rate limits are counted per process: two sidecars allow a key twice as much, and a restart
+//! resets the counts.
+
+mod attempts;
+mod limiter;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use attempts::Attempts;
+pub use limiter::ChargeError;
+use shortlink_core::api_key::{ApiKey, PresentedKey};
+use shortlink_core::clock::Clock;
+use shortlink_core::ports::StoreError;
+use shortlink_store::Store;
+
+use limiter::Limiter;
+
+/// Time that a cached API key stays fresh.
+const LIFE: Duration = Duration::from_secs(1);
+
+/// The most API keys in the cache. An evicted key is looked up again at its next use, with a new
+/// rate limit.
+const MOST_KEYS: usize = 10_000;
+
+/// Recognises API keys.
+pub struct Access {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    cache: Mutex<Cache>,
+}
+
+/// A recognised API key, for the duration of a request or of a task that the request started.
+#[derive(Clone)]
+pub struct Caller(Arc<Recognised>);
+
+struct Recognised {
+    key: ApiKey,
+    limiter: Option<Arc<Limiter>>,
+}
+
+impl Caller {
+    /// The key.
+    pub fn key(&self) -> &ApiKey {
+        &self.0.key
+    }
+
+    /// Takes units from the rate limit of the API key: all or none. Authorisation takes one unit
+    /// per request; the handler of a batch takes one for every row after the first.
+    ///
+    /// # Errors
+    /// Fails if too few units are left, or the limit never allows as many.
+    pub fn charge(&self, units: u32) -> Result<(), ChargeError> {
+        match &self.0.limiter {
+            Some(limiter) => limiter.take(units),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Access {
+    /// Recognises the API keys of a store.
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// Recognises an API key; `None` when it is unknown, revoked or expired, or its secret is
+    /// wrong.
+    ///
+    /// # Errors
+    /// Fails if the key is not cached and the store fails.
+    pub async fn recognise(&self, presented: &PresentedKey) -> Result<Option<Caller>, StoreError> {
+        let caller = self.find(&presented.id).await?;
+        let now = self.clock.now();
+        Ok(caller.filter(|caller| caller.key().admits(presented, now)))
+    }
+
+    /// Invalidates the cache entry of a key that has changed.
+    pub fn forget(&self, id: &str) {
+        let mut cache = self.cache();
+        // A look-up in progress may have read the key before the change.
+        cache.generation += 1;
+        if let Some(entry) = cache.entries.get_mut(id) {
+            entry.found_at = None;
+        }
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<Caller>, StoreError> {
+        let question = match self.known(id) {
+            Ok(caller) => return Ok(Some(caller)),
+            Err(question) => question,
+        };
+        let found = self.store.find_key(id).await?;
+        Ok(self.answered(id, &question, found))
+    }
+
+    /// Returns the caller from the cache, unless a look-up is due.
+    fn known(&self, id: &str) -> Result<Caller, Question> {
+        let asked_at = self.clock.elapsed();
+        let cache = self.cache();
+        match cache.entries.get(id) {
+            Some(entry) if entry.is_fresh(asked_at) => Ok(entry.caller.clone()),
+            _ => Err(Question {
+                asked_at,
+                generation: cache.generation,
+            }),
+        }
+    }
+
+    /// Caches the result of a look-up.
+    fn answered(&self, id: &str, question: &Question, found: Option<ApiKey>) -> Option<Caller> {
+        let mut cache = self.cache();
+        let Some(key) = found else {
+            // Not cached: unknown texts in the shape of a key would fill the cache.
+            cache.entries.remove(id);
+            return None;
+        };
+        // As old as the start of the look-up: the result may be of any moment since.
+        let is_current = question.generation == cache.generation;
+        let found_at = is_current.then_some(question.asked_at);
+        Some(cache.keep(key, found_at, question.asked_at, &self.clock))
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        // A panic between any two steps leaves the cache consistent.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A database look-up in progress.
+struct Question {
+    asked_at: Duration,
+    /// Generation of the cache at the start; if it has grown meanwhile, the result may be stale.
+    generation: u64,
+}
+
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<String, Entry>,
+    /// Grows at each invalidation.
+    generation: u64,
+}
+
+struct Entry {
+    caller: Caller,
+    /// Time of the look-up; `None` when a new one is due. A stale entry stays for its limiter.
+    found_at: Option<Duration>,
+}
+
+impl Entry {
+    fn is_fresh(&self, now: Duration) -> bool {
+        self.found_at
+            .is_some_and(|found_at| now.saturating_sub(found_at) < LIFE)
+    }
+}
+
+impl Cache {
+    fn keep(
+        &mut self,
+        key: ApiKey,
+        found_at: Option<Duration>,
+        now: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Caller {
+        let known = self.entries.get(&key.id);
+        let counted = known.and_then(|entry| entry.caller.0.limiter.clone());
+        let limiter = key.rate_limit.map(|limit| match counted {
+            Some(limiter) if limiter.limit() == limit => limiter,
+            _ => Arc::new(Limiter::new(limit, Arc::clone(clock))),
+        });
+        if known.is_none() && self.entries.len() >= MOST_KEYS {
+            self.make_room(now);
+        }
+        let id = key.id.clone();
+        let caller = Caller(Arc::new(Recognised { key, limiter }));
+        let entry = Entry {
+            caller: caller.clone(),
+            found_at,
+        };
+        self.entries.insert(id, entry);
+        caller
+    }
+
+    /// Evicts stale entries, or any entry when all are fresh.
+    fn make_room(&mut self, now: Duration) {
+        self.entries.retain(|_id, entry| entry.is_fresh(now));
+        if self.entries.len() >= MOST_KEYS
+            && let Some(id) = self.entries.keys().next().cloned()
+        {
+            self.entries.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Creates, changes, revokes and finds campaigns.
+
+use std::sync::Arc;
+
+use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::campaign::{
+    Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget,
+};
+use shortlink_core::clock::Clock;
+use shortlink_core::ports::{CampaignEditor, Delivery, StoreError};
+use shortlink_store::Store;
+use vocabulary::{CampaignId, RedirectStatus, Validity};
+
+/// A campaign to create.
+#[derive(Clone, Debug)]
+pub struct NewCampaign {
+    /// Its name.
+    pub name: String,
+    /// Target of its links.
+    pub target: CampaignTarget,
+    /// Redirect status of its links.
+    pub redirect_status: RedirectStatus,
+    /// Appends the visitor's query to the target.
+    pub forward_query: bool,
+    /// Period in which its links redirect.
+    pub validity: Validity,
+    /// Id of the API key that creates it.
+    pub created_by: String,
+    /// The caller's identifier.
+    pub external_id: Option<String>,
+    /// A note for users.
+    pub note: Option<String>,
+    /// Defaults for its new links.
+    pub defaults: CampaignDefaults,
+}
+
+/// A stored campaign, and the state of its publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCampaign {
+    /// The campaign.
+    pub campaign: Campaign,
+    /// Redis has confirmed this revision. Otherwise the outbox delivers it as soon as possible.
+    pub published: bool,
+}
+
+/// Creates, changes, revokes and finds campaigns.
+pub struct Campaigns {
+    /// The store of campaigns.
+    pub store: Arc<Store>,
+    /// Delivers changes to Redis.
+    pub delivery: Arc<dyn Delivery>,
+    /// Clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Campaigns {
+    /// Creates a campaign.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn create(&self, new: NewCampaign) -> Result<StoredCampaign, StoreError> {
+        let now = self.clock.now();
+        let mut campaign = Campaign {
+            // The store assigns the id.
+            id: CampaignId::FIRST,
+            name: new.name,
+            target: new.target,
+            redirect_status: new.redirect_status,
+            forward_query: new.forward_query,
+            revision: 1,
+            validity: new.validity,
+            paused_at: None,
+            revoked_at: None,
+            created_at: now,
+            updated_at: now,
+            created_by: new.created_by,
+            external_id: new.external_id,
+            note: new.note,
+            defaults: new.defaults,
+        };
+        campaign.id = self.store.create_campaign(&campaign).await?;
+        Ok(self.deliver(campaign).await)
+    }
+
+    /// Finds a campaign.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn find(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
+        self.store.find_campaign(id).await
+    }
+
+    /// Lists campaigns, the latest first.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn list(
+        &self,
+        after: Option<CampaignId>,
+        limit: u32,
+    ) -> Result<Vec<Campaign>, StoreError> {
+        self.store.list_campaigns(after, limit).await
+    }
+
+    /// Counts a campaign's links, but no more than `most`.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn count_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
+        self.store.count_campaign_links(id, most).await
+    }
+
+    /// Changes a campaign on behalf of an API key. A change without effect creates no revision.
+    ///
+    /// # Errors
+    /// Fails if the campaign is revoked or the store fails.
+    pub async fn change(
+        &self,
+        id: CampaignId,
+        change: CampaignChange,
+        key_id: &str,
+    ) -> Result<Option<StoredCampaign>, CampaignError> {
+        let now = self.clock.now();
+        let action = match change.paused {
+            Some(true) => Action::CampaignPause,
+            Some(false) => Action::CampaignResume,
+            None => Action::CampaignChange,
+        };
+        let editor = move |campaign: Campaign| campaign.change(&change, now);
+        self.edit(id, key_id, action, Box::new(editor)).await
+    }
+
+    /// Revokes a campaign on behalf of an API key. Revoking a revoked campaign has no effect and is
+    /// no error.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn revoke(
+        &self,
+        id: CampaignId,
+        key_id: &str,
+    ) -> Result<Option<StoredCampaign>, CampaignError> {
+        let now = self.clock.now();
+        let editor = Box::new(move |campaign: Campaign| campaign.revoke(now));
+        self.edit(id, key_id, Action::CampaignRevoke, editor).await
+    }
+
+    async fn edit(
+        &self,
+        id: CampaignId,
+        key_id: &str,
+        action: Action,
+        editor: CampaignEditor,
+    ) -> Result<Option<StoredCampaign>, CampaignError> {
+        let by = ChangedBy {
+            key_id: Some(key_id.to_owned()),
+            action,
+        };
+        match self.store.edit_campaign(id, &by, editor).await? {
+            Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
+                Ok(Some(self.deliver(campaign).await))
+            }
+            Some(CampaignEdit::Refused) => Err(CampaignError::Revoked),
+            None => Ok(None),
+        }
+    }
+
+    async fn deliver(&self, campaign: Campaign) -> StoredCampaign {
+        let published = self.delivery.deliver_campaign(&campaign).await;
+        StoredCampaign {
+            campaign,
+            published,
+        }
+    }
+}
+
+/// The reason an operation on a campaign failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CampaignError {
+    /// The campaign is revoked, which is final.
+    #[error("the campaign is revoked")]
+    Revoked,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

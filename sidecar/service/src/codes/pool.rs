@@ -1,0 +1,173 @@
+//! Random codes that are generated in advance.
+//!
+//! The pool is a table in SQL. Each code has a status: unused, used once a process has taken it, or
+//! void when a link turned out to have it. When the number of unused codes falls below the low
+//! watermark, the pool is filled up to the high one: in the background or, when it is empty, by the
+//! process that needs a code.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rand::CryptoRng;
+use shortlink_core::codes::random::random_characters;
+use shortlink_core::ports::{PoolCounts, StoreError};
+use shortlink_store::Store;
+use vocabulary::{Code, CodeRules};
+
+use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+
+/// The least number of codes that a process takes at once.
+const LEAST_TAKEN: u32 = 256;
+
+/// Codes that one write adds to the pool.
+const FILLED_TOGETHER: u64 = 1000;
+
+/// Bounds on the number of unused codes of each length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// Below this number the pool is filled.
+    pub low: u64,
+    /// Number up to which it is filled.
+    pub high: u64,
+}
+
+/// Issues codes that were generated in advance.
+pub struct PooledCodes<R> {
+    store: Arc<Store>,
+    rules: CodeRules,
+    watermarks: Watermarks,
+    rng: Mutex<R>,
+    /// Codes that this process has taken, by length.
+    taken: tokio::sync::Mutex<HashMap<usize, Vec<Code>>>,
+}
+
+impl<R: CryptoRng + Send> PooledCodes<R> {
+    /// Takes codes from the pool of a store.
+    pub fn new(store: Arc<Store>, rules: CodeRules, watermarks: Watermarks, rng: R) -> Self {
+        Self {
+            store,
+            rules,
+            watermarks,
+            rng: Mutex::new(rng),
+            taken: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Fills the pool where it is low, for the lengths in use.
+    ///
+    /// # Errors
+    /// Fails with the first error, after all lengths were tried.
+    pub async fn fill_where_low(&self) -> Result<(), DrawError> {
+        let lengths: Vec<usize> = self.taken.lock().await.keys().copied().collect();
+        let mut filled = Ok(());
+        for length in lengths {
+            let this = self.fill_if_low(length).await;
+            filled = filled.and(this.map_err(|source| DrawError::Fill {
+                length,
+                source: Box::new(source),
+            }));
+        }
+        filled
+    }
+
+    async fn fill_if_low(&self, length: usize) -> Result<(), DrawError> {
+        let whole_length = length + self.rules.check.length();
+        let PoolCounts { unused, used, void } = self.store.count_pooled(whole_length).await?;
+        if unused < self.watermarks.low {
+            // A short length may have fewer codes than the pool should hold. Once half of them were
+            // drawn, most further draws would be duplicates.
+            let all = u64::from(self.rules.alphabet.size()).saturating_pow(length as u32);
+            let room = (all / 2).saturating_sub(unused + used + void);
+            let count = room.min(self.watermarks.high - unused);
+            self.fill(length, count).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds codes to the pool; returns the number of new ones, which is lower than `count` when
+    /// many are taken.
+    async fn fill(&self, length: usize, count: u64) -> Result<u64, DrawError> {
+        let mut new = 0;
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(FILLED_TOGETHER);
+            let codes = (0..some).map(|_| self.random_code(length));
+            let codes = codes.collect::<Result<_, _>>()?;
+            new += self.store.fill_pool(codes).await?;
+            left -= some;
+        }
+        Ok(new)
+    }
+
+    fn random_code(&self, length: usize) -> Result<Code, DrawError> {
+        let body = {
+            // A panic leaves a generator usable.
+            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            random_characters(self.rules.alphabet.characters(), length, &mut *rng)
+        };
+        self.rules
+            .complete(&body)
+            .map_err(|source| DrawError::Rules { length, source })
+    }
+
+    async fn take(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {
+        let whole_length = length + self.rules.check.length();
+        self.store.take_pooled(whole_length, count).await
+    }
+}
+
+#[async_trait]
+impl<R: CryptoRng + Send> CodeStrategy for PooledCodes<R> {
+    async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
+        let wanted = request.targets.len();
+        let mut taken = self.taken.lock().await;
+        let stock = taken.entry(request.length).or_default();
+        while stock.len() < wanted {
+            let missing = u32::try_from(wanted - stock.len()).unwrap_or(u32::MAX);
+            let count = missing.max(LEAST_TAKEN);
+            stock.extend(self.take(request.length, count).await?);
+            if stock.len() >= wanted {
+                break;
+            }
+            // The pool was not filled in time, or other processes took the new codes. The length is
+            // full only when no code can be added.
+            let missing = (wanted - stock.len()) as u64;
+            let count = missing + u64::from(LEAST_TAKEN).min(self.watermarks.high);
+            if self.fill(request.length, count).await? == 0 {
+                break;
+            }
+        }
+        let first = stock.len().saturating_sub(wanted);
+        Ok(stock.split_off(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use shortlink_store::testing::TemporaryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_length_that_can_t_be_filled_is_named_and_does_not_hold_up_the_others() {
+        let kept = TemporaryStore::new().await;
+        let watermarks = Watermarks { low: 1, high: 10 };
+        let rules = CodeRules::default();
+        let check = rules.check.length();
+        let rng = StdRng::seed_from_u64(7);
+        let pool = PooledCodes::new(Arc::clone(&kept.store), rules, watermarks, rng);
+        let lengths = [5, 6, 7, 8, 9];
+        for length in lengths.into_iter().chain([1000]) {
+            pool.taken.lock().await.insert(length, Vec::new());
+        }
+        let error = pool.fill_where_low().await.expect_err("a failure");
+        assert!(error.to_string().contains("1000 characters"), "{error}");
+        for length in lengths {
+            let counts = kept.store.count_pooled(length + check).await;
+            assert_eq!(counts.expect("a working store").unused, 10);
+        }
+    }
+}

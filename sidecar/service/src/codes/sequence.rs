@@ -1,0 +1,207 @@
+//! Codes built around an increasing number, which can be decoded from the code.
+//!
+//! ```text
+//! filler | length | number in base n | filler | check character
+//!   1        1       1 to length-3      rest
+//! ```
+//!
+//! The number grows by random steps. Counters exist in Redis and in SQL, and each continues above
+//! the other: after Redis lost its counter, SQL's is higher; while Redis is unreachable, only SQL
+//! counts. SQL decides which process gets which numbers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rand::{CryptoRng, RngExt};
+use shortlink_core::codes::random::random_characters;
+use shortlink_core::ports::Publisher;
+use shortlink_store::Store;
+use vocabulary::{Alphabet, Code, CodeRules};
+
+use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+
+/// The longest step from one number to the next.
+const LONGEST_STEP: u64 = 16;
+
+/// The least number of codes whose numbers are leased at once.
+const LEAST_LEASE: u64 = 512;
+
+/// Number of filler characters before the length.
+const LEFT_FILLER: usize = 1;
+
+/// The length is written as itself plus a random multiple of this, so that its character varies.
+const LENGTHS: u8 = 12;
+
+/// Issues codes built around increasing numbers.
+pub struct SequenceCodes<R> {
+    store: Arc<Store>,
+    publisher: Arc<dyn Publisher>,
+    rules: CodeRules,
+    rng: Mutex<R>,
+    blocks: tokio::sync::Mutex<HashMap<usize, Block>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Block {
+    next: u64,
+    end: u64,
+}
+
+impl<R: CryptoRng> SequenceCodes<R> {
+    /// Counts in Redis and in a store.
+    pub fn new(store: Arc<Store>, publisher: Arc<dyn Publisher>, rules: CodeRules, rng: R) -> Self {
+        Self {
+            store,
+            publisher,
+            rules,
+            rng: Mutex::new(rng),
+            blocks: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Leases numbers for this process only.
+    async fn lease(&self, length: usize, codes: u64) -> Result<Block, DrawError> {
+        let name = counter(length);
+        let size = codes.max(LEAST_LEASE) * LONGEST_STEP;
+        let highest = self.store.lease(&name, 0, 0).await?;
+        let floor = match self.publisher.advance(&name, highest, size).await {
+            Ok(end) => end.saturating_sub(size),
+            Err(error) => {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "Redis does not count codes; only SQL does"
+                );
+                0
+            }
+        };
+        // SQL decides, and its lease is durable before a link uses one of the numbers: another
+        // process that cannot reach Redis may meanwhile have leased the numbers that Redis
+        // returned.
+        let next = self.store.lease(&name, floor, size).await?;
+        Ok(Block {
+            next,
+            end: next + size,
+        })
+    }
+}
+
+#[async_trait]
+impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
+    async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
+        let (length, alphabet) = (request.length, self.rules.alphabet);
+        let wanted = request.targets.len();
+        let mut codes = Vec::with_capacity(wanted);
+        let mut blocks = self.blocks.lock().await;
+        let block = blocks.entry(length).or_default();
+        while codes.len() < wanted {
+            if block.next >= block.end {
+                *block = self.lease(length, (wanted - codes.len()) as u64).await?;
+            }
+            let body = {
+                let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+                let number = block.next + rng.random_range(0..LONGEST_STEP);
+                block.next = number + 1;
+                if number >= block.end {
+                    continue;
+                }
+                body_of(number, length, alphabet, &mut *rng)
+            };
+            let Some(body) = body else {
+                break;
+            };
+            let code = self.rules.complete(&body);
+            codes.push(code.map_err(|source| DrawError::Rules { length, source })?);
+        }
+        Ok(codes)
+    }
+}
+
+/// Returns the name of the counter for codes of a length, without the check character.
+pub fn counter(length: usize) -> String {
+    format!("sequence:{length}")
+}
+
+/// Returns the most by which a counter can have advanced for so many links, created by processes
+/// that restarted so often.
+pub fn most_used(links: u64, starts: u64) -> u64 {
+    let numbers = links.saturating_add(starts.saturating_mul(LEAST_LEASE));
+    numbers.saturating_mul(LONGEST_STEP)
+}
+
+/// Returns the characters before the check character for a number; `None` when the number is too
+/// large for the length.
+fn body_of(
+    number: u64,
+    length: usize,
+    alphabet: Alphabet,
+    rng: &mut impl CryptoRng,
+) -> Option<Vec<u8>> {
+    let size = u64::from(alphabet.size());
+    let mut digits = Vec::new();
+    let mut rest = number;
+    loop {
+        digits.push(alphabet.character((rest % size) as u8));
+        rest /= size;
+        if rest == 0 {
+            break;
+        }
+    }
+    digits.reverse();
+    let right_filler = length.checked_sub(LEFT_FILLER + 1 + digits.len())?;
+    let multiples = alphabet.size() / LENGTHS;
+    let said = digits.len() as u8 % LENGTHS + LENGTHS * rng.random_range(0..multiples);
+    let mut body = random_characters(alphabet.characters(), LEFT_FILLER, rng);
+    body.push(alphabet.character(said));
+    body.extend(digits);
+    body.extend(random_characters(alphabet.characters(), right_filler, rng));
+    Some(body)
+}
+
+/// Returns the number in a code; `None` when the code has none.
+pub fn number_of(code: &Code, rules: &CodeRules) -> Option<u64> {
+    let alphabet = rules.alphabet;
+    let bytes = code.as_bytes();
+    let body = bytes.get(..bytes.len().checked_sub(rules.check.length())?)?;
+    let said = alphabet.digit(*body.get(LEFT_FILLER)?)?;
+    let length = usize::from(said % LENGTHS);
+    let digits = body.get(LEFT_FILLER + 1..LEFT_FILLER + 1 + length)?;
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, &character| {
+        let digit = alphabet.digit(character)?;
+        number
+            .checked_mul(alphabet.size().into())?
+            .checked_add(digit.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+
+    #[test]
+    fn a_code_tells_its_number() {
+        let mut rng = StdRng::seed_from_u64(3);
+        for alphabet in [Alphabet::Base62, Alphabet::Unambiguous] {
+            let rules = CodeRules {
+                alphabet,
+                ..CodeRules::default()
+            };
+            for length in 4..=12_usize {
+                let most = u64::from(alphabet.size()).pow(length as u32 - 2);
+                for number in [0, 1, 56, 57, 61, 62, most / 2, most - 1] {
+                    let body = body_of(number, length, alphabet, &mut rng).expect("room");
+                    assert_eq!(body.len(), length);
+                    let code = rules.complete(&body).expect("a code");
+                    assert_eq!(number_of(&code, &rules), Some(number), "{code}");
+                }
+                assert_eq!(body_of(most, length, alphabet, &mut rng), None);
+            }
+        }
+    }
+}

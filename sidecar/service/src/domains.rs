@@ -1,0 +1,243 @@
+//! The short domains configured in every nginx, their visits, and detection of suspected blocked
+//! ones.
+
+pub mod fall;
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use shortlink_core::announcement::{AnnouncedDomain, Announcement, Heard};
+use shortlink_core::clock::Clock;
+use shortlink_core::ports::{StoreError, VisitQueue};
+use shortlink_store::Store;
+use tokio_util::task::TaskTracker;
+use vocabulary::domains::DomainState;
+
+/// Number of whole minutes in the overview.
+pub const MINUTES: usize = 60;
+
+/// Interval at which an unchanged announcement is stored again.
+const NOTE_EVERY: SignedDuration = SignedDuration::from_mins(1);
+
+/// Time without requests after which a node is removed.
+const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(24);
+
+/// The most nodes in memory.
+const MAX_NODES: usize = 256;
+
+/// Rank of domains that are retired in every nginx.
+const RETIRED: u8 = 2;
+
+/// Age of the visit backlog above which counts are stale.
+const LATE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Records the domains that nginx nodes announce, and reports on them.
+pub struct Domains {
+    store: Arc<Store>,
+    queue: Option<Arc<dyn VisitQueue>>,
+    clock: Arc<dyn Clock>,
+    tasks: TaskTracker,
+    hasher: RandomState,
+    /// Last stored announcement of each node: a digest, and its time.
+    noted: Arc<Mutex<HashMap<String, (u64, Timestamp)>>>,
+}
+
+/// The overview of all domains.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// Nodes and their announcements.
+    pub nodes: Vec<Heard>,
+    /// Suspected blocked domains first, then by state and name.
+    pub domains: Vec<DomainView>,
+    /// Start of the first minute. The last minute is not over.
+    pub since: Timestamp,
+    /// The visit backlog is late or unknown. No domain is then suspected of being blocked.
+    pub is_late: bool,
+}
+
+/// A domain in the overview.
+#[derive(Clone, Debug)]
+pub struct DomainView {
+    /// Its name.
+    pub name: String,
+    /// Announcements of the domain with the names of the nodes; empty for a domain that is visited
+    /// but no longer listed.
+    pub announced: Vec<(String, AnnouncedDomain)>,
+    /// Visits in each minute.
+    pub minutes: Vec<u64>,
+    /// The collapse of its visits, if any.
+    pub fall: Option<FallAt>,
+}
+
+/// Time and extent of the collapse of a domain's visits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FallAt {
+    /// Start of the first minute with few visits.
+    pub at: Timestamp,
+    /// Visits per minute before.
+    pub before: f64,
+    /// Visits per minute since.
+    pub since: f64,
+}
+
+impl Domains {
+    /// Records announcements in the background, on `tasks`. `queue` reports the visit backlog.
+    pub fn new(
+        store: Arc<Store>,
+        queue: Option<Arc<dyn VisitQueue>>,
+        clock: Arc<dyn Clock>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            store,
+            queue,
+            clock,
+            tasks,
+            hasher: RandomState::new(),
+            noted: Arc::default(),
+        }
+    }
+
+    /// Records the announcement that a node sends with a request. An unchanged announcement costs
+    /// next to nothing, and no request waits for the store.
+    pub fn hear(&self, node: &str, bases: &str, names: &str, states: &str) {
+        let digest = self.hasher.hash_one((bases, names, states));
+        let now = self.clock.now();
+        {
+            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            match noted.get_mut(node) {
+                Some((of, at)) if *of == digest && now.duration_since(*at) < NOTE_EVERY => return,
+                Some(known) => *known = (digest, now),
+                None => {
+                    if noted.len() >= MAX_NODES {
+                        noted.clear();
+                    }
+                    noted.insert(node.to_owned(), (digest, now));
+                }
+            }
+        }
+        let announcement = Announcement::new(node, bases, names, states);
+        let (store, noted) = (Arc::clone(&self.store), Arc::clone(&self.noted));
+        self.tasks.spawn(async move {
+            let forget_before = now.checked_sub(FORGET_AFTER).unwrap_or(Timestamp::MIN);
+            if let Err(error) = store.note_domains(&announcement, now, forget_before).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "what nginx says of domains was not kept"
+                );
+                // The next request retries.
+                let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.remove(&announcement.node);
+            }
+        });
+    }
+
+    /// Returns all domains that are listed or visited.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn overview(&self) -> Result<Overview, StoreError> {
+        let now = self.clock.now();
+        let minute = now.as_second().div_euclid(60) - MINUTES as i64;
+        let since = Timestamp::from_second(minute * 60).unwrap_or(now);
+        let nodes = self.store.list_domains().await?;
+        let mut domains: BTreeMap<String, DomainView> = BTreeMap::new();
+        for heard in &nodes {
+            for domain in heard.announcement.domains() {
+                let view = domains
+                    .entry(domain.name.clone())
+                    .or_insert_with(|| DomainView::new(&domain.name));
+                view.announced
+                    .push((heard.announcement.node.clone(), domain));
+            }
+        }
+        for count in self.store.count_domains(since).await? {
+            let place = count.minute.duration_since(since).as_mins();
+            let name = match listed(&domains, &count.host) {
+                Some(name) => name.to_owned(),
+                None => count.host,
+            };
+            let view = domains
+                .entry(name)
+                .or_insert_with_key(|name| DomainView::new(name));
+            let place = usize::try_from(place).ok();
+            // The clock of another server may be ahead.
+            if let Some(minute) = place.and_then(|place| view.minutes.get_mut(place)) {
+                *minute += count.visits;
+            }
+        }
+        let is_late = self.is_late(now).await;
+        let mut domains: Vec<DomainView> = domains.into_values().collect();
+        for domain in &mut domains {
+            // The visits of a retired domain are not counted.
+            if !is_late && domain.rank() != RETIRED {
+                domain.fall = fall_of(&domain.minutes, since);
+            }
+        }
+        domains.sort_by_key(|domain| (domain.fall.is_none(), domain.rank()));
+        Ok(Overview {
+            nodes,
+            domains,
+            since,
+            is_late,
+        })
+    }
+
+    /// Returns true when the visit backlog is so old that domains would seem to have no visits.
+    async fn is_late(&self, now: Timestamp) -> bool {
+        let Some(queue) = &self.queue else {
+            return false;
+        };
+        match queue.depth().await {
+            Ok(depth) => depth
+                .oldest
+                .is_some_and(|oldest| now.duration_since(oldest) > LATE),
+            Err(_) => true,
+        }
+    }
+}
+
+impl DomainView {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            announced: Vec::new(),
+            minutes: vec![0; MINUTES + 1],
+            fall: None,
+        }
+    }
+
+    /// Returns the place of its state in the order of states.
+    fn rank(&self) -> u8 {
+        let states = self.announced.iter().map(|(_, domain)| match domain.state {
+            Some(DomainState::Active) => 0,
+            Some(DomainState::Serving) => 1,
+            Some(DomainState::Retired) => RETIRED,
+            None => 3,
+        });
+        states.min().unwrap_or(4)
+    }
+}
+
+/// Returns the listed domain that equals a host, or the longest wildcard that matches it.
+fn listed<'d>(domains: &'d BTreeMap<String, DomainView>, host: &str) -> Option<&'d str> {
+    let dots = host.match_indices('.').map(|(place, _)| place);
+    let below = dots.filter(|place| *place > 0);
+    let wildcards = below.map(|place| format!("*{}", &host[place..]));
+    std::iter::once(host.to_owned())
+        .chain(wildcards)
+        .find_map(|name| domains.get_key_value(&name))
+        .map(|(name, _)| &**name)
+}
+
+/// Returns the collapse of visits in whole minutes.
+fn fall_of(minutes: &[u64], since: Timestamp) -> Option<FallAt> {
+    let fall = fall::find(&minutes[..MINUTES])?;
+    Some(FallAt {
+        at: since + SignedDuration::from_mins(fall.at as i64),
+        before: fall.before,
+        since: fall.since,
+    })
+}

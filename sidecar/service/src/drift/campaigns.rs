@@ -1,0 +1,117 @@
+//! Drift of campaigns. They are few, so all are compared at once.
+
+use std::collections::HashSet;
+
+use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::campaign::{Campaign, CampaignEdit};
+use shortlink_core::records::Drift;
+use vocabulary::CampaignId;
+use vocabulary::record::MAX_REVISION;
+
+use super::{InspectError, Inspector};
+
+/// Campaigns per comparison.
+const TOGETHER: u32 = 1000;
+
+/// A campaign whose record has drifted.
+#[derive(Clone, Debug)]
+pub struct CampaignDrift {
+    /// The campaign.
+    pub campaign: Campaign,
+    /// The drift of its record.
+    pub drift: Drift,
+}
+
+/// The result of comparing campaigns.
+#[derive(Clone, Debug, Default)]
+pub struct ComparedCampaigns {
+    /// Campaigns whose records have drifted.
+    pub drifts: Vec<CampaignDrift>,
+    /// Number of other campaigns whose changes are in progress.
+    pub changing: u64,
+}
+
+impl Inspector {
+    /// Compares the records of all campaigns.
+    ///
+    /// # Errors
+    /// Fails if SQL or Redis fails.
+    pub async fn compare_campaigns(&self) -> Result<ComparedCampaigns, InspectError> {
+        let mut compared = ComparedCampaigns::default();
+        let mut after = None;
+        loop {
+            // The order matters: a campaign without a pending change was delivered to Redis before
+            // the comparison.
+            let waiting = self.store.waiting_campaigns(self.clock.now()).await?;
+            let waiting: HashSet<CampaignId> = waiting.iter().map(|it| it.id).collect();
+            let campaigns = self.store.list_campaigns(after, TOGETHER).await?;
+            let Some(last) = campaigns.last() else {
+                return Ok(compared);
+            };
+            after = Some(last.id);
+            for (place, drift) in self.index.compare_campaigns(&campaigns).await? {
+                let campaign = &campaigns[place];
+                let present = self.store.find_campaign(campaign.id).await?;
+                let is_same = present.is_some_and(|it| it.revision == campaign.revision);
+                if waiting.contains(&campaign.id) || !is_same {
+                    compared.changing += 1;
+                } else {
+                    compared.drifts.push(CampaignDrift {
+                        campaign: campaign.clone(),
+                        drift,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Repairs drift; returns the number of repaired campaigns. A campaign whose record is newer
+    /// gets a revision beyond it, as a link does.
+    ///
+    /// # Errors
+    /// Fails if SQL or Redis fails.
+    pub async fn repair_campaigns(&self, drifts: Vec<CampaignDrift>) -> Result<u64, InspectError> {
+        let mut campaigns = Vec::with_capacity(drifts.len());
+        for CampaignDrift { campaign, drift } in drifts {
+            match drift {
+                Drift::Newer(revision) => {
+                    campaigns.extend(self.overtake_campaign(campaign.id, revision).await?);
+                }
+                _ => campaigns.push(campaign),
+            }
+        }
+        let newer = self.index.fill_campaigns(&campaigns).await?;
+        Ok((campaigns.len() - newer.len()) as u64)
+    }
+
+    async fn overtake_campaign(
+        &self,
+        id: CampaignId,
+        revision: u64,
+    ) -> Result<Option<Campaign>, InspectError> {
+        if revision >= MAX_REVISION {
+            return Ok(None);
+        }
+        let now = self.clock.now();
+        let editor = Box::new(move |campaign: Campaign| {
+            if campaign.revision > revision {
+                return CampaignEdit::Unchanged(campaign);
+            }
+            CampaignEdit::Changed(Campaign {
+                revision: revision + 1,
+                updated_at: now.max(campaign.updated_at),
+                ..campaign
+            })
+        });
+        let by = ChangedBy {
+            key_id: None,
+            action: Action::CampaignChange,
+        };
+        Ok(match self.store.edit_campaign(id, &by, editor).await? {
+            Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
+                Some(campaign)
+            }
+            Some(CampaignEdit::Refused) | None => None,
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! Small jobs that every process runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use rand::CryptoRng;
+use shortlink_core::clock::Clock;
+use shortlink_core::ports::{StoreError, VisitQueue};
+use shortlink_core::visit::visitor::KeyRing;
+use shortlink_store::Store;
+
+use crate::codes::pool::PooledCodes;
+use crate::codes::strategy::DrawError;
+use crate::jobs::{Job, Next};
+use crate::visits::WriteError;
+
+/// The interval at which old results, keys and readers are deleted.
+pub const EVERY: Duration = Duration::from_secs(60);
+
+/// The interval at which the pool of codes is filled.
+pub const FILL_EVERY: Duration = Duration::from_secs(1);
+
+/// The time for which a request can be repeated with the same `Idempotency-Key`.
+const REPEATABLE_FOR: SignedDuration = SignedDuration::from_hours(24);
+
+/// The time after which a process that has not read visits is no reader any more.
+const ABSENT: Duration = Duration::from_secs(86_400);
+
+/// Deletes old results of idempotent requests.
+pub struct OldResults {
+    /// The store of the results.
+    pub store: Arc<Store>,
+    /// The clock that results expire by.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Job for OldResults {
+    type Error = StoreError;
+    const NAME: &'static str = "idempotency";
+    const FAILURE: &'static str = "old requests are not forgotten; trying again";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let before = self.clock.now() - REPEATABLE_FOR;
+        let chunks = self.store.forget_chunks(before).await?;
+        if chunks > 0 {
+            tracing::debug!(chunks, "old requests were forgotten");
+        }
+        Ok(Next::Idle)
+    }
+}
+
+/// Destroys the keys of days that are over, in memory and in SQL.
+pub struct OldKeys {
+    /// The keys.
+    pub keys: Arc<KeyRing>,
+    /// The clock that days end by.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Job for OldKeys {
+    type Error = StoreError;
+    const NAME: &'static str = "day_keys";
+    const FAILURE: &'static str = "old keys of days can't be destroyed; trying again";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        self.keys.destroy_old(self.clock.now()).await?;
+        Ok(Next::Idle)
+    }
+}
+
+/// Forgets absent readers of visits.
+pub struct AbsentReaders {
+    /// The queue of visits.
+    pub queue: Arc<dyn VisitQueue>,
+}
+
+impl Job for AbsentReaders {
+    type Error = WriteError;
+    const NAME: &'static str = "readers";
+    const FAILURE: &'static str = "absent readers of visits are not forgotten; trying again";
+
+    async fn step(&mut self) -> Result<Next, WriteError> {
+        self.queue.forget_readers(ABSENT).await?;
+        Ok(Next::Idle)
+    }
+}
+
+/// Fills the pool of codes of those lengths that codes were taken of.
+impl<R: CryptoRng + Send> Job for Arc<PooledCodes<R>> {
+    type Error = DrawError;
+    const NAME: &'static str = "pool";
+    const FAILURE: &'static str = "the pool of codes can't be filled";
+
+    async fn step(&mut self) -> Result<Next, DrawError> {
+        self.fill_where_low().await?;
+        Ok(Next::Idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shortlink_core::ports::{Chunk, ChunkKey, NewChunk, RowOutcome};
+    use shortlink_core::testing::{ManualClock, link};
+    use shortlink_store::testing::TemporaryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_is_forgotten_after_a_day_and_no_sooner() {
+        let kept = TemporaryStore::new().await;
+        let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
+        let key = |chunk| ChunkKey {
+            key_id: "key".to_owned(),
+            idempotency_key: "again".to_owned(),
+            chunk,
+        };
+        for chunk in 0..2_u32 {
+            let link = link(&format!("c{chunk}"));
+            let new = NewChunk {
+                key: key(chunk),
+                chunk: Chunk {
+                    digest: [1; 32],
+                    rows: vec![RowOutcome::Link(link.code)],
+                },
+                before: None,
+                links: vec![link],
+                places: vec![0],
+                now: clock.now(),
+            };
+            kept.store.create_chunk(new).await.expect("a store");
+            clock.advance(SignedDuration::from_hours(12));
+        }
+        clock.advance(SignedDuration::from_secs(1));
+        let mut job = OldResults {
+            store: Arc::clone(&kept.store),
+            clock,
+        };
+        assert_eq!(job.step().await.expect("a store"), Next::Idle);
+        let found = kept.store.find_chunk(&key(0)).await;
+        assert!(found.expect("a store").is_none());
+        let found = kept.store.find_chunk(&key(1)).await;
+        assert!(found.expect("a store").is_some());
+    }
+}

@@ -1,0 +1,392 @@
+//! Issues codes, and stores and publishes their links.
+//!
+//! Links are created in batches: codes are drawn for all of them, and all are stored in one
+//! transaction and published together. Links whose codes are taken get new draws. Concurrent
+//! requests for single links are gathered ([`Issuer::create`]) to share a transaction; a lone
+//! request does not wait.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shortlink_core::clock::Clock;
+use shortlink_core::codes::reserved::ReservedWords;
+use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
+use shortlink_core::link::Link;
+use shortlink_core::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, StoreError};
+use shortlink_core::trace::Origin;
+use shortlink_store::Store;
+use tokio::sync::{mpsc, oneshot};
+use vocabulary::{BodyLengths, Code};
+
+use super::codes::lengths::Lengths;
+use super::codes::strategy::{DrawRequest, Strategies};
+use super::new_link::{LinkError, NewLink, NoCode, Stored};
+
+/// The most draws for a link. With half of all codes taken, one link in four billion would need
+/// more.
+const MAX_DRAWS: u32 = 32;
+
+/// The most single links that share a transaction.
+const MAX_GATHERED: usize = 256;
+
+/// The most single links in the queue. Further callers wait until there is space.
+const MAX_QUEUE: usize = 1024;
+
+/// Dependencies of an issuer.
+pub struct Parts {
+    /// Store of the links.
+    pub store: Arc<Store>,
+    /// Delivers changes to Redis.
+    pub delivery: Arc<dyn Delivery>,
+    /// Strategies that generate codes.
+    pub strategies: Strategies,
+    /// Chooses the lengths of codes.
+    pub lengths: Lengths,
+    /// Reserved words.
+    pub reserved: ReservedWords,
+    /// Clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Issues links.
+pub struct Issuer {
+    parts: Arc<Parts>,
+    gatherer: mpsc::Sender<Waiter>,
+}
+
+/// A single link in the queue, and the channel for its result.
+struct Waiter {
+    new: NewLink,
+    reply: oneshot::Sender<Result<Stored, LinkError>>,
+    origin: Origin,
+}
+
+/// The result for a link.
+type Outcome = Result<KeptLink, LinkError>;
+
+/// A link that is stored and not yet published.
+struct KeptLink {
+    link: Link,
+    /// False when an existing link was found.
+    is_new: bool,
+}
+
+/// Links that are stored and not yet published.
+struct Kept {
+    /// Results in the order of the requests.
+    outcomes: Vec<Outcome>,
+    receipt: Receipt,
+}
+
+/// The result of storing new links.
+struct StoredSome {
+    taken: Vec<usize>,
+    found: Vec<(usize, Link)>,
+    receipt: Receipt,
+}
+
+impl Issuer {
+    /// Starts the task that gathers single links.
+    pub fn start(parts: Parts) -> Self {
+        let parts = Arc::new(parts);
+        let (gatherer, waiters) = mpsc::channel(MAX_QUEUE);
+        tokio::spawn(gather(Arc::clone(&parts), waiters));
+        Self { parts, gatherer }
+    }
+
+    /// Creates a link.
+    ///
+    /// # Errors
+    /// Fails if its custom code is taken, no code can be drawn, or the store fails.
+    pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
+        let (reply, answer) = oneshot::channel();
+        let origin = Origin::current();
+        let waiter = Waiter { new, reply, origin };
+        self.gatherer
+            .send(waiter)
+            .await
+            .map_err(|_closed| LinkError::Stopped)?;
+        answer.await.map_err(|_closed| LinkError::Stopped)?
+    }
+
+    pub(super) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Creates links; returns the results in the same order.
+    pub async fn create_all(&self, new: Vec<NewLink>) -> Vec<Result<Stored, LinkError>> {
+        let kept = self.parts.keep(new).await;
+        self.parts.announce(kept).await
+    }
+}
+
+/// Creates gathered single links. A batch is stored while the one before is published.
+async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
+    let mut gathered = Vec::with_capacity(MAX_GATHERED);
+    while waiters.recv_many(&mut gathered, MAX_GATHERED).await > 0 {
+        // The work for all of them belongs to the trace of one: a sampled one, if any.
+        let origins = gathered.iter().map(|waiter| &waiter.origin);
+        let origin = origins.max_by_key(|origin| origin.is_sampled()).cloned();
+        let origin = origin.unwrap_or_else(Origin::current);
+        let (new, replies): (Vec<_>, Vec<_>) = gathered
+            .drain(..)
+            .map(|waiter| (waiter.new, waiter.reply))
+            .unzip();
+        let kept = origin.clone().run(parts.keep(new)).await;
+        let parts = Arc::clone(&parts);
+        tokio::spawn(origin.run(async move {
+            for (reply, outcome) in replies.into_iter().zip(parts.announce(kept).await) {
+                // The caller may have gone.
+                let _ = reply.send(outcome);
+            }
+        }));
+    }
+}
+
+impl Parts {
+    /// Stores links.
+    async fn keep(&self, new: Vec<NewLink>) -> Kept {
+        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+        outcomes.resize_with(new.len(), || None);
+        let mut receipt = Receipt::default();
+        let digests: Vec<Option<RequestDigest>> = new.iter().map(NewLink::digest).collect();
+        self.find_some(&new, &digests, &mut outcomes).await;
+        for attempt in 0..MAX_DRAWS {
+            let places = outcomes.iter().zip(&new).enumerate();
+            let missing: Vec<(usize, &NewLink)> = places
+                .filter(|(_, (outcome, _))| outcome.is_none())
+                .map(|(place, (_, new))| (place, new))
+                .collect();
+            if missing.is_empty() {
+                break;
+            }
+            let (links, failed) = self.draw_for(&missing, attempt).await;
+            for (place, error) in failed {
+                outcomes[place] = Some(Err(error));
+            }
+            // Deduplicated links are few, if any; the others do not pay for them.
+            let is_plain = |(place, _): &(usize, Link)| digests[*place].is_none();
+            let (plain, others): (Vec<_>, Vec<_>) = links.into_iter().partition(is_plain);
+            for some in plain
+                .chunks(MAX_TOGETHER)
+                .chain(others.chunks(MAX_TOGETHER))
+            {
+                self.store_some(some, &new, &digests, &mut outcomes, &mut receipt)
+                    .await;
+            }
+        }
+        let outcomes = outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or(Err(LinkError::Exhausted { draws: MAX_DRAWS })));
+        Kept {
+            outcomes: outcomes.collect(),
+            receipt,
+        }
+    }
+
+    /// Finds links that earlier, equal requests created, to avoid useless draws. The decision is
+    /// made when the other links are stored.
+    async fn find_some(
+        &self,
+        new: &[NewLink],
+        digests: &[Option<RequestDigest>],
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        for (place, digest) in digests.iter().enumerate() {
+            let Some(digest) = digest else { continue };
+            outcomes[place] = match self.store.find_by_digest(digest).await {
+                Ok(found) => found
+                    .filter(|link| {
+                        let now = self.clock.now();
+                        link.stands_for(&new[place].link(link.code, now), now)
+                    })
+                    .map(|link| {
+                        Ok(KeptLink {
+                            link,
+                            is_new: false,
+                        })
+                    }),
+                Err(error) => Some(Err(LinkError::Store(error))),
+            };
+        }
+    }
+
+    /// Draws codes for new links and builds the links in the same order; reports errors by index. A
+    /// link whose code is a reserved word is in neither result and gets a new draw.
+    pub(super) async fn draw_for(
+        &self,
+        new: &[(usize, &NewLink)],
+        attempt: u32,
+    ) -> (Vec<(usize, Link)>, HashMap<usize, LinkError>) {
+        let now = self.clock.now();
+        let mut links = Vec::with_capacity(new.len());
+        let mut failed = HashMap::new();
+        let mut by_policy: HashMap<CodePolicy, Vec<(usize, &NewLink)>> = HashMap::new();
+        for &(place, new) in new {
+            match new.slug {
+                Some(code) => links.push((place, new.link(code, now))),
+                None => by_policy.entry(new.policy).or_default().push((place, new)),
+            }
+        }
+        for (policy, new) in by_policy {
+            match self.draw(&new, policy, attempt).await {
+                Ok(codes) => {
+                    let drawn = new.into_iter().zip(codes);
+                    let usable = drawn.filter(|(_, code)| !self.reserved.contain(code));
+                    links.extend(usable.map(|((place, new), code)| (place, new.link(code, now))));
+                }
+                Err(error) => {
+                    let error = Arc::new(error);
+                    for (place, _) in new {
+                        failed.insert(place, LinkError::NoCode(Arc::clone(&error)));
+                    }
+                }
+            }
+        }
+        // In the order of the requests, which is also the order of the codes.
+        links.sort_by_key(|(place, _)| *place);
+        (links, failed)
+    }
+
+    /// Draws codes of one policy, of the shortest length that has enough of them.
+    async fn draw(
+        &self,
+        new: &[(usize, &NewLink)],
+        policy: CodePolicy,
+        attempt: u32,
+    ) -> Result<Vec<Code>, NoCode> {
+        let (mut shortest, longest) = policy.lengths;
+        let texts: Vec<_> = new.iter().map(|(_, new)| new.destination.text()).collect();
+        let targets: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        let strategy = self.strategies.get(policy.strategy);
+        let mut codes = Vec::with_capacity(targets.len());
+        while codes.len() < targets.len() {
+            let length = match BodyLengths::new(shortest, longest) {
+                Some(bounds) => self.lengths.choose(bounds).await?,
+                None => None,
+            };
+            let Some(length) = length else {
+                // Links that get a code must not fail because of the others.
+                return if codes.is_empty() {
+                    Err(NoCode::Full)
+                } else {
+                    Ok(codes)
+                };
+            };
+            let request = DrawRequest {
+                length,
+                targets: &targets[codes.len()..],
+                attempt,
+            };
+            codes.extend(strategy.draw(&request).await?);
+            // This length has no more codes.
+            shortest = length as u8 + 1;
+        }
+        Ok(codes)
+    }
+
+    /// Stores links in one transaction and records the result of each. Either all links have a
+    /// digest, or none has.
+    async fn store_some(
+        &self,
+        links: &[(usize, Link)],
+        new: &[NewLink],
+        digests: &[Option<RequestDigest>],
+        outcomes: &mut [Option<Outcome>],
+        receipt: &mut Receipt,
+    ) {
+        let stored = match self.stored(links, digests).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                for (place, _) in links {
+                    outcomes[*place] = Some(Err(LinkError::Store(error.clone())));
+                }
+                return;
+            }
+        };
+        let mut taken = stored.taken.iter().peekable();
+        let mut found = stored.found.into_iter().peekable();
+        let mut void = Vec::new();
+        for (index, (place, link)) in links.iter().enumerate() {
+            if let Some((_, link)) = found.next_if(|&(found, _)| found == index) {
+                outcomes[*place] = Some(Ok(KeptLink {
+                    link,
+                    is_new: false,
+                }));
+                continue;
+            }
+            if taken.next_if(|&&taken| taken == index).is_none() {
+                let link = link.clone();
+                outcomes[*place] = Some(Ok(KeptLink { link, is_new: true }));
+                continue;
+            }
+            let new = &new[*place];
+            if new.slug.is_some() {
+                outcomes[*place] = Some(Err(LinkError::Taken { code: link.code }));
+            } else if new.policy.strategy == StrategyName::Pool {
+                void.push(link.code);
+            }
+        }
+        receipt.0.extend(stored.receipt.0);
+        if !void.is_empty()
+            && let Err(error) = self.store.void_pooled(void).await
+        {
+            // The pool then counts them as used, which has the same effect as void.
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "pooled codes that are taken were not noted as void"
+            );
+        }
+    }
+
+    /// Stores links. Either all have a digest, or none has.
+    async fn stored(
+        &self,
+        links: &[(usize, Link)],
+        digests: &[Option<RequestDigest>],
+    ) -> Result<StoredSome, StoreError> {
+        let with_digests: Option<Vec<(Link, RequestDigest)>> = links
+            .iter()
+            .map(|(place, link)| Some((link.clone(), digests[*place]?)))
+            .collect();
+        Ok(match with_digests {
+            Some(links) => {
+                let done = self.store.find_or_create_links(links).await?;
+                StoredSome {
+                    taken: done.taken,
+                    found: done.found,
+                    receipt: done.receipt,
+                }
+            }
+            None => {
+                let links = links.iter().map(|(_, link)| link.clone()).collect();
+                let done = self.store.create_links(links).await?;
+                StoredSome {
+                    taken: done.taken,
+                    found: Vec::new(),
+                    receipt: done.receipt,
+                }
+            }
+        })
+    }
+
+    /// Publishes links and returns the result of each.
+    async fn announce(&self, kept: Kept) -> Vec<Result<Stored, LinkError>> {
+        let links: Vec<Link> = kept
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.as_ref().ok().map(|kept| kept.link.clone()))
+            .collect();
+        let published = links.is_empty() || self.delivery.deliver(&links, kept.receipt).await;
+        let outcomes = kept.outcomes.into_iter();
+        outcomes
+            .map(|outcome| {
+                outcome.map(|KeptLink { link, is_new }| Stored {
+                    link,
+                    published,
+                    is_new,
+                })
+            })
+            .collect()
+    }
+}

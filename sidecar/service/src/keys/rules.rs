@@ -1,0 +1,213 @@
+//! Rules for changes to keys, and their audit entries.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+use shortlink_core::api_key::{ApiKey, KeyState, Scope};
+use shortlink_core::audit::{Action, AuditEntry, Subject};
+use shortlink_core::ports::{KeyEdit, KeyRefusal, KeyToEdit};
+
+use super::{Actor, KeyChange};
+
+/// Returns the first of the scopes that an actor lacks.
+pub(super) fn lacking(actor: &Actor, scopes: &[Scope]) -> Option<Scope> {
+    scopes.iter().copied().find(|&scope| !actor.allows(scope))
+}
+
+/// Applies a change.
+pub(super) fn change(
+    actor: &Actor,
+    edited: KeyToEdit,
+    change: KeyChange,
+    now: Timestamp,
+) -> KeyEdit {
+    let KeyToEdit {
+        key,
+        has_other_admin,
+    } = edited;
+    if key.revoked_at.is_some() {
+        return KeyEdit::Refused(KeyRefusal::Revoked);
+    }
+    if let Err(refusal) = may_touch(actor, &key) {
+        return KeyEdit::Refused(refusal);
+    }
+    let changed = ApiKey {
+        name: change.name.unwrap_or_else(|| key.name.clone()),
+        scopes: match &change.scopes {
+            Some(scopes) => Scope::unique(scopes),
+            None => key.scopes.clone(),
+        },
+        expires_at: change.expires_at.unwrap_or(key.expires_at),
+        rate_limit: change.rate_limit.unwrap_or(key.rate_limit),
+        policy: change.policy.unwrap_or_else(|| key.policy.clone()),
+        ..key.clone()
+    };
+    if changed == key {
+        return KeyEdit::Unchanged(Box::new(key));
+    }
+    let mut granted = changed.scopes.clone();
+    granted.retain(|scope| !key.scopes.contains(scope));
+    if let Some(scope) = lacking(actor, &granted) {
+        return KeyEdit::Refused(KeyRefusal::Scope(scope));
+    }
+    let lives_shorter = match (changed.expires_at, key.expires_at) {
+        (Some(changed), Some(before)) => changed < before,
+        (changed, _) => changed.is_some() && key.expires_at.is_none(),
+    };
+    let is_less = lives_shorter || !changed.scopes.contains(&Scope::Admin);
+    if is_less && is_last_admin(actor, &key, has_other_admin, now) {
+        return KeyEdit::Refused(KeyRefusal::LastAdmin);
+    }
+    let audit = entry(
+        actor,
+        Action::KeyChange,
+        &key,
+        now,
+        difference(&key, &changed),
+    );
+    KeyEdit::Changed {
+        key: Box::new(changed),
+        successor: None,
+        audit: vec![audit],
+    }
+}
+
+/// Creates the successor of a key; `drawn` has its id and secret.
+pub(super) fn rotate(
+    actor: &Actor,
+    edited: KeyToEdit,
+    drawn: ApiKey,
+    overlap: SignedDuration,
+    now: Timestamp,
+) -> KeyEdit {
+    let key = edited.key;
+    let refusal = match key.state(now) {
+        KeyState::Revoked => Some(KeyRefusal::Revoked),
+        KeyState::Expired => Some(KeyRefusal::Expired),
+        KeyState::Live if key.successor_id.is_some() => Some(KeyRefusal::Rotated),
+        // A rotation reveals a secret with the scopes of the key.
+        KeyState::Live => lacking(actor, &key.scopes).map(KeyRefusal::Scope),
+    };
+    if let Some(refusal) = refusal {
+        return KeyEdit::Refused(refusal);
+    }
+    let successor = ApiKey {
+        name: key.name.clone(),
+        scopes: key.scopes.clone(),
+        rate_limit: key.rate_limit,
+        policy: key.policy.clone(),
+        expires_at: key.expires_at,
+        ..drawn
+    };
+    let end = now.checked_add(overlap).unwrap_or(Timestamp::MAX);
+    let predecessor = ApiKey {
+        expires_at: Some(key.expires_at.map_or(end, |expiry| expiry.min(end))),
+        successor_id: Some(successor.id.clone()),
+        ..key
+    };
+    let detail = object(json!({
+        "successorId": successor.id,
+        "expiresAt": predecessor.expires_at,
+    }));
+    let audit = vec![
+        entry(actor, Action::KeyRotate, &predecessor, now, detail),
+        creation(actor, &successor, Some(&predecessor)),
+    ];
+    KeyEdit::Changed {
+        key: Box::new(predecessor),
+        successor: Some(Box::new(successor)),
+        audit,
+    }
+}
+
+/// Revokes a key.
+pub(super) fn revoke(actor: &Actor, edited: KeyToEdit, now: Timestamp) -> KeyEdit {
+    let KeyToEdit {
+        key,
+        has_other_admin,
+    } = edited;
+    if let Err(refusal) = may_touch(actor, &key) {
+        return KeyEdit::Refused(refusal);
+    }
+    if key.revoked_at.is_some() {
+        return KeyEdit::Unchanged(Box::new(key));
+    }
+    if is_last_admin(actor, &key, has_other_admin, now) {
+        return KeyEdit::Refused(KeyRefusal::LastAdmin);
+    }
+    let revoked = ApiKey {
+        revoked_at: Some(now),
+        ..key
+    };
+    let audit = entry(actor, Action::KeyRevoke, &revoked, now, Map::new());
+    KeyEdit::Changed {
+        key: Box::new(revoked),
+        successor: None,
+        audit: vec![audit],
+    }
+}
+
+/// Returns the audit entry of a new key.
+pub(super) fn creation(actor: &Actor, key: &ApiKey, predecessor: Option<&ApiKey>) -> AuditEntry {
+    let mut detail = members(key);
+    if let Some(predecessor) = predecessor {
+        detail.insert("predecessorId".to_owned(), json!(predecessor.id));
+    }
+    entry(actor, Action::KeyCreate, key, key.created_at, detail)
+}
+
+fn may_touch(actor: &Actor, key: &ApiKey) -> Result<(), KeyRefusal> {
+    if key.scopes.contains(&Scope::Admin) && !actor.allows(Scope::Admin) {
+        return Err(KeyRefusal::Scope(Scope::Admin));
+    }
+    Ok(())
+}
+
+/// Returns true for the last admin key, when the actor could not create another.
+fn is_last_admin(actor: &Actor, key: &ApiKey, has_other_admin: bool, now: Timestamp) -> bool {
+    matches!(actor, Actor::Key(_))
+        && key.scopes.contains(&Scope::Admin)
+        && key.state(now) == KeyState::Live
+        && !has_other_admin
+}
+
+fn entry(
+    actor: &Actor,
+    action: Action,
+    key: &ApiKey,
+    at: Timestamp,
+    detail: Map<String, Value>,
+) -> AuditEntry {
+    AuditEntry {
+        at,
+        key_id: actor.id(),
+        action,
+        subject: Subject::Key(key.id.clone()),
+        detail,
+    }
+}
+
+/// Returns the new values of the properties of a key that have changed.
+fn difference(before: &ApiKey, after: &ApiKey) -> Map<String, Value> {
+    let before = members(before);
+    let mut after = members(after);
+    after.retain(|name, value| before.get(name) != Some(value));
+    after
+}
+
+/// The properties of a key that administrators set. The digest of its secret is not among them.
+fn members(key: &ApiKey) -> Map<String, Value> {
+    object(json!({
+        "name": key.name,
+        "scopes": key.scopes,
+        "expiresAt": key.expires_at,
+        "rateLimit": key.rate_limit,
+        "policy": key.policy,
+    }))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}

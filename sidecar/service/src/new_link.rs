@@ -1,0 +1,126 @@
+//! New links: the request for one, and its results.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use shortlink_core::codes::strategy::CodePolicy;
+use shortlink_core::link::{Change, Destination, Link, Refusal};
+use shortlink_core::ports::{RequestDigest, StoreError};
+use vocabulary::Code;
+
+use super::codes::strategy::DrawError;
+
+/// A link to create.
+#[derive(Clone, Debug)]
+pub struct NewLink {
+    /// Its target.
+    pub destination: Destination,
+    /// Its custom code; `None` to draw one.
+    pub slug: Option<Code>,
+    /// Policy for the drawn code.
+    pub policy: CodePolicy,
+    /// Its settings, including the defaults of its campaign.
+    pub settings: Change,
+    /// Accepts an existing link that the same request created and that has not changed since. For
+    /// links without a custom code.
+    pub dedupe: bool,
+    /// Id of the API key that creates it.
+    pub created_by: String,
+}
+
+impl NewLink {
+    /// Returns the link with a code.
+    pub(super) fn link(&self, code: Code, now: Timestamp) -> Link {
+        let (destination, settings) = (self.destination.clone(), self.settings.clone());
+        Link::new(code, destination, settings, self.created_by.clone(), now)
+    }
+
+    /// Returns the digest for deduplication, which is the same for all callers; `None` when the
+    /// link must be new.
+    pub(super) fn digest(&self) -> Option<RequestDigest> {
+        if !self.dedupe || self.slug.is_some() {
+            return None;
+        }
+        let mut hash = Sha256::new();
+        // Version of the format that is hashed.
+        hash.update(b"1");
+        // Each part is preceded by its length, so that parts cannot run into each other.
+        let mut add = |part: &[u8]| {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        };
+        let forwards_query = self.settings.forward_query.unwrap_or_default();
+        let (shortest, longest) = self.policy.lengths;
+        add(self.destination.text().as_bytes());
+        add(self.policy.strategy.name().as_bytes());
+        add(&[shortest, longest, u8::from(forwards_query)]);
+        self.settings.write_parts(&mut add);
+        Some(RequestDigest(hash.finalize().into()))
+    }
+}
+
+/// A stored link, and the state of its publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The link.
+    pub link: Link,
+    /// Redis has confirmed this revision. Otherwise the outbox delivers it as soon as possible.
+    pub published: bool,
+    /// False when an existing link was found.
+    pub is_new: bool,
+}
+
+/// The reason an operation on a link failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// Another link, possibly a revoked or expired one, has the code.
+    #[error("the code {code} is taken")]
+    Taken {
+        /// The code.
+        code: Code,
+    },
+    /// The change is not allowed.
+    #[error("the link {code} is not changed: {refusal:?}")]
+    Refused {
+        /// The link's code.
+        code: Code,
+        /// The reason.
+        refusal: Refusal,
+    },
+    /// An earlier attempt of the request created the link, and it was deleted since.
+    #[error("the link {code} was created by an earlier attempt and has been deleted since")]
+    Forgotten {
+        /// The link's code.
+        code: Code,
+    },
+    /// Every code that was drawn is taken.
+    #[error("{draws} codes were drawn and all of them are taken or reserved")]
+    Exhausted {
+        /// Number of draws.
+        draws: u32,
+    },
+    /// No code can be drawn.
+    #[error("no code can be drawn")]
+    NoCode(#[source] Arc<NoCode>),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The process is shutting down.
+    #[error("no links are created any more: the process is shutting down")]
+    Stopped,
+}
+
+/// The reason no code can be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCode {
+    /// Too many codes of every length that the policy allows are in use.
+    #[error("all lengths that the policy allows are full")]
+    Full,
+    /// The strategy failed.
+    #[error(transparent)]
+    Draw(#[from] DrawError),
+    /// The store cannot return the number of used codes.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

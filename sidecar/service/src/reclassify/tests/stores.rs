@@ -1,0 +1,387 @@
+//! Visits that are classified again: counted as if they had been so from the beginning.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+use secrecy::ExposeSecret;
+use shortlink_core::campaign::ParameterValues;
+use shortlink_core::link::{Destination, Link};
+use shortlink_core::ports::{CountQuery, Counted, Dimension, KeptVisit, TimeSpan, VisitListing};
+use shortlink_core::testing::{ManualClock, campaign, link, moment};
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::agent::Agents;
+use shortlink_core::visit::class::{Class, Classification, Evidence, classify};
+use shortlink_core::visit::sketch::Sketch;
+use shortlink_core::visit::visitor::VisitorId;
+use shortlink_store::testing::{Fixture, NOW, NewRules, code, create, keep, visit};
+use shortlink_store::{Scheme, Store, in_every_store};
+use tokio_util::sync::CancellationToken;
+use vocabulary::CampaignId;
+
+use crate::jobs::Outcome;
+use crate::reclassify::{Reclassify, Report};
+use crate::testing::claims;
+
+in_every_store! {
+    visits_classified_again_are_counted_as_if_they_always_had_been_so,
+    visits_are_classified_again_while_others_come_and_by_several_at_once,
+    visits_that_are_gone_or_another_are_left_alone,
+    people_are_counted_again_only_for_days_that_nobody_has_touched,
+}
+
+const AGENTS: [&str; 5] = [
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like \
+     Gecko) Version/17.2 Mobile/15E148 Safari/604.1",
+    "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0",
+    "WhatsApp/2.23.20.0 A",
+    "Mozilla/5.0 (compatible; examplebot/1.0)",
+    "",
+];
+
+/// A visit as the newer rules have it.
+fn new(number: u64, code: &str) -> Visit {
+    let user_agent = AGENTS[number as usize % AGENTS.len()];
+    let visit = visit(number, code, NOW);
+    let classification = classify(&Evidence {
+        method: visit.method,
+        purpose: "",
+        user_agent,
+        network: None,
+    });
+    let hours = i64::try_from(number % 40).expect("a small number");
+    Visit {
+        at: visit.at - jiff::SignedDuration::from_hours(hours),
+        host: format!("s{}.example.com", number % 2),
+        visitor: (!number.is_multiple_of(7)).then_some(VisitorId([(number * 37 % 251) as u8; 16])),
+        agent: NewRules.agent(user_agent),
+        user_agent: user_agent.to_owned(),
+        classification,
+        ..visit
+    }
+}
+
+/// The same as rules before them had it, which were wrong about most.
+fn old(number: u64, code: &str) -> Visit {
+    let visit = new(number, code);
+    let class = match number % 4 {
+        0 => Class::Human,
+        1 => Class::Unknown,
+        2 => Class::Bot,
+        _ => visit.classification.class,
+    };
+    let agent = match number % 3 {
+        0 => visit.agent,
+        1 => Arc::default(),
+        _ => self::visit(0, code, NOW).agent,
+    };
+    Visit {
+        classification: Classification {
+            class,
+            reason: "old",
+            ruleset: 0,
+        },
+        agent,
+        ..visit
+    }
+}
+
+/// Links with and without a campaign.
+async fn links(store: &Store) -> CampaignId {
+    let id = store.create_campaign(&campaign()).await.expect("room");
+    for slug in ["member", "other"] {
+        let member = Link {
+            destination: Destination::Campaign {
+                id,
+                values: ParameterValues::default(),
+            },
+            ..link(slug)
+        };
+        create(store, member).await;
+    }
+    create(store, link("plain")).await;
+    id
+}
+
+const CODES: [&str; 4] = ["member", "other", "plain", "nobody"];
+
+fn code_of(number: u64) -> &'static str {
+    CODES[number as usize / 3 % CODES.len()]
+}
+
+fn reclassify(store: &Arc<Store>) -> Reclassify {
+    Reclassify {
+        store: Arc::clone(store),
+        agents: Arc::new(NewRules),
+        time: TimeSpan::default(),
+        hours_since: None,
+        is_rehearsal: false,
+    }
+}
+
+async fn run(reclassify: Reclassify, holder: &str) -> Report {
+    let shutdown = CancellationToken::new();
+    let claims = claims(&reclassify.store, &Arc::new(ManualClock::at(NOW)), holder);
+    let done = reclassify.run(&claims, &shutdown, &mut |_report| {}).await;
+    let (outcome, report) = done.expect("a working store");
+    assert_eq!(outcome, Outcome::Done);
+    report
+}
+
+fn query(of: Counted) -> CountQuery {
+    CountQuery {
+        of,
+        since: moment("2026-05-20T00:00:00Z"),
+        until: moment("2026-06-10T00:00:00Z"),
+    }
+}
+
+/// Everything that is counted by class, as text.
+async fn counted(store: &Store, id: CampaignId) -> Vec<String> {
+    let mut all = Vec::new();
+    let whose = [Counted::All, Counted::Campaign(id)];
+    let links = CODES.map(|slug| Counted::Link(code(slug)));
+    for of in whose.into_iter().chain(links) {
+        let query = query(of);
+        let counts = store.count_visits(&query).await.expect("a store");
+        all.extend(counts.iter().map(|it| format!("{of:?} {it:?}")));
+        for dimension in Dimension::ALL {
+            let counts = store.count_by(&query, dimension).await.expect("a store");
+            all.extend(
+                counts
+                    .iter()
+                    .map(|it| format!("{of:?} {dimension:?} {it:?}")),
+            );
+        }
+        let visitors = store.count_visitors(&query).await.expect("a store");
+        let visitors = visitors.iter().filter(|day| day.visitors > 0);
+        all.extend(visitors.map(|it| format!("{of:?} {it:?}")));
+    }
+    let mut totals = store.visit_totals(&CODES.map(code)).await.expect("a store");
+    totals.sort_unstable_by_key(|total| total.code.to_string());
+    all.extend(totals.iter().map(|it| format!("{it:?}")));
+    all
+}
+
+async fn listed(store: &Store) -> Vec<KeptVisit> {
+    let listing = VisitListing {
+        limit: 100_000,
+        ..VisitListing::default()
+    };
+    store.list_visits(&listing).await.expect("a store")
+}
+
+async fn beside(fixture: &Fixture) -> Fixture {
+    let url = fixture.options.url.expose_secret();
+    Fixture::new(Scheme::of(url).expect("a scheme")).await
+}
+
+async fn visits_classified_again_are_counted_as_if_they_always_had_been_so(fixture: Fixture) {
+    let fresh = beside(&fixture).await;
+    let mut ids = Vec::new();
+    for (store, make) in [
+        (&fixture.store, old as fn(u64, &str) -> Visit),
+        (&fresh.store, new),
+    ] {
+        ids.push(links(store).await);
+        for part in 0..3 {
+            let visits = (part * 900..part * 900 + 900).map(|n| make(n, code_of(n)));
+            keep(store, visits.collect()).await;
+        }
+    }
+    let wanted = counted(&fresh.store, ids[1]).await;
+    assert_ne!(counted(&fixture.store, ids[0]).await, wanted);
+    let report = run(reclassify(&fixture.store), "one").await;
+    assert_eq!((report.visits, report.written), (2700, 2700));
+    assert_eq!(report.changes(), 2700);
+    assert!(report.days > 0);
+    assert_eq!(counted(&fixture.store, ids[0]).await, wanted);
+    for (table, rows) in [
+        ("visit_link_hours", fresh.count("visit_link_hours").await),
+        ("visit_hours", fresh.count("visit_hours").await),
+        ("visit_stale_sketches", 0),
+    ] {
+        assert_eq!(fixture.count(table).await, rows, "{table}");
+    }
+    let (mut found, mut fresh) = (listed(&fixture.store).await, listed(&fresh.store).await);
+    for visit in found.iter_mut().chain(&mut fresh) {
+        visit.number = 0;
+    }
+    assert_eq!(found, fresh);
+    // And then there is nothing left to be done.
+    let report = run(reclassify(&fixture.store), "one").await;
+    assert_eq!((report.changes(), report.written, report.days), (0, 0, 0));
+}
+
+async fn visits_are_classified_again_while_others_come_and_by_several_at_once(fixture: Fixture) {
+    let fresh = beside(&fixture).await;
+    let (id, fresh_id) = (links(&fixture.store).await, links(&fresh.store).await);
+    let visits = (0..3000).map(|n| old(n, code_of(n)));
+    keep(&fixture.store, visits.collect()).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let (store, is_over) = (fixture.open().await, Arc::clone(&is_over));
+        async move {
+            let mut number = 3000;
+            while !is_over.load(Ordering::SeqCst) || number < 4000 {
+                let visits = (number..number + 50).map(|n| new(n, code_of(n)));
+                keep(&store, visits.collect()).await;
+                number += 50;
+            }
+            store.close().await;
+            number
+        }
+    });
+    let tasks: Vec<_> = ["one", "two"]
+        .map(|holder| {
+            let reclassify = reclassify(&fixture.store);
+            tokio::spawn(async move { run(reclassify, holder).await.written })
+        })
+        .into();
+    let mut written = 0;
+    for task in tasks {
+        written += task.await.expect("no panic");
+    }
+    is_over.store(true, Ordering::SeqCst);
+    let last = writer.await.expect("no panic");
+    assert_eq!(written, 3000);
+    for first in (0..last).step_by(1000) {
+        let visits = (first..last.min(first + 1000)).map(|n| new(n, code_of(n)));
+        keep(&fresh.store, visits.collect()).await;
+    }
+    let wanted = counted(&fresh.store, fresh_id).await;
+    assert_eq!(counted(&fixture.store, id).await, wanted);
+    assert_eq!(fixture.count("visit_stale_sketches").await, 0);
+}
+
+async fn visits_that_are_gone_or_another_are_left_alone(fixture: Fixture) {
+    let store = &*fixture.store;
+    links(store).await;
+    let visits = (0..120).map(|n| old(n, code_of(n)));
+    keep(store, visits.collect()).await;
+    fixture
+        .execute("UPDATE visits SET class = 'oracle' WHERE code = 'other'")
+        .await;
+    let page = store
+        .visits_after(i64::MIN, TimeSpan::default(), 1000)
+        .await;
+    let page = page.expect("a store");
+    assert_eq!(page.visits.len(), 90);
+    let verdicts: Vec<_> = page
+        .visits
+        .into_iter()
+        .filter_map(|visit| Some((visit.reclassified(&NewRules)?, visit)))
+        .map(|(verdict, visit)| (visit, verdict))
+        .collect();
+    assert_eq!(verdicts.len(), 90);
+    let erased = store
+        .erase_visits(&[code("plain")], "key", moment(NOW))
+        .await;
+    assert_eq!(erased.expect("a store"), 30);
+    let before = store
+        .count_visits(&query(Counted::Link(code("plain"))))
+        .await;
+    let mut written = Vec::new();
+    for _ in 0..2 {
+        let done = store.reclassify_visits(verdicts.clone(), None).await;
+        written.push(done.expect("a store"));
+    }
+    assert_eq!(written, [60, 0]);
+    let after = store
+        .count_visits(&query(Counted::Link(code("plain"))))
+        .await;
+    assert_eq!(after.expect("a store"), before.expect("a store"));
+    let all = store.count_visits(&query(Counted::All)).await;
+    let all: u64 = all.expect("a store").iter().map(|it| it.visits).sum();
+    assert_eq!(all, 120);
+    // Pages are those of a time.
+    let half = TimeSpan {
+        since: Some(moment("2026-06-01T00:00:00Z")),
+        until: Some(moment("2026-06-01T12:00:00Z")),
+    };
+    let page = store
+        .visits_after(i64::MIN, half, 1000)
+        .await
+        .expect("a store");
+    let listed = listed(store).await;
+    let wanted = listed
+        .iter()
+        .filter(|it| half.has(it.at) && it.class != "oracle");
+    let mut wanted: Vec<i64> = wanted.map(|visit| visit.number).collect();
+    wanted.sort_unstable();
+    assert!(!wanted.is_empty());
+    let found: Vec<i64> = page.visits.iter().map(|visit| visit.number).collect();
+    assert_eq!(found, wanted);
+}
+
+async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture: Fixture) {
+    let store = &*fixture.store;
+    let person = |who: u8| VisitorId([who.wrapping_mul(37); 16]);
+    let by = |number: u64, who: u8| Visit {
+        visitor: Some(person(who)),
+        ..visit(number, "abc", NOW)
+    };
+    let visits = (0..3).map(|n| by(n, n as u8 + 1));
+    keep(store, visits.collect()).await;
+    let people = async || -> BTreeMap<Timestamp, u64> {
+        let days = store.count_visitors(&query(Counted::All)).await;
+        let days = days.expect("a store");
+        days.into_iter().map(|it| (it.day, it.visitors)).collect()
+    };
+    let day = moment("2026-06-01T00:00:00Z");
+    assert_eq!(people().await, BTreeMap::from([(day, 3)]));
+    let page = store.visits_after(i64::MIN, TimeSpan::default(), 10).await;
+    let verdict = |class: Class, visit: &shortlink_core::visit::stored::StoredVisit| {
+        let mut verdict = visit.reclassified(&NewRules).expect("another agent");
+        verdict.classification.class = class;
+        (visit.clone(), verdict)
+    };
+    let visits = page.expect("a store").visits;
+    let lost = vec![verdict(Class::Bot, &visits[0])];
+    let done = store.reclassify_visits(lost, None).await;
+    assert_eq!(done.expect("a store"), 1);
+    let stale = store.stale_days(10).await.expect("a store");
+    assert_eq!(stale.len(), 1);
+    let sketch = |who: &[u8]| {
+        let mut sketch = Sketch::default();
+        who.iter().for_each(|who| sketch.add(person(*who)));
+        sketch
+    };
+    let found = vec![(stale[0], sketch(&[2, 3]))];
+    let replaced = store.replace_people(found.clone()).await.expect("a store");
+    assert_eq!(replaced.len(), 1);
+    assert_eq!(people().await, BTreeMap::from([(day, 2)]));
+    // The process that stores new visits adds their visitors.
+    keep(store, vec![by(3, 4)]).await;
+    assert_eq!(people().await, BTreeMap::from([(day, 3)]));
+    // Another is done with what was read before the replacement.
+    assert_eq!(
+        store.replace_people(found.clone()).await.expect("a store"),
+        []
+    );
+    assert_eq!(store.settle_people(found).await.expect("a store"), 0);
+    // Another visitor is removed meanwhile.
+    let lost = vec![verdict(Class::Bot, &visits[1])];
+    store.reclassify_visits(lost, None).await.expect("a store");
+    let late = vec![(replaced[0], sketch(&[2, 3, 4]))];
+    assert_eq!(store.settle_people(late).await.expect("a store"), 0);
+    let stale = store.stale_days(10).await.expect("a store");
+    let replaced = store.replace_people(vec![(stale[0], sketch(&[3]))]).await;
+    let replaced = replaced.expect("a store");
+    assert_eq!(people().await, BTreeMap::from([(day, 1)]));
+    let both = vec![(replaced[0], sketch(&[3, 4]))];
+    assert_eq!(store.settle_people(both).await.expect("a store"), 1);
+    assert_eq!(people().await, BTreeMap::from([(day, 2)]));
+    assert_eq!(store.stale_days(10).await.expect("a store"), []);
+    let read = store
+        .people_after(i64::MIN, (0, i64::MAX / DAY_MS - 1), 10)
+        .await;
+    let mut read = read.expect("a store").people;
+    read.sort_unstable();
+    let mut wanted = [3, 4].map(|who| (0, day.as_millisecond() / DAY_MS, person(who)));
+    wanted.sort_unstable();
+    assert_eq!(read, wanted);
+}
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;

@@ -1,0 +1,112 @@
+//! Refills a Redis that has lost most of its keys, because it was emptied or restarted without
+//! data.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shortlink_core::ports::{PublishError, RecordIndex};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Level;
+
+use super::drift::InspectError;
+use super::rebuild::{Rebuild, RebuildError};
+use crate::jobs::{Claims, Job, Next, Outcome, Run};
+
+/// The interval at which the keys of Redis are counted.
+pub const EVERY: Duration = Duration::from_secs(2);
+
+/// Rebuilds Redis whenever it is empty or nearly so.
+pub struct Refill {
+    /// The store of the links, and of the claim to the rebuild.
+    pub claims: Claims,
+    /// Redis.
+    pub index: Arc<dyn RecordIndex>,
+    /// The end of the process, which a rebuild must not delay.
+    pub shutdown: CancellationToken,
+    /// The state of Redis after the last rebuild; `None` before it.
+    pub settled: Option<Settled>,
+}
+
+/// The state of Redis after a rebuild.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    incarnation: String,
+    keys: u64,
+}
+
+impl Refill {
+    /// Returns true when Redis has less than half of its keys, and has lost them since the last
+    /// rebuild. A Redis that cannot hold more is not filled repeatedly.
+    async fn is_empty(&self) -> Result<bool, InspectError> {
+        let keys = self.index.count().await?;
+        let usage = self.claims.store.code_usage(0).await?;
+        let links: u64 = usage.iter().map(|usage| usage.links).sum();
+        if keys >= links.div_ceil(2) {
+            return Ok(false);
+        }
+        let Some(settled) = &self.settled else {
+            return Ok(true);
+        };
+        Ok(keys < settled.keys.div_ceil(2)
+            || self.index.incarnation().await? != settled.incarnation)
+    }
+
+    async fn settled(&self) -> Result<Settled, PublishError> {
+        Ok(Settled {
+            incarnation: self.index.incarnation().await?,
+            keys: self.index.count().await?,
+        })
+    }
+
+    async fn rebuild(&mut self) -> Result<(), RebuildError> {
+        tracing::warn!("Redis has lost most links; they are written again");
+        let begun = Instant::now();
+        let rebuild = Rebuild {
+            store: Arc::clone(&self.claims.store),
+            index: Arc::clone(&self.index),
+            clock: Arc::clone(&self.claims.clock),
+            // Redis has other clients to serve.
+            lanes: 1,
+            restart: false,
+        };
+        let mut run = Run::new(rebuild.job(), &self.claims);
+        let patience = Duration::ZERO;
+        match run.finish(patience, &self.shutdown, &mut |_| {}).await? {
+            Outcome::Done => {
+                tracing::info!(
+                    links = run.job.progress.filled.total(),
+                    seconds = begun.elapsed().as_secs(),
+                    "Redis has all links again"
+                );
+                self.settled = self.settled().await.ok();
+            }
+            Outcome::Stopped => {}
+            Outcome::Claimed => tracing::debug!("another process writes them"),
+        }
+        Ok(())
+    }
+}
+
+impl Job for Refill {
+    type Error = RebuildError;
+    const NAME: &'static str = "refill";
+    const FAILURE: &'static str = "the links were not written again; trying again";
+    const LEVEL: Level = Level::ERROR;
+    /// Longer than that of the rebuild, which notes its position at shutdown.
+    const GRACE: Duration = Duration::from_secs(3);
+
+    async fn step(&mut self) -> Result<Next, RebuildError> {
+        match self.is_empty().await {
+            Ok(true) => self.rebuild().await?,
+            Ok(false) => {}
+            // The outbox logs it.
+            Err(error) => tracing::debug!(
+                error = &error as &dyn Error,
+                "it is unknown whether Redis is empty"
+            ),
+        }
+        Ok(Next::Idle)
+    }
+}

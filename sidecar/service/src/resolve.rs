@@ -1,0 +1,202 @@
+//! Resolves codes for the edge when Redis has no answer.
+//!
+//! A visitor waits for the answer. So nothing is queried that is known already, SQL has a timeout,
+//! and its answer is written to Redis in the background.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shortlink_core::campaign::Campaign;
+use shortlink_core::clock::Clock;
+use shortlink_core::link::{Link, since_1970};
+use shortlink_core::ports::{PublishError, Publisher, StoreError};
+use shortlink_store::Store;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+use vocabulary::judge::{Answer, MissReason, judge};
+use vocabulary::{CampaignId, Code, CodeRules, ExpandError, RedirectStatus, Verdict};
+
+/// Timeout of SQL. After it, the visitor gets an answer that asks to retry.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
+
+/// The most concurrent writes to Redis. Writes beyond that are skipped: the next visit repeats
+/// them.
+const MAX_BACKFILLS: usize = 64;
+
+/// The answer to a visitor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Redirects to a target.
+    Redirect(Redirect),
+    /// The link existed and has ended.
+    Gone,
+    /// The link does not exist, or is not valid yet.
+    Unknown,
+}
+
+/// Target and form of a redirect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// The link's target, or its campaign's with the link's values.
+    pub target: String,
+    /// Status of the redirect.
+    pub status: RedirectStatus,
+    /// Appends the visitor's query.
+    pub forward_query: bool,
+}
+
+/// The reason a code cannot be resolved.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// SQL failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// SQL took too long.
+    #[error("the database did not find the link within {limit_ms} ms")]
+    Slow {
+        /// The timeout in milliseconds.
+        limit_ms: u128,
+    },
+    /// The link's campaign is not in SQL.
+    #[error("campaign {0} of the link does not exist")]
+    NoCampaign(CampaignId),
+    /// The target in SQL may not be served.
+    #[error("the link's target is invalid")]
+    Unservable,
+    /// The campaign's target and the link's values yield no target.
+    #[error("the link's values do not fit the target of its campaign: {0}")]
+    Expand(ExpandError),
+}
+
+/// Resolves codes.
+pub struct Resolver {
+    store: Arc<Store>,
+    publisher: Arc<dyn Publisher>,
+    rules: CodeRules,
+    clock: Arc<dyn Clock>,
+    tasks: TaskTracker,
+    permits: Arc<Semaphore>,
+}
+
+impl Resolver {
+    /// Returns a resolver of the links of `store`, which writes its results through `publisher` on
+    /// `tasks`.
+    pub fn new(
+        store: Arc<Store>,
+        publisher: Arc<dyn Publisher>,
+        rules: CodeRules,
+        clock: Arc<dyn Clock>,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            store,
+            publisher,
+            rules,
+            clock,
+            tasks,
+            permits: Arc::new(Semaphore::new(MAX_BACKFILLS)),
+        }
+    }
+
+    /// Resolves a code.
+    ///
+    /// # Errors
+    /// Fails if SQL fails or is slow. An error never means that the link does not exist.
+    pub async fn resolve(&self, code: &[u8]) -> Result<Resolution, ResolveError> {
+        let Ok(code) = Code::parse(code) else {
+            return Ok(Resolution::Unknown);
+        };
+        if self.rules.judge(&code) == Verdict::WrongCheck {
+            return Ok(Resolution::Unknown);
+        }
+        let found = tokio::time::timeout(LOOKUP_LIMIT, self.find(&code))
+            .await
+            .map_err(|_elapsed| ResolveError::Slow {
+                limit_ms: LOOKUP_LIMIT.as_millis(),
+            })??;
+        let Some((link, campaign)) = found else {
+            let store = Arc::clone(&self.store);
+            self.backfill(move |publisher| async move {
+                publisher.note_unknown(&code).await?;
+                // A link that was created and published since the query, and then lost by Redis
+                // before the note, would be answered with 404. So the store is queried once more
+                // after the note.
+                match store.find_link(&code).await {
+                    Ok(Some(link)) => publisher.publish(&[link]).await,
+                    Ok(None) | Err(_) => Ok(()),
+                }
+            });
+            return Ok(Resolution::Unknown);
+        };
+        let is_whole = link.destination.campaign().is_none() || campaign.is_some();
+        // With an old record of its campaign in Redis, the record of a link would redirect although
+        // SQL has no such campaign.
+        if is_whole {
+            let (record, of_campaign) = (link.clone(), campaign.clone());
+            self.backfill(move |publisher| async move {
+                if let Some(campaign) = of_campaign {
+                    publisher.publish_campaigns(&[campaign]).await?;
+                }
+                publisher.publish(&[record]).await
+            });
+        }
+        let now = since_1970(self.clock.now());
+        let mut room = Vec::new();
+        let of_campaign = campaign.as_ref().map(Campaign::record);
+        let of_campaign = of_campaign.ok_or(MissReason::Absent);
+        match judge(&code, Ok(link.record()), of_campaign, now, &mut room) {
+            Answer::Redirect {
+                status,
+                forwards_query,
+                target,
+            } => Ok(Resolution::Redirect(Redirect {
+                target: String::from_utf8_lossy(target).into_owned(),
+                status,
+                forward_query: forwards_query,
+            })),
+            Answer::Gone => Ok(Resolution::Gone),
+            Answer::NotYet | Answer::Unknown => Ok(Resolution::Unknown),
+            Answer::Miss(MissReason::Unexpandable(error)) => Err(ResolveError::Expand(error)),
+            Answer::Miss(_) => Err(match (link.destination.campaign(), campaign) {
+                (Some(id), None) => ResolveError::NoCampaign(id),
+                _ => ResolveError::Unservable,
+            }),
+        }
+    }
+
+    /// Finds a link, and its campaign if it belongs to one.
+    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, StoreError> {
+        let Some(link) = self.store.find_link(code).await? else {
+            return Ok(None);
+        };
+        let Some(id) = link.destination.campaign() else {
+            return Ok(Some((link, None)));
+        };
+        let campaign = self.store.find_campaign(id).await?;
+        Ok(Some((link, campaign)))
+    }
+
+    /// Writes to Redis in the background; skips the write when too many are in progress.
+    fn backfill<F, W>(&self, write: F)
+    where
+        F: FnOnce(Arc<dyn Publisher>) -> W,
+        W: Future<Output = Result<(), PublishError>> + Send + 'static,
+    {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            return;
+        };
+        let write = write(Arc::clone(&self.publisher));
+        self.tasks.spawn(async move {
+            if let Err(error) = write.await {
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "a link that was looked up in SQL was not written to Redis"
+                );
+            }
+            drop(permit);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Deletes visits and counts at the end of their retention.
+//!
+//! One process at a time does it, beside those that store visits: in transactions of about 100 ms,
+//! with pauses as long as these. So ingestion waits for one such transaction at most, and retention
+//! catches up at half the rate at which the database deletes, however much is due.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use shortlink_core::clock::Clock;
+use shortlink_core::ports::{OldCounts, StoreError};
+use shortlink_store::Store;
+use tokio::time::Instant;
+
+use super::visits::VisitCounters;
+use crate::jobs::{Job, Next};
+
+/// The interval at which due visits and counts are deleted.
+pub const EVERY: Duration = Duration::from_secs(60);
+
+/// The time that a transaction should take at most.
+const TARGET: Duration = Duration::from_millis(100);
+
+/// The fewest and the most rows that a transaction deletes. With fewer, the waits for ingestion
+/// would outweigh the work.
+const FEWEST: u32 = 1000;
+const MOST: u32 = 16_000;
+
+/// The kinds of counts that one transaction deletes: minutes, hours of links, hours, and days.
+const KINDS_OF_COUNTS: u32 = 4;
+
+/// Deletes visits and counts at the end of their retention.
+pub struct Retention {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    counters: Arc<VisitCounters>,
+    periods: RetentionPeriods,
+    /// Kinds of rows that may be due, the next first.
+    due: VecDeque<Due>,
+    /// The rows of the next transaction.
+    rows: u32,
+}
+
+/// The retention of visits and counts; `None` for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionPeriods {
+    /// Visits.
+    pub visits: Option<SignedDuration>,
+    /// Counts by the minute.
+    pub minutes: Option<SignedDuration>,
+    /// Counts by the hour and the day.
+    pub hours: Option<SignedDuration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Visits,
+    Counts,
+}
+
+impl Retention {
+    /// Deletes from `store` and counts deleted visits in `counters`.
+    pub fn new(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        counters: Arc<VisitCounters>,
+        periods: RetentionPeriods,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            counters,
+            periods,
+            due: VecDeque::new(),
+            rows: FEWEST,
+        }
+    }
+
+    /// Deletes some due rows; returns their number.
+    async fn delete(&self, due: Due) -> Result<u64, StoreError> {
+        let now = self.clock.now();
+        let before = |kept: SignedDuration| now.checked_sub(kept).unwrap_or(Timestamp::MIN);
+        let RetentionPeriods {
+            visits,
+            minutes,
+            hours,
+        } = self.periods;
+        match (due, visits) {
+            (Due::Visits, None) => Ok(0),
+            (Due::Visits, Some(kept)) => {
+                let gone = self.store.forget_visits(before(kept), self.rows).await?;
+                self.counters.forgotten.fetch_add(gone, Ordering::Relaxed);
+                Ok(gone)
+            }
+            (Due::Counts, _) => {
+                let old = OldCounts {
+                    minutes_before: minutes.map(before),
+                    hours_before: hours.map(before),
+                };
+                let each = self.rows / KINDS_OF_COUNTS;
+                self.store.forget_counts(old, each).await
+            }
+        }
+    }
+}
+
+impl Job for Retention {
+    type Error = StoreError;
+    const NAME: &'static str = "retention";
+    const FAILURE: &'static str = "old visits and counts can't be deleted; trying again";
+    const LEASE: Option<Duration> = Some(Duration::from_secs(30));
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.due = VecDeque::from([Due::Visits, Due::Counts]);
+        self.rows = FEWEST;
+        Ok(())
+    }
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let Some(due) = self.due.pop_front() else {
+            self.begin().await?;
+            return Ok(Next::Idle);
+        };
+        let begun = Instant::now();
+        let gone = self.delete(due).await?;
+        let took = begun.elapsed();
+        if gone > 0 {
+            self.due.push_back(due);
+        }
+        let is_full = gone >= u64::from(self.rows);
+        if took > TARGET {
+            self.rows = (self.rows / 2).max(FEWEST);
+        } else if is_full && took < TARGET / 2 {
+            self.rows = (self.rows * 2).min(MOST);
+        }
+        Ok(Next::Rest)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+mod postgres;
+
+use shortlink_core::ports::VisitListing;
+use shortlink_core::testing::{ManualClock, enrichment};
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::visitor::LiveKeys;
+use shortlink_store::testing::TemporaryStore;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::jobs::{Outcome, Run};
+use crate::testing::claims;
+use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
+
+const NOW: &str = "2026-06-01T12:00:00Z";
+
+fn visit(sequence: u64, at: &str) -> Visit {
+    let at: Timestamp = at.parse().expect("a moment");
+    let event = VisitEvent {
+        id: VisitId {
+            origin: 1,
+            sequence,
+        },
+        time_ms: at.as_millisecond().unsigned_abs(),
+        status: 302,
+        method: VisitMethod::Get,
+        code: b"abc",
+        host: b"s.example.com",
+        client: b"192.0.2.7",
+        user_agent: b"",
+        referrer: b"",
+        accept_language: b"",
+        purpose: b"",
+    };
+    let keys: LiveKeys = std::iter::empty().collect();
+    enrichment().visit(&event, &keys).expect("a visit")
+}
+
+#[tokio::test]
+async fn the_job_of_a_dead_holder_is_taken_over_and_deletes_what_is_due_alone() {
+    let kept = TemporaryStore::new().await;
+    let clock = Arc::new(ManualClock::at(NOW));
+    let visits = vec![
+        visit(0, "2026-04-01T00:00:00Z"),
+        visit(1, "2026-05-20T00:00:00Z"),
+        visit(2, "2026-03-01T00:00:00Z"),
+    ];
+    let stored = kept.store.keep_visits(visits, clock.now()).await;
+    assert_eq!(stored.expect("a store").new.len(), 3);
+    let counters = Arc::new(VisitCounters::default());
+    let day = SignedDuration::from_hours(24);
+    let periods = RetentionPeriods {
+        visits: Some(day * 30),
+        minutes: Some(day * 30),
+        hours: None,
+    };
+    let retention = Retention::new(
+        Arc::clone(&kept.store),
+        Arc::clone(&clock) as _,
+        Arc::clone(&counters),
+        periods,
+    );
+    let now = clock.now();
+    let lease = Retention::LEASE.expect("a lease");
+    let claimed = kept.store.claim(Retention::NAME, "dead", now, now + lease);
+    assert!(claimed.await.expect("a store"));
+    let mut run = Run::new(retention, &claims(&kept.store, &clock, "two"));
+    let shutdown = CancellationToken::new();
+    let mut finish = async || {
+        let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
+        outcome.expect("a store")
+    };
+    assert_eq!(finish().await, Outcome::Claimed);
+    assert_eq!(counters.forgotten.load(Ordering::Relaxed), 0);
+    clock.advance(SignedDuration::try_from(lease).expect("a short time"));
+    assert_eq!(finish().await, Outcome::Done);
+    assert_eq!(counters.forgotten.load(Ordering::Relaxed), 2);
+    let listing = VisitListing {
+        limit: 10,
+        ..VisitListing::default()
+    };
+    let left = kept.store.list_visits(&listing).await.expect("a store");
+    let left: Vec<String> = left.iter().map(|visit| visit.at.to_string()).collect();
+    assert_eq!(left, ["2026-05-20T00:00:00Z"]);
+    let minutes = kept.store.count_domains(Timestamp::UNIX_EPOCH).await;
+    assert_eq!(minutes.expect("a store").len(), 1);
+    // The claim was released.
+    let claimed = kept.store.claim(Retention::NAME, "three", now, now + lease);
+    assert!(claimed.await.expect("a store"));
+}

@@ -1,0 +1,287 @@
+//! Ingestion of visits that the edge reports.
+//!
+//! Batches are taken from a queue, read, enriched, stored together, and then settled. After a crash
+//! between the last two steps, the next process takes them again; ids of events deduplicate them.
+//! Unreadable events go to quarantine and delay nothing.
+
+mod counters;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rand::rngs::StdRng;
+use tokio::time::Instant;
+use vocabulary::Code;
+use vocabulary::visit::{VisitError, VisitFrames};
+
+use crate::jobs::{Job, Next};
+pub use counters::VisitCounters;
+use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::clock::Clock;
+use shortlink_core::link::{Change, Edit, Link, Second};
+use shortlink_core::ports::{
+    Delivery, KeptVisits, MAX_VISITS_TOGETHER, Poison, PublishError, QueuedBatch, QueuedId,
+    StoreError, VisitQueue,
+};
+use shortlink_core::visit::visitor::{KeyRing, LiveKeys};
+use shortlink_core::visit::{Enrichment, Visit};
+use shortlink_store::Store;
+
+/// The number of batches per read. The edge writes some hundred events per batch.
+const TOGETHER: usize = 32;
+
+/// The interval at which an empty queue is polled.
+pub const EVERY: Duration = Duration::from_millis(100);
+
+/// The time after which other processes take over batches. Storing takes some milliseconds; a
+/// process that takes longer is dead, or its database is.
+const ABANDONED: Duration = Duration::from_secs(30);
+
+/// The interval at which abandoned batches are taken over and stored ones trimmed.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
+/// The most bytes of an unreadable event in quarantine.
+const MAX_POISON_BYTES: usize = 4096;
+
+/// Stores visits.
+pub struct VisitWriter {
+    /// The queue that they come from.
+    pub queue: Arc<dyn VisitQueue>,
+    /// The store that they go to.
+    pub store: Arc<Store>,
+    /// Publishes links that reached their limit of visits.
+    pub delivery: Arc<dyn Delivery>,
+    /// Converts events to visits.
+    pub enrichment: Arc<Enrichment>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The counters of results.
+    pub counters: Arc<VisitCounters>,
+}
+
+/// Ingestion in progress.
+pub struct VisitJob {
+    writer: VisitWriter,
+    keys: Arc<KeyRing>,
+    rng: StdRng,
+    /// Events that were read and are not stored yet.
+    read: Read,
+    /// The next time to take over abandoned batches.
+    tidy_at: Instant,
+}
+
+/// Events that were read from batches.
+#[derive(Debug, Default)]
+struct Read {
+    visits: Vec<Visit>,
+    poison: Vec<Poison>,
+    ids: Vec<QueuedId>,
+    /// There may be more abandoned batches.
+    has_left_some: bool,
+}
+
+impl Job for VisitJob {
+    type Error = WriteError;
+    const NAME: &'static str = "visits";
+    const FAILURE: &'static str = "visits can't be stored; they wait in Redis until they can";
+
+    /// Stores the events of the last read, concurrently with the next read.
+    async fn step(&mut self) -> Result<Next, WriteError> {
+        let Self {
+            writer,
+            keys,
+            rng,
+            read,
+            tidy_at,
+        } = self;
+        let now = Instant::now();
+        let is_tidy = now >= *tidy_at;
+        if is_tidy {
+            *tidy_at = now + TIDY_EVERY;
+        }
+        let stored = writer.store(std::mem::take(read));
+        let (stored, next) = tokio::join!(stored, writer.next(keys, rng, is_tidy));
+        // This or another process later takes over batches that could not be stored.
+        let next = next.map(|next| *read = next);
+        if read.has_left_some {
+            *tidy_at = now;
+        }
+        stored.and(next)?;
+        Ok(if read.ids.is_empty() {
+            Next::Idle
+        } else {
+            Next::Now
+        })
+    }
+
+    /// Stores the last events; otherwise another process would have to wait until it may take them
+    /// over.
+    async fn end(&mut self) -> Result<(), WriteError> {
+        self.writer.store(std::mem::take(&mut self.read)).await
+    }
+}
+
+impl VisitWriter {
+    /// Prepares the job. New day keys are generated from `rng`.
+    pub fn job(self, keys: Arc<KeyRing>, rng: StdRng) -> VisitJob {
+        VisitJob {
+            writer: self,
+            keys,
+            rng,
+            read: Read::default(),
+            tidy_at: Instant::now(),
+        }
+    }
+
+    /// Reads the batches in the queue.
+    async fn next(
+        &self,
+        keys: &KeyRing,
+        rng: &mut StdRng,
+        is_tidy: bool,
+    ) -> Result<Read, WriteError> {
+        let mut taken = Vec::new();
+        if is_tidy {
+            self.queue.trim().await?;
+            taken = self.queue.take_over(ABANDONED, TOGETHER).await?;
+        }
+        let has_left_some = taken.len() >= TOGETHER;
+        taken.extend(self.queue.take(TOGETHER).await?);
+        if taken.is_empty() {
+            return Ok(Read::default());
+        }
+        let live = keys.live(self.clock.now(), rng).await?;
+        let enrichment = Arc::clone(&self.enrichment);
+        // Each batch takes some hundred microseconds: off the async threads.
+        let read = tokio::task::spawn_blocking(move || read(&taken, &enrichment, &live));
+        let read = read.await.map_err(|_panic| WriteError::Panicked)?;
+        Ok(Read {
+            has_left_some,
+            ..read
+        })
+    }
+
+    async fn store(&self, read: Read) -> Result<(), WriteError> {
+        if read.ids.is_empty() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        if !read.poison.is_empty() {
+            let count = read.poison.len() as u64;
+            self.store.quarantine(read.poison, now).await?;
+            self.counters
+                .quarantined
+                .fetch_add(count, Ordering::Relaxed);
+            tracing::warn!(
+                count,
+                "what the queue of visits held is no visit: see visit_quarantine"
+            );
+        }
+        let mut visits = read.visits;
+        while !visits.is_empty() {
+            let rest = visits.split_off(visits.len().min(MAX_VISITS_TOGETHER));
+            let count = visits.len() as u64;
+            let hosts = counters::hosts(&visits);
+            let KeptVisits { new, ended } = self.store.keep_visits(visits, now).await?;
+            let kept = new.iter().filter_map(|&place| hosts.get(place));
+            self.counters.count_domains(kept.map(String::as_str));
+            let new = new.len() as u64;
+            self.counters.stored.fetch_add(new, Ordering::Relaxed);
+            self.counters
+                .repeated
+                .fetch_add(count - new, Ordering::Relaxed);
+            for code in ended {
+                self.end(&code, now).await?;
+            }
+            visits = rest;
+        }
+        Ok(self.queue.settle(&read.ids).await?)
+    }
+
+    /// Ends a link that reached its limit of visits. Redirects do not wait for this, so a few more
+    /// may have got through.
+    async fn end(&self, code: &Code, now: Timestamp) -> Result<(), WriteError> {
+        let editor = Box::new(move |link: Link| {
+            let end = Second::at(now);
+            let is_over = link.valid_until.is_some_and(|until| Some(until) <= end);
+            if is_over || link.max_visits.is_none() {
+                return Edit::Unchanged(link);
+            }
+            let change = Change {
+                valid_until: Some(end),
+                // Its validity may lie in the future; now it never starts.
+                valid_since: Some(None),
+                ..Change::default()
+            };
+            link.change(&change, now)
+        });
+        let by = ChangedBy {
+            key_id: None,
+            action: Action::LinkEnd,
+        };
+        let Some(edited) = self.store.edit_link(code, &by, editor).await? else {
+            return Ok(());
+        };
+        if let Edit::Changed(link) = edited.edit {
+            self.delivery.deliver(&[link], edited.receipt).await;
+            self.counters.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Converts batches to visits.
+fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys) -> Read {
+    let mut read = Read::default();
+    for QueuedBatch { id, frames } in batches {
+        let poison = |place: usize, reason: String, bytes: &[u8]| Poison {
+            id: id.clone(),
+            place,
+            reason,
+            bytes: bytes[..bytes.len().min(MAX_POISON_BYTES)].to_vec(),
+        };
+        if frames.is_empty() {
+            let reason = "the entry has no visits".to_owned();
+            read.poison.push(poison(0, reason, &[]));
+        }
+        for (place, event) in VisitFrames::new(frames).enumerate() {
+            match event {
+                Ok(event) => match enrichment.visit(&event, keys) {
+                    Ok(visit) => read.visits.push(visit),
+                    Err(fault) => {
+                        let mut bytes = Vec::new();
+                        event.write(&mut bytes);
+                        read.poison.push(poison(place, fault.to_string(), &bytes));
+                    }
+                },
+                Err(error) => {
+                    let (VisitError::Cut(bytes)
+                    | VisitError::Version(bytes)
+                    | VisitError::Malformed(bytes)) = error;
+                    read.poison.push(poison(place, error.to_string(), bytes));
+                }
+            }
+        }
+        read.ids.push(id.clone());
+    }
+    read
+}
+
+/// A reason why visits were not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// SQL failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis failed.
+    #[error(transparent)]
+    Queue(#[from] PublishError),
+    /// A bug: reading visits panicked.
+    #[error("reading visits has panicked")]
+    Panicked,
+}
+
+#[cfg(test)]
+mod tests;

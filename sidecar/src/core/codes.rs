@@ -1,8 +1,0 @@
-//! Codes: their numbers, and the policies for those of new links.
-
-pub mod capacity;
-pub mod numbering;
-pub mod permutation;
-pub(crate) mod random;
-pub mod reserved;
-pub mod strategy;

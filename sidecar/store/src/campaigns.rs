@@ -1,0 +1,241 @@
+//! Campaigns. Every operation that changes one also puts it into the outbox, in the same transaction.
+//!
+//! Only this file names the columns of a campaign.
+
+use jiff::Timestamp;
+use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::campaign::{Campaign, CampaignEdit, CampaignTarget};
+use shortlink_core::ports::{CampaignEditor, PublishedCampaign, StoreError};
+use vocabulary::{CampaignId, Validity};
+
+use super::db::Db;
+use super::sql::{FOR_UPDATE, Sql, sql};
+use super::value::{Row, Value, args, invalid};
+use super::{Store, audit, defaults};
+
+/// The columns that a change may change, whose values [`values`] gives.
+const CHANGEABLE: &str = "name, target, parameters, redirect_status, forward_query, revision, \
+     valid_since, valid_until, paused_at, revoked_at, updated_at, note, defaults";
+
+/// The parameters that hold them.
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13";
+
+/// The other columns.
+const FIXED: &str = "created_at, created_by, external_id";
+
+const SELECT: &[&str] = &["SELECT id, ", CHANGEABLE, ", ", FIXED, " FROM "];
+const FIND: Sql = sql!(SELECT; "campaigns WHERE id = $1");
+
+impl Store {
+    /// Stores a new campaign under an id that the store chooses, which is returned. The audit log
+    /// notes it.
+    pub async fn create_campaign(&self, campaign: &Campaign) -> Result<CampaignId, StoreError> {
+        self.run_tx("store a new campaign", campaign.clone(), |db, campaign| {
+            Box::pin(create(db, campaign))
+        })
+        .await
+    }
+
+    /// Finds a campaign, whatever its state.
+    pub async fn find_campaign(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
+        self.one("find a campaign", FIND, args![id], read).await
+    }
+
+    /// Has `editor` decide the change to a campaign and stores that; no other change to the campaign
+    /// happens meanwhile. One that is left unchanged goes into the outbox too; the audit log notes a
+    /// change.
+    pub async fn edit_campaign(
+        &self,
+        id: CampaignId,
+        by: &ChangedBy,
+        editor: CampaignEditor,
+    ) -> Result<Option<CampaignEdit>, StoreError> {
+        let args = (id, by.clone(), editor);
+        self.run_tx("change a campaign", args, |db, (id, by, editor)| {
+            Box::pin(edit(db, *id, by, editor))
+        })
+        .await
+    }
+
+    /// Lists campaigns, the latest first, those behind `after`.
+    pub async fn list_campaigns(
+        &self,
+        after: Option<CampaignId>,
+        limit: u32,
+    ) -> Result<Vec<Campaign>, StoreError> {
+        let sql = sql!(SELECT; "campaigns WHERE id < $1 ORDER BY id DESC LIMIT $2");
+        let after = after.map_or(Value::from(i64::MAX), Value::from);
+        self.all("list campaigns", sql, &[after, limit.into()], read)
+            .await
+    }
+
+    /// Counts a campaign's links, but no more than `most`.
+    pub async fn count_campaign_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
+        let sql = sql!(
+            "SELECT count(*) AS links FROM (SELECT 1 FROM links {INDEXED BY links_by_campaign} \
+             WHERE campaign_id = $1 LIMIT $2) AS found"
+        );
+        let read = |row: &Row| row.get("links");
+        let values = args![id, most];
+        let count = self.one("count a campaign's links", sql, values, read);
+        Ok(count.await?.unwrap_or_default())
+    }
+
+    /// Campaigns that wait to be published since a moment or longer, in their present state.
+    pub async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError> {
+        // The process that has the lease to deliver links reads them: campaigns are few, and all
+        // links of one wait for it.
+        let sql = sql!(
+            SELECT;
+            "(SELECT campaign_id FROM campaign_outbox WHERE enqueued_at <= $1 \
+             AND applied_at IS NULL) AS waiting {CROSS }JOIN campaigns ON id = campaign_id"
+        );
+        self.all("read the outbox", sql, args![since], read).await
+    }
+
+    /// Notes the rows that Redis has confirmed at `now`; they stay, as applied, until
+    /// [`Self::forget_applied`].
+    pub async fn settle_campaigns(
+        &self,
+        mut published: Vec<PublishedCampaign>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        // Two that settle the same rows do it in the same order.
+        published.sort_unstable_by_key(|campaign| campaign.id);
+        self.run_tx("settle the outbox", (published, now), |db, args| {
+            Box::pin(async move {
+                let (published, now) = args;
+                for PublishedCampaign { id, revision } in published {
+                    let sql = sql!(
+                        "UPDATE campaign_outbox SET applied_at = $3 WHERE campaign_id = $1 \
+                         AND revision <= $2 AND applied_at IS NULL"
+                    );
+                    db.run(sql, args![*id, *revision, *now]).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+}
+
+async fn create(db: &mut Db<'_>, campaign: &Campaign) -> Result<CampaignId, sqlx::Error> {
+    let sql = sql!(
+        "INSERT INTO campaigns (",
+        CHANGEABLE,
+        ", ",
+        FIXED,
+        ") VALUES (",
+        PARAMETERS,
+        ", $14, $15, $16) RETURNING id"
+    );
+    let Campaign {
+        created_at,
+        created_by,
+        external_id,
+        ..
+    } = campaign;
+    let fixed = args![*created_at, created_by, external_id];
+    let values = [&values(campaign)[..], fixed].concat();
+    let id = db.one(sql, &values, |row| row.get("id")).await?;
+    let id = id.ok_or(sqlx::Error::RowNotFound)?;
+    let created = Campaign {
+        id,
+        ..campaign.clone()
+    };
+    enqueue(db, &created, created.created_at).await?;
+    let by = ChangedBy {
+        key_id: Some(created_by.clone()),
+        action: Action::CampaignCreate,
+    };
+    audit::append(db, &by.of_campaign(&created, None)).await?;
+    Ok(id)
+}
+
+async fn edit(
+    db: &mut Db<'_>,
+    id: CampaignId,
+    by: &ChangedBy,
+    editor: &CampaignEditor,
+) -> Result<Option<CampaignEdit>, sqlx::Error> {
+    let find = sql!(SELECT; "campaigns WHERE id = $1", FOR_UPDATE);
+    let Some(before) = db.one(find, args![id], read).await? else {
+        return Ok(None);
+    };
+    let edit = editor(before.clone());
+    if let CampaignEdit::Changed(campaign) = &edit {
+        audit::append(db, &by.of_campaign(campaign, Some(&before))).await?;
+        let sql = sql!(
+            "UPDATE campaigns SET (",
+            CHANGEABLE,
+            ") = (",
+            PARAMETERS,
+            ") WHERE id = $14"
+        );
+        let values = [&values(campaign)[..], args![id]].concat();
+        db.run(sql, &values).await?;
+    }
+    if let CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign) = &edit {
+        enqueue(db, campaign, campaign.updated_at).await?;
+    }
+    Ok(Some(edit))
+}
+
+/// Has a campaign wait to be published, in the transaction that has stored it.
+async fn enqueue(db: &mut Db<'_>, campaign: &Campaign, now: Timestamp) -> Result<(), sqlx::Error> {
+    let sql = sql!(
+        "INSERT INTO campaign_outbox (campaign_id, revision, enqueued_at) VALUES ($1, $2, $3) \
+         ON CONFLICT (campaign_id) DO UPDATE SET \
+         revision = {max|greatest}(campaign_outbox.revision, excluded.revision), \
+         enqueued_at = excluded.enqueued_at, applied_at = NULL"
+    );
+    db.run(sql, args![campaign.id, campaign.revision, now])
+        .await?;
+    Ok(())
+}
+
+/// The values of the [`CHANGEABLE`] columns.
+fn values(campaign: &Campaign) -> [Value<'_>; 13] {
+    let second = |second: Option<std::num::NonZeroU64>| second.map(std::num::NonZeroU64::get);
+    [
+        (&campaign.name).into(),
+        campaign.target.template().into(),
+        serde_json::json!(campaign.target.names())
+            .to_string()
+            .into(),
+        campaign.redirect_status.code().into(),
+        campaign.forward_query.into(),
+        campaign.revision.into(),
+        second(campaign.validity.since()).into(),
+        second(campaign.validity.until()).into(),
+        campaign.paused_at.into(),
+        campaign.revoked_at.into(),
+        campaign.updated_at.into(),
+        (&campaign.note).into(),
+        defaults::to_json(&campaign.defaults).into(),
+    ]
+}
+
+/// Reads a campaign.
+fn read(row: &Row) -> Result<Campaign, sqlx::Error> {
+    let names = serde_json::from_str(row.get("parameters")?);
+    let names = names.map_err(|_error| invalid("parameters"))?;
+    let validity = Validity::new(row.find("valid_since")?, row.find("valid_until")?);
+    Ok(Campaign {
+        id: row.get("id")?,
+        name: row.get("name")?,
+        target: CampaignTarget::from_stored(row.get("target")?, names),
+        redirect_status: row.get("redirect_status")?,
+        forward_query: row.get("forward_query")?,
+        revision: row.get("revision")?,
+        validity: validity.ok_or_else(|| invalid("valid_until"))?,
+        paused_at: row.find("paused_at")?,
+        revoked_at: row.find("revoked_at")?,
+        created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+        created_by: row.get("created_by")?,
+        external_id: row.find("external_id")?,
+        note: row.find("note")?,
+        defaults: defaults::from_json(row.get("defaults")?).ok_or_else(|| invalid("defaults"))?,
+    })
+}

@@ -1,0 +1,79 @@
+//! Claims of tasks that one process at a time may do, and notes of their progress.
+
+use jiff::Timestamp;
+use shortlink_core::ports::StoreError;
+
+use super::Store;
+use super::sql::sql;
+use super::value::args;
+
+impl Store {
+    /// Reads a note.
+    pub async fn note(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let sql = sql!(
+            "SELECT {CAST(value AS TEXT) AS note FROM settings WHERE name = concat('note:', $1)|\
+             note FROM notes WHERE name = $1}"
+        );
+        self.one("read a note", sql, args![name], |row| row.get("note"))
+            .await
+    }
+
+    /// Writes a note, or deletes it with `None`.
+    pub async fn take_note(&self, name: &str, text: Option<String>) -> Result<(), StoreError> {
+        let operation = "store a note of a task";
+        let Some(text) = text else {
+            let sql = sql!(
+                "DELETE FROM {settings WHERE name = concat('note:', $1)|notes WHERE name = $1}"
+            );
+            self.run(operation, sql, args![name]).await?;
+            return Ok(());
+        };
+        let sql = sql!(
+            "INSERT INTO {settings (name, value) VALUES (concat('note:', $1), CAST($2 AS BLOB)) \
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value|\
+             notes (name, note) VALUES ($1, $2) \
+             ON CONFLICT (name) DO UPDATE SET note = excluded.note}"
+        );
+        self.run(operation, sql, args![name, text]).await?;
+        Ok(())
+    }
+
+    /// Claims a task for a holder until a moment, so that one of many processes does it; the holder
+    /// renews the claim in time. `false` when another holder's claim is still valid.
+    pub async fn claim(
+        &self,
+        task: &str,
+        holder: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
+        // Of two that claim at once the second waits for the first and then sees its claim. SQLite
+        // stores `<until> <holder>`.
+        let sql = sql!(
+            "INSERT INTO {settings (name, value) \
+             VALUES (concat('claim:', $1), CAST(concat($3, ' ', $2) AS BLOB)) \
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE ",
+            HOLDER,
+            " = $2 OR CAST(CAST(value AS TEXT) AS INTEGER) <= $4|\
+             claims (task, holder, until) VALUES ($1, $2, $3) \
+             ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, until = excluded.until \
+             WHERE claims.holder = excluded.holder OR claims.until <= $4}"
+        );
+        let values = args![task, holder, until, now];
+        Ok(self.run("claim a task", sql, values).await? == 1)
+    }
+
+    /// Ends a claim before its time, if it is still the holder's.
+    pub async fn release(&self, task: &str, holder: &str) -> Result<(), StoreError> {
+        let sql = sql!(
+            "DELETE FROM {settings WHERE name = concat('claim:', $1) AND ",
+            HOLDER,
+            " = $2|claims WHERE task = $1 AND holder = $2}"
+        );
+        self.run("end a claim", sql, args![task, holder]).await?;
+        Ok(())
+    }
+}
+
+/// The holder of a claim in SQLite.
+const HOLDER: &str = "substr(CAST(value AS TEXT), instr(CAST(value AS TEXT), ' ') + 1)";

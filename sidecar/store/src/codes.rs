@@ -1,0 +1,122 @@
+//! The state of the strategies for codes: counters, and the pool.
+
+use shortlink_core::ports::{CodeUsage, PoolCounts, StoreError};
+use vocabulary::Code;
+
+use super::Store;
+use super::sql::{relaxed, sql};
+use super::value::{Row, args};
+
+impl Store {
+    /// Moves a counter forward, to `floor` first if it is behind, and returns its value before: only
+    /// the caller may use the `count` numbers from there on.
+    pub async fn lease(&self, counter: &str, floor: u64, count: u64) -> Result<u64, StoreError> {
+        let operation = "lease codes";
+        let read = |row: &Row| row.get::<i64>("next");
+        if (floor, count) == (0, 0) {
+            let sql = sql!("SELECT next FROM code_counters WHERE name = $1");
+            let next = self.one(operation, sql, args![counter], read).await?;
+            return Ok(next.unwrap_or_default().unsigned_abs());
+        }
+        let args = (counter.to_owned(), floor, count);
+        self.run_one(operation, args, move |db, (counter, floor, count)| {
+            Box::pin(async move {
+                // With `WHERE true`, SQLite does not parse `ON` as the beginning of a join.
+                let sql = sql!(
+                    "INSERT INTO code_counters (name, next) \
+                     SELECT $1, CAST($2 AS bigint) + $3 ",
+                    concat!("{WHERE true|FROM ", relaxed!(), "}"),
+                    " ON CONFLICT (name) DO UPDATE SET \
+                     next = {max|greatest}(code_counters.next, $2) + $3 RETURNING next"
+                );
+                let next = db.one(sql, args![counter, *floor, *count], read).await?;
+                let next = next.ok_or(sqlx::Error::RowNotFound)?;
+                Ok(next.unsigned_abs() - count)
+            })
+        })
+        .await
+    }
+
+    /// Takes unused codes of a length out of the pool, at most `count`: they are used.
+    pub async fn take_pooled(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {
+        let args = (length as u64, count);
+        self.run_one("take codes out of the pool", args, |db, (length, count)| {
+            Box::pin(async move {
+                // PostgreSQL skips codes that another session is taking instead of waiting for it.
+                let sql = sql!(
+                    "UPDATE code_pool SET status = 'used' ",
+                    concat!(
+                        "{WHERE id IN (SELECT id FROM code_pool INDEXED BY code_pool_unused \
+                         WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2)|FROM ",
+                        relaxed!(),
+                        " WHERE ctid = ANY(ARRAY(SELECT ctid FROM code_pool \
+                         WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2 \
+                         FOR UPDATE SKIP LOCKED))}"
+                    ),
+                    " RETURNING code"
+                );
+                db.all(sql, args![*length, *count], |row| row.get("code"))
+                    .await
+            })
+        })
+        .await
+    }
+
+    /// Notes that pooled codes were found taken.
+    pub async fn void_pooled(&self, codes: Vec<Code>) -> Result<(), StoreError> {
+        let codes: Vec<&str> = codes.iter().map(Code::as_str).collect();
+        let sql = sql!(
+            "UPDATE code_pool SET status = 'void' \
+             WHERE code {IN (SELECT value FROM json_each($1))|= ANY($1::text[])}"
+        );
+        self.run("void pooled codes", sql, args![codes]).await?;
+        Ok(())
+    }
+
+    /// Counts the pool's codes of a length by status: unused, used, void.
+    pub async fn count_pooled(&self, length: usize) -> Result<PoolCounts, StoreError> {
+        // Used codes grow more and more; PostgreSQL does not count them one by one.
+        let sql = sql!(
+            "{SELECT count(*) FILTER (WHERE status = 'unused') AS unused, \
+             count(*) FILTER (WHERE status = 'used') AS used, \
+             count(*) FILTER (WHERE status = 'void') AS void FROM code_pool WHERE length = $1|\
+             SELECT unused, greatest(filled - unused - void, 0) AS used, void FROM (SELECT \
+             coalesce((SELECT next FROM code_counters WHERE name = 'pooled:' || $1), 0) AS filled, \
+             (SELECT count(*) FROM code_pool WHERE length = $1 AND status = 'unused') AS unused, \
+             (SELECT count(*) FROM code_pool WHERE length = $1 AND status = 'void') AS void) AS pool}"
+        );
+        let read = |row: &Row| {
+            Ok(PoolCounts {
+                unused: row.get("unused")?,
+                used: row.get("used")?,
+                void: row.get("void")?,
+            })
+        };
+        let values = args![length as u64];
+        let counts = self.one("count pooled codes", sql, values, read);
+        Ok(counts.await?.unwrap_or_default())
+    }
+
+    /// Counts the links that were created, by the length of their codes: in all, and since a day (in
+    /// days since 1970).
+    pub async fn code_usage(&self, since_day: i64) -> Result<Vec<CodeUsage>, StoreError> {
+        let sql = sql!(
+            "SELECT length, CAST(sum(links) AS bigint) AS links, \
+             CAST(sum(CASE WHEN day >= $1 THEN links ELSE 0 END) AS bigint) AS lately \
+             FROM code_usage GROUP BY length ORDER BY length"
+        );
+        let read = |row: &Row| {
+            let count = |column| {
+                row.get::<i64>(column)
+                    .map(|count| count.max(0).unsigned_abs())
+            };
+            Ok(CodeUsage {
+                length: row.get::<u16>("length")?.into(),
+                links: count("links")?,
+                lately: count("lately")?,
+            })
+        };
+        let operation = "count used codes";
+        self.all(operation, sql, args![since_day], read).await
+    }
+}

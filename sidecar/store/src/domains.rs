@@ -1,0 +1,76 @@
+//! The latest announcement of each nginx about the short domains, so that every sidecar can show all.
+
+use jiff::Timestamp;
+use shortlink_core::announcement::{Announcement, Heard};
+use shortlink_core::ports::StoreError;
+
+use super::Store;
+use super::sql::sql;
+use super::value::{Row, args};
+
+impl Store {
+    /// Stores a node's announcement in place of the one before, unless that was received later, and
+    /// deletes those of nodes that were last heard before `forget_before`.
+    pub async fn note_domains(
+        &self,
+        announcement: &Announcement,
+        now: Timestamp,
+        forget_before: Timestamp,
+    ) -> Result<(), StoreError> {
+        let args = (announcement.clone(), now, forget_before);
+        self.run_tx("store the short domains of nginx", args, |db, args| {
+            Box::pin(async move {
+                let (said, now, forget_before) = args;
+                let insert = sql!(
+                    "INSERT INTO domain_nodes AS kept \
+                     (node, bases, names, states, more, changed_at, heard_at) \
+                     VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (node) DO UPDATE SET \
+                     changed_at = CASE WHEN (kept.bases, kept.names, kept.states, kept.more) \
+                     = (excluded.bases, excluded.names, excluded.states, excluded.more) \
+                     THEN kept.changed_at ELSE excluded.changed_at END, \
+                     bases = excluded.bases, names = excluded.names, states = excluded.states, \
+                     more = excluded.more, heard_at = excluded.heard_at \
+                     WHERE kept.heard_at <= excluded.heard_at"
+                );
+                let Announcement {
+                    node,
+                    bases,
+                    names,
+                    states,
+                    more,
+                } = said;
+                db.run(insert, args![node, bases, names, states, *more, *now])
+                    .await?;
+                let forget = sql!("DELETE FROM domain_nodes WHERE heard_at < $1");
+                db.run(forget, args![*forget_before]).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Lists all nodes' announcements, by the nodes' names.
+    pub async fn list_domains(&self) -> Result<Vec<Heard>, StoreError> {
+        // There are as many rows as nodes: an index has nothing to say.
+        let sql = sql!(
+            "SELECT node, bases, names, states, more, changed_at, heard_at \
+             FROM domain_nodes ORDER BY node"
+        );
+        self.all("read what nginx says of domains", sql, args![], read)
+            .await
+    }
+}
+
+fn read(row: &Row) -> Result<Heard, sqlx::Error> {
+    Ok(Heard {
+        announcement: Announcement {
+            node: row.get("node")?,
+            bases: row.get("bases")?,
+            names: row.get("names")?,
+            states: row.get("states")?,
+            more: row.get("more")?,
+        },
+        changed_at: row.get("changed_at")?,
+        heard_at: row.get("heard_at")?,
+    })
+}

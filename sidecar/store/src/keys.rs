@@ -1,0 +1,212 @@
+//! API keys. Every operation that changes one also writes to the audit log, in the same transaction.
+//!
+//! Only this file names the columns of a key.
+
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use shortlink_core::api_key::{ApiKey, KeyPolicy, RateLimit};
+use shortlink_core::audit::AuditEntry;
+use shortlink_core::ports::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyToEdit, StoreError};
+use shortlink_core::target::domains::{DomainRule, DomainRules};
+
+use super::db::Db;
+use super::sql::{Sql, sql};
+use super::value::{Row, Value, args, invalid, is_storable};
+use super::{Scheme, Store, audit};
+use crate::texts::joined;
+
+/// The columns that a change may change, whose values [`values`] gives.
+const CHANGEABLE: &str = "name, scopes, rate_per_second, rate_burst, strategies, min_body_length, \
+     max_body_length, allowed_domains, expires_at, revoked_at, successor_id";
+
+/// The parameters that hold them.
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11";
+
+/// The other columns.
+const FIXED: &str = "id, secret_sha256, created_at";
+
+const SELECT: &[&str] = &["SELECT ", CHANGEABLE, ", ", FIXED, " FROM api_keys "];
+const FIND: Sql = sql!(SELECT; "WHERE id = $1");
+
+/// Advisory lock of a change to a key: "shortkey". Whether another admin key exists depends on all keys,
+/// which no single row represents.
+const LOCK: i64 = 0x7368_6f72_746b_6579;
+
+impl Store {
+    /// Stores a new key.
+    pub async fn create_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError> {
+        let args = (key.clone(), audit.clone());
+        self.run_tx("store a new API key", args, |db, (key, audit)| {
+            Box::pin(async move {
+                insert(db, key).await?;
+                audit::append(db, audit).await
+            })
+        })
+        .await
+    }
+
+    /// Finds a key by its id, whatever its state.
+    pub async fn find_key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
+        if !is_storable(id) {
+            return Ok(None);
+        }
+        self.one("find an API key", FIND, args![id], read).await
+    }
+
+    /// Lists keys, the latest first, those of one millisecond by id downwards.
+    pub async fn list_keys(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, StoreError> {
+        let (created_at, id) = match &listing.after {
+            Some(KeyPosition { id, .. }) if !is_storable(id) => return Ok(Vec::new()),
+            Some(KeyPosition { created_at, id }) => (created_at.as_millisecond(), id.as_str()),
+            // Behind the last position there is nothing, and everything is behind this one.
+            None => (i64::MAX, ""),
+        };
+        let sql = sql!(
+            SELECT;
+            "WHERE (created_at, id) < ($1, $2) ORDER BY created_at DESC, id DESC LIMIT $3"
+        );
+        let values = args![created_at, id, listing.limit];
+        self.all("list API keys", sql, values, read).await
+    }
+
+    /// Has `editor` decide the change to a key and stores that. No key changes meanwhile, or two
+    /// changes that each remove one of the last two administrators would both be allowed.
+    pub async fn edit_key(
+        &self,
+        id: &str,
+        now: Timestamp,
+        editor: KeyEditor,
+    ) -> Result<Option<KeyEdit>, StoreError> {
+        if !is_storable(id) {
+            return Ok(None);
+        }
+        let args = (id.to_owned(), now, editor);
+        self.run_tx("change an API key", args, |db, (id, now, editor)| {
+            Box::pin(edit(db, id, *now, editor))
+        })
+        .await
+    }
+}
+
+async fn edit(
+    db: &mut Db<'_>,
+    id: &str,
+    now: Timestamp,
+    editor: &KeyEditor,
+) -> Result<Option<KeyEdit>, sqlx::Error> {
+    if db.scheme() == Scheme::Postgres {
+        // The following statements see the commit of the transaction that held the lock before.
+        let lock = sql!("SELECT pg_advisory_xact_lock($1)");
+        db.run(lock, args![LOCK]).await?;
+    }
+    let Some(key) = db.one(FIND, args![id], read).await? else {
+        return Ok(None);
+    };
+    let find_admin = sql!(
+        "SELECT true AS found FROM api_keys WHERE id <> $1 \
+         AND ' ' || scopes || ' ' LIKE '% admin %' AND successor_id IS NULL \
+         AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2) LIMIT 1"
+    );
+    let admin: Option<()> = db.one(find_admin, args![id, now], |_row| Ok(())).await?;
+    let edit = editor(KeyToEdit {
+        key,
+        has_other_admin: admin.is_some(),
+    });
+    if let KeyEdit::Changed {
+        key,
+        successor,
+        audit,
+    } = &edit
+    {
+        let update = sql!(
+            "UPDATE api_keys SET (",
+            CHANGEABLE,
+            ") = (",
+            PARAMETERS,
+            ") WHERE id = $12"
+        );
+        db.run(update, &[&values(key)[..], args![&key.id]].concat())
+            .await?;
+        if let Some(successor) = successor {
+            insert(db, successor).await?;
+        }
+        for entry in audit {
+            audit::append(db, entry).await?;
+        }
+    }
+    Ok(Some(edit))
+}
+
+async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
+    let sql = sql!(
+        "INSERT INTO api_keys (",
+        CHANGEABLE,
+        ", ",
+        FIXED,
+        ") VALUES (",
+        PARAMETERS,
+        ", $12, $13, $14)"
+    );
+    let fixed = args![&key.id, key.secret_sha256.as_slice(), key.created_at];
+    db.run(sql, &[&values(key)[..], fixed].concat()).await?;
+    Ok(())
+}
+
+/// The values of the [`CHANGEABLE`] columns.
+fn values(key: &ApiKey) -> [Value<'_>; 11] {
+    let (limit, policy) = (&key.rate_limit, &key.policy);
+    let domains = policy.allowed_domains.as_ref();
+    [
+        (&key.name).into(),
+        joined(&key.scopes).into(),
+        limit.map(|limit| limit.per_second().get()).into(),
+        limit.map(|limit| limit.burst().get()).into(),
+        policy.strategies.as_ref().map(joined).into(),
+        policy.min_body_length.into(),
+        policy.max_body_length.into(),
+        domains.map(|rules| joined(rules.iter())).into(),
+        key.expires_at.into(),
+        key.revoked_at.into(),
+        (&key.successor_id).into(),
+    ]
+}
+
+fn read(row: &Row) -> Result<ApiKey, sqlx::Error> {
+    let rate_limit = match (row.find("rate_per_second")?, row.find("rate_burst")?) {
+        (Some(per_second), Some(burst)) => {
+            let limit = RateLimit::new(per_second, burst);
+            Some(limit.ok_or_else(|| invalid("rate_per_second"))?)
+        }
+        (None, None) => None,
+        _ => return Err(invalid("rate_burst")),
+    };
+    let domains = words::<DomainRule>(row, "allowed_domains")?;
+    Ok(ApiKey {
+        id: row.get("id")?,
+        name: row.get("name")?,
+        secret_sha256: row.get("secret_sha256")?,
+        scopes: words(row, "scopes")?.unwrap_or_default(),
+        rate_limit,
+        policy: KeyPolicy {
+            strategies: words(row, "strategies")?,
+            min_body_length: row.find("min_body_length")?,
+            max_body_length: row.find("max_body_length")?,
+            allowed_domains: domains.map(DomainRules::from_iter),
+        },
+        created_at: row.get("created_at")?,
+        expires_at: row.find("expires_at")?,
+        revoked_at: row.find("revoked_at")?,
+        successor_id: row.find("successor_id")?,
+    })
+}
+
+/// Reads words that are separated by spaces.
+fn words<T: FromStr>(row: &Row, column: &'static str) -> Result<Option<Vec<T>>, sqlx::Error> {
+    let Some(text) = row.find::<&str>(column)? else {
+        return Ok(None);
+    };
+    let words = text.split_ascii_whitespace().map(str::parse);
+    let words: Result<_, _> = words.collect();
+    words.map(Some).map_err(|_error| invalid(column))
+}

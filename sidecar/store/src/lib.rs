@@ -1,0 +1,202 @@
+//! Stores links, the outbox and API keys. Nothing outside of this module knows SQL, and only
+//! [`open`] and [`migrate`] know which database is used.
+#![forbid(unsafe_code)]
+
+mod audit;
+mod campaigns;
+mod claims;
+mod codes;
+mod columns;
+mod creation;
+mod db;
+mod defaults;
+mod domains;
+mod history;
+mod idempotency;
+mod keys;
+mod past;
+pub mod postgres;
+pub mod sqlite;
+
+mod lines;
+mod links;
+mod listing;
+mod outbox;
+mod schema;
+mod shared;
+mod sql;
+mod tags;
+mod texts;
+mod tx;
+mod value;
+mod visits;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use secrecy::{ExposeSecret, SecretString};
+use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::ports::Operations;
+
+use db::Statement;
+use postgres::PostgresStore;
+use sql::Sql;
+use sqlite::SqliteStore;
+
+pub use schema::SchemaError;
+pub use shared::errors;
+
+/// Address and time limits of a store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// URL of one of the [`Scheme`]s. Secret, since it can contain a password.
+    pub url: SecretString,
+    /// Maximum number of connections. SQLite has one more, which writes; PostgreSQL has one more,
+    /// which holds the lease of the outbox.
+    pub max_connections: u32,
+    /// Time limit for getting a free or new connection to PostgreSQL.
+    pub acquire_timeout: Duration,
+    /// Time limit of a statement in PostgreSQL.
+    pub statement_timeout: Duration,
+    /// Time limit for a statement's wait for a lock in PostgreSQL.
+    pub lock_timeout: Duration,
+}
+
+/// A kind of store, as the scheme of its URL names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// One file.
+    Sqlite,
+    /// A server.
+    Postgres,
+}
+
+impl Scheme {
+    /// The allowed schemes, for messages.
+    pub const NAMES: &'static str = "sqlite:, postgres: or postgresql:";
+
+    /// The scheme of a URL.
+    pub fn of(url: &str) -> Option<Self> {
+        match url.split_once(':')?.0 {
+            "sqlite" => Some(Self::Sqlite),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            _ => None,
+        }
+    }
+}
+
+/// The database that holds everything.
+pub struct Store {
+    engine: Engine,
+}
+
+enum Engine {
+    Sqlite(SqliteStore),
+    Postgres(Box<PostgresStore>),
+}
+
+impl std::ops::Deref for Store {
+    type Target = dyn Operations;
+
+    fn deref(&self) -> &Self::Target {
+        match &self.engine {
+            Engine::Sqlite(store) => store,
+            Engine::Postgres(store) => &**store,
+        }
+    }
+}
+
+impl Store {
+    fn scheme(&self) -> Scheme {
+        match &self.engine {
+            Engine::Sqlite(_) => Scheme::Sqlite,
+            Engine::Postgres(_) => Scheme::Postgres,
+        }
+    }
+
+    /// Begins a statement that is put together.
+    fn statement<'a>(&self, sql: Sql) -> Statement<'a> {
+        Statement::new(self.scheme(), sql)
+    }
+}
+
+impl From<SqliteStore> for Store {
+    fn from(store: SqliteStore) -> Self {
+        let engine = Engine::Sqlite(store);
+        Self { engine }
+    }
+}
+
+impl From<PostgresStore> for Store {
+    fn from(store: PostgresStore) -> Self {
+        let engine = Engine::Postgres(Box::new(store));
+        Self { engine }
+    }
+}
+
+/// Opens the store that a URL names, whose schema must be the one that this program was built
+/// with.
+///
+/// # Errors
+/// When there is no such store, it can't be opened, or its schema is another one.
+pub async fn open(options: &StoreOptions) -> Result<Arc<Store>, OpenError> {
+    let url = options.url.expose_secret();
+    match Scheme::of(url).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => {
+            let store = SqliteStore::open(url, options.max_connections).await?;
+            Ok(Arc::new(store.into()))
+        }
+        Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?.into())),
+    }
+}
+
+/// Migrates the schema of a store; a new database stores `new_key` for the numbers of its codes.
+/// Returns the number of applied migrations. Several processes may do this at once.
+///
+/// # Errors
+/// Fails if the store can't be created or opened, or a migration fails.
+pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize, OpenError> {
+    let url = options.url.expose_secret();
+    match Scheme::of(url).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => Ok(SqliteStore::migrate(url, new_key).await?),
+        Scheme::Postgres => Ok(PostgresStore::migrate(options, new_key).await?),
+    }
+}
+
+/// The time of the clock of the server that a store is on; `None` when there is no server.
+///
+/// # Errors
+/// When it can't be reached.
+pub async fn clock(options: &StoreOptions) -> Result<Option<Timestamp>, OpenError> {
+    match Scheme::of(options.url.expose_secret()).ok_or(OpenError::Scheme)? {
+        Scheme::Sqlite => Ok(None),
+        Scheme::Postgres => Ok(Some(PostgresStore::clock(options).await?)),
+    }
+}
+
+/// The file that a store is in, if it is one.
+pub fn file(options: &StoreOptions) -> Option<PathBuf> {
+    let url = options.url.expose_secret();
+    (Scheme::of(url)? == Scheme::Sqlite).then(|| SqliteStore::file(url))?
+}
+
+/// Reason for which a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL names no store that there is.
+    #[error("database.url must begin with {}", Scheme::NAMES)]
+    Scheme,
+    /// SQLite can't be opened.
+    #[error(transparent)]
+    Sqlite(#[from] sqlite::OpenError),
+    /// PostgreSQL can't be opened.
+    #[error(transparent)]
+    Postgres(#[from] postgres::OpenError),
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Statements of listings.
+//!
+//! Every listing walks an index that has the links in the order of the listing, from the position
+//! on, and stops at its limit: nothing is sorted and no table is read as a whole. The statements name
+//! the index, since SQLite would otherwise choose one by estimates.
+
+use shortlink_core::link::State;
+use shortlink_core::ports::Listing;
+use vocabulary::CampaignId;
+
+use super::db::Statement;
+use super::sql::{Sql, sql};
+
+/// A condition that finds the least links of a listing, and has an index with them in its order; the
+/// other conditions are checked in each link.
+#[derive(Clone, Copy, Debug)]
+enum Lead<'a> {
+    /// A tag.
+    Tag(&'a str),
+    /// The caller's id.
+    ExternalId(&'a str),
+    /// Their campaign.
+    Campaign(CampaignId),
+    /// A state that few links have.
+    State(State),
+    /// The key that has created them.
+    Creator(&'a str),
+    /// Nothing: all links are looked at.
+    Age,
+}
+
+impl<'a> Lead<'a> {
+    /// The lead of a listing. Few links are of a state other than live, so that one leads before
+    /// the creator.
+    fn of(listing: &'a Listing) -> Self {
+        if let Some(external_id) = &listing.external_id {
+            return Self::ExternalId(external_id);
+        }
+        if let Some(tag) = &listing.tag {
+            return Self::Tag(tag);
+        }
+        if let Some(id) = listing.campaign {
+            return Self::Campaign(id);
+        }
+        match (listing.state, &listing.created_by) {
+            (Some((State::Live, _)) | None, Some(created_by)) => Self::Creator(created_by),
+            (Some((State::Live, _)) | None, None) => Self::Age,
+            (Some((state, _)), _) => Self::State(state),
+        }
+    }
+
+    /// Adds the condition that an index finds links by.
+    fn push(self, statement: &mut Statement<'a>) {
+        match self {
+            Self::Tag(tag) => statement.push(sql!(" AND tag = ")).bind(tag),
+            Self::ExternalId(id) => statement.push(sql!(" AND external_id = ")).bind(id),
+            Self::Campaign(id) => statement.push(sql!(" AND campaign_id = ")).bind(id),
+            Self::State(State::Revoked) => statement.push(sql!(" AND revoked_at IS NOT NULL")),
+            Self::State(State::Paused) => statement.push(sql!(" AND paused_at IS NOT NULL")),
+            Self::State(State::Scheduled) => statement.push(sql!(" AND valid_since IS NOT NULL")),
+            Self::State(State::Expired) => statement.push(sql!(" AND valid_until IS NOT NULL")),
+            Self::Creator(id) => statement.push(sql!(" AND created_by = ")).bind(id),
+            Self::State(State::Live) | Self::Age => statement,
+        };
+    }
+
+    /// The table of links with the index that leads.
+    fn table(self) -> Sql {
+        match self {
+            // A table of its own leads there.
+            Self::Tag(_) | Self::Age | Self::State(State::Live) => {
+                sql!("links {INDEXED BY links_by_age}")
+            }
+            Self::ExternalId(_) => sql!("links {INDEXED BY links_by_external_id}"),
+            Self::Campaign(_) => sql!("links {INDEXED BY links_by_campaign}"),
+            Self::State(State::Revoked) => sql!("links {INDEXED BY links_revoked_by_age}"),
+            Self::State(State::Paused) => sql!("links {INDEXED BY links_paused_by_age}"),
+            Self::State(State::Scheduled) => sql!("links {INDEXED BY links_starting_by_age}"),
+            Self::State(State::Expired) => sql!("links {INDEXED BY links_ending_by_age}"),
+            Self::Creator(_) => sql!("links {INDEXED BY links_by_creator}"),
+        }
+    }
+}
+
+/// Adds the rest of the statement for a listing, behind a creation time in milliseconds and an id, and
+/// up to others.
+pub(super) fn query<'a>(
+    statement: &mut Statement<'a>,
+    listing: &'a Listing,
+    (created_at, id): (i64, i64),
+    until: Option<(i64, i64)>,
+) {
+    // The condition with the least rows leads; the others are checked in each row.
+    let lead = Lead::of(listing);
+    let by_tag = matches!(lead, Lead::Tag(_));
+    match by_tag {
+        true => statement.push(sql!(
+            "link_tags {CROSS }JOIN links ON id = link_id WHERE (link_created_at, link_id) < ("
+        )),
+        false => statement
+            .push(lead.table())
+            .push(sql!(" WHERE (created_at, id) < (")),
+    };
+    statement.bind(created_at).push(sql!(", ")).bind(id);
+    statement.push(sql!(")"));
+    if let Some((created_at, id)) = until {
+        statement.push(match by_tag {
+            true => sql!(" AND (link_created_at, link_id) >= ("),
+            false => sql!(" AND (created_at, id) >= ("),
+        });
+        statement.bind(created_at).push(sql!(", ")).bind(id);
+        statement.push(sql!(")"));
+    }
+    if let Some(external_id) = &listing.external_id {
+        statement
+            .push(sql!(" AND external_id = "))
+            .bind(external_id);
+    }
+    match &listing.tag {
+        Some(tag) if by_tag => {
+            statement.push(sql!(" AND tag = ")).bind(tag);
+        }
+        Some(tag) => {
+            statement
+                .push(sql!(" AND EXISTS (SELECT 1 FROM link_tags WHERE tag = "))
+                .bind(tag)
+                .push(sql!(" AND link_created_at = created_at AND link_id = id)"));
+        }
+        None => {}
+    }
+    if let Some(campaign) = listing.campaign {
+        statement.push(sql!(" AND campaign_id = ")).bind(campaign);
+    }
+    if let Some(created_by) = &listing.created_by {
+        statement.push(sql!(" AND created_by = ")).bind(created_by);
+    }
+    if let Some((state, now)) = listing.state {
+        push_state(statement, state, now.as_second());
+    }
+    statement.push(match by_tag {
+        true => sql!(" ORDER BY link_created_at DESC, link_id DESC LIMIT "),
+        false => sql!(" ORDER BY created_at DESC, id DESC LIMIT "),
+    });
+    statement.bind(listing.limit);
+}
+
+/// Adds the rest of the statement for the position that a listing reaches when it examines `most`
+/// links. It reads only an index, in PostgreSQL as far as the visibility map allows.
+pub(super) fn reach<'a>(
+    statement: &mut Statement<'a>,
+    listing: &'a Listing,
+    (created_at, id): (i64, i64),
+    most: u32,
+) {
+    let lead = Lead::of(listing);
+    let by_tag = matches!(lead, Lead::Tag(_));
+    match by_tag {
+        true => statement.push(sql!(
+            "link_created_at AS created_at, link_id AS id FROM link_tags \
+             WHERE (link_created_at, link_id) < ("
+        )),
+        false => statement
+            .push(sql!("created_at, id FROM "))
+            .push(lead.table())
+            .push(sql!(" WHERE (created_at, id) < (")),
+    };
+    statement.bind(created_at).push(sql!(", ")).bind(id);
+    statement.push(sql!(")"));
+    lead.push(statement);
+    statement.push(match by_tag {
+        true => sql!(" ORDER BY link_created_at DESC, link_id DESC LIMIT 1 OFFSET "),
+        false => sql!(" ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET "),
+    });
+    statement.bind(most.saturating_sub(1));
+}
+
+/// Adds the condition of a link's state at a second; the same as [`shortlink_core::link::Link::state`].
+fn push_state(statement: &mut Statement<'_>, state: State, now: i64) {
+    if let State::Revoked = state {
+        statement.push(sql!(" AND revoked_at IS NOT NULL"));
+        return;
+    }
+    statement.push(sql!(" AND revoked_at IS NULL"));
+    if let State::Expired = state {
+        statement.push(sql!(" AND valid_until IS NOT NULL AND valid_until <= "));
+        statement.bind(now);
+        return;
+    }
+    statement.push(sql!(" AND (valid_until IS NULL OR valid_until > "));
+    statement.bind(now).push(sql!(")"));
+    if let State::Paused = state {
+        statement.push(sql!(" AND paused_at IS NOT NULL"));
+        return;
+    }
+    statement.push(sql!(" AND paused_at IS NULL"));
+    if let State::Scheduled = state {
+        statement.push(sql!(" AND valid_since IS NOT NULL AND valid_since > "));
+        statement.bind(now);
+    } else {
+        statement.push(sql!(" AND (valid_since IS NULL OR valid_since <= "));
+        statement.bind(now).push(sql!(")"));
+    }
+}

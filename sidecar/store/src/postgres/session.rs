@@ -1,0 +1,112 @@
+//! Settings of sessions with the server, and the errors after which a session can be reused.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use sqlx::ConnectOptions;
+use sqlx::Connection;
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions, PgSeverity};
+
+use super::OpenError;
+use crate::StoreOptions;
+
+/// After how long without use a connection is tried before it is used. One that was used just now
+/// is as good as one that was tried.
+const TRUSTED_FOR: Duration = Duration::from_secs(1);
+
+/// Time limit for a transaction's next statement, after which the server ends it: a process that hangs
+/// must not lock its rows for others.
+const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(10);
+
+/// Options of every session of the pool.
+pub(super) fn options(options: &StoreOptions) -> Result<PgConnectOptions, OpenError> {
+    let milliseconds = |duration: Duration| duration.as_millis().to_string();
+    Ok(patient_options(options)?.options([
+        ("statement_timeout", milliseconds(options.statement_timeout)),
+        ("lock_timeout", milliseconds(options.lock_timeout)),
+        (
+            "idle_in_transaction_session_timeout",
+            milliseconds(IDLE_IN_TRANSACTION),
+        ),
+        // All queries of links have an index. With old or missing statistics, as on the first day, the
+        // planner might consider reading all links cheap.
+        ("enable_seqscan", "off".to_owned()),
+        // A page is read sooner than helpers are there.
+        ("max_parallel_workers_per_gather", "0".to_owned()),
+        // Compiling pays for statements that take seconds.
+        ("jit", "off".to_owned()),
+    ]))
+}
+
+/// Options of a session whose statements may take long.
+pub(super) fn patient_options(options: &StoreOptions) -> Result<PgConnectOptions, OpenError> {
+    let mut connect = PgConnectOptions::from_str(options.url.expose_secret())
+        .map_err(|source| OpenError::Url { source })?
+        .disable_statement_logging();
+    if connect.get_application_name().is_none() {
+        connect = connect.application_name("shortlink");
+    }
+    // Hides notices of objects that exist already when the schema is migrated.
+    Ok(connect.options([("client_min_messages", "warning")]))
+}
+
+/// Returns the options of the pool of sessions.
+pub(super) fn pool(options: &StoreOptions) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(options.max_connections)
+        .acquire_timeout(options.acquire_timeout)
+        .test_before_acquire(false)
+        .before_acquire(|connection, state| {
+            Box::pin(async move {
+                if state.idle_for > TRUSTED_FOR {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                // Whatever the server's default is, an acknowledged write must be on the disk. A
+                // stricter setting is not changed.
+                sqlx::query(
+                    "SELECT set_config('synchronous_commit', 'on', false) \
+                     WHERE current_setting('synchronous_commit') = 'off'",
+                )
+                .execute(connection)
+                .await?;
+                Ok(())
+            })
+        })
+}
+
+/// Returns the time limit of an operation of a few statements. The server itself ends a statement in
+/// time; this is for a server that does not respond at all.
+pub(super) fn limit(options: &StoreOptions) -> Duration {
+    options.statement_timeout * 2
+}
+
+/// Returns whether a session can be reused after an error.
+pub(super) fn is_sound(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => {
+            let error = error.try_downcast_ref::<PgDatabaseError>();
+            error.is_some_and(|error| {
+                // A server that has become a replica takes no writes; a new session finds the
+                // one that does.
+                error.severity() == PgSeverity::Error && error.code() != "25006"
+            })
+        }
+        sqlx::Error::RowNotFound | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => {
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether the server has rolled everything back for a temporary reason: a deadlock, or a
+/// conflict with another transaction.
+pub(super) fn is_transient(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(code.as_deref(), Some("40001" | "40P01"))
+}

@@ -1,0 +1,219 @@
+//! The behaviour of PostgreSQL only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use secrecy::ExposeSecret;
+use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::testing::{changed_by, eventually, link, moment};
+
+use crate::sql::relaxed;
+use crate::testing::{
+    Fixture, KEY, REVOKED_AT, code, codes, connect, create, execute, new_database, options,
+};
+use crate::{Scheme, migrate, open};
+
+/// Ends all other sessions of a database, as a server that restarts does.
+async fn end_sessions(url: &str) {
+    let statement = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                     WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    execute(url, statement.to_owned()).await;
+}
+
+#[tokio::test]
+async fn processes_that_migrate_at_once_do_it_once_with_one_key() {
+    let options = options(&new_database().await);
+    let refused = open(&options).await.err().expect("an empty database");
+    assert!(refused.to_string().contains("run `shortlink migrate`"));
+    let migrations = (0..5).map(|number| {
+        let options = &options;
+        async move { migrate(options, &CodeKey::new([number; 32])).await }
+    });
+    let migrations = futures_util::future::join_all(migrations).await;
+    let mut applied: Vec<usize> = migrations
+        .into_iter()
+        .map(|applied| applied.expect("a database"))
+        .collect();
+    applied.sort_unstable();
+    assert_eq!(applied[..4], [0; 4]);
+    assert!(applied[4] > 0);
+    let key = open(&options).await.expect("a good database").code_key();
+    assert_eq!(migrate(&options, &KEY).await.expect("nothing to do"), 0);
+    let store = open(&options).await.expect("a good database");
+    assert!(store.code_key() == key);
+}
+
+#[tokio::test]
+async fn a_key_that_was_lost_is_not_replaced() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    create(&fixture.store, link("abc")).await;
+    let url = fixture.options.url.expose_secret();
+    execute(url, "DELETE FROM settings".to_owned()).await;
+    migrate(&fixture.options, &KEY)
+        .await
+        .expect("nothing to do");
+    let refused = open(&fixture.options).await.err().expect("no key");
+    assert!(refused.to_string().contains("code key"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_is_durable_whatever_the_default_is() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let url = fixture.options.url.expose_secret();
+    let database = url.rsplit('/').next().expect("a database");
+    for (default, expected) in [("off", "on"), ("remote_apply", "remote_apply")] {
+        execute(
+            url,
+            format!("ALTER DATABASE {database} SET synchronous_commit = {default}"),
+        )
+        .await;
+        let pool = super::session::pool(&fixture.options);
+        let connect = super::session::options(&fixture.options).expect("a URL");
+        let pool = pool.connect_with(connect).await.expect("a server");
+        let setting: String = sqlx::query_scalar("SELECT current_setting('synchronous_commit')")
+            .fetch_one(&pool)
+            .await
+            .expect("a server");
+        assert_eq!(setting, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_need_not_be_on_the_disk_is_one_statement() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let mut session = connect(fixture.options.url.expose_secret()).await;
+    let statement = concat!(
+        "SELECT current_setting('synchronous_commit') FROM ",
+        relaxed!()
+    );
+    let then = "SELECT current_setting('synchronous_commit')";
+    for (statement, expected) in [(statement, "off"), (then, "on")] {
+        let setting: String = sqlx::query_scalar(statement)
+            .fetch_one(&mut session)
+            .await
+            .expect("a server");
+        assert_eq!(setting, expected);
+    }
+}
+
+#[tokio::test]
+async fn one_store_delivers_the_outbox_and_another_takes_over() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let (one, other) = (&fixture.store, fixture.open().await);
+    let now = moment(REVOKED_AT);
+    create(one, link("a")).await;
+    let first = one.waiting(Timestamp::MAX).await.expect("a store");
+    assert_eq!(codes(&first.links), ["a"]);
+    create(&other, link("b")).await;
+    let second = other.waiting(Timestamp::MAX).await.expect("a store");
+    assert!(second.receipt.0.is_empty(), "it is not its turn");
+    one.settle(vec![first.receipt], now).await.expect("a store");
+
+    // A process that can't publish what it has read does not block others, and keeps trying.
+    let first = one.waiting(Timestamp::MAX).await.expect("a store");
+    let again = one.waiting(Timestamp::MAX).await.expect("a store");
+    assert_eq!(first, again);
+    assert_eq!(codes(&again.links), ["b"]);
+    let taken_over = async || {
+        let waiting = other.waiting(Timestamp::MAX).await.expect("a store");
+        codes(&waiting.links) == ["b"]
+    };
+    eventually("another takes over", taken_over).await;
+    one.settle(vec![again.receipt], now).await.expect("a store");
+    assert_eq!(
+        one.count_waiting(Timestamp::MAX, 9).await.expect("a store"),
+        0
+    );
+
+    // So does one that is gone.
+    one.close().await;
+    create(&other, link("c")).await;
+    eventually("another has the lease", async || {
+        let waiting = other.waiting(Timestamp::MAX).await.expect("a store");
+        codes(&waiting.links) == ["c"]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn stores_take_different_codes_out_of_the_pool() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let other = fixture.open().await;
+    let made: Vec<_> = (0..500)
+        .map(|number| code(&format!("c{number:03}")))
+        .collect();
+    let filled = fixture.store.fill_pool(made).await;
+    assert_eq!(filled.expect("a store"), 500);
+    let takers: Vec<_> = (0..20)
+        .map(|turn| {
+            let store = Arc::clone([&fixture.store, &other][turn % 2]);
+            tokio::spawn(async move { store.take_pooled(4, 25).await })
+        })
+        .collect();
+    let mut taken = Vec::new();
+    for taker in takers {
+        taken.extend(taker.await.expect("no panic").expect("a store"));
+    }
+    taken.sort_unstable_by_key(ToString::to_string);
+    taken.dedup();
+    assert_eq!(taken.len(), 500);
+}
+
+#[tokio::test]
+async fn a_store_outlives_its_sessions() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let store = &*fixture.store;
+    create(store, link("abc")).await;
+    store.waiting(Timestamp::MAX).await.expect("a store");
+    for round in 0..3 {
+        end_sessions(fixture.options.url.expose_secret()).await;
+        // Sessions that were lost may be found out one by one, each by an error.
+        eventually("it works again", async || {
+            store
+                .find_link(&code("abc"))
+                .await
+                .is_ok_and(|found| found == Some(link("abc")))
+        })
+        .await;
+        eventually("the outbox can be read", async || {
+            store.waiting(Timestamp::MAX).await.is_ok()
+        })
+        .await;
+        eventually("links can be made", async || {
+            let made = store.create_links(vec![link(&format!("r{round}"))]).await;
+            made.is_ok()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_waited_for_within_bounds() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    create(&fixture.store, link("abc")).await;
+    let mut impatient = fixture.options.clone();
+    impatient.lock_timeout = Duration::from_millis(50);
+    let impatient = open(&impatient).await.expect("a good database");
+    let mut holder = connect(fixture.options.url.expose_secret()).await;
+    sqlx::raw_sql("BEGIN; SELECT 1 FROM links FOR UPDATE")
+        .execute(&mut holder)
+        .await
+        .expect("a link");
+    let revoke = || Box::new(|link: shortlink_core::link::Link| link.revoke(moment(REVOKED_AT)));
+    let refused = impatient
+        .edit_link(&code("abc"), &changed_by("key"), revoke())
+        .await;
+    assert!(refused.is_err());
+    // Readers do not wait, and the session can be reused.
+    let found = impatient.find_link(&code("abc")).await.expect("a store");
+    assert_eq!(found, Some(link("abc")));
+    drop(holder);
+    eventually("the lock is free", async || {
+        let edited = impatient
+            .edit_link(&code("abc"), &changed_by("key"), revoke())
+            .await;
+        edited.is_ok_and(|edited| edited.is_some())
+    })
+    .await;
+}

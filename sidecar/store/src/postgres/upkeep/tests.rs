@@ -1,0 +1,79 @@
+use secrecy::ExposeSecret;
+use sqlx::AssertSqlSafe;
+
+use super::*;
+use crate::Scheme;
+use crate::postgres::deletion::LOCK;
+use crate::testing::Fixture;
+use crate::testing::connect;
+
+/// Links as most are, some that have expired and a few that were revoked.
+const LINKS: &str = "INSERT INTO links (id, code, target, redirect_status, revision, valid_until, \
+     revoked_at, created_at, updated_at, created_by) \
+     SELECT number::bigint * 1000003, 'c' || number, 'https://example.com/a', 302, 1, \
+     CASE WHEN number % 5 = 0 THEN number END, CASE WHEN number % 50 = 0 THEN number END, \
+     number, number, 'key' FROM generate_series(1, 20000) AS numbers (number); \
+     INSERT INTO outbox (first_id, last_id, revision, enqueued_at) \
+     SELECT id, id, 1, 0 FROM links LIMIT 500; \
+     INSERT INTO removed_links (id, code, revision, removed_at) \
+     SELECT -number, 'd' || number, 1, number FROM generate_series(1, 500) AS numbers (number);";
+
+#[tokio::test]
+async fn statements_for_upkeep_read_no_more_than_they_need() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    fixture.execute(LINKS).await;
+    let mut session = connect(fixture.options.url.expose_secret()).await;
+    // As the pool has it, and as it is once a statement was prepared and used often.
+    let settings = "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan";
+    // With statistics, and with none as on the first day.
+    for prepare in ["SELECT 1", "ANALYZE"] {
+        fixture.execute(prepare).await;
+        sqlx::raw_sql(settings)
+            .execute(&mut session)
+            .await
+            .expect("settings");
+        for (number, (statement, types, values, index)) in [
+            (WALK, "bigint, bigint", "5, 100", "_pkey"),
+            (
+                WALK_BY_EXPIRY,
+                "bigint, bigint, bigint, bigint",
+                "5, 5, 500, 100",
+                "_valid_until_id_idx",
+            ),
+            (
+                REVOKED_SINCE,
+                "bigint, bigint",
+                "500, 100",
+                "_revoked_at_idx",
+            ),
+            (
+                EXPIRED_SINCE,
+                "bigint, bigint, bigint",
+                "500, 100, 500",
+                "_valid_until_id_idx",
+            ),
+            (FIND, "bigint[], bigint", "'{5,6}', 1000", "_pkey"),
+            (FIND_TAKEN, "bigint[]", "'{5,6}'", "_pkey"),
+            (LOCK, "bigint[]", "'{5,6}'", "_pkey"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let explained = format!(
+                "DEALLOCATE ALL; PREPARE upkeep{number} ({types}) AS {statement}; \
+                 EXPLAIN EXECUTE upkeep{number} ({values})"
+            );
+            let rows = sqlx::raw_sql(AssertSqlSafe(explained))
+                .fetch_all(&mut session)
+                .await
+                .expect("a plan");
+            let lines = rows.iter().map(|row| row.get::<String, _>(0));
+            let plan = lines.collect::<Vec<_>>().join("\n");
+            assert!(plan.contains(index), "{statement}\n{plan}");
+            assert!(!plan.contains("Seq Scan"), "{statement}\n{plan}");
+            // Links that are to be locked are sorted, a few hundred of them.
+            let is_sorted = plan.contains("Sort  ");
+            assert!(!is_sorted || statement == LOCK, "{statement}\n{plan}");
+        }
+    }
+}

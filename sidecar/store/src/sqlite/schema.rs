@@ -1,0 +1,62 @@
+//! The migrations for SQLite that are part of this program.
+
+use std::sync::LazyLock;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::SqliteConnection;
+
+use crate::schema::{self, APPLIED, Applied, SchemaError, migrations};
+
+/// All of them, in order.
+pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
+    "0001_links_outbox_api_keys",
+    "0002_numbered_links",
+    "0003_keys",
+    "0004_removed_links",
+    "0005_visits",
+    "0006_reclassified_visits",
+    "0007_old_counts",
+    "0008_visits_by_link_id",
+    "0009_domain_nodes",
+);
+
+/// Checks that the schema is exactly the one that this program was built with.
+pub(super) async fn check(connection: &mut SqliteConnection) -> Result<(), SchemaError> {
+    schema::check(&MIGRATOR, applied(connection).await?)
+}
+
+/// Applies missing migrations; returns their number.
+pub(super) async fn migrate(connection: &mut SqliteConnection) -> Result<usize, SchemaError> {
+    let before = applied(connection).await?.len();
+    MIGRATOR
+        .run(&mut *connection)
+        .await
+        .map_err(|source| SchemaError::Migrate { source })?;
+    Ok(applied(connection).await?.len() - before)
+}
+
+async fn applied(connection: &mut SqliteConnection) -> Result<Vec<Applied>, SchemaError> {
+    let read = |source| SchemaError::Read { source };
+    let table: Option<i64> =
+        sqlx::query_scalar("SELECT 1 FROM sqlite_master WHERE name = '_sqlx_migrations'")
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(read)?;
+    if table.is_none() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(APPLIED)
+        .fetch_all(connection)
+        .await
+        .map_err(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_migrations_are_those_of_the_folder() {
+        schema::assert_is_folder(&MIGRATOR, "sqlite").await;
+    }
+}

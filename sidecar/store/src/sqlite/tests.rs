@@ -1,0 +1,132 @@
+use async_trait::async_trait;
+use jiff::Timestamp;
+use secrecy::ExposeSecret;
+use shortlink_core::audit::Action;
+use shortlink_core::ports::{Operations as _, OutboxStore};
+use shortlink_core::testing::link;
+use sqlx::sqlite::SqliteConnection;
+
+use super::writer::Write;
+use super::{OpenError, SqliteStore};
+use crate::db::{Db, Statement};
+use crate::sql::sql;
+use crate::testing::{Fixture, KEY, create};
+use crate::tests::keys::{actions, entry};
+use crate::tests::listing::filters;
+use crate::value::Row;
+use crate::{Scheme, audit, listing};
+
+async fn open(url: &str) -> SqliteStore {
+    SqliteStore::open(url, 2)
+        .await
+        .expect("a migrated database")
+}
+
+#[tokio::test]
+async fn the_outbox_outlives_the_process() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    create(&fixture.store, link("abc")).await;
+    // As after a kill: the database's files at this moment, opened elsewhere.
+    let copy = fixture.directory.path().join("copy");
+    std::fs::create_dir(&copy).expect("room");
+    let made = fixture.directory.path().join("made");
+    for entry in std::fs::read_dir(made).expect("a directory") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).expect("room");
+    }
+    let replayed = open(&format!("sqlite:{}/links.db", copy.display())).await;
+    let waiting = replayed.waiting(Timestamp::MAX).await.expect("a store");
+    assert_eq!(waiting.links, [link("abc")]);
+}
+
+#[tokio::test]
+async fn only_a_file_with_the_right_schema_is_opened() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let url = format!("sqlite:{}/a.db", directory.path().display());
+    let refused = |opened: Result<SqliteStore, OpenError>| match opened {
+        Ok(_) => panic!("it was opened"),
+        Err(error) => error.to_string(),
+    };
+    let message = refused(SqliteStore::open(&url, 1).await);
+    assert!(message.contains("run `shortlink migrate`"), "{message}");
+    // An empty file is an empty database.
+    std::fs::write(directory.path().join("a.db"), "").expect("room");
+    let message = refused(SqliteStore::open(&url, 1).await);
+    assert!(message.contains("run `shortlink migrate`"), "{message}");
+    let applied = SqliteStore::migrate(&url, &KEY).await;
+    assert!(applied.expect("an empty file") > 0);
+    assert_eq!(
+        SqliteStore::migrate(&url, &KEY)
+            .await
+            .expect("nothing to do"),
+        0
+    );
+    let store = SqliteStore::open(&url, 1).await.expect("a good file");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn no_listing_reads_a_whole_table_or_sorts() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    let store = open(fixture.options.url.expose_secret()).await;
+    for filter in filters(Timestamp::UNIX_EPOCH) {
+        for position in [(i64::MAX, i64::MAX), (5, 5)] {
+            let explain = |sql| Statement::new(Scheme::Sqlite, sql);
+            let mut reach = explain(sql!("EXPLAIN QUERY PLAN SELECT "));
+            listing::reach(&mut reach, &filter, position, 9);
+            let mut statements = vec![reach];
+            for until in [None, Some((3, 3))] {
+                let mut page = explain(sql!("EXPLAIN QUERY PLAN SELECT code FROM "));
+                listing::query(&mut page, &filter, position, until);
+                statements.push(page);
+            }
+            for (number, statement) in statements.iter().enumerate() {
+                let mut connection = store.readers.acquire().await.expect("a reader");
+                let mut db = Db::Sqlite(&mut connection);
+                let detail = |row: &Row| row.get("detail");
+                let plan = db.all(statement, &statement.values, detail).await;
+                let plan: Vec<String> = plan.expect("a good statement");
+                let all = plan.join("; ");
+                assert!(!all.contains("SCAN"), "{filter:?}: {all}");
+                assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
+                // The leading columns are bounded by the position and by the end of the search.
+                let bounds = ["created_at<?", "(link_created_at,link_id)<(?,?)"];
+                let is_bounded = bounds.iter().any(|bound| plan[0].contains(bound));
+                let ends = ["created_at>?", "(link_created_at,link_id)>(?,?)"];
+                let is_ended = ends.iter().any(|bound| plan[0].contains(bound));
+                assert!(is_bounded && is_ended == (number == 2), "{filter:?}: {all}");
+                for (value, column) in [
+                    (&filter.external_id, "external_id=?"),
+                    (&filter.tag, "tag=?"),
+                ] {
+                    // Where a search ends only what leads says.
+                    if value.is_some() && number > 0 {
+                        assert!(all.contains(column), "{filter:?}: {all}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Something that notes what it does and then fails.
+struct Fails;
+
+#[async_trait]
+impl Write for Fails {
+    type Output = ();
+    const OPERATION: &'static str = "fail";
+
+    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        audit::append(&mut Db::Sqlite(connection), &entry(Action::KeyRevoke, "x")).await?;
+        Err(sqlx::Error::RowNotFound)
+    }
+}
+
+#[tokio::test]
+async fn an_entry_goes_with_the_change_that_it_tells_of() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    let store = open(fixture.options.url.expose_secret()).await;
+    assert!(store.writer.write(Fails).await.is_err());
+    assert_eq!(actions(&fixture).await, Vec::<String>::new());
+}

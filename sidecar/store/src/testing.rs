@@ -1,0 +1,368 @@
+//! Tools for tests of this crate and of those that depend on it: stores on both engines, and faults in their databases.
+
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use secrecy::ExposeSecret;
+use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::link::{Edit, Link};
+use shortlink_core::ports::{KeptVisits, Receipt};
+use shortlink_core::testing::{changed_by, moment};
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};
+use shortlink_core::visit::class::{Class, Classification};
+use shortlink_core::visit::place::Place;
+use shortlink_core::visit::visitor::VisitorId;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use vocabulary::Code;
+use vocabulary::visit::{VisitId, VisitMethod};
+
+use crate::sqlite::SqliteStore;
+use crate::{Scheme, Store, StoreOptions, migrate, open};
+
+/// A migrated store; its files go with the value.
+pub struct TemporaryStore {
+    /// The store.
+    pub store: Arc<Store>,
+    /// The URL of its database.
+    pub url: String,
+    _directory: tempfile::TempDir,
+}
+
+impl TemporaryStore {
+    /// A migrated store in a new directory.
+    pub async fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let url = format!("sqlite:{}/links.db", directory.path().display());
+        let key = CodeKey::new([9; 32]);
+        SqliteStore::migrate(&url, &key)
+            .await
+            .expect("an empty place");
+        let store = SqliteStore::open(&url, 2).await.expect("a good database");
+        Self {
+            store: Arc::new(store.into()),
+            url,
+            _directory: directory,
+        }
+    }
+}
+
+/// Lets claims of jobs fail in the SQLite database of a URL, or succeed again.
+pub async fn break_claims(url: &str, is_broken: bool) {
+    let mut connection = SqliteConnection::connect(url)
+        .await
+        .expect("a good database");
+    let change = if is_broken {
+        "CREATE TRIGGER broken BEFORE INSERT ON settings WHEN NEW.name LIKE 'claim:%' \
+         BEGIN SELECT RAISE(ABORT, 'broken'); END"
+    } else {
+        "DROP TRIGGER broken"
+    };
+    let changed = sqlx::query(change).execute(&mut connection).await;
+    changed.expect("a good database");
+}
+/// A server in a temporary directory. It ends when its standard input does, which is when this
+/// process ends.
+struct Server {
+    directory: String,
+    _process: Child,
+}
+
+static SERVER: LazyLock<Server> = LazyLock::new(|| {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-postgres");
+    let mut child = Command::new(script)
+        .arg("scratch")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("scripts/test-postgres");
+    let mut directory = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut directory)
+        .expect("text");
+    assert!(
+        !directory.is_empty(),
+        "PostgreSQL does not start: see above"
+    );
+    Server {
+        directory: directory.trim_end().to_owned(),
+        _process: child,
+    }
+});
+
+fn url(database: &str) -> String {
+    let socket = SERVER.directory.replace('/', "%2F");
+    format!("postgres://shortlink@{socket}/{database}")
+}
+
+/// Opens a session that is not of a store.
+pub async fn connect(url: &str) -> PgConnection {
+    let options = PgConnectOptions::from_str(url).expect("a URL");
+    options.connect().await.expect("a running server")
+}
+
+/// Executes a statement in the database of a URL.
+pub async fn execute(url: &str, statement: String) {
+    sqlx::raw_sql(AssertSqlSafe(statement))
+        .execute(&mut connect(url).await)
+        .await
+        .expect("a good statement");
+}
+
+/// Makes an empty database, and returns its URL.
+pub async fn new_database() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("test{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    execute(&url("postgres"), format!("CREATE DATABASE {name}")).await;
+    url(&name)
+}
+
+/// Opens a transaction that uses a table of PostgreSQL. It ends soon after the result is dropped.
+pub async fn hold(url: &str, table: &str) -> impl Sized + use<> {
+    let mut session = connect(url).await;
+    let statement = AssertSqlSafe(format!("BEGIN; SELECT 1 FROM {table}"));
+    let held = sqlx::raw_sql(statement).execute(&mut session).await;
+    held.expect("a table");
+    session
+}
+
+/// A store of its own.
+pub struct Fixture {
+    /// The store.
+    pub store: Arc<Store>,
+    /// Its options.
+    pub options: StoreOptions,
+    /// The directory of its files.
+    pub directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    /// A migrated store on an engine.
+    pub async fn new(scheme: Scheme) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let url = match scheme {
+            Scheme::Sqlite => format!("sqlite:{}/made/links.db", directory.path().display()),
+            Scheme::Postgres => new_database().await,
+        };
+        let options = options(&url);
+        migrate(&options, &KEY).await.expect("an empty place");
+        Self {
+            store: open(&options).await.expect("a migrated database"),
+            options,
+            directory,
+        }
+    }
+
+    /// Another store on the same database, as another process has it.
+    pub async fn open(&self) -> Arc<Store> {
+        open(&self.options).await.expect("a migrated database")
+    }
+
+    /// Does something in the database that no store does.
+    pub async fn execute(&self, statement: &str) {
+        let url = self.options.url.expose_secret();
+        let statement = AssertSqlSafe(statement.to_owned());
+        match Scheme::of(url).expect("a scheme") {
+            Scheme::Sqlite => {
+                let mut connection = self.sqlite().await;
+                let done = sqlx::raw_sql(statement).execute(&mut connection).await;
+                done.expect("a good statement");
+                connection.close().await.expect("an open connection");
+            }
+            Scheme::Postgres => {
+                let mut connection = connect(url).await;
+                let done = sqlx::raw_sql(statement).execute(&mut connection).await;
+                done.expect("a good statement");
+            }
+        }
+    }
+
+    /// The number of rows of a table.
+    pub async fn count(&self, table: &str) -> i64 {
+        let url = self.options.url.expose_secret();
+        let statement = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        let count = match Scheme::of(url).expect("a scheme") {
+            Scheme::Sqlite => {
+                let mut connection = self.sqlite().await;
+                let count = sqlx::query_scalar(statement).fetch_one(&mut connection);
+                count.await
+            }
+            Scheme::Postgres => {
+                let count = sqlx::query_scalar(statement);
+                count.fetch_one(&mut connect(url).await).await
+            }
+        };
+        count.expect("a table")
+    }
+
+    async fn sqlite(&self) -> SqliteConnection {
+        let url = self.options.url.expose_secret();
+        let options = SqliteConnectOptions::from_str(url).expect("a URL");
+        options.connect().await.expect("a migrated database")
+    }
+
+    /// The codes that wait, in whatever order.
+    pub async fn waiting(&self) -> Vec<String> {
+        let waiting = self.store.waiting(Timestamp::MAX).await;
+        codes(&waiting.expect("a working store").links)
+    }
+}
+
+/// Settings that leave time to a slow machine.
+pub fn options(url: &str) -> StoreOptions {
+    StoreOptions {
+        url: url.into(),
+        max_connections: 4,
+        acquire_timeout: Duration::from_secs(20),
+        statement_timeout: Duration::from_secs(20),
+        lock_timeout: Duration::from_secs(20),
+    }
+}
+
+/// The code key of these stores.
+pub const KEY: CodeKey = CodeKey::new([4; 32]);
+
+/// The codes of links.
+pub fn codes(links: &[Link]) -> Vec<String> {
+    links.iter().map(|link| link.code.to_string()).collect()
+}
+
+/// Parses a code.
+pub fn code(text: &str) -> Code {
+    text.parse().expect("a code")
+}
+
+/// The moment at which [`revoke`] revokes links.
+pub const REVOKED_AT: &str = "2026-02-01T00:00:00Z";
+
+/// Keeps a link; `None` when its code is taken.
+pub async fn try_create(store: &Store, link: Link) -> Option<Receipt> {
+    let created = store.create_links(vec![link]).await;
+    let created = created.expect("a working store");
+    created.taken.is_empty().then_some(created.receipt)
+}
+
+/// Stores a link, whose code is free.
+pub async fn create(store: &Store, link: Link) -> Receipt {
+    try_create(store, link).await.expect("a free code")
+}
+
+/// Revokes a link; `None` if it does not exist.
+pub async fn revoke(store: &Store, text: &str) -> Option<Edit> {
+    let editor = Box::new(|link: Link| link.revoke(moment(REVOKED_AT)));
+    let edited = store
+        .edit_link(&code(text), &changed_by("key"), editor)
+        .await;
+    edited.expect("a working store").map(|edited| edited.edit)
+}
+
+/// The moment at which [`keep`] stores visits.
+pub const NOW: &str = "2026-06-01T12:30:00Z";
+
+/// A visit of a person.
+pub fn visit(sequence: u64, code: &str, at: &str) -> Visit {
+    let versioned = |name: &str| {
+        Some(Versioned {
+            name: name.to_owned(),
+            version: Some("17.2".to_owned()),
+        })
+    };
+    Visit {
+        id: VisitId {
+            // Larger than the largest number that databases have.
+            origin: u64::MAX - 1,
+            sequence,
+        },
+        at: moment(at),
+        code: code.to_owned(),
+        host: "s.example.com".to_owned(),
+        client: Some(IpAddr::from([192, 0, 2, 0])),
+        visitor: Some(VisitorId([7; 16])),
+        user_agent: "Mozilla/5.0 (iPhone)".to_owned(),
+        referrer: String::new(),
+        referrer_host: None,
+        language: Some("de".to_owned()),
+        method: VisitMethod::Get,
+        status: 302,
+        purpose: String::new(),
+        place: Place {
+            country: Some("AT".to_owned()),
+            city: Some("Wien".to_owned()),
+            ..Place::default()
+        },
+        agent: Arc::new(Agent {
+            browser: versioned("Mobile Safari"),
+            os: versioned("iOS"),
+            device: Device {
+                kind: DeviceKind::Phone,
+                ..Device::default()
+            },
+            app: Some("WeChat"),
+        }),
+        classification: Classification {
+            class: Class::Human,
+            reason: "browser",
+            ruleset: 1,
+        },
+    }
+}
+
+/// Stores visits.
+pub async fn keep(store: &Store, visits: Vec<Visit>) -> KeptVisits {
+    let kept = store.keep_visits(visits, moment(NOW)).await;
+    kept.expect("a working store")
+}
+
+/// Says of a user agent what follows from its length: the newer rules.
+pub struct NewRules;
+
+impl Agents for NewRules {
+    fn agent(&self, user_agent: &str) -> Arc<Agent> {
+        let browser = (!user_agent.is_empty()).then(|| Versioned {
+            name: format!("Browser {}", user_agent.len() % 3),
+            version: Some("2".to_owned()),
+        });
+        Arc::new(Agent {
+            browser,
+            os: None,
+            device: Device {
+                kind: DeviceKind::of(user_agent),
+                ..Device::default()
+            },
+            app: None,
+        })
+    }
+}
+
+/// Makes each test one of SQLite and one of PostgreSQL.
+#[macro_export]
+macro_rules! in_every_store {
+    ($($test:ident,)*) => {
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let scheme = $crate::Scheme::Sqlite;
+                    super::$test($crate::testing::Fixture::new(scheme).await).await;
+                }
+            )*
+        }
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let scheme = $crate::Scheme::Postgres;
+                    super::$test($crate::testing::Fixture::new(scheme).await).await;
+                }
+            )*
+        }
+    };
+}

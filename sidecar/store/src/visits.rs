@@ -1,0 +1,243 @@
+//! Rows that both stores derive from visits before they write them.
+
+mod counts;
+mod day_keys;
+mod listing;
+pub(super) mod moves;
+pub(super) mod people;
+mod pruning;
+mod quarantine;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use sha2::{Digest, Sha256};
+use shortlink_core::ports::Dimension;
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::agent::{Agent, Versioned};
+use shortlink_core::visit::class::Class;
+use shortlink_core::visit::ranges::Ranges;
+use shortlink_core::visit::sketch::Sketch;
+use shortlink_core::visit::visitor::VisitorId;
+use vocabulary::visit::VisitMethod;
+
+use crate::shared::{DAY_MS, invalid};
+
+/// Milliseconds of an hour and of a minute.
+pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
+pub(super) const MINUTE_MS: i64 = 60 * 1000;
+
+/// Hour under which a link's visits are counted after their own hour has been deleted. No moment
+/// has it.
+pub(super) const EARLIER: i64 = -1_000_000_000;
+
+/// Id that stands for all campaigns and links without one.
+pub(super) const ALL: i64 = 0;
+
+/// Id of the row of a user agent and its classification. It follows from both, so that no look-up is
+/// needed, and so that a visit preserves its classification when the rules have improved.
+pub(super) fn agent_id(user_agent: &str, agent: &Agent) -> i64 {
+    let (browser, browser_version) = parts(agent.browser.as_ref());
+    let (os, os_version) = parts(agent.os.as_ref());
+    let device = Some(agent.device.kind.name());
+    let mut digest = Sha256::new_with_prefix(user_agent.as_bytes());
+    for part in [browser, browser_version, os, os_version, device, agent.app] {
+        // No text has these bytes: they separate the digested texts.
+        digest.update(if part.is_some() { [0xff] } else { [0xfe] });
+        digest.update(part.unwrap_or_default());
+    }
+    let mut id = [0; 8];
+    id.copy_from_slice(&digest.finalize()[..8]);
+    // Never negative: that looks odd in a database.
+    i64::from_be_bytes(id) & i64::MAX
+}
+
+/// The hour of a visit, counted since 1970.
+pub(super) fn hour_of(visit: &Visit) -> i64 {
+    visit.at.as_millisecond().div_euclid(HOUR_MS)
+}
+
+/// The minute of a visit, counted since 1970.
+fn minute_of(visit: &Visit) -> i64 {
+    visit.at.as_millisecond().div_euclid(MINUTE_MS)
+}
+
+/// Additions to the counts for some visits, each row once and in order. `L` is the key of the store's
+/// counts of links.
+#[derive(Debug)]
+pub(super) struct Counts<L> {
+    /// By link, hour and class: how many, and when the last was, in milliseconds.
+    pub(super) links: BTreeMap<(L, i64, &'static str), (i64, i64)>,
+    /// By campaign, dimension, hour, value and class.
+    pub(super) hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
+    /// By minute and host.
+    pub(super) minutes: BTreeMap<(i64, String), i64>,
+    /// Visitors by campaign and day; only human ones.
+    pub(super) visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
+}
+
+impl<L> Default for Counts<L> {
+    fn default() -> Self {
+        Self {
+            links: BTreeMap::new(),
+            hours: BTreeMap::new(),
+            minutes: BTreeMap::new(),
+            visitors: BTreeMap::new(),
+        }
+    }
+}
+
+/// Common properties of visits that are counted in the same rows, except for their links: the campaign,
+/// the hour, the class, and the value of each dimension.
+type Alike<'a> = (
+    Option<i64>,
+    i64,
+    &'static str,
+    [&'a str; Dimension::ALL.len()],
+);
+
+impl<L: Ord> Counts<L> {
+    /// Counts visits, each with its link and the campaign that this belongs to.
+    pub(super) fn of<'a>(visits: impl IntoIterator<Item = (&'a Visit, L, Option<i64>)>) -> Self {
+        let mut counts = Self::default();
+        // Most visits have all properties in common with others of the same batch. Counting these
+        // first means that each row is looked up only once.
+        let mut alike: HashMap<Alike<'a>, i64> = HashMap::new();
+        let mut minutes: HashMap<(i64, &str), i64> = HashMap::new();
+        for (visit, link, campaign) in visits {
+            let (hour, class) = (hour_of(visit), visit.classification.class.name());
+            let at = visit.at.as_millisecond();
+            let of_link = counts.links.entry((link, hour, class)).or_insert((0, at));
+            *of_link = (of_link.0 + 1, of_link.1.max(at));
+            if let (Some(visitor), Class::Human) = (visit.visitor, visit.classification.class) {
+                for of in [Some(ALL), campaign].into_iter().flatten() {
+                    let key = (of, at.div_euclid(DAY_MS));
+                    counts.visitors.entry(key).or_default().push(visitor);
+                }
+            }
+            let values = Dimension::ALL.map(|dimension| dimension.value(visit));
+            *alike.entry((campaign, hour, class, values)).or_default() += 1;
+            *minutes.entry((minute_of(visit), &visit.host)).or_default() += 1;
+        }
+        for ((campaign, hour, class, values), visits) in alike {
+            for of in [Some(ALL), campaign].into_iter().flatten() {
+                let of_dimensions = Dimension::ALL.into_iter().zip(values);
+                for (dimension, value) in [(Dimension::Total, "")].into_iter().chain(of_dimensions)
+                {
+                    let key = (of, dimension.name(), hour, value.to_owned(), class);
+                    *counts.hours.entry(key).or_default() += visits;
+                }
+            }
+        }
+        let minutes = minutes.into_iter();
+        counts.minutes = minutes
+            .map(|((minute, host), visits)| ((minute, host.to_owned()), visits))
+            .collect();
+        counts
+    }
+}
+
+/// Adds visitors to the stored sketch, if any.
+pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sketch, sqlx::Error> {
+    let mut sketch = match kept {
+        Some(bytes) => {
+            Sketch::from_bytes(bytes).ok_or_else(|| invalid("visit_sketches", "registers"))?
+        }
+        None => Sketch::default(),
+    };
+    for visitor in visitors {
+        sketch.add(*visitor);
+    }
+    Ok(sketch)
+}
+
+/// Properties of a visited link that affect counting.
+pub(super) struct VisitedLink {
+    /// The campaign that it belongs to.
+    pub(super) campaign: Option<i64>,
+    /// Number of visits after which it ends.
+    pub(super) max_visits: Option<i64>,
+}
+
+/// Adds visits to the ranges of their origins, which contain the stored visits; returns the places of
+/// the new ones.
+pub(super) fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> Vec<usize> {
+    let mut new = Vec::with_capacity(visits.len());
+    for (place, visit) in visits.iter().enumerate() {
+        let ranges = stored.entry(visit.id.origin.cast_signed()).or_default();
+        if ranges.add(visit.id.sequence) {
+            new.push(place);
+        }
+    }
+    new
+}
+
+/// Lists the origins of visits, in the order in which all transactions lock them.
+pub(super) fn origins(visits: &[Visit]) -> BTreeSet<i64> {
+    let origins = visits.iter().map(|visit| visit.id.origin);
+    origins.map(u64::cast_signed).collect()
+}
+
+/// Reads the ranges of an origin.
+pub(super) fn ranges(text: &str) -> Result<Ranges, sqlx::Error> {
+    Ranges::parse(text).ok_or_else(|| invalid("visit_origins", "ranges"))
+}
+
+/// Returns a text unless it is empty: empty texts are stored as NULL.
+pub(super) fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// The name and the version of something, in that order.
+pub(super) fn parts(it: Option<&Versioned>) -> (Option<&str>, Option<&str>) {
+    match it {
+        Some(it) => (Some(&it.name), it.version.as_deref()),
+        None => (None, None),
+    }
+}
+
+/// A name and a version as they are shown.
+pub(super) fn joined(name: Option<&str>, version: Option<&str>) -> Option<String> {
+    let name = name?;
+    Some(match version {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_owned(),
+    })
+}
+
+/// The method with a name.
+pub(super) fn method(name: &str) -> VisitMethod {
+    match name {
+        "GET" => VisitMethod::Get,
+        "HEAD" => VisitMethod::Head,
+        _ => VisitMethod::Other,
+    }
+}
+
+/// Classes of visits that count towards a link's limit: human, and possibly human.
+pub(super) const COUNTING: [&str; 2] = ["human", "unknown"];
+
+/// Parses a stored class; one of a later version is unknown.
+pub(super) fn class(name: &str) -> Class {
+    Class::by_name(name).unwrap_or(Class::Unknown)
+}
+
+/// A visitor as it is shown.
+pub(super) fn visitor(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Parses a stored visitor.
+pub(super) fn visitor_id(bytes: Option<&[u8]>) -> Option<VisitorId> {
+    bytes?.try_into().ok().map(VisitorId)
+}
+
+/// The columns that [`crate::columns::stored_visit`] reads, where visits and their agents are
+/// joined.
+macro_rules! stored_columns {
+    () => {
+        "visits.id, at, code, campaign_id, host, visitor, method, purpose, user_agent, isp, country, \
+         referrer_host, class, reason, ruleset, agent_id, browser, browser_version, os, os_version, \
+         device, app"
+    };
+}
+pub(super) use stored_columns;

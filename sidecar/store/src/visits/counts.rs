@@ -1,0 +1,418 @@
+//! Counts of visits.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use shortlink_core::codes::numbering::Numbering;
+use shortlink_core::ports::{
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
+    StoreError, TimeCount, ValueCount, ValueTimeCount,
+};
+use shortlink_core::visit::sketch::Sketch;
+use vocabulary::Code;
+
+use super::{ALL, HOUR_MS, MINUTE_MS, class};
+use crate::db::Db;
+use crate::links::{find_id, known_ids};
+use crate::shared::DAY_MS;
+use crate::sql::{Sql, sql};
+use crate::value::{Row, Value, args, invalid};
+use crate::{Scheme, Store};
+
+/// The column that the visits of a link, and their counts, are found by.
+pub(super) const LINK: &str = "{link_id|code}";
+
+/// The visits of a link that are counted: its latest ones, with their agents.
+const LATEST: [&str; 3] = [
+    " FROM (SELECT * FROM visits WHERE ",
+    LINK,
+    " = $1 AND at >= $2 AND at < $3 ORDER BY id DESC LIMIT $4) AS latest \
+     JOIN visit_agents ON visit_agents.id = agent_id ",
+];
+
+impl Store {
+    /// Counts visits by time and class.
+    pub async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
+        let args = (self.numbering(), query);
+        self.read("count visits", args, |db, (numbering, query)| {
+            Box::pin(by_time(db, numbering, query))
+        })
+        .await
+    }
+
+    /// Counts visits by a dimension and class, the largest first. Those of one link are counted
+    /// from its latest visits, at most [`MAX_COUNTED`].
+    pub async fn count_by(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+    ) -> Result<Vec<ValueCount>, StoreError> {
+        let args = (self.numbering(), query, dimension);
+        self.read("count visits", args, |db, (numbering, query, dimension)| {
+            Box::pin(by_value(db, numbering, query, *dimension))
+        })
+        .await
+    }
+
+    /// Counts visits by a dimension, time and class, as [`Store::count_by`] does: those with one of
+    /// `values`, by intervals of hours or of days in UTC, in the order of time.
+    pub async fn count_over_time(
+        &self,
+        query: &CountQuery,
+        dimension: Dimension,
+        values: &[String],
+        hours: Hours,
+    ) -> Result<Vec<ValueTimeCount>, StoreError> {
+        let args = (self.numbering(), query, dimension, values, hours);
+        self.read("count visits", args, |db, args| {
+            Box::pin(async move {
+                let (numbering, query, dimension, values, length) = args;
+                over_time(db, numbering, query, *dimension, values, *length).await
+            })
+        })
+        .await
+    }
+
+    /// Counts the unique visitors of each day. For a link they are counted among the visits that are
+    /// still stored; otherwise it is an estimate ([`shortlink_core::visit::sketch`]).
+    pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
+        let args = (self.numbering(), query);
+        self.read("count visitors", args, |db, (numbering, query)| {
+            Box::pin(visitors(db, numbering, query))
+        })
+        .await
+    }
+
+    /// Counts the visits of each link, with when the last was: of those that were visited, in no
+    /// order.
+    pub async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
+        let args = (self.numbering(), codes);
+        self.read(
+            "count the visits of links",
+            args,
+            |db, (numbering, codes)| Box::pin(totals(db, numbering, codes)),
+        )
+        .await
+    }
+
+    /// Counts visits by domain and minute, since a moment.
+    pub async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError> {
+        let sql = sql!(
+            "SELECT minute, host, visits FROM visit_domain_minutes WHERE minute >= $1 \
+             ORDER BY minute, host"
+        );
+        let since = since.as_millisecond().div_euclid(MINUTE_MS);
+        self.all("count the visits of domains", sql, args![since], |row| {
+            Ok(DomainCount {
+                host: row.get("host")?,
+                minute: moment(row, "minute", MINUTE_MS)?,
+                visits: number(row, "visits")?,
+            })
+        })
+        .await
+    }
+
+    /// Returns the start of the first of the latest `days` days (UTC) with counted visits before a
+    /// moment; `None` if fewer days have visits.
+    pub async fn recorded_days(
+        &self,
+        before: Timestamp,
+        days: u32,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let sql = sql!(
+            "SELECT DISTINCT hour / 24 AS day FROM visit_hours WHERE campaign_id = $1 \
+             AND dimension = $2 AND hour >= 0 AND hour < $3 ORDER BY day DESC LIMIT $4"
+        );
+        let before = before.as_millisecond().div_euclid(HOUR_MS);
+        let values = args![ALL, Dimension::Total.name(), before, days];
+        let read = |row: &Row| moment(row, "day", DAY_MS);
+        let operation = "find days with visits";
+        let found: Vec<Timestamp> = self.all(operation, sql, values, read).await?;
+        let is_enough = found.len() as u64 >= u64::from(days);
+        Ok(found.last().copied().filter(|_| is_enough))
+    }
+}
+
+async fn by_time(
+    db: &mut Db<'_>,
+    numbering: &Numbering,
+    query: &CountQuery,
+) -> Result<Vec<TimeCount>, sqlx::Error> {
+    let (since, until) = hours(query);
+    let read = |row: &Row| {
+        Ok(TimeCount {
+            hour: moment(row, "hour", HOUR_MS)?,
+            class: class(row.get("class")?),
+            visits: number(row, "visits")?,
+        })
+    };
+    let campaign = match query.of {
+        Counted::Link(code) => {
+            let Some(link) = link(db, numbering, &code).await? else {
+                return Ok(Vec::new());
+            };
+            let sql = sql!(
+                "SELECT hour, class, visits FROM visit_link_hours WHERE ",
+                LINK,
+                " = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, class"
+            );
+            let values = [link, since.into(), until.into()];
+            return db.all(sql, &values, read).await;
+        }
+        Counted::Campaign(id) => Value::from(id),
+        Counted::All => Value::from(ALL),
+    };
+    let sql = sql!(
+        "SELECT hour, class, visits FROM visit_hours WHERE campaign_id = $1 \
+         AND dimension = $2 AND hour >= $3 AND hour < $4 ORDER BY hour, class"
+    );
+    let values = args![campaign, Dimension::Total.name(), since, until];
+    db.all(sql, values, read).await
+}
+
+async fn by_value(
+    db: &mut Db<'_>,
+    numbering: &Numbering,
+    query: &CountQuery,
+    dimension: Dimension,
+) -> Result<Vec<ValueCount>, sqlx::Error> {
+    let (since, until) = hours(query);
+    let read = |row: &Row| {
+        Ok(ValueCount {
+            value: row.get("value")?,
+            class: class(row.get("class")?),
+            visits: number(row, "visits")?,
+        })
+    };
+    let campaign = match query.of {
+        Counted::Link(code) => {
+            let Some(link) = link(db, numbering, &code).await? else {
+                return Ok(Vec::new());
+            };
+            let mut statement = db.statement(sql!("SELECT "));
+            statement.push(column(dimension)).push(sql!(
+                " AS value, class, count(*) AS visits",
+                LATEST[0],
+                LATEST[1],
+                LATEST[2],
+                "GROUP BY value, class ORDER BY visits DESC, value, class"
+            ));
+            let (since, until) = (since * HOUR_MS, until * HOUR_MS);
+            let values = [link, since.into(), until.into(), MAX_COUNTED.into()];
+            return db.all(&statement, &values, read).await;
+        }
+        Counted::Campaign(id) => Value::from(id),
+        Counted::All => Value::from(ALL),
+    };
+    let sql = sql!(
+        "SELECT value, class, CAST(sum(visits) AS bigint) AS visits FROM visit_hours \
+         WHERE campaign_id = $1 AND dimension = $2 AND hour >= $3 AND hour < $4 \
+         GROUP BY value, class ORDER BY visits DESC, value, class"
+    );
+    let values = args![campaign, dimension.name(), since, until];
+    db.all(sql, values, read).await
+}
+
+async fn over_time(
+    db: &mut Db<'_>,
+    numbering: &Numbering,
+    query: &CountQuery,
+    dimension: Dimension,
+    wanted: &[String],
+    length: Hours,
+) -> Result<Vec<ValueTimeCount>, sqlx::Error> {
+    let (since, until) = hours(query);
+    let length = length.count();
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let read = |row: &Row| {
+        Ok(ValueTimeCount {
+            begin: moment(row, "begin", HOUR_MS)?,
+            value: row.get("value")?,
+            class: class(row.get("class")?),
+            visits: number(row, "visits")?,
+        })
+    };
+    let campaign = match query.of {
+        Counted::Link(code) => {
+            let Some(link) = link(db, numbering, &code).await? else {
+                return Ok(Vec::new());
+            };
+            let column = column(dimension);
+            let mut statement = db.statement(sql!("SELECT at / $5 * $6 AS begin, "));
+            statement
+                .push(column)
+                .push(sql!(
+                    " AS value, class, count(*) AS visits",
+                    LATEST[0],
+                    LATEST[1],
+                    LATEST[2],
+                    "WHERE "
+                ))
+                .push(column)
+                .push(sql!(
+                    " {IN (SELECT value FROM json_each($7))|= ANY($7::text[])} GROUP BY begin, "
+                ))
+                .push(column)
+                .push(sql!(", class ORDER BY begin, visits DESC, "))
+                .push(column)
+                .push(sql!(", class"));
+            let values = args![
+                link,
+                since * HOUR_MS,
+                until * HOUR_MS,
+                MAX_COUNTED,
+                length * HOUR_MS,
+                length,
+                wanted
+            ];
+            return db.all(&statement, values, read).await;
+        }
+        Counted::Campaign(id) => Value::from(id),
+        Counted::All => Value::from(ALL),
+    };
+    let sql = sql!(
+        "SELECT hour / $5 * $5 AS begin, value, class, CAST(sum(visits) AS bigint) AS visits \
+         FROM visit_hours WHERE campaign_id = $1 AND dimension = $2 AND hour >= $3 AND hour < $4 \
+         AND visit_hours.value \
+         {IN (SELECT json_each.value FROM json_each($6))|= ANY($6::text[])} \
+         GROUP BY begin, value, class ORDER BY begin, visits DESC, value, class"
+    );
+    let values = args![campaign, dimension.name(), since, until, length, wanted];
+    db.all(sql, values, read).await
+}
+
+async fn visitors(
+    db: &mut Db<'_>,
+    numbering: &Numbering,
+    query: &CountQuery,
+) -> Result<Vec<DayVisitors>, sqlx::Error> {
+    let (since, until) = hours(query);
+    let (first, last) = (since.div_euclid(24), (until - 1).div_euclid(24));
+    let campaign = match query.of {
+        Counted::Link(code) => {
+            let Some(link) = link(db, numbering, &code).await? else {
+                return Ok(Vec::new());
+            };
+            let sql = sql!(
+                "SELECT day, count(DISTINCT visitor) AS visitors FROM \
+                 (SELECT at / $3 AS day, visitor FROM visits WHERE ",
+                LINK,
+                " = $1 AND at >= $2 * $3 AND at < ($4 + 1) * $3 AND class = 'human' \
+                 AND visitor IS NOT NULL ORDER BY id DESC LIMIT $5) AS latest \
+                 GROUP BY day ORDER BY day"
+            );
+            let values = args![link, first, DAY_MS, last, MAX_COUNTED];
+            let read = |row: &Row| {
+                Ok(DayVisitors {
+                    day: moment(row, "day", DAY_MS)?,
+                    visitors: number(row, "visitors")?,
+                })
+            };
+            return db.all(sql, values, read).await;
+        }
+        Counted::Campaign(id) => Value::from(id),
+        Counted::All => Value::from(ALL),
+    };
+    let sql = sql!(
+        "SELECT day, registers FROM visit_sketches WHERE campaign_id = $1 \
+         AND day >= $2 AND day <= $3 ORDER BY day"
+    );
+    db.all(sql, args![campaign, first, last], |row| {
+        let sketch = Sketch::from_bytes(row.get::<&[u8]>("registers")?.to_vec());
+        Ok(DayVisitors {
+            day: moment(row, "day", DAY_MS)?,
+            visitors: sketch.ok_or_else(|| invalid("registers"))?.estimate(),
+        })
+    })
+    .await
+}
+
+async fn totals(
+    db: &mut Db<'_>,
+    numbering: &Numbering,
+    codes: &[Code],
+) -> Result<Vec<LinkTotal>, sqlx::Error> {
+    let scheme = db.scheme();
+    let mut by_id: HashMap<i64, Code> = HashMap::new();
+    let wanted: Value<'_> = match scheme {
+        Scheme::Sqlite => {
+            let ids = known_ids(db, numbering, codes)
+                .await?
+                .into_iter()
+                .zip(codes);
+            by_id.extend(ids.filter_map(|(id, code)| Some((id?, *code))));
+            by_id.keys().copied().collect::<Vec<i64>>().into()
+        }
+        Scheme::Postgres => codes.iter().map(Code::as_str).collect::<Vec<_>>().into(),
+    };
+    let sql = sql!(
+        "SELECT ",
+        LINK,
+        ", CAST(sum(visits) AS bigint) AS visits, \
+         CAST(sum(CASE WHEN class = 'human' THEN visits ELSE 0 END) AS bigint) AS human, \
+         max(last_at) AS last_at FROM visit_link_hours WHERE ",
+        LINK,
+        " {IN (SELECT value FROM json_each($1))|= ANY($1::text[])} GROUP BY ",
+        LINK
+    );
+    db.all(sql, &[wanted], |row| {
+        let code = match scheme {
+            Scheme::Sqlite => by_id.get(&row.get("link_id")?).copied(),
+            Scheme::Postgres => row.find("code")?,
+        };
+        Ok(LinkTotal {
+            code: code.ok_or_else(|| invalid("link_id"))?,
+            visits: number(row, "visits")?,
+            human: number(row, "human")?,
+            last_at: row.get("last_at")?,
+        })
+    })
+    .await
+}
+
+/// Returns the value of [`LINK`] for a link; `None` for a code that no visit can have.
+pub(super) async fn link(
+    db: &mut Db<'_>,
+    numbering: &Numbering,
+    code: &Code,
+) -> Result<Option<Value<'static>>, sqlx::Error> {
+    Ok(match db.scheme() {
+        Scheme::Sqlite => find_id(db, numbering, code).await?.map(Value::from),
+        Scheme::Postgres => Some(code.to_string().into()),
+    })
+}
+
+/// The hours that a query asks for: from the first on, and before the second.
+fn hours(query: &CountQuery) -> (i64, i64) {
+    let until = query.until.as_millisecond();
+    (
+        query.since.as_millisecond().div_euclid(HOUR_MS),
+        until.div_euclid(HOUR_MS) + i64::from(until.rem_euclid(HOUR_MS) > 0),
+    )
+}
+
+/// The column of visits that a dimension counts, where the agents' are joined.
+fn column(dimension: Dimension) -> Sql {
+    match dimension {
+        Dimension::Total => sql!("''"),
+        Dimension::Domain => sql!("host"),
+        Dimension::Country => sql!("coalesce(country, '')"),
+        Dimension::Device => sql!("device"),
+        Dimension::Browser => sql!("coalesce(browser, '')"),
+        Dimension::Os => sql!("coalesce(os, '')"),
+        Dimension::Referrer => sql!("coalesce(referrer_host, '')"),
+    }
+}
+
+/// Reads when an hour, a minute or a day begins, from how many there were since 1970.
+fn moment(row: &Row, column: &'static str, length_ms: i64) -> Result<Timestamp, sqlx::Error> {
+    let count: i64 = row.get(column)?;
+    let moment = count.checked_mul(length_ms);
+    let moment = moment.and_then(|moment| Timestamp::from_millisecond(moment).ok());
+    moment.ok_or_else(|| invalid(column))
+}
+
+/// Reads a count. Those that are corrected may be below 0 for a while.
+fn number(row: &Row, column: &'static str) -> Result<u64, sqlx::Error> {
+    row.get(column).map(i64::unsigned_abs)
+}
