@@ -364,11 +364,6 @@ fn a_member_of_a_link_is_named_in_few_files() {
     files.extend(files_below(&sidecar.join("console"), ".js"));
     let naming = files.iter().filter(|file| {
         let inside = file.strip_prefix(&sidecar).expect("below the sidecar");
-        let is_test = inside.iter().any(|step| {
-            ["tests", "tests.rs", "testing.rs"]
-                .iter()
-                .any(|name| step == *name)
-        });
         let is_acting = ACTING_ON_VISITS.iter().any(|path| inside.ends_with(path));
         let code = code_of(file);
         let production = code.split("#[cfg(test)]").next().unwrap_or_default();
