@@ -20,9 +20,10 @@ use subtle::ConstantTimeEq;
 use vocabulary::Alphabet;
 
 use crate::codes::random::random_characters;
+use crate::named;
 pub use name::{MAX_NAME_LENGTH, NameError, parse_name};
 pub use policy::{InvalidPolicy, KeyPolicy, PolicyError, RateLimit};
-pub use scope::{Scope, UnknownScope};
+pub use scope::Scope;
 
 /// Prefix of every key's text, so that secret scanners recognise a leaked one.
 const PREFIX: &str = "slk";
@@ -34,25 +35,15 @@ const SECRET_LENGTH: usize = 43;
 /// The longest time for which a key and its successor are both valid.
 pub const MAX_OVERLAP: SignedDuration = SignedDuration::from_hours(24 * 90);
 
-/// The state of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyState {
-    /// Valid: grants its scopes.
-    Live,
-    /// Expired: grants nothing any more.
-    Expired,
-    /// Revoked: grants nothing any more, for good.
-    Revoked,
-}
-
-impl KeyState {
-    /// The state's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-        }
+named! {
+    /// The state of a key.
+    pub enum KeyState: "state" {
+        /// Valid: grants its scopes.
+        Live = "live",
+        /// Expired: grants nothing any more.
+        Expired = "expired",
+        /// Revoked: grants nothing any more, for good.
+        Revoked = "revoked",
     }
 }
 

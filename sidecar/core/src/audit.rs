@@ -12,65 +12,43 @@ use vocabulary::{CampaignId, Code};
 
 use crate::campaign::Campaign;
 use crate::link::Link;
+use crate::named;
 
-/// An audited action. Its name is the kind of its subject, then the verb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// An API key was created.
-    KeyCreate,
-    /// An API key's name, scopes, expiry, limit or policy were changed.
-    KeyChange,
-    /// An API key was rotated to a successor.
-    KeyRotate,
-    /// An API key was revoked.
-    KeyRevoke,
-    /// A link was changed. Its creation is recorded by the link itself.
-    LinkChange,
-    /// A link was paused.
-    LinkPause,
-    /// A link's pause was ended.
-    LinkResume,
-    /// A link was revoked.
-    LinkRevoke,
-    /// A link was ended since it had been visited as often as it was to be.
-    LinkEnd,
-    /// A link expired for want of visits.
-    LinkExpire,
-    /// The visits of a link were erased.
-    VisitsErase,
-    /// A campaign was created.
-    CampaignCreate,
-    /// A campaign was changed.
-    CampaignChange,
-    /// A campaign was paused.
-    CampaignPause,
-    /// A campaign's pause was ended.
-    CampaignResume,
-    /// A campaign was revoked.
-    CampaignRevoke,
-}
-
-impl Action {
-    /// The action's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::KeyCreate => "key.create",
-            Self::KeyChange => "key.change",
-            Self::KeyRotate => "key.rotate",
-            Self::KeyRevoke => "key.revoke",
-            Self::LinkChange => "link.change",
-            Self::LinkPause => "link.pause",
-            Self::LinkResume => "link.resume",
-            Self::LinkRevoke => "link.revoke",
-            Self::LinkEnd => "link.end",
-            Self::LinkExpire => "link.expire",
-            Self::VisitsErase => "visits.erase",
-            Self::CampaignCreate => "campaign.create",
-            Self::CampaignChange => "campaign.change",
-            Self::CampaignPause => "campaign.pause",
-            Self::CampaignResume => "campaign.resume",
-            Self::CampaignRevoke => "campaign.revoke",
-        }
+named! {
+    /// An audited action. Its name is the kind of its subject, then the verb.
+    pub enum Action: "action" {
+        /// An API key was created.
+        KeyCreate = "key.create",
+        /// An API key's name, scopes, expiry, limit or policy were changed.
+        KeyChange = "key.change",
+        /// An API key was rotated to a successor.
+        KeyRotate = "key.rotate",
+        /// An API key was revoked.
+        KeyRevoke = "key.revoke",
+        /// A link was changed. Its creation is recorded by the link itself.
+        LinkChange = "link.change",
+        /// A link was paused.
+        LinkPause = "link.pause",
+        /// A link's pause was ended.
+        LinkResume = "link.resume",
+        /// A link was revoked.
+        LinkRevoke = "link.revoke",
+        /// A link was ended since it had been visited as often as it was to be.
+        LinkEnd = "link.end",
+        /// A link expired for want of visits.
+        LinkExpire = "link.expire",
+        /// The visits of a link were erased.
+        VisitsErase = "visits.erase",
+        /// A campaign was created.
+        CampaignCreate = "campaign.create",
+        /// A campaign was changed.
+        CampaignChange = "campaign.change",
+        /// A campaign was paused.
+        CampaignPause = "campaign.pause",
+        /// A campaign's pause was ended.
+        CampaignResume = "campaign.resume",
+        /// A campaign was revoked.
+        CampaignRevoke = "campaign.revoke",
     }
 }
 

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod codes;
 pub mod durations;
 pub mod link;
+pub mod named;
 pub mod ports;
 pub mod query;
 pub mod records;

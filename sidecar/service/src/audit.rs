@@ -28,50 +28,27 @@ pub struct Audit {
     pub repair: bool,
 }
 
-/// A kind of drift between Redis and SQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A link has no record.
-    Missing,
-    /// The record is a negative one.
-    Negative,
-    /// The record has an older revision.
-    Older,
-    /// The record has a revision that is newer than SQL's.
-    Newer,
-    /// The record has the right revision but differs, or is malformed.
-    Different,
-    /// The value under the link's Redis key is not a string.
-    WrongType,
-    /// A record has no link.
-    Orphan,
+shortlink_core::named! {
+    /// A kind of drift between Redis and SQL.
+    pub enum Kind: "kind of drift" {
+        /// A link has no record.
+        Missing = "missing",
+        /// The record is a negative one.
+        Negative = "negative",
+        /// The record has an older revision.
+        Older = "older",
+        /// The record has a revision that is newer than SQL's.
+        Newer = "newer",
+        /// The record has the right revision but differs, or is malformed.
+        Different = "different",
+        /// The value under the link's Redis key is not a string.
+        WrongType = "wrongType",
+        /// A record has no link.
+        Orphan = "orphan",
+    }
 }
 
 impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 7] = [
-        Self::Missing,
-        Self::Negative,
-        Self::Older,
-        Self::Newer,
-        Self::Different,
-        Self::WrongType,
-        Self::Orphan,
-    ];
-
-    /// Returns the kind's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Negative => "negative",
-            Self::Older => "older",
-            Self::Newer => "newer",
-            Self::Different => "different",
-            Self::WrongType => "wrongType",
-            Self::Orphan => "orphan",
-        }
-    }
-
     /// Returns the kind of a drift; `None` for records with the same answer.
     fn of(drift: Drift) -> Option<Self> {
         Some(match drift {

@@ -1,97 +1,34 @@
 //! Scopes of API keys.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::named;
 
-use serde::{Serialize, Serializer};
-
-/// Permission that a key grants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// To read links.
-    LinksRead,
-    /// To create, change and revoke links.
-    LinksWrite,
-    /// To read campaigns.
-    CampaignsRead,
-    /// To create, change and end campaigns.
-    CampaignsWrite,
-    /// To read statistics.
-    StatsRead,
-    /// To create, change, rotate and revoke API keys.
-    KeysAdmin,
-    /// Everything.
-    Admin,
+named! {
+    /// Permission that a key grants.
+    pub enum Scope: "scope" {
+        /// To read links.
+        LinksRead = "links:read",
+        /// To create, change and revoke links.
+        LinksWrite = "links:write",
+        /// To read campaigns.
+        CampaignsRead = "campaigns:read",
+        /// To create, change and end campaigns.
+        CampaignsWrite = "campaigns:write",
+        /// To read statistics.
+        StatsRead = "stats:read",
+        /// To create, change, rotate and revoke API keys.
+        KeysAdmin = "keys:admin",
+        /// Everything.
+        Admin = "admin",
+    }
 }
 
 impl Scope {
-    /// Every scope, in the order in which they are shown.
-    pub const ALL: [Self; 7] = [
-        Self::LinksRead,
-        Self::LinksWrite,
-        Self::CampaignsRead,
-        Self::CampaignsWrite,
-        Self::StatsRead,
-        Self::KeysAdmin,
-        Self::Admin,
-    ];
-
-    /// The scopes' names, for messages.
-    pub const NAMES: &'static str = "links:read, links:write, campaigns:read, campaigns:write, \
-                                     stats:read, keys:admin, admin";
-
-    /// The scope's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LinksRead => "links:read",
-            Self::LinksWrite => "links:write",
-            Self::CampaignsRead => "campaigns:read",
-            Self::CampaignsWrite => "campaigns:write",
-            Self::StatsRead => "stats:read",
-            Self::KeysAdmin => "keys:admin",
-            Self::Admin => "admin",
-        }
-    }
-
     /// The scopes of a list, each once and in the order of [`Scope::ALL`].
     pub fn unique(scopes: &[Self]) -> Vec<Self> {
         let mut unique = Self::ALL.to_vec();
         unique.retain(|scope| scopes.contains(scope));
         unique
     }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl Serialize for Scope {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl FromStr for Scope {
-    type Err = UnknownScope;
-
-    fn from_str(name: &str) -> Result<Self, UnknownScope> {
-        Self::ALL
-            .into_iter()
-            .find(|scope| scope.name() == name)
-            .ok_or_else(|| UnknownScope {
-                name: name.to_owned(),
-            })
-    }
-}
-
-/// A name that is no scope's.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scope {name:?}; allowed are {}", Scope::NAMES)]
-pub struct UnknownScope {
-    /// Requested name.
-    pub name: String,
 }
 
 #[cfg(test)]

@@ -2,32 +2,23 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The part of a client's address that is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AddressPolicy {
-    /// The network that the client is in: 24 bits of an IPv4 address, 48 of an IPv6 address.
-    #[default]
-    Truncated,
-    /// The whole address.
-    Whole,
-    /// Nothing.
-    None,
+use crate::named;
+
+named! {
+    /// The part of a client's address that is stored.
+    #[derive(Default)]
+    pub enum AddressPolicy: "address policy" {
+        /// The network that the client is in: 24 bits of an IPv4 address, 48 of an IPv6 address.
+        #[default]
+        Truncated = "truncated",
+        /// The whole address.
+        Whole = "whole",
+        /// Nothing.
+        None = "none",
+    }
 }
 
 impl AddressPolicy {
-    /// The policies' names, for messages.
-    pub const NAMES: &'static str = "truncated, whole, none";
-
-    /// The policy with a name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        match name {
-            "truncated" => Some(Self::Truncated),
-            "whole" => Some(Self::Whole),
-            "none" => Some(Self::None),
-            _ => None,
-        }
-    }
-
     /// Returns the part of an address to store.
     pub fn kept(self, whole: IpAddr) -> Option<IpAddr> {
         match self {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::named;
+
 /// The most bytes stored of each text of an agent.
 pub const MAX_AGENT_TEXT: usize = 64;
 
@@ -49,46 +51,25 @@ pub struct Device {
     pub model: Option<String>,
 }
 
-/// Kind of device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum DeviceKind {
-    /// A telephone.
-    Phone,
-    /// A tablet.
-    Tablet,
-    /// A computer.
-    Desktop,
-    /// A television or a box beneath one.
-    Tv,
-    /// Anything else, or unknown.
-    #[default]
-    Other,
+named! {
+    /// Kind of device.
+    #[derive(Default)]
+    pub enum DeviceKind: "kind of device" {
+        /// A telephone.
+        Phone = "phone",
+        /// A tablet.
+        Tablet = "tablet",
+        /// A computer.
+        Desktop = "desktop",
+        /// A television or a box beneath one.
+        Tv = "tv",
+        /// Anything else, or unknown.
+        #[default]
+        Other = "other",
+    }
 }
 
 impl DeviceKind {
-    /// The kind's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Phone => "phone",
-            Self::Tablet => "tablet",
-            Self::Desktop => "desktop",
-            Self::Tv => "tv",
-            Self::Other => "other",
-        }
-    }
-
-    /// The kind with a name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        let all = [
-            Self::Phone,
-            Self::Tablet,
-            Self::Desktop,
-            Self::Tv,
-            Self::Other,
-        ];
-        all.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// The kind of device that a user agent speaks of.
     pub fn of(user_agent: &str) -> Self {
         let has = |word: &str| user_agent.contains(word);

@@ -10,54 +10,26 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use vocabulary::visit::VisitMethod;
 
+use crate::named;
 use rules::{NETWORKS, RULES, Rule};
 
 /// The version of the rules. Every change of the rules increases it, and verdicts are stored with
 /// it.
 pub const RULESET: u16 = 1;
 
-/// Kind of visitor that followed a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
-    /// A person.
-    Human,
-    /// A program that shows a link's target before a person follows it, or prefetches it.
-    Preview,
-    /// A program that scans for threats: in mails, behind links, on servers.
-    Scanner,
-    /// Any other program.
-    Bot,
-    /// Not recognised.
-    Unknown,
-}
-
-impl Class {
-    /// Every class, in the order in which they are shown.
-    pub const ALL: [Self; 5] = [
-        Self::Human,
-        Self::Preview,
-        Self::Scanner,
-        Self::Bot,
-        Self::Unknown,
-    ];
-
-    /// The classes' names, for messages.
-    pub const NAMES: &'static str = "human, preview, scanner, bot, unknown";
-
-    /// The class's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Human => "human",
-            Self::Preview => "preview",
-            Self::Scanner => "scanner",
-            Self::Bot => "bot",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// The class with a name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.name() == name)
+named! {
+    /// Kind of visitor that followed a link.
+    pub enum Class: "class" {
+        /// A person.
+        Human = "human",
+        /// A program that shows a link's target before a person follows it, or prefetches it.
+        Preview = "preview",
+        /// A program that scans for threats: in mails, behind links, on servers.
+        Scanner = "scanner",
+        /// Any other program.
+        Bot = "bot",
+        /// Not recognised.
+        Unknown = "unknown",
     }
 }
 

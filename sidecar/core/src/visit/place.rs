@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::named;
+
 /// The most bytes stored of each text of a place.
 pub const MAX_PLACE_TEXT: usize = 128;
 
@@ -24,32 +26,17 @@ pub struct Place {
     pub source: PlaceSource,
 }
 
-/// Source of a place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PlaceSource {
-    /// Nowhere: no source is configured, or none knows the address.
-    #[default]
-    None,
-    /// A database in MaxMind's format.
-    MaxMind,
-    /// A database in ip2region's format.
-    Ip2Region,
-}
-
-impl PlaceSource {
-    /// The source's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::MaxMind => "maxmind",
-            Self::Ip2Region => "ip2region",
-        }
-    }
-
-    /// The source with a name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        let all = [Self::None, Self::MaxMind, Self::Ip2Region];
-        all.into_iter().find(|source| source.name() == name)
+named! {
+    /// Source of a place.
+    #[derive(Default)]
+    pub enum PlaceSource: "source of places" {
+        /// Nowhere: no source is configured, or none knows the address.
+        #[default]
+        None = "none",
+        /// A database in MaxMind's format.
+        MaxMind = "maxmind",
+        /// A database in ip2region's format.
+        Ip2Region = "ip2region",
     }
 }
 
