@@ -9,7 +9,6 @@ use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, 
 use vocabulary::KeyPrefix;
 
 use super::UrlError;
-use super::failure::Failure;
 use super::servers::{Address, Servers, Topology};
 
 /// The state of a server that takes writes, as it reports it.
@@ -54,38 +53,26 @@ pub async fn examine(
     prefix: &KeyPrefix,
     limit: Duration,
 ) -> Result<Vec<ServerCondition>, ConditionError> {
-    let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
-    let masters = servers.all_masters(limit).await;
-    let masters = masters.map_err(|failure| ConditionError::Away(text_of(&failure)))?;
+    let servers = Servers::new(url, topology)?;
+    let masters = match tokio::time::timeout(limit, servers.all_masters()).await {
+        Ok(masters) => masters.map_err(|error| ConditionError::Away(describe(&*error)))?,
+        Err(_elapsed) => return Err(ConditionError::Away("no answer in time".to_owned())),
+    };
     let mut conditions = Vec::with_capacity(masters.len());
     for master in masters {
         let address = master.0.to_string();
         let examined = tokio::time::timeout(limit, examine_one(master, prefix)).await;
-        match examined {
-            Ok(Ok(condition)) => conditions.push(condition),
-            Ok(Err(error)) => {
-                return Err(ConditionError::Away(format!(
-                    "{address}: {}",
-                    describe(&error)
-                )));
+        let error = match examined {
+            Ok(Ok(condition)) => {
+                conditions.push(condition);
+                continue;
             }
-            Err(_elapsed) => {
-                let limit = limit.as_millis();
-                return Err(ConditionError::Away(format!(
-                    "{address}: no answer within {limit} ms"
-                )));
-            }
-        }
+            Ok(Err(error)) => describe(&error),
+            Err(_elapsed) => format!("no answer within {} ms", limit.as_millis()),
+        };
+        return Err(ConditionError::Away(format!("{address}: {error}")));
     }
     Ok(conditions)
-}
-
-fn text_of(failure: &Failure) -> String {
-    match failure {
-        Failure::Timeout => "no answer in time".to_owned(),
-        Failure::Away => "no server answers".to_owned(),
-        Failure::Refused(error) => describe(&**error),
-    }
 }
 
 /// An error with its causes.
@@ -146,64 +133,45 @@ async fn examine_one(
     })
 }
 
-/// Lists every command that the sidecar uses, with a key that does not exist, so that none is
-/// created.
+/// Every command that the sidecar uses, with a key that does not exist, so that none is created.
+const NEEDED: &str = "
+GET KEY
+SET KEY value XX
+DEL KEY
+EXISTS KEY
+EVAL return 1 KEY
+SCRIPT LOAD return
+EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 KEY
+SCAN 0 COUNT 1
+DBSIZE
+INFO server
+XADD KEY NOMKSTREAM * a b
+XLEN KEY
+XRANGE KEY - + COUNT 1
+XGROUP CREATE KEY doctor 0
+XGROUP DELCONSUMER KEY doctor doctor
+XREADGROUP GROUP doctor doctor COUNT 1 STREAMS KEY >
+XREAD COUNT 1 STREAMS KEY 0
+XACK KEY doctor 0-1
+XCLAIM KEY doctor doctor 0 0-1
+XAUTOCLAIM KEY doctor doctor 0 0
+XPENDING KEY doctor
+XTRIM KEY MINID 0
+XINFO STREAM KEY
+XINFO GROUPS KEY
+XINFO CONSUMERS KEY doctor";
+
 fn needed(prefix: &KeyPrefix) -> Vec<Cmd> {
     let key = format!("{}doctor", prefix.as_str());
-    let key = key.as_str();
-    let group = "doctor";
-    let words: &[&[&str]] = &[
-        &["GET", key],
-        &["SET", key, "", "XX"],
-        &["DEL", key],
-        &["EXISTS", key],
-        &["EVAL", "return 1", "1", key],
-        &["SCRIPT", "LOAD", "return 1"],
-        &[
-            "EVALSHA",
-            "e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
-            "1",
-            key,
-        ],
-        &["SCAN", "0", "COUNT", "1"],
-        &["DBSIZE"],
-        &["INFO", "server"],
-        &["XADD", key, "NOMKSTREAM", "*", "a", "b"],
-        &["XLEN", key],
-        &["XRANGE", key, "-", "+", "COUNT", "1"],
-        &["XGROUP", "CREATE", key, group, "0"],
-        &["XGROUP", "DELCONSUMER", key, group, group],
-        &[
-            "XREADGROUP",
-            "GROUP",
-            group,
-            group,
-            "COUNT",
-            "1",
-            "STREAMS",
-            key,
-            ">",
-        ],
-        &["XREAD", "COUNT", "1", "STREAMS", key, "0"],
-        &["XACK", key, group, "0-1"],
-        &["XCLAIM", key, group, group, "0", "0-1"],
-        &["XAUTOCLAIM", key, group, group, "0", "0"],
-        &["XPENDING", key, group],
-        &["XTRIM", key, "MINID", "0"],
-        &["XINFO", "STREAM", key],
-        &["XINFO", "GROUPS", key],
-        &["XINFO", "CONSUMERS", key, group],
-    ];
-    let words = words.iter();
-    words
-        .map(|words| {
-            let mut command = Cmd::new();
-            for word in *words {
-                command.arg(*word);
-            }
-            command
-        })
-        .collect()
+    let commands = NEEDED.trim_start().lines();
+    let commands = commands.map(|words| {
+        let mut command = Cmd::new();
+        for word in words.split(' ') {
+            command.arg(if word == "KEY" { &key } else { word });
+        }
+        command
+    });
+    commands.collect()
 }
 
 /// Returns a command's name in an ACL, including its subcommand.

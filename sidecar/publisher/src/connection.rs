@@ -5,15 +5,16 @@
 //! has missed a limit is given up like a broken one. After a failure operations fail at once until
 //! a pause is over; then one caller tries to connect while others wait for that attempt.
 
-use std::sync::{Mutex, PoisonError};
+use std::error::Error;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::RedisError;
+use shortlink_core::ports::PublishError;
 use tokio::time::Instant;
 
-use super::failure::Failure;
-use super::load_publish;
-use super::servers::{Handle, Servers};
+use super::servers::{Handle, Servers, Topology};
+use super::{UrlError, load_publish};
 
 /// Pause after a failure, without attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -36,6 +37,7 @@ pub(super) struct Connection {
     connecting: tokio::sync::Mutex<()>,
 }
 
+#[derive(Default)]
 struct State {
     open: Option<Open>,
     /// Time of the next attempt to connect.
@@ -45,49 +47,46 @@ struct State {
 }
 
 impl Connection {
-    pub(super) fn new(servers: Servers, timeout: Duration) -> Self {
-        Self {
-            servers,
+    /// Connects to the server at `url`, or to those that are found through it, at the first
+    /// operation.
+    pub(super) fn new(url: &str, topology: &Topology, timeout: Duration) -> Result<Self, UrlError> {
+        Ok(Self {
+            servers: Servers::new(url, topology)?,
             timeout,
-            state: Mutex::new(State {
-                open: None,
-                paused_until: None,
-                opened: 0,
-            }),
-            connecting: tokio::sync::Mutex::new(()),
-        }
-    }
-
-    pub(super) fn timeout_ms(&self) -> u64 {
-        u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX)
+            state: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Runs an operation within the time limit.
     pub(super) async fn run<T>(
         &self,
-        operation: impl AsyncFnOnce(Open) -> Result<T, RedisError>,
-    ) -> Result<T, Failure> {
+        operation: &'static str,
+        work: impl AsyncFnOnce(Open) -> Result<T, RedisError>,
+    ) -> Result<T, PublishError> {
         // Which connection the operation has used, to give up that one and not its successor.
         let mut used = None;
         let attempt = async {
-            let open = self.open().await?;
+            let Some(open) = self.open().await? else {
+                return Ok(None);
+            };
             used = Some(open.number);
-            operation(open).await.map_err(Attempt::Redis)
+            work(open).await.map(Some)
         };
         match tokio::time::timeout(self.timeout, attempt).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(Attempt::Paused)) => Err(Failure::Away),
-            Ok(Err(Attempt::Redis(error))) => {
+            Ok(Ok(done)) => done.ok_or(PublishError::Away { operation }),
+            Ok(Err(error)) => {
                 // An answer such as OOM or READONLY comes over a connection that is in order.
                 // READONLY, though, means that the server is not the master any more.
                 if error.is_unrecoverable_error() || error.is_io_error() || is_demoted(&error) {
                     self.give_up(used);
                 }
-                Err(error.into())
+                let source = RedisError::into(error);
+                Err(PublishError::Refused { operation, source })
             }
             Err(_elapsed) => {
                 self.give_up(used);
-                Err(Failure::Timeout)
+                Err(timed_out(operation, self.timeout))
             }
         }
     }
@@ -97,64 +96,69 @@ impl Connection {
         self.state().open = None;
     }
 
-    async fn open(&self) -> Result<Open, Attempt> {
-        if let Some(open) = self.present()? {
-            return Ok(open);
+    /// Returns a connection; `None` during the pause after a failure.
+    async fn open(&self) -> Result<Option<Open>, RedisError> {
+        if let Some(present) = self.present() {
+            return Ok(present);
         }
         let _turn = self.connecting.lock().await;
         // The previous holder of the lock may have connected, or failed.
-        if let Some(open) = self.present()? {
-            return Ok(open);
+        if let Some(present) = self.present() {
+            return Ok(present);
         }
-        let mut redis = self.servers.connect().await.map_err(Attempt::Redis)?;
-        let publish_sha = load_publish(&mut redis).await.map_err(Attempt::Redis)?;
+        let mut redis = self.servers.connect().await?;
+        let publish_sha = load_publish(&mut redis).await?;
         let mut state = self.state();
         state.opened += 1;
         state.paused_until = None;
-        let open = Open {
+        state.open = Some(Open {
             redis,
             publish_sha,
             number: state.opened,
-        };
-        state.open = Some(open.clone());
-        Ok(open)
+        });
+        Ok(state.open.clone())
     }
 
-    /// Returns the open connection, or an error during the pause after a failure.
-    fn present(&self) -> Result<Option<Open>, Attempt> {
+    /// Returns the open connection, or none during the pause after a failure; `None` when it is
+    /// time to connect.
+    fn present(&self) -> Option<Option<Open>> {
         let state = self.state();
-        if state.open.is_some() {
-            return Ok(state.open.clone());
-        }
-        match state.paused_until {
-            Some(until) if Instant::now() < until => Err(Attempt::Paused),
-            _ => Ok(None),
-        }
+        let is_paused = state.paused_until.is_some_and(|it| Instant::now() < it);
+        (state.open.is_some() || is_paused).then(|| state.open.clone())
     }
 
     /// Closes the connection that has failed; `None` when there was none to be had.
     fn give_up(&self, number: Option<u64>) {
         let mut state = self.state();
-        let is_current = match (&state.open, number) {
-            (Some(open), Some(number)) => open.number == number,
-            (None, None) => true,
-            _ => false,
-        };
-        if is_current {
+        if state.open.as_ref().map(|open| open.number) == number {
             state.open = None;
             state.paused_until = Some(Instant::now() + PAUSE);
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Nothing under this lock can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-enum Attempt {
-    Paused,
-    Redis(RedisError),
+/// Gives work a time limit.
+pub(super) async fn limited<T>(
+    operation: &'static str,
+    limit: Duration,
+    work: impl Future<Output = Result<T, Box<dyn Error + Send + Sync>>>,
+) -> Result<T, PublishError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.map_err(|source| PublishError::Refused { operation, source }),
+        Err(_elapsed) => Err(timed_out(operation, limit)),
+    }
+}
+
+fn timed_out(operation: &'static str, limit: Duration) -> PublishError {
+    PublishError::Timeout {
+        operation,
+        limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+    }
 }
 
 fn is_demoted(error: &RedisError) -> bool {

@@ -12,7 +12,6 @@
 
 mod condition;
 mod connection;
-mod failure;
 mod index;
 mod servers;
 mod tail;
@@ -29,8 +28,7 @@ use shortlink_core::ports::{PublishError, Publisher};
 use vocabulary::{Code, KeyPrefix, Record};
 
 use connection::Connection;
-use failure::Failure;
-use servers::{Handle, Servers};
+use servers::Handle;
 
 pub use condition::{ConditionError, ServerCondition, examine};
 pub use index::RedisIndex;
@@ -96,65 +94,11 @@ impl RedisPublisher {
         timeout: Duration,
         negative_ttl_s: u64,
     ) -> Result<Self, UrlError> {
-        let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
         Ok(Self {
-            connection: Connection::new(servers, timeout),
+            connection: Connection::new(url, topology, timeout)?,
             prefix,
             negative_ttl_s,
         })
-    }
-
-    fn error(&self, operation: &'static str, failure: Failure) -> PublishError {
-        failure_error(operation, failure, &self.connection)
-    }
-
-    /// Writes records unless the keys have newer ones.
-    async fn publish_records(&self, records: &[KeyedRecord]) -> Result<(), PublishError> {
-        self.connection
-            .run(async |mut connection| {
-                let sha = connection.publish_sha;
-                let done = publish_all(records, &sha, &mut connection.redis).await;
-                if !done.as_ref().is_err_and(is_noscript) {
-                    return done;
-                }
-                // A server has lost its scripts by a flush, or is new.
-                load_publish(&mut connection.redis).await?;
-                publish_all(records, &sha, &mut connection.redis).await
-            })
-            .await
-            .map_err(|failure| self.error("store records", failure))
-    }
-
-    /// Writes the records of new links unless their keys exist; returns the links left out.
-    async fn publish_where_nothing_stands<'a>(
-        &self,
-        links: &'a [Link],
-        redis: &mut Handle,
-    ) -> Result<Vec<&'a Link>, RedisError> {
-        let set = |link: &Link| {
-            let mut command = redis::cmd("SET");
-            command
-                .arg(self.prefix.link_key(&link.code))
-                .arg(link.record().to_vec())
-                .arg("NX");
-            command
-        };
-        let answers: Vec<Value> = if redis.takes_pipelines() {
-            let mut pipeline = redis::Pipeline::with_capacity(links.len());
-            for link in links {
-                pipeline.add_command(set(link));
-            }
-            pipeline.query_async(redis).await?
-        } else {
-            let each = links.iter().map(|link| {
-                let (command, mut redis) = (set(link), redis.clone());
-                async move { command.query_async(&mut redis).await }
-            });
-            futures_util::future::try_join_all(each).await?
-        };
-        let left_out = links.iter().zip(answers);
-        let left_out = left_out.filter(|(_, answer)| *answer != Value::Okay);
-        Ok(left_out.map(|(link, _)| link).collect())
     }
 }
 
@@ -165,52 +109,68 @@ struct KeyedRecord {
     revision: u64,
 }
 
-/// Runs the script for records: together, or where they belong to several servers at once.
-async fn publish_all(
-    records: &[KeyedRecord],
-    sha: &str,
-    redis: &mut Handle,
-) -> Result<(), RedisError> {
-    let publish = |record: &KeyedRecord| {
-        let mut command = redis::cmd("EVALSHA");
-        command
-            .arg(sha)
-            .arg(1)
-            .arg(&record.key)
-            .arg(&record.record)
-            .arg(record.revision);
-        command
-    };
-    if redis.takes_pipelines() {
-        let mut pipeline = redis::Pipeline::with_capacity(records.len());
-        for record in records {
-            pipeline.add_command(publish(record)).ignore();
+impl KeyedRecord {
+    fn of_campaign(prefix: &KeyPrefix, campaign: &Campaign) -> Self {
+        Self {
+            key: prefix.campaign_key(campaign.id),
+            record: campaign.record().to_vec(),
+            revision: campaign.revision,
         }
-        return pipeline.exec_async(redis).await;
     }
-    let each = records.iter().map(|record| {
-        let (command, mut redis) = (publish(record), redis.clone());
-        async move { command.exec_async(&mut redis).await }
-    });
-    futures_util::future::try_join_all(each).await.map(|_| ())
+}
+
+/// Writes records unless the keys have newer ones; returns 0 for those that do, else 1.
+async fn publish_all(
+    connection: &Connection,
+    operation: &'static str,
+    records: &[KeyedRecord],
+) -> Result<Vec<Value>, PublishError> {
+    let run = async |redis: &mut Handle, sha: &str| {
+        let commands = records.iter().map(|record| {
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(sha).arg(1).arg(&record.key);
+            command.arg(&record.record).arg(record.revision);
+            command
+        });
+        redis.send(commands.collect()).await
+    };
+    connection
+        .run(operation, async |mut open| {
+            let sha = &open.publish_sha;
+            let done = run(&mut open.redis, sha).await;
+            if !done.as_ref().is_err_and(is_noscript) {
+                return done;
+            }
+            // A server has lost its scripts by a flush, or is new.
+            load_publish(&mut open.redis).await?;
+            run(&mut open.redis, sha).await
+        })
+        .await
 }
 
 #[async_trait]
 impl Publisher for RedisPublisher {
     async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
-        let left_out = self
+        let commands = links.iter().map(|link| {
+            let mut command = redis::cmd("SET");
+            command.arg(self.prefix.link_key(&link.code));
+            command.arg(link.record().to_vec()).arg("NX");
+            command
+        });
+        let commands = commands.collect();
+        let answers = self
             .connection
-            .run(async |mut connection| {
-                self.publish_where_nothing_stands(links, &mut connection.redis)
-                    .await
+            .run("store link records", async |mut open| {
+                open.redis.send(commands).await
             })
-            .await
-            .map_err(|failure| self.error("store link records", failure))?;
+            .await?;
+        // A negative record was written before the link existed, or the link has changed since.
+        let left_out = links.iter().zip(answers);
+        let left_out = left_out.filter(|(_, answer)| *answer != Value::Okay);
+        let left_out: Vec<Link> = left_out.map(|(link, _)| link.clone()).collect();
         if left_out.is_empty() {
             return Ok(());
         }
-        // A negative record was written before the link existed, or the link has changed since.
-        let left_out: Vec<Link> = left_out.into_iter().cloned().collect();
         self.publish(&left_out).await
     }
 
@@ -220,48 +180,41 @@ impl Publisher for RedisPublisher {
             record: link.record().to_vec(),
             revision: link.revision,
         });
-        self.publish_records(&records.collect::<Vec<_>>()).await
+        let records: Vec<_> = records.collect();
+        let written = publish_all(&self.connection, "store records", &records);
+        written.await.map(drop)
     }
 
     async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
-        let records = campaigns.iter().map(|campaign| KeyedRecord {
-            key: self.prefix.campaign_key(campaign.id),
-            record: campaign.record().to_vec(),
-            revision: campaign.revision,
-        });
-        self.publish_records(&records.collect::<Vec<_>>()).await
+        let records = campaigns.iter();
+        let records = records.map(|campaign| KeyedRecord::of_campaign(&self.prefix, campaign));
+        let records: Vec<_> = records.collect();
+        let written = publish_all(&self.connection, "store records", &records);
+        written.await.map(drop)
     }
 
     async fn note_unknown(&self, code: &Code) -> Result<(), PublishError> {
+        let mut command = redis::cmd("SET");
+        command.arg(self.prefix.link_key(code));
+        command.arg(Record::Unknown.to_vec());
+        command.arg("NX").arg("EX").arg(self.negative_ttl_s);
         self.connection
-            .run(async |mut connection| {
-                redis::cmd("SET")
-                    .arg(self.prefix.link_key(code))
-                    .arg(Record::Unknown.to_vec())
-                    .arg("NX")
-                    .arg("EX")
-                    .arg(self.negative_ttl_s)
-                    .exec_async(&mut connection.redis)
-                    .await
+            .run("store a negative record", async |mut open| {
+                command.exec_async(&mut open.redis).await
             })
             .await
-            .map_err(|failure| self.error("store a negative record", failure))
     }
 
     async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError> {
+        let mut command = redis::cmd("EVAL");
+        command.arg(ADVANCE).arg(1);
+        command.arg(self.prefix.counter_key(counter));
+        command.arg(floor).arg(by);
         self.connection
-            .run(async |mut connection| {
-                redis::cmd("EVAL")
-                    .arg(ADVANCE)
-                    .arg(1)
-                    .arg(self.prefix.counter_key(counter))
-                    .arg(floor)
-                    .arg(by)
-                    .query_async(&mut connection.redis)
-                    .await
+            .run("count", async |mut open| {
+                command.query_async(&mut open.redis).await
             })
             .await
-            .map_err(|failure| self.error("count", failure))
     }
 
     async fn incarnation(&self) -> Result<String, PublishError> {
@@ -269,34 +222,15 @@ impl Publisher for RedisPublisher {
     }
 }
 
-/// Maps a failure to the error that the caller of the operation gets.
-fn failure_error(
-    operation: &'static str,
-    failure: Failure,
-    connection: &Connection,
-) -> PublishError {
-    match failure {
-        Failure::Timeout => PublishError::Timeout {
-            operation,
-            limit_ms: connection.timeout_ms(),
-        },
-        Failure::Away => PublishError::Away { operation },
-        Failure::Refused(source) => PublishError::Refused { operation, source },
-    }
-}
-
 /// Asks the servers which start of theirs this is.
 async fn ask_incarnation(connection: &Connection) -> Result<String, PublishError> {
     let operation = "report its identity";
     let info: Value = connection
-        .run(async |mut connection| {
-            redis::cmd("INFO")
-                .arg("server")
-                .query_async(&mut connection.redis)
-                .await
+        .run(operation, async |mut open| {
+            let mut command = redis::cmd("INFO");
+            command.arg("server").query_async(&mut open.redis).await
         })
-        .await
-        .map_err(|failure| failure_error(operation, failure, connection))?;
+        .await?;
     // One server answers with a text, a cluster with one for each of its nodes.
     let mut run_ids = Vec::new();
     collect_run_ids(&info, &mut run_ids);
@@ -332,7 +266,7 @@ fn collect_run_ids(info: &Value, run_ids: &mut Vec<String>) {
 #[error("redis.url must be like redis://127.0.0.1:6379/0 or redis+unix:///run/redis.sock")]
 pub struct UrlError {
     /// Fault of the URL.
-    #[source]
+    #[from]
     pub source: RedisError,
 }
 

@@ -1,9 +1,10 @@
 //! Discovery of the servers that link records are written to: one server, the master that sentinels
 //! name, or a cluster.
 
+use std::error::Error;
 use std::io;
-use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -11,7 +12,7 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo};
 use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, Value};
 
-use super::failure::Failure;
+use super::UrlError;
 use super::wire::refused;
 
 /// The configured way to find the servers.
@@ -38,14 +39,6 @@ pub(super) enum Servers {
     },
 }
 
-/// Destination of a connection.
-pub(super) enum Master {
-    /// One server.
-    One(Client),
-    /// Several.
-    Cluster,
-}
-
 /// Address of a server, with the user's credentials.
 pub(super) type Address = (ConnectionAddr, RedisConnectionInfo);
 
@@ -57,7 +50,7 @@ pub(super) enum Handle {
 }
 
 impl Servers {
-    pub(super) fn new(url: &str, topology: &Topology) -> Result<Self, RedisError> {
+    pub(super) fn new(url: &str, topology: &Topology) -> Result<Self, UrlError> {
         let info = url.into_connection_info()?;
         let settings = info.redis_settings().clone();
         Ok(match topology {
@@ -113,34 +106,21 @@ impl Servers {
         matches!(self, Self::Cluster { .. })
     }
 
-    /// The one server that is written to, if there is one.
-    pub(super) async fn master(&self) -> Result<Master, RedisError> {
-        Ok(match self {
-            Self::One(client) => Master::One(client.clone()),
-            Self::Sentinel(client) => Master::One(client.lock().await.async_get_client().await?),
-            Self::Cluster { .. } => Master::Cluster,
-        })
-    }
-
-    /// Every server that is written to.
-    pub(super) async fn all_masters(&self, limit: Duration) -> Result<Vec<Address>, Failure> {
-        let find = async {
-            let info = match self.master().await? {
-                Master::One(client) => client.get_connection_info().clone(),
-                Master::Cluster => return self.nodes().await,
-            };
-            Ok(vec![(info.addr().clone(), info.redis_settings().clone())])
-        };
-        match tokio::time::timeout(limit, find).await {
-            Ok(found) => found,
-            Err(_elapsed) => Err(Failure::Timeout),
+    /// The one server that is written to; an error in a cluster.
+    pub(super) async fn master(&self) -> Result<Client, RedisError> {
+        match self {
+            Self::One(client) => Ok(client.clone()),
+            Self::Sentinel(client) => client.lock().await.async_get_client().await,
+            Self::Cluster { .. } => Err(io::Error::other("there is no one server").into()),
         }
     }
 
-    /// The masters of a cluster.
-    async fn nodes(&self) -> Result<Vec<Address>, Failure> {
+    /// Every server that is written to.
+    pub(super) async fn all_masters(&self) -> Result<Vec<Address>, Box<dyn Error + Send + Sync>> {
         let Self::Cluster { client, info } = self else {
-            return Ok(Vec::new());
+            let info = self.master().await?;
+            let info = info.get_connection_info();
+            return Ok(vec![(info.addr().clone(), info.redis_settings().clone())]);
         };
         let mut redis = client.get_async_connection().await?;
         let slots: Value = redis::cmd("CLUSTER")
@@ -161,9 +141,21 @@ impl Servers {
 }
 
 impl Handle {
-    /// Reports whether commands for several keys can share a pipeline.
-    pub(super) fn takes_pipelines(&self) -> bool {
-        matches!(self, Self::One(_))
+    /// Sends commands for several keys: in one pipeline, or in a cluster, where they go to several
+    /// servers, at once.
+    pub(super) async fn send(&mut self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
+        if let Self::Cluster(_) = self {
+            let each = commands.iter().map(|command| {
+                let mut redis = self.clone();
+                async move { command.query_async(&mut redis).await }
+            });
+            return try_join_all(each).await;
+        }
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        pipeline.query_async(self).await
     }
 }
 
@@ -199,27 +191,22 @@ impl ConnectionLike for Handle {
 /// asked) and a port each.
 fn masters_of(slots: &Value) -> io::Result<Vec<(String, u16)>> {
     let malformed = || refused(b"CLUSTER SLOTS can't be read");
-    let Value::Array(ranges) = slots else {
-        return Err(malformed());
-    };
-    let mut masters = Vec::new();
-    for range in ranges {
-        let Value::Array(parts) = range else {
-            return Err(malformed());
+    let master = |range: &Value| {
+        let parts = range.as_sequence()?;
+        let [host, Value::Int(port), ..] = parts.get(2)?.as_sequence()? else {
+            return None;
         };
-        let Some(Value::Array(node)) = parts.get(2) else {
-            return Err(malformed());
-        };
-        let host = match node.first() {
-            Some(Value::BulkString(host)) => String::from_utf8_lossy(host).into_owned(),
+        let host = match host {
+            Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
             _ => String::new(),
         };
-        let Some(Value::Int(port)) = node.get(1) else {
-            return Err(malformed());
-        };
-        let port = u16::try_from(*port).map_err(|_error| malformed())?;
-        if !masters.contains(&(host.clone(), port)) {
-            masters.push((host, port));
+        Some((host, u16::try_from(*port).ok()?))
+    };
+    let mut masters = Vec::new();
+    for range in slots.as_sequence().ok_or_else(malformed)? {
+        let master = master(range).ok_or_else(malformed)?;
+        if !masters.contains(&master) {
+            masters.push(master);
         }
     }
     Ok(masters)

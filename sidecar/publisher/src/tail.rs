@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
-use redis::{ErrorKind, RedisError, Value};
+use redis::{Cmd, ErrorKind, RedisError, Value};
 use shortlink_core::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
 use vocabulary::KeyPrefix;
-use vocabulary::visit::BATCH_FIELD;
 
+use super::UrlError;
 use super::connection::{Connection, Open};
-use super::servers::{Servers, Topology};
-use super::visits::is_no_key;
-use super::{UrlError, failure_error};
+use super::servers::Topology;
+use super::visits::{frames, is_no_key, stream_keys};
 
 /// Read-only view of the streams of visits.
 pub struct RedisTail {
@@ -39,21 +38,10 @@ impl RedisTail {
         timeout: Duration,
         shards: u16,
     ) -> Result<Self, UrlError> {
-        let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
-        let shards = 0..shards.max(1);
         Ok(Self {
-            connection: Connection::new(servers, timeout),
-            keys: shards.map(|shard| prefix.visit_stream_key(shard)).collect(),
+            connection: Connection::new(url, topology, timeout)?,
+            keys: stream_keys(prefix, shards),
         })
-    }
-
-    async fn run<T>(
-        &self,
-        operation: &'static str,
-        work: impl AsyncFnOnce(Open) -> Result<T, RedisError>,
-    ) -> Result<T, PublishError> {
-        let done = self.connection.run(work).await;
-        done.map_err(|failure| failure_error(operation, failure, &self.connection))
     }
 }
 
@@ -66,9 +54,11 @@ impl VisitTail for RedisTail {
     async fn bounds(&self) -> Result<Vec<StreamBounds>, PublishError> {
         let mut all = Vec::with_capacity(self.keys.len());
         for key in &self.keys {
-            let bounds = self.run("find the ends of the visits", async |open| {
-                bounds(key, open).await
-            });
+            let bounds = self
+                .connection
+                .run("find the ends of the visits", async |open| {
+                    bounds(key, open).await
+                });
             all.push(bounds.await?);
         }
         Ok(all)
@@ -87,6 +77,7 @@ impl VisitTail for RedisTail {
         command.arg("COUNT").arg(most).arg("STREAMS").arg(key);
         command.arg(after.to_string());
         let reply: Option<StreamReadReply> = self
+            .connection
             .run("look on at visits", async |mut open| {
                 command.query_async(&mut open.redis).await
             })
@@ -102,12 +93,10 @@ impl VisitTail for RedisTail {
 }
 
 async fn bounds(key: &str, mut open: Open) -> Result<StreamBounds, RedisError> {
-    let mut range = redis::cmd("XRANGE");
-    range.arg(key).arg("-").arg("+").arg("COUNT").arg(1);
+    let range = Cmd::xrange_count(key, "-", "+", 1);
     let range: StreamRangeReply = range.query_async(&mut open.redis).await?;
-    let mut info = redis::cmd("XINFO");
-    info.arg("STREAM").arg(key);
-    let info: HashMap<String, Value> = match info.query_async(&mut open.redis).await {
+    let info = Cmd::xinfo_stream(key).query_async(&mut open.redis).await;
+    let info: HashMap<String, Value> = match info {
         Err(error) if is_no_key(&error) => return Ok(StreamBounds::default()),
         info => info?,
     };
@@ -127,10 +116,7 @@ fn batch(stream: u16, entry: &StreamId) -> Option<TailBatch> {
     Some(TailBatch {
         stream,
         entry: EntryId::parse(&entry.id)?,
-        frames: match entry.map.get(BATCH_FIELD) {
-            Some(Value::BulkString(frames)) => frames.clone(),
-            _ => Vec::new(),
-        },
+        frames: frames(entry),
     })
 }
 

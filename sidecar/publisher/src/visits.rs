@@ -11,15 +11,14 @@ use redis::streams::{
     StreamAutoClaimReply, StreamId, StreamInfoGroupsReply, StreamPendingReply, StreamRangeReply,
     StreamReadReply,
 };
-use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
-use shortlink_core::ports::{PublishError, QueueDepth, QueuedBatch, QueuedId, VisitQueue};
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use shortlink_core::ports::{EntryId, PublishError, QueueDepth, QueuedBatch, QueuedId, VisitQueue};
 use vocabulary::KeyPrefix;
 use vocabulary::visit::BATCH_FIELD;
 
+use super::UrlError;
 use super::connection::{Connection, Open};
-use super::failure::Failure;
-use super::servers::{Servers, Topology};
-use super::{UrlError, failure_error};
+use super::servers::{Handle, Topology};
 
 /// The group that all sidecars read as.
 const GROUP: &str = "shortlink";
@@ -62,102 +61,46 @@ impl RedisVisits {
         shards: u16,
         consumer: String,
     ) -> Result<Self, UrlError> {
-        let servers = Servers::new(url, topology).map_err(|source| UrlError { source })?;
         Ok(Self {
-            connection: Connection::new(servers, timeout),
-            keys: (0..shards.max(1))
-                .map(|shard| prefix.visit_stream_key(shard))
-                .collect(),
+            connection: Connection::new(url, topology, timeout)?,
+            keys: stream_keys(prefix, shards),
             consumer,
         })
     }
 
-    fn error(&self, operation: &'static str, failure: Failure) -> PublishError {
-        failure_error(operation, failure, &self.connection)
-    }
-
-    async fn run<T>(
-        &self,
-        operation: &'static str,
-        work: impl AsyncFnOnce(Open) -> Result<T, RedisError>,
-    ) -> Result<T, PublishError> {
-        let done = self.connection.run(work).await;
-        done.map_err(|failure| self.error(operation, failure))
-    }
-
-    /// Makes the group of a stream, from its beginning, and the stream if there is none.
-    async fn make_group(&self, key: &str, mut open: Open) -> Result<(), RedisError> {
-        let mut command = redis::cmd("XGROUP");
-        command.arg("CREATE").arg(key).arg(GROUP).arg("0");
-        command.arg("MKSTREAM");
-        match command.query_async::<()>(&mut open.redis).await {
-            // Another sidecar was faster.
-            Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
-            done => done,
-        }
-    }
-
-    /// Sends a command of the group, which is made if there is none.
+    /// Sends a command of the group of a stream. If there is none, the group is made, from the
+    /// stream's beginning, and the stream with it.
     async fn ask<T: redis::FromRedisValue>(
         &self,
+        operation: &'static str,
         key: &str,
-        open: &Open,
-        command: &redis::Cmd,
-    ) -> Result<T, RedisError> {
-        let mut redis = open.redis.clone();
-        match command.query_async(&mut redis).await {
-            Err(error) if is_no_group(&error) => {
-                self.make_group(key, open.clone()).await?;
+        command: &Cmd,
+    ) -> Result<T, PublishError> {
+        let work = async |Open { mut redis, .. }: Open| match command.query_async(&mut redis).await
+        {
+            Err(error) if error.code() == Some("NOGROUP") => {
+                let make = Cmd::xgroup_create_mkstream(key, GROUP, "0");
+                match make.query_async::<()>(&mut redis).await {
+                    // Another sidecar was faster.
+                    Err(error) if error.code() == Some("BUSYGROUP") => {}
+                    made => made?,
+                }
                 command.query_async(&mut redis).await
             }
             answer => answer,
-        }
-    }
-
-    fn batches(shard: usize, entries: Vec<StreamId>) -> Vec<QueuedBatch> {
-        let entries = entries.into_iter();
-        entries
-            .map(|entry| QueuedBatch {
-                id: QueuedId {
-                    shard: shard as u16,
-                    entry: entry.id.clone(),
-                },
-                // An entry without the field is passed on without frames.
-                frames: match entry.map.get(BATCH_FIELD) {
-                    Some(Value::BulkString(frames)) => frames.clone(),
-                    _ => Vec::new(),
-                },
-            })
-            .collect()
-    }
-
-    /// The smallest entry of a stream that some group has not settled.
-    async fn first_unsettled(&self, key: &str, open: &Open) -> Result<Option<String>, RedisError> {
-        let mut redis = open.redis.clone();
-        let mut command = redis::cmd("XINFO");
-        command.arg("GROUPS").arg(key);
-        let groups: StreamInfoGroupsReply = match command.query_async(&mut redis).await {
-            Err(error) if is_no_key(&error) => return Ok(None),
-            groups => groups?,
         };
-        let mut first: Option<(u64, u64)> = None;
-        for group in groups.groups {
-            let mut command = redis::cmd("XPENDING");
-            command.arg(key).arg(&group.name);
-            let pending: StreamPendingReply = command.query_async(&mut redis).await?;
-            let next = match pending {
-                StreamPendingReply::Data(data) => parts(&data.start_id),
-                // Nothing is pending.
-                _ => parts(&group.last_delivered_id).map(|(ms, number)| (ms, number + 1)),
-            };
-            first = match (first, next) {
-                (Some(first), Some(next)) => Some(first.min(next)),
-                (None, next) => next,
-                // An unreadable id must not decide what is trimmed.
-                (Some(_), None) => return Ok(None),
-            };
-        }
-        Ok(first.map(|(ms, number)| format!("{ms}-{number}")))
+        self.connection.run(operation, work).await
+    }
+
+    fn batches(shard: usize, entries: Vec<StreamId>) -> impl Iterator<Item = QueuedBatch> {
+        entries.into_iter().map(move |entry| QueuedBatch {
+            // An entry without the field is passed on without frames.
+            frames: frames(&entry),
+            id: QueuedId {
+                shard: shard as u16,
+                entry: entry.id,
+            },
+        })
     }
 }
 
@@ -170,11 +113,7 @@ impl VisitQueue for RedisVisits {
             command.arg("GROUP").arg(GROUP).arg(&self.consumer);
             command.arg("COUNT").arg(most).arg("STREAMS").arg(key);
             command.arg(">");
-            let reply: Option<StreamReadReply> = self
-                .run("read visits", async |open| {
-                    self.ask(key, &open, &command).await
-                })
-                .await?;
+            let reply: Option<StreamReadReply> = self.ask("read visits", key, &command).await?;
             let keys = reply.map(|reply| reply.keys).unwrap_or_default();
             for stream in keys {
                 taken.extend(Self::batches(shard, stream.ids));
@@ -197,11 +136,8 @@ impl VisitQueue for RedisVisits {
                 command.arg(key).arg(GROUP).arg(&self.consumer);
                 command.arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
                 command.arg(&from).arg("COUNT").arg(most - taken.len());
-                let reply: StreamAutoClaimReply = self
-                    .run("take visits over", async |open| {
-                        self.ask(key, &open, &command).await
-                    })
-                    .await?;
+                let reply: StreamAutoClaimReply =
+                    self.ask("take visits over", key, &command).await?;
                 taken.extend(Self::batches(shard, reply.claimed));
                 from = reply.next_stream_id;
                 if from == BEGINNING {
@@ -222,27 +158,26 @@ impl VisitQueue for RedisVisits {
             if entries.is_empty() {
                 continue;
             }
-            let mut command = redis::cmd("XACK");
-            command.arg(key).arg(GROUP).arg(entries);
-            self.run("settle visits", async |mut open| {
-                command.query_async::<()>(&mut open.redis).await
-            })
-            .await?;
+            let command = Cmd::xack(key, GROUP, &entries);
+            let settled = self.connection.run("settle visits", async |mut open| {
+                command.exec_async(&mut open.redis).await
+            });
+            settled.await?;
         }
         Ok(())
     }
 
     async fn trim(&self) -> Result<(), PublishError> {
         for key in &self.keys {
-            self.run("trim the visits", async |mut open| {
-                let Some(first) = self.first_unsettled(key, &open).await? else {
+            let trimmed = self.connection.run("trim the visits", async |mut open| {
+                let Some(first) = first_unsettled(key, &mut open.redis).await? else {
                     return Ok(());
                 };
                 let mut command = redis::cmd("XTRIM");
-                command.arg(key).arg("MINID").arg(first);
+                command.arg(key).arg("MINID").arg(first.to_string());
                 command.query_async(&mut open.redis).await
-            })
-            .await?;
+            });
+            trimmed.await?;
         }
         Ok(())
     }
@@ -252,10 +187,8 @@ impl VisitQueue for RedisVisits {
             let mut command = redis::cmd("EVAL");
             command.arg(FORGET_READERS).arg(1).arg(key).arg(GROUP);
             command.arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
-            self.run("forget readers of visits", async |open| {
-                self.ask::<Value>(key, &open, &command).await
-            })
-            .await?;
+            self.ask::<Value>("forget readers of visits", key, &command)
+                .await?;
         }
         Ok(())
     }
@@ -263,44 +196,68 @@ impl VisitQueue for RedisVisits {
     async fn depth(&self) -> Result<QueueDepth, PublishError> {
         let mut depth = QueueDepth::default();
         for key in &self.keys {
-            let (batches, oldest) = self
-                .run("look at the visits", async |mut open| {
-                    let Some(first) = self.first_unsettled(key, &open).await? else {
-                        return Ok((0, None));
-                    };
-                    let mut range = redis::cmd("XRANGE");
-                    range.arg(key).arg(first).arg("+").arg("COUNT").arg(1);
-                    let range: StreamRangeReply = range.query_async(&mut open.redis).await?;
-                    let Some(oldest) = range.ids.first() else {
-                        return Ok((0, None));
-                    };
-                    // Settled entries are trimmed soon, so the length is about that of the backlog.
-                    let mut length = redis::cmd("XLEN");
-                    let length: u64 = length.arg(key).query_async(&mut open.redis).await?;
-                    Ok((length, parts(&oldest.id)))
-                })
-                .await?;
+            let look = async |mut open: Open| {
+                let Some(first) = first_unsettled(key, &mut open.redis).await? else {
+                    return Ok((0, None));
+                };
+                let range = Cmd::xrange_count(key, first.to_string(), "+", 1);
+                let range: StreamRangeReply = range.query_async(&mut open.redis).await?;
+                let Some(oldest) = range.ids.first() else {
+                    return Ok((0, None));
+                };
+                // Settled entries are trimmed soon, so the length is about that of the backlog.
+                let length = Cmd::xlen(key).query_async(&mut open.redis).await?;
+                Ok((length, EntryId::parse(&oldest.id)))
+            };
+            let (batches, oldest) = self.connection.run("look at the visits", look).await?;
             depth.batches += batches;
             let oldest = oldest
-                .and_then(|(ms, _)| i64::try_from(ms).ok())
+                .and_then(|entry| i64::try_from(entry.ms).ok())
                 .and_then(|ms| Timestamp::from_millisecond(ms).ok());
-            depth.oldest = match (depth.oldest, oldest) {
-                (Some(known), Some(other)) => Some(known.min(other)),
-                (known, other) => known.or(other),
-            };
+            depth.oldest = depth.oldest.into_iter().chain(oldest).min();
         }
         Ok(depth)
     }
 }
 
-/// The time and the number of an entry.
-fn parts(entry: &str) -> Option<(u64, u64)> {
-    let (ms, number) = entry.split_once('-')?;
-    Some((ms.parse().ok()?, number.parse().ok()?))
+/// The smallest entry of a stream that some group has not settled.
+async fn first_unsettled(key: &str, redis: &mut Handle) -> Result<Option<EntryId>, RedisError> {
+    let groups: StreamInfoGroupsReply = match Cmd::xinfo_groups(key).query_async(redis).await {
+        Err(error) if is_no_key(&error) => return Ok(None),
+        groups => groups?,
+    };
+    let mut first: Option<EntryId> = None;
+    for group in groups.groups {
+        let pending = Cmd::xpending(key, &group.name).query_async(redis).await?;
+        let next = match pending {
+            StreamPendingReply::Data(data) => EntryId::parse(&data.start_id),
+            // Nothing is pending.
+            _ => EntryId::parse(&group.last_delivered_id).map(|last| EntryId {
+                number: last.number + 1,
+                ..last
+            }),
+        };
+        // An unreadable id must not decide what is trimmed.
+        if next.is_none() {
+            return Ok(None);
+        }
+        first = first.into_iter().chain(next).min();
+    }
+    Ok(first)
 }
 
-fn is_no_group(error: &RedisError) -> bool {
-    error.code() == Some("NOGROUP")
+/// The keys of so many streams.
+pub(super) fn stream_keys(prefix: &KeyPrefix, shards: u16) -> Vec<String> {
+    let shards = 0..shards.max(1);
+    shards.map(|shard| prefix.visit_stream_key(shard)).collect()
+}
+
+/// The frames of an entry; none if it is no batch.
+pub(super) fn frames(entry: &StreamId) -> Vec<u8> {
+    match entry.map.get(BATCH_FIELD) {
+        Some(Value::BulkString(frames)) => frames.clone(),
+        _ => Vec::new(),
+    }
 }
 
 pub(super) fn is_no_key(error: &RedisError) -> bool {

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use redis::{Client, ConnectionAddr, RedisConnectionInfo};
+use redis::{Client, Cmd, ConnectionAddr, RedisConnectionInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use vocabulary::number::push_decimal;
@@ -66,6 +66,25 @@ impl Commands {
         for word in words {
             self.word(&[word]);
         }
+    }
+
+    /// The commands one by one, for the library.
+    pub(super) fn each(&self) -> impl Iterator<Item = Cmd> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let (reply, length) = parse(rest).ok()??;
+            rest = &rest[length..];
+            let Reply::Array(words) = reply else {
+                return None;
+            };
+            let mut command = Cmd::new();
+            for word in words {
+                if let Reply::Bulk(Some(word)) = word {
+                    command.arg(word);
+                }
+            }
+            Some(command)
+        })
     }
 }
 
