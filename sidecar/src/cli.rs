@@ -1,7 +1,6 @@
 //! The command line.
 
 mod audit;
-mod display;
 mod doctor;
 mod domains;
 mod keys;
@@ -18,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use rand::RngExt;
 use secrecy::ExposeSecret;
 use shortlink_client::commands::{self, RemoteCommand};
 use shortlink_client::output::print;
@@ -196,8 +196,11 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Migrate => {
-                let applied =
-                    store::migrate(&config.database, &CodeKey::new(random::bytes()?)).await?;
+                let applied = store::migrate(
+                    &config.database,
+                    &CodeKey::new(random::generator()?.random()),
+                )
+                .await?;
                 eprintln!("shortlink: the schema is up to date (migrations applied: {applied})");
                 Ok(ExitCode::SUCCESS)
             }

@@ -7,11 +7,14 @@
 mod layers;
 mod visits;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context, anyhow, bail};
 use secrecy::SecretString;
+use serde::de::DeserializeOwned;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::target::TargetPolicy;
@@ -25,8 +28,10 @@ use tracing::level_filters::LevelFilter;
 use vocabulary::target::MAX_TARGET_LENGTH;
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix, RedirectStatus};
 
-pub use layers::LayerError;
 pub use visits::Visits;
+
+/// The setting that names the file with check keys.
+const CHECK_KEYS: &str = "codes.check_keys_file";
 
 /// Every setting.
 #[derive(Debug)]
@@ -144,7 +149,7 @@ impl Config {
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> anyhow::Result<Self> {
         let settings = Settings(layers::merged(file, environment)?);
         Ok(Self {
             http: Http {
@@ -168,24 +173,23 @@ impl Config {
                 lock_timeout: settings.milliseconds("database.lock_timeout_ms", 10, 60_000)?,
             },
             redis: Redis {
-                url: settings.text("redis.url").into(),
+                url: settings.get::<String>("redis.url").into(),
                 topology: settings.topology()?,
                 prefix: settings.prefix("redis.prefix")?,
                 timeout: settings.milliseconds("redis.timeout_ms", 10, 60_000)?,
             },
             codes: Codes {
                 rules: settings.rules()?,
-                keys_file: Some(PathBuf::from(settings.text("codes.check_keys_file")))
-                    .filter(|path| !path.as_os_str().is_empty()),
+                keys_file: settings.file(CHECK_KEYS),
                 policy: settings.code_policy()?,
                 one_in: settings.number("codes.one_in", 1, 1 << 40)?,
                 pool: settings.watermarks()?,
-                reserved: ReservedWords::new(settings.texts("codes.reserved")),
+                reserved: ReservedWords::new(settings.get::<Vec<String>>("codes.reserved")),
             },
             links: LinkDefaults {
                 redirect_status: settings.redirect_status("links.default_redirect_status")?,
                 policy: TargetPolicy {
-                    allow_private: settings.truth("links.allow_private_targets"),
+                    allow_private: settings.get("links.allow_private_targets"),
                     max_bytes: settings.number("links.max_target_bytes", 16, MAX_TARGET_LENGTH)?,
                 },
                 domains: TargetDomains {
@@ -197,7 +201,7 @@ impl Config {
             },
             upkeep: Upkeep {
                 reconcile_per_s: settings.number("upkeep.reconcile_per_s", 0, 100_000)?,
-                rebuild: settings.truth("upkeep.rebuild"),
+                rebuild: settings.get("upkeep.rebuild"),
                 sweep: match settings.number("upkeep.sweep_every_s", 0, 86_400)? {
                     0 => None,
                     seconds => Some(Duration::from_secs(seconds)),
@@ -218,124 +222,45 @@ impl Config {
     }
 }
 
-/// The reason that the settings can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A layer can't be read or does not fit the defaults.
-    #[error(transparent)]
-    Layer(#[from] LayerError),
-    /// A value is not allowed.
-    #[error("{key} is {value:?}, but must be {allowed}")]
-    Value {
-        /// The setting.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// The allowed values.
-        allowed: String,
-    },
-    /// A setting that another one needs is missing.
-    #[error("{key} must be set when {because}")]
-    Missing {
-        /// The setting.
-        key: &'static str,
-        /// The setting that requires it.
-        because: &'static str,
-    },
-    /// A file that a setting names can't be read.
-    #[error("the file {path:?} that {key} names can't be read")]
-    File {
-        /// The setting.
-        key: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A file that a setting names does not hold check keys.
-    #[error("the file {path:?} that {key} names does not hold check keys")]
-    CheckKeys {
-        /// The setting.
-        key: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: vocabulary::CheckKeysError,
-    },
-}
-
-impl ConfigError {
-    fn value(
-        key: &'static str,
-        value: &(impl ToString + ?Sized),
-        allowed: impl Into<String>,
-    ) -> Self {
-        Self::Value {
-            key,
-            value: value.to_string(),
-            allowed: allowed.into(),
-        }
-    }
+/// The error for a value that is not allowed.
+fn fault(key: &str, value: impl Display, allowed: impl Display) -> anyhow::Error {
+    let value = value.to_string();
+    anyhow!("{key} is {value:?}, but must be {allowed}")
 }
 
 /// The merged layers. Every key is there and of its default's type: [`layers`] has seen to it.
 struct Settings(Table);
 
 impl Settings {
-    fn get(&self, key: &str) -> Option<&toml::Value> {
-        let (group, key) = key.split_once('.')?;
-        self.0.get(group)?.get(key)
+    /// A value of a type that holds all values of its default's type.
+    fn get<T: DeserializeOwned + Default>(&self, key: &str) -> T {
+        let value = key
+            .split_once('.')
+            .and_then(|(group, key)| self.0.get(group)?.get(key));
+        let value = value.cloned().and_then(|value| value.try_into().ok());
+        value.unwrap_or_default()
     }
 
-    fn text(&self, key: &str) -> &str {
-        self.get(key)
-            .and_then(toml::Value::as_str)
-            .unwrap_or_default()
+    /// A file, or none for an empty text. A missing file is noticed when it is opened.
+    fn file(&self, key: &str) -> Option<PathBuf> {
+        Some(self.get(key)).filter(|path: &PathBuf| !path.as_os_str().is_empty())
     }
 
-    fn texts(&self, key: &str) -> Vec<String> {
-        let values = self.get(key).and_then(toml::Value::as_array);
-        values
-            .into_iter()
-            .flatten()
-            .filter_map(|value| value.as_str().map(str::to_owned))
-            .collect()
-    }
-
-    fn truth(&self, key: &str) -> bool {
-        self.get(key)
-            .and_then(toml::Value::as_bool)
-            .unwrap_or_default()
-    }
-
-    fn integer(&self, key: &str) -> i64 {
-        self.get(key)
-            .and_then(toml::Value::as_integer)
-            .unwrap_or_default()
-    }
-
-    fn number<N>(&self, key: &'static str, least: N, most: N) -> Result<N, ConfigError>
+    fn number<N>(&self, key: &'static str, least: N, most: N) -> anyhow::Result<N>
     where
         N: TryFrom<i64> + Copy + PartialOrd + std::fmt::Display,
     {
-        let value = self.integer(key);
+        let value: i64 = self.get(key);
         match N::try_from(value) {
             Ok(number) if least <= number && number <= most => Ok(number),
             _ => {
                 let allowed = format!("a whole number from {least} to {most}");
-                Err(ConfigError::value(key, &value, allowed))
+                Err(fault(key, &value, allowed))
             }
         }
     }
 
-    fn milliseconds(
-        &self,
-        key: &'static str,
-        least: u64,
-        most: u64,
-    ) -> Result<Duration, ConfigError> {
+    fn milliseconds(&self, key: &'static str, least: u64, most: u64) -> anyhow::Result<Duration> {
         self.number(key, least, most).map(Duration::from_millis)
     }
 
@@ -345,13 +270,13 @@ impl Settings {
         key: &'static str,
         allowed: &str,
         parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<T, ConfigError> {
-        let text = self.text(key);
-        parse(text).ok_or_else(|| ConfigError::value(key, text, allowed))
+    ) -> anyhow::Result<T> {
+        let text: String = self.get(key);
+        parse(&text).ok_or_else(|| fault(key, &text, allowed))
     }
 
     /// Finds the value that a text names.
-    fn one_of<T: Clone>(&self, key: &'static str, allowed: &[(&str, T)]) -> Result<T, ConfigError> {
+    fn one_of<T: Clone>(&self, key: &'static str, allowed: &[(&str, T)]) -> anyhow::Result<T> {
         let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
         self.parsed(key, &format!("one of {}", names.join(", ")), |text| {
             let found = allowed.iter().find(|(name, _)| *name == text);
@@ -359,14 +284,14 @@ impl Settings {
         })
     }
 
-    fn listen(&self, key: &'static str) -> Result<SocketAddr, ConfigError> {
+    fn listen(&self, key: &'static str) -> anyhow::Result<SocketAddr> {
         let allowed = "an IP address and a port, like 127.0.0.1:8090 or [::1]:8090";
         self.parsed(key, allowed, |text| text.parse().ok())
     }
 
-    fn store_url(&self, key: &'static str) -> Result<SecretString, ConfigError> {
-        let url = self.text(key);
-        if Scheme::of(url).is_some() {
+    fn store_url(&self, key: &'static str) -> anyhow::Result<SecretString> {
+        let url: String = self.get(key);
+        if Scheme::of(&url).is_some() {
             return Ok(url.into());
         }
         // A URL may hold a password, so the message shows only the faulty part.
@@ -375,14 +300,14 @@ impl Settings {
             None => "…".to_owned(),
         };
         let allowed = format!("a URL that begins with {}", Scheme::NAMES);
-        Err(ConfigError::value(key, &value, allowed))
+        Err(fault(key, &value, allowed))
     }
 
-    fn topology(&self) -> Result<Topology, ConfigError> {
+    fn topology(&self) -> anyhow::Result<Topology> {
         let key = "redis.nodes";
-        let nodes = self.texts(key);
+        let nodes: Vec<String> = self.get(key);
         if let Some(node) = nodes.iter().find(|node| !is_host_and_port(node)) {
-            return Err(ConfigError::value(key, node, "a list of host:port"));
+            return Err(fault(key, node, "a list of host:port"));
         }
         let allowed = [
             ("server", Topology::Server),
@@ -391,44 +316,41 @@ impl Settings {
         ];
         let topology = self.one_of("redis.topology", &allowed)?;
         match &topology {
-            Topology::Sentinel(nodes) if nodes.is_empty() => Err(ConfigError::Missing {
-                key,
-                because: "redis.topology is \"sentinel\"",
-            }),
+            Topology::Sentinel(nodes) if nodes.is_empty() => {
+                bail!("{key} must be set when redis.topology is \"sentinel\"")
+            }
             Topology::Server if !nodes.is_empty() => {
                 let allowed = "empty when redis.topology is \"server\"";
-                Err(ConfigError::value(key, &nodes.join(", "), allowed))
+                Err(fault(key, &nodes.join(", "), allowed))
             }
             _ => Ok(topology),
         }
     }
 
-    fn prefix(&self, key: &'static str) -> Result<KeyPrefix, ConfigError> {
+    fn prefix(&self, key: &'static str) -> anyhow::Result<KeyPrefix> {
         let allowed = "at most 32 visible ASCII characters without { and }";
         self.parsed(key, allowed, |text| KeyPrefix::new(text.as_bytes()).ok())
     }
 
-    fn redirect_status(&self, key: &'static str) -> Result<RedirectStatus, ConfigError> {
-        let code = self.integer(key);
-        u16::try_from(code)
-            .ok()
-            .and_then(RedirectStatus::from_code)
-            .ok_or_else(|| {
-                ConfigError::value(key, &code, format!("one of {}", RedirectStatus::CODES))
-            })
+    fn redirect_status(&self, key: &'static str) -> anyhow::Result<RedirectStatus> {
+        let code: i64 = self.get(key);
+        let status = u16::try_from(code).ok().and_then(RedirectStatus::from_code);
+        let allowed = format_args!("one of {}", RedirectStatus::CODES);
+        status.ok_or_else(|| fault(key, code, allowed))
     }
 
-    fn domains(&self, key: &'static str) -> Result<DomainRules, ConfigError> {
+    fn domains(&self, key: &'static str) -> anyhow::Result<DomainRules> {
         let allowed = "a list of domains: example.com for it and all below, =example.com for just \
                        it, or an IP address";
-        let rules = self.texts(key).into_iter().map(|text| {
-            let rule = text.parse::<DomainRule>();
-            rule.map_err(|_error| ConfigError::value(key, &text, allowed))
+        let rules = self.get::<Vec<String>>(key).into_iter();
+        let rules = rules.map(|text| {
+            text.parse::<DomainRule>()
+                .map_err(|_error| fault(key, &text, allowed))
         });
         rules.collect()
     }
 
-    fn log_level(&self, key: &'static str) -> Result<LevelFilter, ConfigError> {
+    fn log_level(&self, key: &'static str) -> anyhow::Result<LevelFilter> {
         let allowed = [
             ("error", LevelFilter::ERROR),
             ("warn", LevelFilter::WARN),
@@ -439,7 +361,7 @@ impl Settings {
         self.one_of(key, &allowed)
     }
 
-    fn rules(&self) -> Result<CodeRules, ConfigError> {
+    fn rules(&self) -> anyhow::Result<CodeRules> {
         let alphabet = format!("one of {}", Alphabet::NAMES);
         let alphabet = self.parsed("codes.alphabet", &alphabet, |text| {
             Alphabet::by_name(text.as_bytes())
@@ -450,7 +372,7 @@ impl Settings {
         let check = self.parsed("codes.check", &methods, |text| match text {
             "none" => Some(Ok(Check::None)),
             "luhn" => Some(Ok(Check::Luhn)),
-            "keyed" => Some(self.check_keys("codes.check_keys_file").map(Check::Keyed)),
+            "keyed" => Some(self.check_keys().map(Check::Keyed)),
             _ => None,
         })??;
         Ok(CodeRules {
@@ -460,7 +382,7 @@ impl Settings {
         })
     }
 
-    fn code_policy(&self) -> Result<CodePolicy, ConfigError> {
+    fn code_policy(&self) -> anyhow::Result<CodePolicy> {
         let allowed = format!("one of {}", StrategyName::NAMES);
         let strategy = self.parsed("codes.strategy", &allowed, |text| {
             text.parse::<StrategyName>().ok()
@@ -474,28 +396,19 @@ impl Settings {
         })
     }
 
-    fn watermarks(&self) -> Result<Watermarks, ConfigError> {
+    fn watermarks(&self) -> anyhow::Result<Watermarks> {
         let high = self.number("codes.pool_high", 1, 10_000_000)?;
         let low = self.number("codes.pool_low", 0, high)?;
         Ok(Watermarks { low, high })
     }
 
-    fn check_keys(&self, key: &'static str) -> Result<CheckKeys, ConfigError> {
-        let path = PathBuf::from(self.text(key));
-        if path.as_os_str().is_empty() {
-            return Err(ConfigError::Missing {
-                key,
-                because: "codes.check is \"keyed\"",
-            });
-        }
-        match std::fs::read(&path) {
-            Ok(text) => CheckKeys::parse(&text).map_err(|source| ConfigError::CheckKeys {
-                key,
-                path,
-                source,
-            }),
-            Err(source) => Err(ConfigError::File { key, path, source }),
-        }
+    fn check_keys(&self) -> anyhow::Result<CheckKeys> {
+        let Some(path) = self.file(CHECK_KEYS) else {
+            bail!("{CHECK_KEYS} must be set when codes.check is \"keyed\"");
+        };
+        let the_file = format!("the file {path:?} that {CHECK_KEYS} names");
+        let text = std::fs::read(&path).with_context(|| format!("{the_file} can't be read"))?;
+        CheckKeys::parse(&text).with_context(|| format!("{the_file} does not hold check keys"))
     }
 }
 

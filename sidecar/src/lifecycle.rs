@@ -1,18 +1,16 @@
 //! From the first request to the last: builds the parts, serves, and stops in order.
 
 mod background;
-mod error;
 mod parts;
 
-use std::io;
 use std::time::Duration;
 
+use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-pub use error::ServeError;
 use shortlink_http as http;
 
 use parts::Parts;
@@ -24,18 +22,16 @@ const LAST_GRACE: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// Fails when something that serving needs is missing, or accepting connections fails.
-pub async fn serve(config: Config) -> Result<(), ServeError> {
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone()).map_err(|source| ServeError::Signals { source })?;
+pub async fn serve(config: Config) -> anyhow::Result<()> {
+    let shutdown = cancelled_by_signal()?;
 
     let (listen, grace) = (config.http.listen, config.http.shutdown_grace);
-    let listen_failed = |source| ServeError::Listen {
-        address: listen,
-        source,
-    };
+    let cannot_listen = || format!("cannot listen on {listen} (http.listen)");
     let (parts, worker) = Parts::build(config, shutdown.clone()).await?;
-    let listener = TcpListener::bind(listen).await.map_err(listen_failed)?;
-    let address = listener.local_addr().map_err(listen_failed)?;
+    let listener = TcpListener::bind(listen)
+        .await
+        .with_context(cannot_listen)?;
+    let address = listener.local_addr().with_context(cannot_listen)?;
     let app = parts.app()?;
     let stop = CancellationToken::new();
     let worker = tokio::spawn(worker.run(stop.clone()));
@@ -45,7 +41,7 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
 
     tokio::select! {
         served = http::serve(listener, app, shutdown.clone()) => {
-            served.map_err(|source| ServeError::Serve { source })?;
+            served.context("cannot serve any longer")?;
         }
         () = after(shutdown, grace) => {
             let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
@@ -70,10 +66,13 @@ pub async fn serve(config: Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Cancels a token on SIGTERM and SIGINT.
-pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+/// A token that is cancelled on SIGTERM and SIGINT.
+pub(crate) fn cancelled_by_signal() -> anyhow::Result<CancellationToken> {
+    let shutdown = CancellationToken::new();
+    let cancelled = shutdown.clone();
+    let caught = |kind| signal(kind).context("cannot catch signals");
+    let mut terminate = caught(SignalKind::terminate())?;
+    let mut interrupt = caught(SignalKind::interrupt())?;
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => tracing::info!("stopping (SIGTERM)"),
@@ -81,7 +80,7 @@ pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> io::Result<()> {
         }
         shutdown.cancel();
     });
-    Ok(())
+    Ok(cancelled)
 }
 
 /// Ends when the grace that follows the signal to stop has passed.

@@ -3,15 +3,18 @@
 //! - [`Client`], [`Pager`]: requests with the service's address and the API key, and listings in pages. They know
 //!   nothing of links.
 //! - [`commands`]: build requests from the command line and print answers.
-//! - [`columns`], [`output`], [`counted_read`]: tables, texts and progress of every command.
+//! - [`columns`], [`output`], [`progress`]: tables, texts and progress of every command.
+//! - [`input`], [`rows`]: reads and writes files.
 #![forbid(unsafe_code)]
 
 pub mod columns;
 pub mod commands;
-pub mod counted_read;
 mod failure;
+pub mod input;
 pub mod output;
 mod pages;
+pub mod progress;
+pub mod rows;
 mod settings;
 mod transport;
 

@@ -1,25 +1,21 @@
 //! `shortlink audit`
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use indicatif::ProgressBar;
 use serde_json::json;
 use shortlink_client::output::{print, thousands};
+use shortlink_client::progress::Progress;
 use shortlink_service::audit::{Audit, Kind, Report};
 use shortlink_service::drift::Inspector;
-use tokio_util::sync::CancellationToken;
 
 use super::workbench::Workbench;
 use crate::config::Config;
+use crate::lifecycle::cancelled_by_signal;
 
 /// The exit code for drift that was found and is still there.
 const DRIFT: u8 = 2;
-
-/// The interval of progress lines without a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Options of an audit and of its output.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -47,11 +43,19 @@ pub(super) async fn run(config: &Config, arguments: AuditArguments) -> anyhow::R
         examples: arguments.examples,
         repair: arguments.repair,
     };
-    let shutdown = CancellationToken::new();
-    crate::lifecycle::cancel_on_signal(shutdown.clone())?;
+    let shutdown = cancelled_by_signal()?;
     let begun = Instant::now();
-    let display = Display::new();
-    let progress = |report: &Report| display.show(report);
+    let display = Progress::new(None, "{spinner} {msg}");
+    let progress = |report: &Report| {
+        display.show(report.links, || {
+            format!(
+                "{} links, {} keys, {} found",
+                thousands(report.links),
+                thousands(report.keys),
+                thousands(report.drift())
+            )
+        });
+    };
     let report = tokio::select! {
         report = audit.run(&progress) => report.map_err(anyhow::Error::from),
         () = shutdown.cancelled() => Err(anyhow::anyhow!("interrupted")),
@@ -122,52 +126,4 @@ fn as_text(report: &Report, seconds: f64, repairs: bool) -> String {
         text.push_str(&format!("{} repaired\n", thousands(report.repaired)));
     }
     text
-}
-
-/// Shows the progress: as a spinner on a terminal, as lines elsewhere.
-struct Display {
-    bar: Option<ProgressBar>,
-    next_line: Mutex<Instant>,
-}
-
-impl Display {
-    fn new() -> Self {
-        let bar = std::io::stderr()
-            .is_terminal()
-            .then(ProgressBar::new_spinner);
-        Self {
-            bar,
-            next_line: Mutex::new(Instant::now() + LINE_EVERY),
-        }
-    }
-
-    fn show(&self, report: &Report) {
-        let text = || {
-            format!(
-                "{} links, {} keys, {} found",
-                thousands(report.links),
-                thousands(report.keys),
-                thousands(report.drift())
-            )
-        };
-        if let Some(bar) = &self.bar {
-            bar.set_message(text());
-            bar.tick();
-            return;
-        }
-        let mut next_line = self
-            .next_line
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if Instant::now() >= *next_line {
-            *next_line = Instant::now() + LINE_EVERY;
-            eprintln!("shortlink: {}", text());
-        }
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }

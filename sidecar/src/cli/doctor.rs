@@ -136,7 +136,7 @@ pub(super) async fn run(
     let config = match Config::load(file.as_deref(), environment()) {
         Ok(config) => Some(config),
         Err(error) => {
-            let reason = format!("{:#}", anyhow::Error::new(error));
+            let reason = format!("{error:#}");
             let advice = "put it right; `shortlink serve` would not start";
             findings.push(Finding::fail("configuration", reason, advice));
             None

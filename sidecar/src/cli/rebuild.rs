@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use shortlink_client::output::{print, thousands};
+use shortlink_client::progress;
 use shortlink_service::jobs::{Outcome, Run};
 use shortlink_service::rebuild::{Progress, Rebuild, RebuildJob};
-use tokio_util::sync::CancellationToken;
 
-use super::display::Display;
 use super::workbench::Workbench;
 use crate::config::Config;
+use crate::lifecycle::cancelled_by_signal;
 
 /// The number of pages that are in flight to Redis at once.
 const LANES: usize = 3;
@@ -35,13 +35,12 @@ async fn rebuild(bench: &Workbench, restart: bool, json: bool) -> anyhow::Result
         lanes: LANES,
         restart,
     };
-    let shutdown = CancellationToken::new();
-    crate::lifecycle::cancel_on_signal(shutdown.clone())?;
+    let shutdown = cancelled_by_signal()?;
     let begun = Instant::now();
-    let display = Display::new("links");
+    let display = progress::Progress::of_items("links");
     let mut report = |job: Option<&RebuildJob>| match job {
         Some(RebuildJob { progress, .. }) => {
-            display.show(progress.done, progress.total, progress.resumed);
+            display.show_items("links", progress.done, progress.total, progress.resumed);
         }
         None => eprintln!("shortlink: another process does this or was killed; waiting"),
     };

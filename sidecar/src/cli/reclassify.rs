@@ -8,16 +8,16 @@ use std::time::Instant;
 use anyhow::bail;
 use jiff::Timestamp;
 use shortlink_client::output::{print, thousands};
+use shortlink_client::progress::Progress;
 use shortlink_core::ports::TimeSpan;
 use shortlink_core::visit::class::RULESET;
 use shortlink_enrich::agents::AgentReader;
 use shortlink_service::jobs::Outcome;
 use shortlink_service::reclassify::{Reclassify, Report};
-use tokio_util::sync::CancellationToken;
 
-use super::display::Display;
 use super::workbench::Workbench;
 use crate::config::Config;
+use crate::lifecycle::cancelled_by_signal;
 use crate::transfer::moment::{self, Moment};
 
 /// The exit code for a rehearsal that has found something to be changed.
@@ -74,12 +74,11 @@ pub(super) async fn run(
             .and_then(|kept| bench.clock.now().checked_sub(kept).ok()),
         is_rehearsal: dry_run,
     };
-    let shutdown = CancellationToken::new();
-    crate::lifecycle::cancel_on_signal(shutdown.clone())?;
+    let shutdown = cancelled_by_signal()?;
     let begun = Instant::now();
-    let display = Display::new("visits");
+    let display = Progress::of_items("visits");
     let mut progress = |report: Option<&Report>| match report {
-        Some(report) => display.show(report.reached, report.total, 0),
+        Some(report) => display.show_items("visits", report.reached, report.total, 0),
         None => eprintln!(
             "shortlink: another process counts unique visitors again, or was killed; waiting"
         ),

@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use indicatif::{ProgressBar, ProgressStyle};
+use shortlink_client::progress::Progress;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::State;
 use shortlink_core::ports::Publisher;
@@ -33,8 +33,8 @@ use crate::transfer::windows::{Reading, Window};
 /// The number of campaigns in a page.
 const CAMPAIGNS_TOGETHER: u32 = 1000;
 
-/// The interval of progress lines without a terminal.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// The progress of work of an unknown length.
+const SPINNER: &str = "{spinner} {msg}";
 
 /// The exit code of an import in which rows were refused or in conflict.
 const SOME_ROWS: u8 = 2;
@@ -178,7 +178,11 @@ impl ImportCommand {
         };
         let mut report = Report::new(&names, report_file);
         let length: Option<u64> = files.iter().map(|(source, _)| source.length()).sum();
-        let progress = Progress::new(length);
+        let template = match length {
+            Some(_) => "{wide_bar} {percent}% {msg}, {eta} left",
+            None => SPINNER,
+        };
+        let (progress, started) = (Progress::new(length, template), Instant::now());
         let reading = Reading {
             files,
             names: Names::new(self.map),
@@ -207,17 +211,17 @@ impl ImportCommand {
             },
         };
         let mut windows = reading.start().context("cannot start to read")?;
-        let mut done = Ok(());
-        while let Some(window) = windows.recv().await {
-            done = match window {
-                Ok(window) => import(&importer, &window, &mut report, &progress, &names).await,
-                Err(error) => Err(error.into()),
-            };
-            if done.is_err() {
-                break;
+        let done = async {
+            let mut start = 0;
+            while let Some(window) = windows.recv().await {
+                let window = window?;
+                import(&importer, &window, &mut report, &progress, start, &names).await?;
+                start = window.position;
             }
-        }
-        progress.finish(report.rows());
+            anyhow::Ok(())
+        };
+        let done = done.await;
+        finish(&progress, report.rows(), started);
         for line in report.lines(self.dry_run) {
             eprintln!("shortlink: {line}");
         }
@@ -246,16 +250,22 @@ impl ImportCommand {
     }
 }
 
-/// Imports a window.
+/// Imports a window, which begins behind so many bytes.
 async fn import(
     importer: &Importer,
     window: &Window,
     report: &mut Report<'_>,
     progress: &Progress,
+    start: u64,
     names: &[String],
 ) -> anyhow::Result<()> {
-    let before = progress.begin(window, report.rows());
-    let advance = |count| progress.advance(before, window, count);
+    let (before, done) = (report.rows(), AtomicU64::new(0));
+    let advance = |count: usize| {
+        let done = done.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        let share = done as f64 / window.links.len().max(1) as f64;
+        let position = start + ((window.position - start) as f64 * share) as u64;
+        progress.show(position, || format!("{} rows so far", before + done));
+    };
     let imported = importer.import(&window.links, &advance).await;
     let imported = match imported {
         Ok(imported) => imported,
@@ -284,7 +294,7 @@ impl ExportCommand {
         let format = self.format.or_else(|| name.and_then(Format::of));
         let format = format.unwrap_or(Format::Csv);
         let state = self.state.map(State::from);
-        let progress = Progress::new(None);
+        let (progress, started) = (Progress::new(None, SPINNER), Instant::now());
         let count = match &self.out {
             None => {
                 let out = BufWriter::new(io::stdout().lock());
@@ -310,7 +320,7 @@ impl ExportCommand {
                 count
             }
         };
-        progress.finish(count);
+        finish(&progress, count, started);
         eprintln!("shortlink: {count} links exported");
         Ok(ExitCode::SUCCESS)
     }
@@ -334,95 +344,20 @@ async fn write_links<W: Write>(
     let rows = AtomicU64::new(0);
     let advance = |count| {
         let rows = rows.fetch_add(count, Ordering::Relaxed) + count;
-        progress.show(0, rows);
+        progress.show(0, || format!("{rows} rows so far"));
     };
     let count = export(store, &mut writer, state, advance).await?;
     Ok((count, writer.finish()?))
 }
 
-/// Reports progress: a bar on a terminal, lines at intervals elsewhere.
-struct Progress {
-    bar: ProgressBar,
-    began: Instant,
-    /// Time of the last report, in milliseconds since the start.
-    told: AtomicU64,
-    is_terminal: bool,
-    /// The bytes up to the end of the window before.
-    position: AtomicU64,
-    /// The rows of the window that are done.
-    done: AtomicU64,
-}
-
-/// The place at which a window begins.
-#[derive(Clone, Copy)]
-struct Start {
-    position: u64,
-    rows: u64,
-}
-
-impl Progress {
-    /// Begins; `length` is the number of bytes to read, if it is known.
-    fn new(length: Option<u64>) -> Self {
-        let is_terminal = io::stderr().is_terminal();
-        let bar = match length {
-            _ if !is_terminal => ProgressBar::hidden(),
-            None => ProgressBar::new_spinner(),
-            Some(length) => {
-                let style = ProgressStyle::with_template("{wide_bar} {percent}% {msg}, {eta} left");
-                ProgressBar::new(length)
-                    .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-            }
-        };
-        Self {
-            bar,
-            began: Instant::now(),
-            told: AtomicU64::new(0),
-            is_terminal,
-            position: AtomicU64::new(0),
-            done: AtomicU64::new(0),
-        }
-    }
-
-    /// Begins a window behind so many rows.
-    fn begin(&self, window: &Window, rows: u64) -> Start {
-        self.done.store(0, Ordering::Relaxed);
-        Start {
-            position: self.position.swap(window.position, Ordering::Relaxed),
-            rows,
-        }
-    }
-
-    /// Notes that so many links of a window are done.
-    fn advance(&self, start: Start, window: &Window, count: usize) {
-        let done = self.done.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
-        let bytes = (window.position - start.position) as f64;
-        let share = done as f64 / window.links.len().max(1) as f64;
-        let position = start.position + (bytes * share) as u64;
-        self.show(position, start.rows + done);
-    }
-
-    fn show(&self, position: u64, rows: u64) {
-        if self.is_terminal {
-            self.bar.set_position(position);
-            self.bar.set_message(format!("{rows} rows"));
-            return;
-        }
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let told = self.told.load(Ordering::Relaxed);
-        if u128::from(now - told) >= TELL_EVERY.as_millis() {
-            self.told.store(now, Ordering::Relaxed);
-            eprintln!("shortlink: {rows} rows so far");
-        }
-    }
-
-    fn finish(&self, rows: u64) {
-        self.bar.finish_and_clear();
-        let took = self.began.elapsed().as_secs_f64();
-        eprintln!(
-            "shortlink: {rows} rows in {took:.1} s ({:.0} a second)",
-            rows as f64 / took.max(0.001)
-        );
-    }
+/// Removes the progress, and reports the speed.
+fn finish(progress: &Progress, rows: u64, began: Instant) {
+    progress.finish();
+    let took = began.elapsed().as_secs_f64();
+    eprintln!(
+        "shortlink: {rows} rows in {took:.1} s ({:.0} a second)",
+        rows as f64 / took.max(0.001)
+    );
 }
 
 /// Every campaign's number of parameters.

@@ -1,7 +1,8 @@
 //! Merges the layers of settings.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context, bail};
 use toml::{Table, Value};
 
 /// The bottom layer, which has every key.
@@ -21,11 +22,8 @@ const DATABASE_URL: &str = "DATABASE_URL";
 pub(super) fn merged(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
-) -> Result<Table, LayerError> {
-    let mut settings: Table = toml::from_str(DEFAULTS).map_err(|source| LayerError::Syntax {
-        path: PathBuf::from("config.default.toml"),
-        source,
-    })?;
+) -> anyhow::Result<Table> {
+    let mut settings: Table = toml::from_str(DEFAULTS).context("the defaults are not valid")?;
     if let Some(path) = file {
         add_file(&mut settings, path)?;
     }
@@ -46,79 +44,21 @@ pub(super) fn merged(
     Ok(settings)
 }
 
-/// The reason that a layer can't be merged into the defaults.
-#[derive(Debug, thiserror::Error)]
-pub enum LayerError {
-    /// A file can't be read.
-    #[error("the configuration file {path:?} can't be read")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A file is not TOML.
-    #[error("the configuration file {path:?} is not valid TOML")]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: toml::de::Error,
-    },
-    /// A key is unknown.
-    #[error("{origin}: there is no setting {key}; allowed are {allowed}")]
-    Unknown {
-        /// The layer.
-        origin: String,
-        /// The key.
-        key: String,
-        /// The allowed keys.
-        allowed: String,
-    },
-    /// A value is of another type than its default.
-    #[error("{origin}: {key} must be {expected}")]
-    Type {
-        /// The layer.
-        origin: String,
-        /// The key.
-        key: String,
-        /// The type of the default.
-        expected: &'static str,
-    },
-}
-
-fn add_file(settings: &mut Table, path: &Path) -> Result<(), LayerError> {
-    let text = std::fs::read_to_string(path).map_err(|source| LayerError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let layer: Table = toml::from_str(&text).map_err(|source| LayerError::Syntax {
-        path: path.to_owned(),
-        source,
-    })?;
+fn add_file(settings: &mut Table, path: &Path) -> anyhow::Result<()> {
+    let the_file = format!("the configuration file {path:?}");
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("{the_file} can't be read"))?;
+    let layer: Table =
+        toml::from_str(&text).with_context(|| format!("{the_file} is not valid TOML"))?;
     let origin = path.display().to_string();
     for (group, values) in layer {
         let Value::Table(values) = values else {
             // A key outside of any group, unless it has a group's name.
             group_of(settings, &origin, &group)?;
-            return Err(LayerError::Type {
-                origin,
-                key: group,
-                expected: "a table",
-            });
+            bail!("{origin}: {group} must be a table");
         };
         for (key, value) in values {
-            let slot = slot(settings, &origin, &group, &key)?;
-            if !is_of_type(&value, slot) {
-                return Err(LayerError::Type {
-                    origin,
-                    key: format!("{group}.{key}"),
-                    expected: type_name(slot),
-                });
-            }
-            *slot = value;
+            set(settings, &origin, &group, &key, |_| Some(value))?;
         }
     }
     Ok(())
@@ -130,26 +70,36 @@ fn add_variable(
     group: &str,
     key: &str,
     text: &str,
-) -> Result<(), LayerError> {
-    let slot = slot(settings, name, group, key)?;
-    let value = match slot {
+) -> anyhow::Result<()> {
+    set(settings, name, group, key, |default| match default {
         Value::Integer(_) => text.parse().ok().map(Value::Integer),
         Value::Boolean(_) => text.parse().ok().map(Value::Boolean),
         Value::Array(_) => {
-            let items = text
-                .split(',')
-                .map(str::trim)
-                .filter(|item| !item.is_empty());
-            let items = items.map(|item| Value::String(item.to_owned()));
-            Some(Value::Array(items.collect()))
+            let items = text.split(',').map(str::trim);
+            let items = items.filter(|item| !item.is_empty());
+            Some(items.collect::<Vec<_>>().into())
         }
-        _ => Some(Value::String(text.to_owned())),
+        _ => Some(text.into()),
+    })
+}
+
+/// Replaces a setting by a value of the same type, which is made for the former one.
+fn set(
+    settings: &mut Table,
+    origin: &str,
+    group: &str,
+    key: &str,
+    value: impl FnOnce(&Value) -> Option<Value>,
+) -> anyhow::Result<()> {
+    let values = group_of(settings, origin, group)?;
+    let allowed = names(values);
+    let Some(slot) = values.get_mut(key) else {
+        bail!("{origin}: there is no setting {group}.{key}; allowed are {allowed}");
     };
-    *slot = value.ok_or_else(|| LayerError::Type {
-        origin: name.to_owned(),
-        key: format!("{group}.{key}"),
-        expected: type_name(slot),
-    })?;
+    let Some(value) = value(slot).filter(|value| is_of_type(value, slot)) else {
+        bail!("{origin}: {group}.{key} must be {}", type_name(slot));
+    };
+    *slot = value;
     Ok(())
 }
 
@@ -157,31 +107,12 @@ fn group_of<'a>(
     settings: &'a mut Table,
     origin: &str,
     group: &str,
-) -> Result<&'a mut Table, LayerError> {
+) -> anyhow::Result<&'a mut Table> {
     let allowed = names(settings);
     match settings.get_mut(group) {
         Some(Value::Table(values)) => Ok(values),
-        _ => Err(LayerError::Unknown {
-            origin: origin.to_owned(),
-            key: format!("[{group}]"),
-            allowed,
-        }),
+        _ => bail!("{origin}: there is no setting [{group}]; allowed are {allowed}"),
     }
-}
-
-fn slot<'a>(
-    settings: &'a mut Table,
-    origin: &str,
-    group: &str,
-    key: &str,
-) -> Result<&'a mut Value, LayerError> {
-    let values = group_of(settings, origin, group)?;
-    let allowed = names(values);
-    values.get_mut(key).ok_or_else(|| LayerError::Unknown {
-        origin: origin.to_owned(),
-        key: format!("{group}.{key}"),
-        allowed,
-    })
 }
 
 fn names(table: &Table) -> String {

@@ -17,7 +17,7 @@ fn load(file: Option<&str>, environment: &[(&str, &str)]) -> Result<Config, Stri
         file
     });
     let path = file.as_ref().map(tempfile::NamedTempFile::path);
-    Config::load(path, environment).map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+    Config::load(path, environment).map_err(|error| format!("{error:#}"))
 }
 
 #[test]

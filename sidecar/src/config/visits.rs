@@ -8,7 +8,7 @@ use shortlink_core::visit::address::AddressPolicy;
 use shortlink_enrich::geo::GeoFiles;
 use shortlink_service::live::LiveLimits;
 
-use super::{ConfigError, Settings};
+use super::{Settings, fault};
 
 /// One database for each version of IP.
 const MAX_IP2REGION_FILES: usize = 2;
@@ -44,13 +44,13 @@ pub struct Visits {
 }
 
 impl Settings {
-    pub(super) fn visits(&self) -> Result<Visits, ConfigError> {
-        let retention = |key| -> Result<Option<SignedDuration>, ConfigError> {
+    pub(super) fn visits(&self) -> anyhow::Result<Visits> {
+        let retention = |key| -> anyhow::Result<Option<SignedDuration>> {
             let days: i64 = self.number(key, 0, LONGEST_DAYS)?;
             Ok((days > 0).then(|| SignedDuration::from_hours(24 * days)))
         };
         Ok(Visits {
-            stores: self.truth("visits.store"),
+            stores: self.get("visits.store"),
             streams: self.number("visits.streams", 1, 1024)?,
             retention: retention("visits.retention_days")?,
             minutes_retention: retention("visits.minutes_retention_days")?,
@@ -73,38 +73,32 @@ impl Settings {
     }
 
     /// Reads the setting; recorded days are known only within the retention of hours.
-    fn unvisited_days(&self) -> Result<Option<u32>, ConfigError> {
+    fn unvisited_days(&self) -> anyhow::Result<Option<u32>> {
         let key = "visits.expire_unvisited_after_days";
         let days: i64 = self.number(key, 0, LONGEST_DAYS)?;
-        let known = self.integer("visits.hours_retention_days");
+        let known: i64 = self.get("visits.hours_retention_days");
         if known > 0 && days >= known {
             let allowed = format!("less than visits.hours_retention_days ({known})");
-            return Err(ConfigError::value(key, &days, allowed));
+            return Err(fault(key, &days, allowed));
         }
         Ok(u32::try_from(days).ok().filter(|days| *days > 0))
     }
 
-    fn address(&self, key: &'static str) -> Result<AddressPolicy, ConfigError> {
+    fn address(&self, key: &'static str) -> anyhow::Result<AddressPolicy> {
         let allowed = format!("one of {}", AddressPolicy::NAMES);
         self.parsed(key, &allowed, AddressPolicy::by_name)
     }
 
-    /// A file, or none for an empty text. A missing file is noticed when it is opened.
-    fn file(&self, key: &str) -> Option<PathBuf> {
-        let text = self.text(key);
-        (!text.is_empty()).then(|| PathBuf::from(text))
-    }
-
-    fn ip2region(&self, key: &'static str) -> Result<Vec<PathBuf>, ConfigError> {
-        let paths = self.texts(key);
+    fn ip2region(&self, key: &'static str) -> anyhow::Result<Vec<PathBuf>> {
+        let paths: Vec<String> = self.get(key);
         if paths.len() > MAX_IP2REGION_FILES || paths.iter().any(String::is_empty) {
             let allowed = "a list of at most two files, one for IPv4 and one for IPv6";
-            return Err(ConfigError::value(key, &paths.join(", "), allowed));
+            return Err(fault(key, &paths.join(", "), allowed));
         }
         Ok(paths.into_iter().map(PathBuf::from).collect())
     }
 
-    fn language(&self, key: &'static str) -> Result<String, ConfigError> {
+    fn language(&self, key: &'static str) -> anyhow::Result<String> {
         let allowed = "a language as databases name it, like en or zh-CN";
         self.parsed(key, allowed, |text| {
             let is_tag = text.split('-').all(|part| {

@@ -18,7 +18,6 @@ use shortlink_service::unvisited::{Expired, Unvisited};
 use shortlink_service::visits::{self, VisitWriter};
 use tokio_util::sync::CancellationToken;
 
-use super::ServeError;
 use super::parts::Parts;
 use crate::random;
 
@@ -33,7 +32,7 @@ struct Starter<'p> {
 }
 
 /// Starts all background jobs; they end with `stop`.
-pub(super) fn start(parts: &Parts, stop: &CancellationToken) -> Result<(), ServeError> {
+pub(super) fn start(parts: &Parts, stop: &CancellationToken) -> anyhow::Result<()> {
     let starter = Starter {
         parts,
         claims: Claims {
@@ -100,7 +99,7 @@ impl Starter<'_> {
     }
 
     /// Starts the jobs for visits.
-    fn start_visits(&self) -> Result<(), ServeError> {
+    fn start_visits(&self) -> anyhow::Result<()> {
         let Parts {
             config,
             delivery,

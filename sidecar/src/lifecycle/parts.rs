@@ -36,7 +36,6 @@ use shortlink_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::ServeError;
 use crate::config::Config;
 use crate::random;
 
@@ -66,7 +65,7 @@ impl Parts {
     pub(super) async fn build(
         config: Config,
         shutdown: CancellationToken,
-    ) -> Result<(Self, outbox::Worker), ServeError> {
+    ) -> anyhow::Result<(Self, outbox::Worker)> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let holder = random::holder()?;
         let store = store::open(&config.database).await?;
@@ -163,7 +162,7 @@ impl Parts {
     }
 
     /// Builds the services that requests use.
-    pub(super) fn app(&self) -> Result<App, ServeError> {
+    pub(super) fn app(&self) -> anyhow::Result<App> {
         let Config { codes, links, .. } = &self.config;
         let (store, clock) = (|| Arc::clone(&self.store), || Arc::clone(&self.clock));
         let access = Arc::new(Access::new(store(), clock()));
@@ -234,7 +233,7 @@ impl Parts {
         })
     }
 
-    fn issuer(&self) -> Result<Issuer, ServeError> {
+    fn issuer(&self) -> anyhow::Result<Issuer> {
         let codes = &self.config.codes;
         let (store, rules) = (|| Arc::clone(&self.store), || codes.rules.clone());
         Ok(Issuer::start(issue::Parts {

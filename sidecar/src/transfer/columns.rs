@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use anyhow::bail;
 use shortlink_api::kinds::Shape;
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::Members;
@@ -207,36 +208,6 @@ pub struct Names {
     assigned: Vec<Assignment>,
 }
 
-/// The reason that the columns of a file can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ColumnsError {
-    /// No column has a name of this one.
-    #[error(
-        "no column is known to be the {}; the file has: {has}. Name it with --map {}=NAME",
-        .column.name(), .column.name()
-    )]
-    Missing {
-        /// The missing column.
-        column: Column,
-        /// The names in the file.
-        has: String,
-    },
-    /// A column was named that is not there.
-    #[error("there is no column {name:?}; the file has: {has}")]
-    Absent {
-        /// The name.
-        name: String,
-        /// The names in the file.
-        has: String,
-    },
-    /// Two columns have one name.
-    #[error("two columns are called {name:?}; name the right one with --map")]
-    Twice {
-        /// The name.
-        name: String,
-    },
-}
-
 impl Names {
     /// Takes the user's assignments, the last one for each column.
     pub fn new(assigned: Vec<Assignment>) -> Self {
@@ -269,7 +240,7 @@ impl Names {
     ///
     /// # Errors
     /// Fails when the code or the target is missing, or two columns are equally good.
-    pub fn places(&self, header: &[String]) -> Result<[Option<usize>; COLUMNS], ColumnsError> {
+    pub fn places(&self, header: &[String]) -> anyhow::Result<[Option<usize>; COLUMNS]> {
         let mut best: [Option<(usize, usize)>; COLUMNS] = [None; COLUMNS];
         for (place, name) in header.iter().enumerate() {
             let Some((column, rank)) = self.meaning(name) else {
@@ -278,24 +249,25 @@ impl Names {
             let best = &mut best[column.place()];
             match best {
                 Some((standing, _)) if *standing == rank => {
-                    return Err(ColumnsError::Twice { name: name.clone() });
+                    bail!("two columns are called {name:?}; name the right one with --map")
                 }
                 Some((standing, _)) if *standing < rank => {}
                 _ => *best = Some((rank, place)),
             }
         }
-        let has = || header.join(", ");
+        let has = header.join(", ");
         for Assignment { column, name } in &self.assigned {
             if best[column.place()].is_none() && !name.is_empty() {
-                return Err(ColumnsError::Absent {
-                    name: name.clone(),
-                    has: has(),
-                });
+                bail!("there is no column {name:?}; the file has: {has}");
             }
         }
         for column in [Column::Code, Column::Url] {
             if best[column.place()].is_none() {
-                return Err(ColumnsError::Missing { column, has: has() });
+                let column = column.name();
+                bail!(
+                    "no column is known to be the {column}; the file has: {has}. Name it with \
+                     --map {column}=NAME"
+                );
             }
         }
         Ok(best.map(|best| best.map(|(_, place)| place)))

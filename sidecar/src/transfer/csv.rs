@@ -2,10 +2,11 @@
 
 use std::io::{self, BufRead};
 
+use anyhow::bail;
 use shortlink_api::csv_parser::{Parser, Place, Step};
 
-use super::columns::{Cells, Column, ColumnsError, Names};
-use super::row::{MAX_ROW, Refusal};
+use super::columns::{Cells, Column, Names};
+use super::row::{MAX_ROW, Refusal, spanning};
 
 /// The most columns.
 const MAX_COLUMNS: usize = 1024;
@@ -44,23 +45,6 @@ pub trait Rows: Send {
     fn next(&mut self, cells: &mut Cells) -> io::Result<Next>;
 }
 
-/// The reason that a file has no readable rows.
-#[derive(Debug, thiserror::Error)]
-pub enum HeaderError {
-    /// It can't be read.
-    #[error(transparent)]
-    Read(#[from] io::Error),
-    /// Its first row is none.
-    #[error("the header can't be read: {0}")]
-    Refused(Refusal),
-    /// The file is empty.
-    #[error("the file is empty; a header is needed")]
-    Empty,
-    /// Its columns mean nothing.
-    #[error(transparent)]
-    Columns(#[from] ColumnsError),
-}
-
 /// Rows of comma-separated values.
 pub struct CsvRows<R> {
     reader: R,
@@ -79,7 +63,7 @@ impl<R: BufRead + Send> CsvRows<R> {
         delimiter: u8,
         names: &Names,
         header: Option<Vec<String>>,
-    ) -> Result<Self, HeaderError> {
+    ) -> anyhow::Result<Self> {
         let mut rows = Self {
             reader,
             parser: Parser::new(delimiter, MAX_ROW, MAX_COLUMNS),
@@ -93,8 +77,10 @@ impl<R: BufRead + Send> CsvRows<R> {
                     .fields()
                     .map(|field| String::from_utf8_lossy(field).trim().to_owned())
                     .collect(),
-                Next::Refused { refusal, .. } => return Err(HeaderError::Refused(refusal)),
-                Next::End => return Err(HeaderError::Empty),
+                Next::Refused { refusal, .. } => {
+                    bail!("the header can't be read: {}", refusal.problem)
+                }
+                Next::End => bail!("the file is empty; a header is needed"),
             },
         };
         rows.meanings = vec![None; header.len()];
@@ -127,7 +113,7 @@ impl<R: BufRead + Send> CsvRows<R> {
                     }
                 }
                 Step::TooLong(Place { line, lines }) => {
-                    let refusal = Refusal::RowLength { lines };
+                    let refusal = Refusal::too_long(lines);
                     return Ok(Next::Refused { line, refusal });
                 }
                 Step::More | Step::TooManyFields => {}
@@ -154,13 +140,14 @@ impl<R: BufRead + Send> Rows for CsvRows<R> {
         let expected = self.meanings.len();
         let refusal = if found != expected {
             // An unquoted comma in a target, for example, shifts the columns.
-            Refusal::Columns {
-                found,
-                expected,
-                lines,
-            }
+            let spanning = spanning(lines);
+            Refusal::unreadable(format!(
+                "has {found} columns where the header has {expected}{spanning}"
+            ))
         } else if lines > MAX_LINES {
-            Refusal::Lines { lines }
+            Refusal::unreadable(format!(
+                "spans {lines} lines: is a quotation mark not closed? None of them was imported"
+            ))
         } else {
             return Ok(next);
         };
@@ -192,7 +179,9 @@ mod tests {
                         text(Column::Url)
                     ));
                 }
-                Next::Refused { line, refusal } => found.push(format!("{line}: {refusal}")),
+                Next::Refused { line, refusal } => {
+                    found.push(format!("{line}: {}", refusal.problem))
+                }
                 Next::End => return found,
             }
         }
@@ -263,12 +252,17 @@ mod tests {
             let header = header.map(|it| it.split(',').map(str::to_owned).collect());
             CsvRows::new(text.as_bytes(), b',', &Names::default(), header)
         };
-        assert!(matches!(open("", None), Err(HeaderError::Empty)));
-        assert!(matches!(open("\n\n", None), Err(HeaderError::Empty)));
-        assert!(matches!(
-            open("a,https://example.com\n", None),
-            Err(HeaderError::Columns(_))
-        ));
+        for (text, said) in [
+            ("", "the file is empty"),
+            ("\n\n", "the file is empty"),
+            (
+                "a,https://example.com\n",
+                "no column is known to be the code",
+            ),
+        ] {
+            let error = open(text, None).map(|_rows| ()).expect_err(text);
+            assert!(error.to_string().starts_with(said), "{error}");
+        }
         let mut rows = open("a,b\n", Some("code,url")).expect("a header");
         let mut cells = Cells::default();
         let next = rows.next(&mut cells).expect("a slice");

@@ -5,10 +5,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
+use anyhow::Context;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use shortlink_api::link::{EXPORTED, LinkSettingsBody};
+use shortlink_client::rows::{RowWriter, write_fields};
 use shortlink_core::campaign::{Campaign, ParameterValues};
 use shortlink_core::link::{Destination, Link, State};
 use shortlink_core::ports::StoreError;
@@ -61,15 +63,6 @@ impl Row {
     fn values(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         let columns = EXPORTED.into_iter();
         columns.map(|name| (name, self.0.get(name).unwrap_or(&Value::Null)))
-    }
-
-    /// The fields of a line.
-    fn fields(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        self.values().map(|(_, value)| match value {
-            Value::Null => Cow::Borrowed(""),
-            Value::String(text) => Cow::Borrowed(&**text),
-            other => Cow::Owned(other.to_string()),
-        })
     }
 }
 
@@ -125,13 +118,8 @@ impl Campaigns {
 
 /// Writes links in a format.
 pub struct LinkWriter<W: Write> {
-    out: Out<W>,
+    out: RowWriter<W>,
     now: Timestamp,
-}
-
-enum Out<W: Write> {
-    Separated(Box<csv::Writer<W>>),
-    Json(W),
 }
 
 impl<W: Write> LinkWriter<W> {
@@ -140,40 +128,18 @@ impl<W: Write> LinkWriter<W> {
     /// # Errors
     /// Fails when the file can't be written.
     pub fn new(out: W, format: Format, now: Timestamp) -> io::Result<Self> {
-        let delimiter = match format {
-            Format::Csv => b',',
-            Format::Tsv => b'\t',
-            Format::Ndjson => {
-                return Ok(Self {
-                    out: Out::Json(out),
-                    now,
-                });
-            }
-        };
-        let mut writer = csv::WriterBuilder::new()
-            .delimiter(delimiter)
-            .has_headers(false)
-            .from_writer(out);
-        // Even without links.
-        writer.write_record(EXPORTED)?;
-        Ok(Self {
-            out: Out::Separated(Box::new(writer)),
-            now,
-        })
+        let out = RowWriter::new(out, format.delimiter(), EXPORTED.into_iter())?;
+        Ok(Self { out, now })
     }
 
     /// Writes a link.
-    ///
-    /// # Errors
-    /// Fails when the file can't be written.
     fn write(&mut self, link: &Link, campaigns: &Campaigns) -> io::Result<()> {
         let row = Row::new(link, campaigns, self.now);
         match &mut self.out {
-            Out::Separated(writer) => {
-                let fields: Vec<Cow<'_, str>> = row.fields().collect();
-                Ok(writer.write_record(fields.iter().map(|field| field.as_bytes()))?)
+            RowWriter::Separated(writer) => {
+                write_fields(writer, row.values().map(|(_, value)| Some(value)))
             }
-            Out::Json(out) => {
+            RowWriter::Json(out) => {
                 serde_json::to_writer(&mut *out, &row)?;
                 out.write_all(b"\n")
             }
@@ -185,25 +151,8 @@ impl<W: Write> LinkWriter<W> {
     /// # Errors
     /// Fails when the file can't be written.
     pub fn finish(self) -> io::Result<W> {
-        match self.out {
-            Out::Separated(writer) => writer.into_inner().map_err(csv::IntoInnerError::into_error),
-            Out::Json(mut out) => {
-                out.flush()?;
-                Ok(out)
-            }
-        }
+        self.out.finish()
     }
-}
-
-/// The reason that an export has stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The file can't be written.
-    #[error("cannot write the links")]
-    Write(#[from] io::Error),
 }
 
 /// Writes all links of a store, or those in a state; returns their number. Reports progress to
@@ -216,7 +165,7 @@ pub async fn export<W: Write>(
     writer: &mut LinkWriter<W>,
     state: Option<State>,
     advance: impl Fn(u64),
-) -> Result<u64, ExportError> {
+) -> anyhow::Result<u64> {
     let mut after = None;
     let mut count = 0;
     let mut campaigns = Campaigns::default();
@@ -230,7 +179,9 @@ pub async fn export<W: Write>(
         campaigns.learn(store, &links).await?;
         for link in &links {
             if state.is_none_or(|state| link.state(writer.now) == state) {
-                writer.write(link, &campaigns)?;
+                writer
+                    .write(link, &campaigns)
+                    .context("cannot write the links")?;
                 count += 1;
             }
         }

@@ -1,6 +1,6 @@
 //! Rows of JSON objects, one a line.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use serde_json::{Map, Value};
 use shortlink_api::kinds::Shape;
@@ -32,22 +32,16 @@ impl<R: BufRead + Send> NdjsonRows<R> {
     /// at the end.
     fn read_line(&mut self) -> io::Result<bool> {
         self.buffer.clear();
-        let mut is_something = false;
-        loop {
-            let input = self.reader.fill_buf()?;
-            if input.is_empty() {
-                return Ok(is_something);
-            }
-            is_something = true;
-            let end = input.iter().position(|&byte| byte == b'\n');
-            let read = end.map_or(input.len(), |end| end + 1);
-            let room = (MAX_ROW + 1).saturating_sub(self.buffer.len());
-            self.buffer.extend_from_slice(&input[..read.min(room)]);
-            self.reader.consume(read);
-            if end.is_some() {
-                return Ok(true);
-            }
+        let most = MAX_ROW as u64 + 1;
+        let read = self
+            .reader
+            .by_ref()
+            .take(most)
+            .read_until(b'\n', &mut self.buffer)?;
+        if read > MAX_ROW && !self.buffer.ends_with(b"\n") {
+            self.reader.skip_until(b'\n')?;
         }
+        Ok(read > 0)
     }
 
     /// Fills cells from an object.
@@ -72,9 +66,8 @@ impl<R: BufRead + Send> NdjsonRows<R> {
                     cells.set(column, value.to_string().as_bytes());
                 }
                 _ => {
-                    return Err(Refusal::Json {
-                        problem: format!("{name} is neither a text nor a number"),
-                    });
+                    let problem = format!("{name} is neither a text nor a number");
+                    return Err(Refusal::unreadable(problem));
                 }
             }
         }
@@ -95,14 +88,14 @@ impl<R: BufRead + Send> Rows for NdjsonRows<R> {
         };
         let refused = |refusal| Ok(Next::Refused { line, refusal });
         if self.buffer.len() > MAX_ROW {
-            return refused(Refusal::RowLength { lines: 1 });
+            return refused(Refusal::too_long(1));
         }
         let object: Map<String, Value> = match serde_json::from_slice(&self.buffer) {
             Ok(object) => object,
             Err(error) => {
                 // The parser's own words would name line 1 of 1.
                 let problem = format!("is not a JSON object: column {}", error.column());
-                return refused(Refusal::Json { problem });
+                return refused(Refusal::unreadable(problem));
             }
         };
         match self.fill(&object, cells) {
@@ -131,7 +124,9 @@ mod tests {
                     let columns = [Column::Code, Column::Url, Column::Created];
                     found.push(format!("{line} {}", columns.map(text).join(" ")));
                 }
-                Next::Refused { line, refusal } => found.push(format!("{line}: {refusal}")),
+                Next::Refused { line, refusal } => {
+                    found.push(format!("{line}: {}", refusal.problem))
+                }
                 Next::End => return found,
             }
         }

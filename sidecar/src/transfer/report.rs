@@ -93,10 +93,10 @@ impl<'a> Report<'a> {
             lines.push((*origin, code, outcome, reason.to_owned()));
         }
         for row in &window.refused {
-            let counted = self.refused.entry(row.refusal.kind()).or_default();
+            let counted = self.refused.entry(row.refusal.kind).or_default();
             counted.0 += 1;
-            counted.1 = row.refusal.hint();
-            let reason = row.refusal.to_string();
+            counted.1 = row.refusal.hint;
+            let reason = row.refusal.problem.clone();
             lines.push((row.origin, row.code.as_deref(), "refused", reason));
         }
         lines.sort_unstable_by_key(|(origin, ..)| *origin);

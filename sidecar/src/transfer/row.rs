@@ -1,6 +1,7 @@
 //! Converts a row to a link, or explains why it is invalid.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -11,8 +12,8 @@ use shortlink_api::members::{Members, Usage};
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::link::{Change, Destination, Link, is_never_valid};
-use shortlink_core::target::{OwnHosts, Target, TargetError, TargetPolicy};
-use vocabulary::{CampaignId, Code, CodeError, CodeRules, Parameters, RedirectStatus, Verdict};
+use shortlink_core::target::{OwnHosts, Target, TargetPolicy};
+use vocabulary::{CampaignId, Code, CodeRules, Parameters, RedirectStatus, Verdict};
 
 use super::columns::{Cells, Column};
 use super::moment::{self, Moment};
@@ -87,18 +88,16 @@ impl Checks {
         if let Some(FieldError { pointer, detail }) = fields.faults().into_iter().next() {
             let column = pointer.split('/').nth(1).and_then(Column::setting);
             return Err(match column {
-                Some(column) => Refusal::Setting {
-                    column,
-                    problem: detail,
-                },
-                None => Refusal::Json { problem: detail },
+                Some(column) => Refusal::setting(column, detail),
+                None => Refusal::unreadable(detail),
             });
         }
         if is_never_valid(
             settings.valid_since.flatten(),
             settings.valid_until.flatten(),
         ) {
-            return Err(Refusal::NeverValid);
+            let problem = "validSince is not a time before the end of validity";
+            return Err(Refusal::value(problem));
         }
         settings.redirect_status.get_or_insert(self.redirect_status);
         Ok(settings)
@@ -108,7 +107,11 @@ impl Checks {
         if let Some(id) = text(cells, Column::Campaign)? {
             let known = CampaignId::parse(id.as_bytes())
                 .and_then(|id| self.campaigns.get(&id).map(|parameters| (id, *parameters)));
-            let (id, parameters) = known.ok_or(Refusal::Campaign)?;
+            let (id, parameters) = known.ok_or_else(|| {
+                Refusal::of_campaign(
+                    "campaignId is unknown; a link without one redirects to its longUrl",
+                )
+            })?;
             let values = text(cells, Column::Parameters)?.unwrap_or_default();
             return Parameters::parse(values.as_bytes())
                 .filter(|values| values.count() == parameters)
@@ -116,29 +119,41 @@ impl Checks {
                     id,
                     values: ParameterValues::from_stored(values.to_owned()),
                 })
-                .ok_or(Refusal::Parameters { parameters });
+                .ok_or_else(|| {
+                    Refusal::of_campaign(format!(
+                        "parameters are not {parameters} encoded values separated by &"
+                    ))
+                });
         }
-        let target = text(cells, Column::Url)?.ok_or(Refusal::Absent {
-            column: Column::Url,
-        })?;
+        let target = text(cells, Column::Url)?.ok_or_else(|| Refusal::absent(Column::Url))?;
         Target::parse(target, self.policy, &self.own)
             .map(Destination::Target)
-            .map_err(|source| Refusal::Target { source })
+            .map_err(|fault| {
+                Refusal::new(
+                    "targets that links may not have",
+                    format!("the target {fault}"),
+                )
+            })
     }
 
     fn code(&self, cells: &Cells) -> Result<Code, Refusal> {
-        let text = cells.get(Column::Code).ok_or(Refusal::Absent {
-            column: Column::Code,
-        })?;
-        let code = Code::parse(last_segment(text)).map_err(|source| Refusal::Code { source })?;
+        let text = cells
+            .get(Column::Code)
+            .ok_or_else(|| Refusal::absent(Column::Code))?;
+        let code = Code::parse(last_segment(text))
+            .map_err(|fault| Refusal::new("texts that can't be codes", fault.to_string()))?;
         if self.reserved.contain(&code) {
-            return Err(Refusal::Reserved);
+            return Err(Refusal {
+                hint: Some("words can be taken out of codes.reserved"),
+                ..Refusal::new(
+                    "reserved words",
+                    "the code is a reserved word (codes.reserved)",
+                )
+            });
         }
         match self.rules.judge(&code) {
             Verdict::Issued | Verdict::Foreign => Ok(code),
-            Verdict::WrongCheck => Err(Refusal::WrongCheck {
-                length: code.as_bytes().len(),
-            }),
+            Verdict::WrongCheck => Err(Refusal::wrong_check(&code)),
         }
     }
 }
@@ -163,8 +178,10 @@ pub fn last_segment(text: &[u8]) -> &[u8] {
 
 fn text(cells: &Cells, column: Column) -> Result<Option<&str>, Refusal> {
     let text = cells.get(column).map(std::str::from_utf8);
-    text.transpose()
-        .map_err(|_error| Refusal::Encoding { column })
+    text.transpose().map_err(|_error| {
+        let problem = format!("{} is not UTF-8", column.name());
+        Refusal::new("texts that are not UTF-8", problem)
+    })
 }
 
 fn time(cells: &Cells, column: Column) -> Result<Option<Timestamp>, Refusal> {
@@ -175,7 +192,10 @@ fn time(cells: &Cells, column: Column) -> Result<Option<Timestamp>, Refusal> {
         // No link is from before 1970.
         Some(Moment::At(moment)) if moment.as_millisecond() >= 0 => Ok(Some(moment)),
         Some(Moment::None) => Ok(None),
-        Some(Moment::At(_)) | None => Err(Refusal::Time { column }),
+        Some(Moment::At(_)) | None => Err(Refusal::value(format!(
+            "{} is not a time since 1970 like 2030-12-31T23:59:59Z",
+            column.name()
+        ))),
     }
 }
 
@@ -193,10 +213,9 @@ fn value(cells: &Cells, column: Column) -> Result<Option<Value>, Refusal> {
         }
         (shape, text) => shape.of_csv(text),
     };
-    value.map(Some).map_err(|expected| Refusal::Setting {
-        column,
-        problem: format!("must be {expected}"),
-    })
+    value
+        .map(Some)
+        .map_err(|expected| Refusal::setting(column, format_args!("must be {expected}")))
 }
 
 fn number(cells: &Cells, column: Column, most: u64) -> Result<Option<u64>, Refusal> {
@@ -205,154 +224,91 @@ fn number(cells: &Cells, column: Column, most: u64) -> Result<Option<u64>, Refus
     };
     match text.parse() {
         Ok(number) if (1..=most).contains(&number) => Ok(Some(number)),
-        _ => Err(Refusal::Number { column }),
+        _ => {
+            let problem = format!("{} is not a number within bounds", column.name());
+            Err(Refusal::value(problem))
+        }
     }
 }
 
 /// The reason that a row is not a link, in words for the operator. No message shows a target.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// It has other columns than the header.
-    #[error("has {found} columns where the header has {expected}{}", spanning(*lines))]
-    Columns {
-        /// The row's number of columns.
-        found: usize,
-        /// The header's number of columns.
-        expected: usize,
-        /// The number of lines that it spans.
-        lines: u64,
-    },
-    /// It has more lines than a row would have.
-    #[error("spans {lines} lines: is a quotation mark not closed? None of them was imported")]
-    Lines {
-        /// The number of lines.
-        lines: u64,
-    },
-    /// It has more bytes than a row would have.
-    #[error("has more than {MAX_ROW} bytes{}", spanning(*lines))]
-    RowLength {
-        /// The number of lines that it spans.
-        lines: u64,
-    },
-    /// It is not an object with texts and numbers.
-    #[error("{problem}")]
-    Json {
-        /// The fault.
-        problem: String,
-    },
-    /// It lacks something.
-    #[error("has no {}", .column.name())]
-    Absent {
-        /// The missing column.
-        column: Column,
-    },
-    /// A column is not text.
-    #[error("{} is not UTF-8", .column.name())]
-    Encoding {
-        /// The column.
-        column: Column,
-    },
-    /// Its code is not of the shape of a code.
-    #[error("{source}")]
-    Code {
-        /// The fault.
-        source: CodeError,
-    },
-    /// Its code is a reserved word.
-    #[error("the code is a reserved word (codes.reserved)")]
-    Reserved,
-    /// Its code would be taken for a mistyped one.
-    #[error(
-        "the code has the length of issued codes ({length}) but not their check character, so that \
-         nginx would answer 404 without looking for it"
-    )]
-    WrongCheck {
-        /// The code's number of characters.
-        length: usize,
-    },
-    /// Its target is not a good one.
-    #[error("the target {source}")]
-    Target {
-        /// The fault.
-        source: TargetError,
-    },
-    /// A time is none.
-    #[error("{} is not a time since 1970 like 2030-12-31T23:59:59Z", .column.name())]
-    Time {
-        /// The column.
-        column: Column,
-    },
-    /// There is no such campaign.
-    #[error("campaignId is unknown; a link without one redirects to its longUrl")]
-    Campaign,
-    /// The values do not fit the campaign.
-    #[error("parameters are not {parameters} encoded values separated by &")]
-    Parameters {
-        /// The number of parameters in the campaign's template.
-        parameters: usize,
-    },
-    /// A setting is invalid.
-    #[error("{} {problem}", .column.name())]
-    Setting {
-        /// The column.
-        column: Column,
-        /// The fault.
-        problem: String,
-    },
-    /// The link would never redirect.
-    #[error("validSince is not a time before the end of validity")]
-    NeverValid,
-    /// A number is none.
-    #[error("{} is not a number within bounds", .column.name())]
-    Number {
-        /// The column.
-        column: Column,
-    },
-}
-
-fn spanning(lines: u64) -> String {
-    if lines > 1 {
-        format!(", and spans {lines} lines: is a quotation mark not closed?")
-    } else {
-        String::new()
-    }
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The heading under which refusals of this kind are counted.
+    pub kind: &'static str,
+    /// The fault.
+    pub problem: String,
+    /// A remedy other than another file.
+    pub hint: Option<&'static str>,
 }
 
 impl Refusal {
-    /// The heading under which refusals of this kind are counted.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Columns { .. }
-            | Self::Lines { .. }
-            | Self::RowLength { .. }
-            | Self::Json { .. } => "unreadable rows",
-            Self::Absent { .. } => "rows without a code or target",
-            Self::Encoding { .. } => "texts that are not UTF-8",
-            Self::Code { .. } => "texts that can't be codes",
-            Self::Reserved => "reserved words",
-            Self::WrongCheck { .. } => "codes of an issued length without its check character",
-            Self::Target { .. } => "targets that links may not have",
-            Self::Setting { column, .. } if matches!(column.shape(), Shape::Text | Shape::List) => {
-                "texts that links may not have"
-            }
-            Self::Time { .. } | Self::Number { .. } | Self::Setting { .. } | Self::NeverValid => {
-                "times and numbers that are none"
-            }
-            Self::Campaign | Self::Parameters { .. } => "links of campaigns that there are not",
+    fn new(kind: &'static str, problem: impl Into<String>) -> Self {
+        Self {
+            kind,
+            problem: problem.into(),
+            hint: None,
         }
     }
 
-    /// A remedy other than another file.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Reserved => Some("words can be taken out of codes.reserved"),
-            Self::WrongCheck { .. } => Some(
+    /// The refusal of data that can't be read as a row.
+    pub fn unreadable(problem: impl Into<String>) -> Self {
+        Self::new("unreadable rows", problem)
+    }
+
+    /// The refusal of a row that is too long, and spans so many lines.
+    pub fn too_long(lines: u64) -> Self {
+        Self::unreadable(format!("has more than {MAX_ROW} bytes{}", spanning(lines)))
+    }
+
+    fn absent(column: Column) -> Self {
+        let problem = format!("has no {}", column.name());
+        Self::new("rows without a code or target", problem)
+    }
+
+    fn wrong_check(code: &Code) -> Self {
+        let length = code.as_bytes().len();
+        let problem = format!(
+            "the code has the length of issued codes ({length}) but not their check character, so \
+             that nginx would answer 404 without looking for it"
+        );
+        Self {
+            hint: Some(
                 "have codes of another length issued (codes.body_length of the sidecar and \
                  shortlink_check of nginx), or codes without a check character (check \"none\" in \
                  both), and import the file again",
             ),
-            _ => None,
+            ..Self::new(
+                "codes of an issued length without its check character",
+                problem,
+            )
         }
+    }
+
+    fn of_campaign(problem: impl Into<String>) -> Self {
+        Self::new("links of campaigns that there are not", problem)
+    }
+
+    /// The refusal of a time, a number or another value without a text of its own.
+    fn value(problem: impl Into<String>) -> Self {
+        Self::new("times and numbers that are none", problem)
+    }
+
+    fn setting(column: Column, problem: impl Display) -> Self {
+        let problem = format!("{} {problem}", column.name());
+        match column.shape() {
+            Shape::Text | Shape::List => Self::new("texts that links may not have", problem),
+            _ => Self::value(problem),
+        }
+    }
+}
+
+/// A remark about a row that spans several lines.
+pub fn spanning(lines: u64) -> String {
+    if lines > 1 {
+        format!(", and spans {lines} lines: is a quotation mark not closed?")
+    } else {
+        String::new()
     }
 }
 
@@ -535,7 +491,7 @@ mod tests {
             ),
         ] {
             let refusal = link(&[(column, text)]).expect_err("no link");
-            assert_eq!(refusal.kind(), kind, "{refusal}");
+            assert_eq!(refusal.kind, kind, "{}", refusal.problem);
         }
         // Nine characters are no issued length.
         assert!(link(&[(Code, b"abcdefghi")]).is_ok());

@@ -5,11 +5,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use anyhow::Context;
 use shortlink_core::link::Link;
 use tokio::sync::mpsc;
 
 use super::columns::{Cells, Column, Names};
-use super::csv::{CsvRows, HeaderError, Next, Rows};
+use super::csv::{CsvRows, Next, Rows};
 use super::input::{Format, Source};
 use super::ndjson::NdjsonRows;
 use super::row::{Checks, Refusal, last_segment};
@@ -77,37 +78,12 @@ pub struct Reading {
     pub checks: Checks,
 }
 
-/// The reason that files can't be read, or not to their end.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A file can't be read.
-    #[error("cannot read {file}{}", .line.map_or_else(String::new, |line| format!(" behind line {line}")))]
-    Read {
-        /// Its name.
-        file: String,
-        /// The last line that was read, if any.
-        line: Option<u64>,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// A file has no rows.
-    #[error("cannot read {file}")]
-    Header {
-        /// Its name.
-        file: String,
-        /// The cause.
-        #[source]
-        source: HeaderError,
-    },
-}
-
 impl Reading {
     /// Begins to read. The thread ends when everything was read or the receiver is dropped.
     ///
     /// # Errors
     /// Fails when no thread can be started.
-    pub fn start(self) -> io::Result<mpsc::Receiver<Result<Window, ReadError>>> {
+    pub fn start(self) -> io::Result<mpsc::Receiver<anyhow::Result<Window>>> {
         let (sender, receiver) = mpsc::channel(1);
         std::thread::Builder::new()
             .name("import".to_owned())
@@ -122,9 +98,9 @@ impl Reading {
 
     fn read(
         &self,
-        windows: &mpsc::Sender<Result<Window, ReadError>>,
+        windows: &mpsc::Sender<anyhow::Result<Window>>,
         most: usize,
-    ) -> Result<(), ReadError> {
+    ) -> anyhow::Result<()> {
         let position = Arc::new(AtomicU64::new(0));
         let mut window = Window::default();
         let mut cells = Cells::default();
@@ -132,10 +108,13 @@ impl Reading {
             let mut rows = self.open(source, *format, &position)?;
             let mut last = None;
             loop {
-                let next = rows.next(&mut cells).map_err(|error| ReadError::Read {
-                    file: source.name(),
-                    line: last,
-                    source: error,
+                let next = rows.next(&mut cells).with_context(|| {
+                    let behind = last.map(|line| format!(" behind line {line}"));
+                    format!(
+                        "cannot read {}{}",
+                        source.name(),
+                        behind.unwrap_or_default()
+                    )
                 })?;
                 let line = match &next {
                     Next::Row { line, .. } | Next::Refused { line, .. } => *line,
@@ -166,24 +145,15 @@ impl Reading {
         source: &Source,
         format: Format,
         position: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn Rows>, ReadError> {
-        let reader = source.open(position).map_err(|error| ReadError::Read {
-            file: source.name(),
-            line: None,
-            source: error,
-        })?;
-        let delimiter = match format {
-            Format::Csv => b',',
-            Format::Tsv => b'\t',
-            Format::Ndjson => return Ok(Box::new(NdjsonRows::new(reader, self.names.clone()))),
+    ) -> anyhow::Result<Box<dyn Rows>> {
+        let cannot_read = || format!("cannot read {}", source.name());
+        let reader = source.open(position).with_context(cannot_read)?;
+        let Some(delimiter) = format.delimiter() else {
+            return Ok(Box::new(NdjsonRows::new(reader, self.names.clone())));
         };
         let delimiter = self.delimiter.unwrap_or(delimiter);
         let rows = CsvRows::new(reader, delimiter, &self.names, self.header.clone());
-        let rows = rows.map_err(|error| ReadError::Header {
-            file: source.name(),
-            source: error,
-        })?;
-        Ok(Box::new(rows))
+        Ok(Box::new(rows.with_context(cannot_read)?))
     }
 
     /// Puts a row into a window.
@@ -207,7 +177,8 @@ impl Reading {
             Next::Refused { refusal, .. } => (None, refusal),
             Next::End => return,
         };
-        window.size += size_of::<RefusedRow>() + code.as_ref().map_or(0, String::len);
+        let texts = refusal.problem.len() + code.as_ref().map_or(0, String::len);
+        window.size += size_of::<RefusedRow>() + texts;
         window.refused.push(RefusedRow {
             origin,
             code,

@@ -1,20 +1,20 @@
 //! `shortlink links export`: the API's listing of links, as a file.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::Members;
 
 use super::filters::Filters;
 use super::show::parse;
 use crate::output::thousands;
+use crate::progress::bar;
+use crate::rows::{RowWriter, write_fields};
 use crate::{Client, Failure, Pager};
 
 /// The columns of CSV before the settings of a link, and the places of their values.
@@ -125,27 +125,24 @@ pub(super) async fn run(
             Box::new(file.with_context(|| format!("{} can't be written", path.display()))?)
         }
     };
-    let mut writer = LinkWriter::new(format, BufWriter::new(out));
-    let bar = bar();
+    let bar = bar(None, "{spinner} {human_pos} links, {per_sec}");
+    bar.enable_steady_tick(Duration::from_millis(200));
     let mut links = 0;
     let done = async {
-        writer.begin()?;
+        let mut writer = begin(format, BufWriter::new(out)).context(CANT_WRITE)?;
         while let Some(items) = page {
             for item in &items {
-                writer.link(item.get())?;
+                write(&mut writer, item.get())?;
             }
             links += items.len() as u64;
-            if let Some(bar) = &bar {
-                bar.set_position(links);
-            }
+            bar.set_position(links);
             page = pager.next().await?;
         }
-        writer.finish()
+        writer.finish().context(CANT_WRITE)?;
+        Ok(())
     };
-    let done = done.await;
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
+    let done: Result<(), Failure> = done.await;
+    bar.finish_and_clear();
     let links = thousands(links);
     if let Err(failure) = done {
         if arguments.out.is_some() {
@@ -159,82 +156,24 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// A progress bar with the number of links, if standard error is a terminal.
-fn bar() -> Option<ProgressBar> {
-    io::stderr().is_terminal().then(|| {
-        let style = ProgressStyle::with_template("{spinner} {human_pos} links, {per_sec}");
-        let bar = ProgressBar::no_length()
-            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.enable_steady_tick(Duration::from_millis(200));
-        bar
-    })
+fn begin<W: Write>(format: ExportFormat, out: W) -> io::Result<RowWriter<W>> {
+    let delimiter = (format == ExportFormat::Csv).then_some(b',');
+    RowWriter::new(out, delimiter, columns().map(|(name, _)| name))
 }
 
-/// Writes links in one form.
-enum LinkWriter<W: Write> {
-    Csv(Box<csv::Writer<W>>),
-    Ndjson(W),
-}
-
-impl<W: Write> LinkWriter<W> {
-    fn new(format: ExportFormat, out: W) -> Self {
-        match format {
-            ExportFormat::Csv => Self::Csv(Box::new(csv::Writer::from_writer(out))),
-            ExportFormat::Ndjson => Self::Ndjson(out),
+/// Writes a link as the API returns it.
+fn write<W: Write>(writer: &mut RowWriter<W>, link: &str) -> Result<(), Failure> {
+    let written = match writer {
+        RowWriter::Json(out) => writeln!(out, "{link}"),
+        RowWriter::Separated(writer) => {
+            let link = parse(link.as_bytes())?;
+            write_fields(writer, columns().map(|(_, place)| link.pointer(&place)))
         }
-    }
-
-    fn begin(&mut self) -> Result<(), Failure> {
-        if let Self::Csv(writer) = self {
-            let names = columns().map(|(name, _)| name);
-            writer.write_record(names).map_err(failed)?;
-        }
-        Ok(())
-    }
-
-    fn link(&mut self, text: &str) -> Result<(), Failure> {
-        match self {
-            Self::Ndjson(out) => writeln!(out, "{text}").context(CANT_WRITE)?,
-            Self::Csv(writer) => {
-                let link = parse(text.as_bytes())?;
-                let values = columns().map(|(_, place)| value(link.pointer(&place)));
-                writer.write_record(values).map_err(failed)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), Failure> {
-        let flushed = match self {
-            Self::Ndjson(out) => out.flush(),
-            Self::Csv(writer) => writer.flush(),
-        };
-        Ok(flushed.context(CANT_WRITE)?)
-    }
-}
-
-/// The underlying I/O error, so that a closed pipe can be recognized, which is no failure.
-fn failed(error: csv::Error) -> anyhow::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => anyhow::Error::new(error).context(CANT_WRITE),
-        other => anyhow::anyhow!("{CANT_WRITE}: {other:?}"),
-    }
+    };
+    Ok(written.context(CANT_WRITE)?)
 }
 
 const CANT_WRITE: &str = "links can't be written";
-
-/// A value in CSV: tags are separated by `|`, as in the rows of a batch; objects are JSON.
-fn value(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(tags)) => {
-            let tags: Vec<&str> = tags.iter().filter_map(Value::as_str).collect();
-            tags.join("|")
-        }
-        Some(other) => other.to_string(),
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -246,18 +185,12 @@ mod tests {
             r#"{"shortCode":"a","longUrl":"https://x/?a,b","tags":["x","y"],"note":"a \"b\"\nc",
             "parameters":{"m":"1"},"forwardQuery":false,"visits":{"total":3}}"#
                 .replace('\n', "");
-        let mut csv = LinkWriter::new(ExportFormat::Csv, Vec::new());
-        let mut ndjson = LinkWriter::new(ExportFormat::Ndjson, Vec::new());
-        for writer in [&mut csv, &mut ndjson] {
-            writer.begin().expect("a head");
-            writer.link(&link).expect("a link");
-            writer.finish().expect("an end");
-        }
-        let (LinkWriter::Csv(csv), LinkWriter::Ndjson(ndjson)) = (csv, ndjson) else {
-            unreachable!()
-        };
+        let [csv, ndjson] = [ExportFormat::Csv, ExportFormat::Ndjson].map(|format| {
+            let mut writer = begin(format, Vec::new()).expect("a head");
+            write(&mut writer, &link).expect("a link");
+            writer.finish().expect("an end")
+        });
         assert_eq!(String::from_utf8(ndjson), Ok(format!("{link}\n")));
-        let csv = csv.into_inner().expect("bytes");
         let mut reader = csv::Reader::from_reader(&*csv);
         let names = reader.headers().expect("names").clone();
         let row = reader.records().next().expect("a row").expect("a row");

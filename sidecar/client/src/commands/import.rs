@@ -5,7 +5,7 @@ mod source;
 mod window;
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,16 +14,18 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Deserialize;
-use tokio::sync::{mpsc, oneshot};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::show::plain;
-use crate::output::print;
-use crate::output::thousands;
+use crate::input::extension;
+use crate::output::{print, thousands};
+use crate::progress::bar;
 use crate::{Client, Failure, Problem, Upload};
 use source::{Reading, RowPlace, Source};
-use window::Window;
+use window::{Answered, Window};
 
 /// The number of parts of the file that are read ahead.
 const PARTS_AHEAD: usize = 4;
@@ -56,9 +58,7 @@ impl RowFormat {
 
     /// The format by a file's name.
     fn of(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_str()?;
-        let name = name.strip_suffix(".gz").unwrap_or(name);
-        match name.rsplit_once('.')?.1 {
+        match &*extension(path)? {
             "csv" => Some(Self::Csv),
             "ndjson" | "jsonl" => Some(Self::Ndjson),
             _ => None,
@@ -173,7 +173,14 @@ pub(super) async fn run(
         None => source.name(format)?,
     };
     eprintln!("shortlink: Idempotency-Key {key}");
-    let bar = bar(source.length());
+    let length = source.length();
+    let bar = bar(
+        length,
+        match length {
+            Some(_) => "{bar:40} {percent} %, {msg} rows, {eta} left",
+            None => "{spinner} {msg} rows",
+        },
+    );
     let done = send(client, source, format, key.clone(), &bar, |line| {
         if let Some(results) = &mut results {
             let written = results
@@ -239,13 +246,14 @@ async fn send(
         is_reading: Arc::clone(&reading.is_reading),
     };
     let progress = reading.clone();
-    let window = Arc::new(Window::default());
+    let (answered_rows, answers) = watch::channel(Answered::default());
     let (to_end, end) = oneshot::channel();
-    let entered = Arc::clone(&window);
+    let runtime = Handle::current();
     // A separate thread: one that waits for standard input ends with the process and does not delay
     // it.
     std::thread::spawn(move || {
-        let read = source.read(format, &reading, &entered, &to_lines, &to_parts);
+        let mut window = Window::new(runtime, answers);
+        let read = source.read(format, &reading, &mut window, &to_lines, &to_parts);
         // The end is reported before the channel of the parts closes.
         let _ = to_end.send(read);
     });
@@ -256,7 +264,10 @@ async fn send(
             // Rows are reported before they are sent, so an answered row has its place here.
             let place = lines.try_recv().ok();
             if let Some(place) = place {
-                window.answer(place.part);
+                answered_rows.send_modify(|answered| {
+                    answered.rows += 1;
+                    answered.bytes = place.part;
+                });
             }
             take(&line, &mut tally, place, bar)?;
             bar.set_position(progress.bytes.load(Ordering::Relaxed));
@@ -265,7 +276,7 @@ async fn send(
         Ok(())
     };
     let taken = taken.await;
-    window.close();
+    drop(answered_rows);
     // A reader that has failed reports it at once; one that still waits for standard input is
     // abandoned.
     let read = tokio::time::timeout(READER_ENDS, end).await;
@@ -314,22 +325,6 @@ fn take(
         }
     }
     Ok(())
-}
-
-/// Shows the progress of reading the file on a terminal.
-fn bar(length: Option<u64>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let (bar, template) = match length {
-        Some(length) => (
-            ProgressBar::new(length),
-            "{bar:40} {percent} %, {msg} rows, {eta} left",
-        ),
-        None => (ProgressBar::no_length(), "{spinner} {msg} rows"),
-    };
-    let style = ProgressStyle::with_template(template);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 #[cfg(test)]

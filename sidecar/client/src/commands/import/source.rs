@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context;
-use flate2::read::MultiGzDecoder;
 use hyper::body::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
@@ -16,7 +15,7 @@ use super::RowFormat;
 use super::lines::LineFinder;
 use super::window::Window;
 use crate::Failure;
-use crate::counted_read::CountedRead;
+use crate::input::text;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -27,7 +26,6 @@ const PART: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Source {
     file: Option<File>,
-    is_compressed: bool,
 }
 
 /// The progress of reading the file.
@@ -52,10 +50,7 @@ impl Source {
     /// Opens it; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
-            return Ok(Self {
-                file: None,
-                is_compressed: false,
-            });
+            return Ok(Self { file: None });
         }
         let shown = path.display();
         let file = File::open(path)
@@ -63,10 +58,7 @@ impl Source {
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(Failure::Usage(format!("{shown} is a directory")));
         }
-        Ok(Self {
-            file: Some(file),
-            is_compressed: path.extension().is_some_and(|it| it == "gz"),
-        })
+        Ok(Self { file: Some(file) })
     }
 
     /// Its length on the disk.
@@ -108,25 +100,23 @@ impl Source {
         self,
         format: RowFormat,
         reading: &Reading,
-        window: &Window,
+        window: &mut Window,
         lines: &std::sync::mpsc::Sender<RowPlace>,
         parts: &mpsc::Sender<io::Result<Bytes>>,
     ) -> io::Result<()> {
         let mut finder = LineFinder::new(format);
         let mut sent = 0;
-        let raw: Box<dyn Read> = match self.file {
-            Some(file) => Box::new(file),
-            None => Box::new(io::stdin()),
+        // The request must not look like one that has ended.
+        let broken = |error: io::Error| {
+            let _ = parts.blocking_send(Err(io::Error::new(error.kind(), error.to_string())));
+            error
         };
-        let counted = CountedRead {
-            reader: raw,
-            position: Arc::clone(&reading.bytes),
+        reading.is_reading.store(true, Ordering::Relaxed);
+        let opened = match self.file {
+            Some(file) => text(file, &reading.bytes),
+            None => text(io::stdin(), &reading.bytes),
         };
-        let mut input: Box<dyn Read> = if self.is_compressed {
-            Box::new(MultiGzDecoder::new(counted))
-        } else {
-            Box::new(counted)
-        };
+        let mut input = opened.map_err(broken)?;
         loop {
             let mut part = vec![0; PART];
             reading.is_reading.store(true, Ordering::Relaxed);
@@ -135,12 +125,7 @@ impl Source {
             let length = match read {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    // The request must not look like one that has ended.
-                    let broken = io::Error::new(error.kind(), error.to_string());
-                    let _ = parts.blocking_send(Err(broken));
-                    return Err(error);
-                }
+                Err(error) => return Err(broken(error)),
             };
             part.truncate(length);
             let mut rows = 0;

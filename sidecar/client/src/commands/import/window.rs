@@ -5,7 +5,8 @@
 //! service reads at once, but enough for it to work in full chunks of a thousand rows, or fewer
 //! of 2 MiB.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 /// The most rows in the window.
 const ROWS: u64 = 2000;
@@ -13,94 +14,85 @@ const ROWS: u64 = 2000;
 /// The most bytes of rows in the window.
 const BYTES: u64 = 4 << 20;
 
-/// The rows and bytes that are not yet answered.
+/// The answers so far.
 #[derive(Debug, Default)]
+pub(super) struct Answered {
+    /// The number of answered rows.
+    pub(super) rows: u64,
+    /// The position of the last one.
+    pub(super) bytes: u64,
+}
+
+/// The side that sends, on a thread of its own.
+#[derive(Debug)]
 pub(super) struct Window {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    rows_sent: u64,
-    bytes_sent: u64,
-    rows_answered: u64,
-    /// The position of the last answered row.
-    bytes_answered: u64,
-    is_closed: bool,
-}
-
-impl State {
-    fn is_full(&self) -> bool {
-        self.rows_sent.saturating_sub(self.rows_answered) >= ROWS
-            || self.bytes_sent.saturating_sub(self.bytes_answered) >= BYTES
-    }
+    runtime: Handle,
+    answers: watch::Receiver<Answered>,
+    rows: u64,
+    bytes: u64,
 }
 
 impl Window {
+    /// Begins. The upload ends when the sender of answers is dropped.
+    pub(super) fn new(runtime: Handle, answers: watch::Receiver<Answered>) -> Self {
+        Self {
+            runtime,
+            answers,
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
     /// Waits until more may be sent, and counts it. Returns false when the upload has ended.
-    pub(super) fn enter(&self, rows: u64, bytes: u64) -> bool {
-        let mut state = self.state();
-        while state.is_full() && !state.is_closed {
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        state.rows_sent += rows;
-        state.bytes_sent += bytes;
-        !state.is_closed
-    }
-
-    /// Notes that one more row is answered, which was found there.
-    pub(super) fn answer(&self, place: u64) {
-        let mut state = self.state();
-        let was_full = state.is_full();
-        state.rows_answered += 1;
-        state.bytes_answered = place;
-        if was_full && !state.is_full() {
-            self.changed.notify_one();
-        }
-    }
-
-    /// Ends the upload, and wakes the thread that waits.
-    pub(super) fn close(&self) {
-        self.state().is_closed = true;
-        self.changed.notify_all();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Numbers are changed together.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn enter(&mut self, rows: u64, bytes: u64) -> bool {
+        let has_room = |answered: &Answered| {
+            self.rows.saturating_sub(answered.rows) < ROWS
+                && self.bytes.saturating_sub(answered.bytes) < BYTES
+        };
+        let waited = self
+            .runtime
+            .block_on(self.answers.wait_for(has_room))
+            .map(drop);
+        let has_ended = waited.is_err() || self.answers.has_changed().is_err();
+        self.rows += rows;
+        self.bytes += bytes;
+        !has_ended
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
-    #[test]
-    fn who_sends_waits_for_answers() {
-        let window = Arc::new(Window::default());
-        assert!(window.enter(ROWS, 10));
-        let waiting = Arc::clone(&window);
-        let sender = std::thread::spawn(move || waiting.enter(1, BYTES) && waiting.enter(1, 1));
-        // One answer lets the next part through, which has too many bytes for another.
-        window.answer(0);
-        window.answer(BYTES + 10);
-        assert!(sender.join().expect("no panic"));
-        assert_eq!(window.state().rows_sent, ROWS + 2);
+    fn window() -> (watch::Sender<Answered>, Window) {
+        let (answered, answers) = watch::channel(Answered::default());
+        (answered, Window::new(Handle::current(), answers))
     }
 
-    #[test]
-    fn who_waits_goes_on_at_the_end() {
-        let window = Arc::new(Window::default());
-        assert!(window.enter(ROWS, 10));
-        let waiting = Arc::clone(&window);
-        let sender = std::thread::spawn(move || waiting.enter(1, 1));
-        window.close();
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sender_waits_for_answers() {
+        let (answered, mut window) = window();
+        let sender = std::thread::spawn(move || {
+            window.enter(ROWS, 10) && window.enter(1, BYTES) && window.enter(1, 1)
+        });
+        // One answer lets the next part through, which has too many bytes for another.
+        answered.send_modify(|answered| answered.rows = 1);
+        std::thread::yield_now();
+        assert!(!sender.is_finished());
+        answered.send_modify(|answered| {
+            *answered = Answered {
+                rows: 2,
+                bytes: BYTES,
+            }
+        });
+        assert!(sender.join().expect("no panic"));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sender_stops_waiting_at_the_end() {
+        let (answered, mut window) = window();
+        let sender = std::thread::spawn(move || window.enter(ROWS, 10) && window.enter(1, 1));
+        drop(answered);
         assert!(!sender.join().expect("no panic"));
     }
 }

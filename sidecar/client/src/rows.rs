@@ -1,0 +1,75 @@
+//! Writes files of rows.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+/// Writes rows in one format.
+pub enum RowWriter<W: Write> {
+    /// Separated values.
+    Separated(Box<csv::Writer<W>>),
+    /// JSON, one object a line.
+    Json(W),
+}
+
+impl<W: Write> RowWriter<W> {
+    /// Begins a file: JSON without a delimiter, else separated values below their names.
+    ///
+    /// # Errors
+    /// Fails when the file can't be written.
+    pub fn new(
+        out: W,
+        delimiter: Option<u8>,
+        names: impl Iterator<Item = &'static str>,
+    ) -> io::Result<Self> {
+        let Some(delimiter) = delimiter else {
+            return Ok(Self::Json(out));
+        };
+        let mut builder = csv::WriterBuilder::new();
+        let mut writer = builder.delimiter(delimiter).from_writer(out);
+        writer.write_record(names)?;
+        Ok(Self::Separated(Box::new(writer)))
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// Fails when the file can't be written.
+    pub fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Separated(writer) => writer.into_inner().map_err(csv::IntoInnerError::into_error),
+            Self::Json(mut out) => {
+                out.flush()?;
+                Ok(out)
+            }
+        }
+    }
+}
+
+/// Writes the fields of a row.
+///
+/// # Errors
+/// Fails when the file can't be written.
+pub fn write_fields<'v, W: Write>(
+    writer: &mut csv::Writer<W>,
+    values: impl Iterator<Item = Option<&'v Value>>,
+) -> io::Result<()> {
+    for value in values {
+        writer.write_field(&*field(value))?;
+    }
+    Ok(writer.write_record(None::<&[u8]>)?)
+}
+
+/// A value in CSV: lists are separated by `|`, as in the rows of a batch; objects are JSON.
+fn field(value: Option<&Value>) -> Cow<'_, str> {
+    match value {
+        None | Some(Value::Null) => Cow::Borrowed(""),
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        Some(Value::Array(items)) => {
+            let items: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            Cow::Owned(items.join("|"))
+        }
+        Some(other) => Cow::Owned(other.to_string()),
+    }
+}
