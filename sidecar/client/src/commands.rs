@@ -10,6 +10,7 @@ mod filters;
 mod import;
 mod links;
 mod members;
+mod session;
 mod show;
 mod stats;
 mod values;
@@ -18,7 +19,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::{Client, ClientArguments, Failure};
+use crate::{ClientArguments, Failure};
+use session::Session;
 
 /// Commands that use the API.
 #[derive(Debug, Subcommand)]
@@ -63,15 +65,14 @@ impl RemoteCommand {
     async fn attempt(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Links(Remote { command, client }) => {
-                command.run(&Client::new(&client)?, client.json).await
+                return command.run(&Session::new(&client)?).await;
             }
             Self::Campaigns(Remote { command, client }) => {
-                command.run(&Client::new(&client)?, client.json).await
+                command.run(&Session::new(&client)?).await?
             }
-            Self::Stats(Remote { command, client }) => {
-                command.run(&Client::new(&client)?, client.json).await
-            }
-            Self::Codespace { client } => codespace::run(&Client::new(&client)?, client.json).await,
+            Self::Stats(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
+            Self::Codespace { client } => codespace::run(&Session::new(&client)?).await?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,19 +1,18 @@
 //! `shortlink campaigns`
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value};
 
 use super::export::{self, ExportArguments, ExportFormat};
-use super::links::{confirm, second, tell_more, tell_rows};
+use super::links::confirm;
 use super::members::{Campaign, Options, put};
-use super::show::{block, member, parse, tell};
+use super::session::Session;
+use super::show::{block, member, parse};
 use super::values::campaign_id;
-use crate::columns::Columns;
-use crate::{Client, Failure, Pager};
+use crate::Failure;
 
 /// Commands for campaigns.
 #[derive(Debug, Subcommand)]
@@ -120,7 +119,10 @@ pub struct ChangeArguments {
 
 impl CampaignsCommand {
     /// Runs the command.
-    pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let send = async |method, path: &str, members| {
+            session.send(method, path, &[], members, describe).await
+        };
         match self {
             Self::Create(arguments) => {
                 let mut members = Map::new();
@@ -130,26 +132,31 @@ impl CampaignsCommand {
                 put(&mut members, "parameters", names);
                 put(&mut members, "externalId", arguments.external_id.as_ref());
                 arguments.options.add_to(&mut members);
-                ask(client, json, Method::POST, "/v1/campaigns", Some(members)).await?;
+                send(Method::POST, "/v1/campaigns", Some(members)).await
             }
-            Self::Get(campaign) => {
-                ask(client, json, Method::GET, &campaign.path(""), None).await?;
+            Self::Get(campaign) => session.get(&campaign.path(""), describe).await,
+            Self::List { limit, all } => {
+                let table = [
+                    ("ID", "/id"),
+                    ("STATE", "/state"),
+                    ("CREATED", "/createdAt"),
+                    ("NAME", "/name"),
+                    ("TARGET", "/longUrl"),
+                ];
+                let (path, limit) = ("/v1/campaigns", (!all).then_some(limit));
+                session
+                    .list(path, Vec::new(), limit, &table, &[], |_, _| {})
+                    .await
             }
-            Self::List { limit, all } => list(client, json, limit, all).await?,
             Self::Change(arguments) => {
-                let path = arguments.campaign.path("");
                 let members = Some(arguments.members());
-                ask(client, json, Method::PATCH, &path, members).await?;
+                send(Method::PATCH, &arguments.campaign.path(""), members).await
             }
-            Self::Pause(campaign) => {
-                ask(client, json, Method::POST, &campaign.path("/pause"), None).await?;
-            }
-            Self::Resume(campaign) => {
-                ask(client, json, Method::POST, &campaign.path("/resume"), None).await?;
-            }
+            Self::Pause(campaign) => send(Method::POST, &campaign.path("/pause"), None).await,
+            Self::Resume(campaign) => send(Method::POST, &campaign.path("/resume"), None).await,
             Self::Revoke { campaign, yes } => {
                 if !yes {
-                    let found = parse(&client.get(&campaign.path("")).await?)?;
+                    let found = parse(&session.client.get(&campaign.path("")).await?)?;
                     let (name, target) = (member(&found, "/name"), member(&found, "/longUrl"));
                     let id = &campaign.id;
                     confirm(&format!(
@@ -157,7 +164,7 @@ impl CampaignsCommand {
                          campaign answer 410, for good."
                     ))?;
                 }
-                ask(client, json, Method::DELETE, &campaign.path(""), None).await?;
+                send(Method::DELETE, &campaign.path(""), None).await
             }
             Self::ExportResults {
                 campaign,
@@ -165,12 +172,11 @@ impl CampaignsCommand {
                 out,
             } => {
                 // An unknown id has no links either, and must be an error.
-                client.get(&campaign.path("")).await?;
+                session.client.get(&campaign.path("")).await?;
                 let arguments = ExportArguments::of_campaign(campaign.id, format, out);
-                export::run(client, json, &arguments).await?;
+                export::run(session, &arguments).await
             }
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -189,38 +195,6 @@ impl OneCampaign {
     fn path(&self, action: &str) -> String {
         format!("/v1/campaigns/{}{action}", self.id)
     }
-}
-
-async fn ask(
-    client: &Client,
-    json: bool,
-    method: Method,
-    path: &str,
-    members: Option<Map<String, Value>>,
-) -> Result<(), Failure> {
-    let body = members.map(Value::Object);
-    let answer = client.send(method, path, &[], body.as_ref()).await?;
-    tell(&answer, json, describe)
-}
-
-async fn list(client: &Client, json: bool, limit: u64, all: bool) -> Result<(), Failure> {
-    let most = (!all).then_some(limit);
-    let mut pager = Pager::new(client, "/v1/campaigns", Vec::new(), most);
-    let mut columns = Columns::new(["ID", "STATE", "CREATED", "NAME", "TARGET"], &[]);
-    let row = |campaign: &Value| {
-        [
-            member(campaign, "/id"),
-            member(campaign, "/state"),
-            second(&member(campaign, "/createdAt")),
-            member(campaign, "/name"),
-            member(campaign, "/longUrl"),
-        ]
-    };
-    while let Some(items) = pager.next().await? {
-        tell_rows(&items, json, &mut columns, row)?;
-    }
-    tell_more(&pager, json, limit);
-    Ok(())
 }
 
 /// A campaign as text.

@@ -1,53 +1,41 @@
 //! `shortlink codespace`
 
-use std::process::ExitCode;
-
 use serde_json::Value;
 
-use super::links::second;
-use super::show::{member, tell};
+use super::session::Session;
+use super::show::{Table, cells, elements, heads, member};
+use crate::Failure;
 use crate::columns::Columns;
-use crate::{Client, Failure};
+
+const TABLE: Table<8> = [
+    ("LENGTH", "/length"),
+    ("ISSUED", "/isIssued"),
+    ("LINKS", "/links"),
+    ("7 DAYS", "/linksLast7Days"),
+    ("CAPACITY", "/capacity"),
+    ("USED", "/used"),
+    ("FULL AT", "/fullAt"),
+    ("ONE GUESS IN", "/blindGuess/oneIn"),
+];
 
 /// Shows the usage of the code space.
-pub(super) async fn run(client: &Client, json: bool) -> Result<ExitCode, Failure> {
-    let answer = client.get("/v1/codespace").await?;
-    tell(&answer, json, describe)?;
-    Ok(ExitCode::SUCCESS)
+pub(super) async fn run(session: &Session) -> Result<(), Failure> {
+    session.get("/v1/codespace", describe).await
 }
 
 fn describe(codespace: &Value) -> String {
     let (strategy, one_in) = (member(codespace, "/strategy"), member(codespace, "/oneIn"));
-    let lengths = codespace.get("lengths").and_then(Value::as_array);
-    let rows: Vec<[String; 8]> = lengths
-        .into_iter()
-        .flatten()
-        .map(|length| {
-            let used = length.get("used").and_then(Value::as_f64);
-            let guess = length.pointer("/blindGuess/oneIn").and_then(Value::as_f64);
-            [
-                member(length, "/length"),
-                member(length, "/isIssued"),
-                member(length, "/links"),
-                member(length, "/linksLast7Days"),
-                member(length, "/capacity"),
-                used.map_or("-".to_owned(), |used| format!("{:.2} %", used * 100.0)),
-                second(&member(length, "/fullAt")),
-                guess.map_or("-".to_owned(), |one_in| format!("{one_in:.0}")),
-            ]
-        })
-        .collect();
-    let heads = [
-        "LENGTH",
-        "ISSUED",
-        "LINKS",
-        "7 DAYS",
-        "CAPACITY",
-        "USED",
-        "FULL AT",
-        "ONE GUESS IN",
-    ];
-    let table = Columns::new(heads, &[0, 2, 3, 4, 5, 7]).rows(&rows);
+    let rows = elements(codespace, "lengths").iter().map(|length| {
+        let mut row = cells(length, &TABLE);
+        if let Some(used) = length.get("used").and_then(Value::as_f64) {
+            row[5] = format!("{:.2} %", used * 100.0);
+        }
+        if let Some(one_in) = length.pointer(TABLE[7].1).and_then(Value::as_f64) {
+            row[7] = format!("{one_in:.0}");
+        }
+        row
+    });
+    let table = Columns::new(heads(&TABLE), &[0, 2, 3, 4, 5, 7]).rows(&rows.collect::<Vec<_>>());
     format!("strategy {strategy}, at most one of {one_in} codes has a link\n\n{table}")
 }
 

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::links::second;
-use super::show::{elements, member, plain, tell};
+use super::session::Session;
+use super::show::{elements, member, plain, second};
 use crate::columns::Columns;
-use crate::{Client, ClientArguments, Failure};
+use crate::{ClientArguments, Failure};
 
 /// Shows the short domains as each nginx has them.
 pub async fn run(client: &ClientArguments) -> ExitCode {
@@ -16,8 +16,7 @@ pub async fn run(client: &ClientArguments) -> ExitCode {
 }
 
 async fn list(client: &ClientArguments) -> Result<(), Failure> {
-    let answer = Client::new(client)?.get("/v1/domains").await?;
-    tell(&answer, client.json, describe)
+    Session::new(client)?.get("/v1/domains", describe).await
 }
 
 fn describe(answer: &Value) -> String {

@@ -2,17 +2,10 @@
 
 use serde_json::Value;
 
-use super::show::{block, tell};
-use super::values::CodeText;
-use crate::{Client, Failure};
+use super::show::block;
 
-/// Explains the answer to a code.
-pub(super) async fn run(client: &Client, json: bool, code: &CodeText) -> Result<(), Failure> {
-    let answer = client.get(&format!("/v1/links/{}/explain", code.0)).await?;
-    tell(&answer, json, describe)
-}
-
-fn describe(explanation: &Value) -> String {
+/// The explanation of an answer as text.
+pub(super) fn describe(explanation: &Value) -> String {
     block(
         explanation,
         &[

@@ -11,11 +11,12 @@ use shortlink_api::link::LinkSettings;
 use shortlink_api::members::Members;
 
 use super::filters::Filters;
+use super::session::Session;
 use super::show::parse;
 use crate::output::thousands;
 use crate::progress::bar;
 use crate::rows::{RowWriter, write_fields};
-use crate::{Client, Failure, Pager};
+use crate::{Failure, Pager};
 
 /// The columns of CSV before the settings of a link, and the places of their values.
 const HEAD: [(&str, &str); 7] = [
@@ -109,13 +110,14 @@ impl ExportArguments {
 }
 
 /// Writes links as they are listed; no more than a page of them is in memory.
-pub(super) async fn run(
-    client: &Client,
-    json: bool,
-    arguments: &ExportArguments,
-) -> Result<(), Failure> {
-    let format = arguments.format(json)?;
-    let mut pager = Pager::new(client, "/v1/links", arguments.filters.parameters(), None);
+pub(super) async fn run(session: &Session, arguments: &ExportArguments) -> Result<(), Failure> {
+    let format = arguments.format(session.json)?;
+    let mut pager = Pager::new(
+        &session.client,
+        "/v1/links",
+        arguments.filters.parameters(),
+        None,
+    );
     // The first request is before the file is opened, so that an invalid key leaves it unchanged.
     let mut page = pager.next().await?;
     let out: Box<dyn Write> = match &arguments.out {

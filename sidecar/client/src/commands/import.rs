@@ -19,6 +19,7 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::session::Session;
 use super::show::plain;
 use crate::input::extension;
 use crate::output::{print, thousands};
@@ -147,10 +148,10 @@ impl Tally {
 
 /// Sends the file, and reports the outcomes of its rows.
 pub(super) async fn run(
-    client: &Client,
-    json: bool,
+    session: &Session,
     arguments: ImportArguments,
 ) -> Result<ExitCode, Failure> {
+    let Session { client, json } = session;
     let path = &arguments.file;
     let format = arguments.format.or_else(|| RowFormat::of(path));
     let format = format.ok_or_else(|| {
@@ -188,7 +189,7 @@ pub(super) async fn run(
                 .and_then(|()| results.write_all(b"\n"));
             written.context("the results can't be written")?;
         }
-        if json {
+        if *json {
             print(&format!("{}\n", String::from_utf8_lossy(line)))?;
         }
         Ok(())
@@ -209,7 +210,7 @@ pub(super) async fn run(
         eprintln!("shortlink: interrupted after {}; {repeated}", tally.text());
         return Err(failure);
     }
-    if json {
+    if *json {
         eprintln!("shortlink: {}", tally.text());
     } else {
         print(&format!("{}\n", tally.text()))?;

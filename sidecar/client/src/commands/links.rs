@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use hyper::Method;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::Members;
@@ -15,12 +14,12 @@ use super::export::ExportArguments;
 use super::filters::Filters;
 use super::import::ImportArguments;
 use super::members::{Link, Options, put};
-use super::show::{block, member, parse, plain, tell};
+use super::session::Session;
+use super::show::{block, member, parse, plain};
 use super::values::{CodeText, code_length};
 use super::{explain, export, import};
-use crate::columns::Columns;
+use crate::Failure;
 use crate::output::print;
-use crate::{Client, Failure, Pager};
 
 /// Commands for links.
 #[derive(Debug, Subcommand)]
@@ -161,35 +160,64 @@ pub struct ListArguments {
 
 impl LinksCommand {
     /// Runs the command.
-    pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, session: &Session) -> Result<ExitCode, Failure> {
         match self {
-            Self::Create(arguments) => create(client, json, &arguments).await?,
-            Self::Get { code } => {
-                let answer = client.get(&format!("/v1/links/{}", code.0)).await?;
-                tell(&answer, json, describe)?;
+            Self::Create(arguments) => create(session, &arguments).await?,
+            Self::Get { code } => session.get(&code.path(""), describe).await?,
+            Self::List(arguments) => list(session, &arguments).await?,
+            Self::Change(arguments) => {
+                let members = Some(arguments.members());
+                act(session, &arguments.link, Method::PATCH, "", members).await?;
             }
-            Self::List(arguments) => list(client, json, &arguments).await?,
-            Self::Change(arguments) => change(client, json, &arguments).await?,
-            Self::Pause(link) => act(client, json, &link, Method::POST, "/pause").await?,
-            Self::Resume(link) => act(client, json, &link, Method::POST, "/resume").await?,
-            Self::Revoke { link, yes } => revoke(client, json, &link, yes).await?,
-            Self::Explain { code } => explain::run(client, json, &code).await?,
-            Self::History { code, limit } => history(client, json, &code, limit).await?,
+            Self::Pause(link) => act(session, &link, Method::POST, "/pause", None).await?,
+            Self::Resume(link) => act(session, &link, Method::POST, "/resume", None).await?,
+            Self::Revoke { link, yes } => {
+                if !yes {
+                    let found = parse(&session.client.get(&link.code.path("")).await?)?;
+                    let (code, target) = (member(&found, "/shortCode"), member(&found, "/longUrl"));
+                    confirm(&format!(
+                        "{code} redirects to {target}. A revoked link answers 410, for good."
+                    ))?;
+                }
+                act(session, &link, Method::DELETE, "", None).await?;
+            }
+            Self::Explain { code } => {
+                session
+                    .get(&code.path("/explain"), explain::describe)
+                    .await?;
+            }
+            Self::History { code, limit } => {
+                let path = code.path("/history");
+                let table = [
+                    ("REVISION", "/before/revision"),
+                    ("CHANGED", "/changedAt"),
+                    ("BY KEY", "/changedBy"),
+                    ("TARGET BEFORE", "/before/longUrl"),
+                ];
+                let limit = Some(limit);
+                session
+                    .list(&path, Vec::new(), limit, &table, &[0], |_, _| {})
+                    .await?;
+            }
             Self::Qr { code } => {
-                let answer = client.get(&format!("/v1/links/{}/qr", code.0)).await?;
+                let answer = session.client.get(&code.path("/qr")).await?;
                 print(&format!(
                     "{}\n",
                     String::from_utf8_lossy(&answer).trim_end()
                 ))?;
             }
-            Self::Import(arguments) => return import::run(client, json, arguments).await,
-            Self::Export(arguments) => export::run(client, json, &arguments).await?,
+            Self::Import(arguments) => return import::run(session, arguments).await,
+            Self::Export(arguments) => export::run(session, &arguments).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Result<(), Failure> {
+async fn create(session: &Session, arguments: &CreateArguments) -> Result<(), Failure> {
+    if arguments.quiet && session.json {
+        let problem = "--quiet and --json exclude each other: choose one";
+        return Err(Failure::Usage(problem.to_owned()));
+    }
     let mut members = Map::new();
     put(&mut members, "longUrl", arguments.url.as_ref());
     put(&mut members, "campaignId", arguments.campaign.as_ref());
@@ -198,20 +226,15 @@ async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Res
     put(&mut members, "codeLength", arguments.code_length.as_ref());
     put(&mut members, "dedupe", arguments.dedupe.then_some(&true));
     arguments.options.add_to(&mut members);
-    let key = arguments.idempotency_key.clone();
-    let headers: Vec<_> = key
-        .map(|key| ("Idempotency-Key", key))
-        .into_iter()
-        .collect();
+    let key = arguments.idempotency_key.iter();
+    let headers: Vec<_> = key.map(|key| ("Idempotency-Key", key.clone())).collect();
     let body = Value::Object(members);
-    if arguments.quiet && json {
-        let problem = "--quiet and --json exclude each other: choose one";
-        return Err(Failure::Usage(problem.to_owned()));
-    }
-    let answer = client.send(Method::POST, "/v1/links", &headers, Some(&body));
+    let answer = session
+        .client
+        .send(Method::POST, "/v1/links", &headers, Some(&body));
     let answer = answer.await?;
     if !arguments.quiet {
-        return tell(&answer, json, describe);
+        return session.tell(&answer, describe);
     }
     let link = parse(&answer)?;
     let Some(url) = link["shortUrl"].as_str() else {
@@ -223,39 +246,29 @@ async fn create(client: &Client, json: bool, arguments: &CreateArguments) -> Res
     Ok(print(&format!("{url}\n"))?)
 }
 
-async fn change(client: &Client, json: bool, arguments: &ChangeArguments) -> Result<(), Failure> {
-    let mut members = Map::new();
-    put(&mut members, "longUrl", arguments.url.as_ref());
-    arguments.options.add_to(&mut members);
-    Options::<Link>::clear(&mut members, &arguments.cleared);
-    let path = format!("/v1/links/{}", arguments.link.code.0);
-    let headers = arguments.link.headers();
-    let body = Value::Object(members);
-    let answer = client.send(Method::PATCH, &path, &headers, Some(&body));
-    tell(&answer.await?, json, describe)
-}
-
 async fn act(
-    client: &Client,
-    json: bool,
+    session: &Session,
     link: &OneLink,
     method: Method,
     action: &str,
+    members: Option<Map<String, Value>>,
 ) -> Result<(), Failure> {
-    let path = format!("/v1/links/{}{action}", link.code.0);
-    let answer = client.send(method, &path, &link.headers(), None).await?;
-    tell(&answer, json, describe)
+    let revision = link.if_revision.iter();
+    let headers = revision.map(|revision| ("If-Match", format!("\"{revision}\"")));
+    let (path, headers) = (link.code.path(action), headers.collect::<Vec<_>>());
+    session
+        .send(method, &path, &headers, members, describe)
+        .await
 }
 
-async fn revoke(client: &Client, json: bool, link: &OneLink, yes: bool) -> Result<(), Failure> {
-    if !yes {
-        let found = parse(&client.get(&format!("/v1/links/{}", link.code.0)).await?)?;
-        let (code, target) = (member(&found, "/shortCode"), member(&found, "/longUrl"));
-        confirm(&format!(
-            "{code} redirects to {target}. A revoked link answers 410, for good."
-        ))?;
+impl ChangeArguments {
+    fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        put(&mut members, "longUrl", self.url.as_ref());
+        self.options.add_to(&mut members);
+        Options::<Link>::clear(&mut members, &self.cleared);
+        members
     }
-    act(client, json, link, Method::DELETE, "").await
 }
 
 /// Prints the effect of a command, and asks for confirmation.
@@ -275,15 +288,6 @@ pub(super) fn confirm(what: &str) -> Result<(), Failure> {
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(Failure::Other(anyhow::anyhow!("nothing was done"))),
-    }
-}
-
-impl OneLink {
-    fn headers(&self) -> Vec<(&'static str, String)> {
-        let revision = self.if_revision.into_iter();
-        revision
-            .map(|revision| ("If-Match", format!("\"{revision}\"")))
-            .collect()
     }
 }
 
@@ -326,72 +330,21 @@ fn describe(link: &Value) -> String {
     block(link, &lines)
 }
 
-async fn list(client: &Client, json: bool, arguments: &ListArguments) -> Result<(), Failure> {
+async fn list(session: &Session, arguments: &ListArguments) -> Result<(), Failure> {
     let limit = (!arguments.all).then_some(arguments.limit);
-    let mut pager = Pager::new(client, "/v1/links", arguments.filters.parameters(), limit);
-    let mut columns = Columns::new(
-        ["CODE", "STATE", "VISITS", "PEOPLE", "CREATED", "TARGET"],
-        &[2, 3],
-    );
-    let row = |link: &Value| {
-        [
-            member(link, "/shortCode"),
-            state(link),
-            member(link, "/visits/total"),
-            member(link, "/visits/human"),
-            second(&member(link, "/createdAt")),
-            member(link, "/longUrl"),
-        ]
-    };
-    while let Some(items) = pager.next().await? {
-        tell_rows(&items, json, &mut columns, row)?;
-    }
-    tell_more(&pager, json, arguments.limit);
-    Ok(())
-}
-
-async fn history(client: &Client, json: bool, code: &CodeText, limit: u64) -> Result<(), Failure> {
-    let path = format!("/v1/links/{}/history", code.0);
-    let mut pager = Pager::new(client, &path, Vec::new(), Some(limit));
-    let mut columns = Columns::new(["REVISION", "CHANGED", "BY KEY", "TARGET BEFORE"], &[0]);
-    let row = |change: &Value| {
-        [
-            member(change, "/before/revision"),
-            second(&member(change, "/changedAt")),
-            member(change, "/changedBy"),
-            member(change, "/before/longUrl"),
-        ]
-    };
-    while let Some(items) = pager.next().await? {
-        tell_rows(&items, json, &mut columns, row)?;
-    }
-    tell_more(&pager, json, limit);
-    Ok(())
-}
-
-/// Prints rows of a listing: unchanged, one a line, or as a table.
-pub(super) fn tell_rows<const N: usize>(
-    items: &[Box<RawValue>],
-    json: bool,
-    columns: &mut Columns<N>,
-    row: impl Fn(&Value) -> [String; N],
-) -> Result<(), Failure> {
-    if json {
-        let lines: String = items.iter().map(|item| format!("{item}\n")).collect();
-        return Ok(print(&lines)?);
-    }
-    let rows: Result<Vec<[String; N]>, Failure> = items
-        .iter()
-        .map(|item| Ok(row(&parse(item.get().as_bytes())?)))
-        .collect();
-    Ok(print(&columns.rows(&rows?))?)
-}
-
-/// Reports that a listing has more items than the limit.
-pub(super) fn tell_more(pager: &Pager<'_>, json: bool, limit: u64) {
-    if !json && pager.has_more() && limit > 0 {
-        eprintln!("shortlink: these are the latest {limit}, and there are more: --limit");
-    }
+    let filters = arguments.filters.parameters();
+    let table = [
+        ("CODE", "/shortCode"),
+        ("STATE", "/state"),
+        ("VISITS", "/visits/total"),
+        ("PEOPLE", "/visits/human"),
+        ("CREATED", "/createdAt"),
+        ("TARGET", "/longUrl"),
+    ];
+    let amend = |link: &Value, row: &mut [String; 6]| row[1] = state(link);
+    session
+        .list("/v1/links", filters, limit, &table, &[2, 3], amend)
+        .await
 }
 
 /// The state of a link; that of its campaign too when it holds the link back.
@@ -402,14 +355,6 @@ fn state(link: &Value) -> String {
             format!("campaign {}", plain(campaign))
         }
         _ => own,
-    }
-}
-
-/// A moment without parts of a second.
-pub(super) fn second(moment: &str) -> String {
-    match moment.split_once('.') {
-        Some((seconds, _)) => format!("{seconds}Z"),
-        None => moment.to_owned(),
     }
 }
 
@@ -435,12 +380,5 @@ mod tests {
         ] {
             assert_eq!(state(&link), expected);
         }
-    }
-
-    #[test]
-    fn moments_are_shown_by_the_second() {
-        assert_eq!(second("2026-01-02T03:04:05.678Z"), "2026-01-02T03:04:05Z");
-        assert_eq!(second("2026-01-02T03:04:05Z"), "2026-01-02T03:04:05Z");
-        assert_eq!(second("-"), "-");
     }
 }

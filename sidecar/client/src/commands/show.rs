@@ -1,10 +1,11 @@
 //! Answers as text.
 
-use hyper::body::Bytes;
 use serde_json::Value;
 
 use crate::Failure;
-use crate::output::print;
+
+/// The columns of a table: their heads, and the places of their values.
+pub(super) type Table<const N: usize> = [(&'static str, &'static str); N];
 
 /// An answer as JSON.
 pub(super) fn parse(answer: &[u8]) -> Result<Value, Failure> {
@@ -12,22 +13,6 @@ pub(super) fn parse(answer: &[u8]) -> Result<Value, Failure> {
         let error = anyhow::Error::new(error);
         Failure::Other(error.context("the service's answer is not JSON"))
     })
-}
-
-/// Prints an answer: unchanged, or as `describe` formats it.
-pub(super) fn tell(
-    answer: &Bytes,
-    json: bool,
-    describe: impl FnOnce(&Value) -> String,
-) -> Result<(), Failure> {
-    let text = if json {
-        // The unchanged answer, with one newline at its end.
-        let text = String::from_utf8_lossy(answer);
-        format!("{}\n", text.trim_end_matches('\n'))
-    } else {
-        describe(&parse(answer)?)
-    };
-    Ok(print(&text)?)
 }
 
 /// Some members of an object, a line each. Absent and empty members have no line.
@@ -56,6 +41,28 @@ pub(super) fn block(value: &Value, members: &[(&str, &str)]) -> String {
 /// A member of an object for a table.
 pub(super) fn member(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).map_or("-".to_owned(), cell)
+}
+
+/// The heads of a table.
+pub(super) fn heads<const N: usize>(table: &Table<N>) -> [&'static str; N] {
+    table.map(|(head, _)| head)
+}
+
+/// The cells of a row of a table.
+pub(super) fn cells<const N: usize>(row: &Value, table: &Table<N>) -> [String; N] {
+    table.map(|(_, place)| {
+        let cell = member(row, place);
+        let is_moment = place.ends_with("At") || place.ends_with("begin");
+        if is_moment { second(&cell) } else { cell }
+    })
+}
+
+/// A moment without parts of a second.
+pub(super) fn second(moment: &str) -> String {
+    match moment.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => moment.to_owned(),
+    }
 }
 
 /// The elements of a member that is an array; none where it is not.
@@ -123,5 +130,11 @@ mod tests {
         ];
         let text = "first  one\\u{1b}[31m\\n\n2      2\nlist   x, y\nwhole  c=2, d=-\nso     yes\n";
         assert_eq!(block(&value, &members), text);
+    }
+    #[test]
+    fn moments_are_shown_by_the_second() {
+        assert_eq!(second("2026-01-02T03:04:05.678Z"), "2026-01-02T03:04:05Z");
+        assert_eq!(second("2026-01-02T03:04:05Z"), "2026-01-02T03:04:05Z");
+        assert_eq!(second("-"), "-");
     }
 }

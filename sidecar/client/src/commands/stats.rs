@@ -1,16 +1,14 @@
 //! `shortlink stats`
 
-use std::process::ExitCode;
-
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
-use super::links::second;
-use super::show::{elements, member, plain, tell};
+use super::session::Session;
+use super::show::{cells, elements, heads, member, plain, second};
 use super::values::{CodeText, campaign_id, moment};
+use crate::Failure;
 use crate::columns::Columns;
-use crate::{Client, Failure};
 
 /// Commands for statistics of visits.
 #[derive(Debug, Subcommand)]
@@ -90,52 +88,42 @@ impl Range {
 
 impl StatsCommand {
     /// Runs the command.
-    pub(super) async fn run(self, client: &Client, json: bool) -> Result<ExitCode, Failure> {
-        let path = match &self {
-            Self::Link { code, range } => range.path(&format!("/v1/links/{}/stats", code.0)),
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let path = match self {
+            Self::Link { code, range } => range.path(&code.path("/stats")),
             Self::Campaign { id, range } => range.path(&format!("/v1/campaigns/{id}/stats")),
             Self::All { range } => range.path("/v1/stats"),
-            Self::Domains { minutes } => format!("/v1/domains/stats?minutes={minutes}"),
+            Self::Domains { minutes } => {
+                let path = format!("/v1/domains/stats?minutes={minutes}");
+                return session.get(&path, describe_domains).await;
+            }
         };
-        let answer = client.get(&path).await?;
-        match self {
-            Self::Domains { .. } => tell(&answer, json, describe_domains)?,
-            _ => tell(&answer, json, describe)?,
-        }
-        Ok(ExitCode::SUCCESS)
+        session.get(&path, describe).await
     }
 }
 
-const CLASSES: [&str; 6] = ["total", "human", "preview", "scanner", "bot", "unknown"];
-
-/// A row of numbers behind its label.
-fn row(of: String, counts: &Value) -> [String; 7] {
-    let mut cells = CLASSES.map(|class| member(counts, &format!("/{class}")));
-    let [total, human, preview, scanner, bot, unknown] = &mut cells;
-    [
-        of,
-        take(total),
-        take(human),
-        take(preview),
-        take(scanner),
-        take(bot),
-        take(unknown),
-    ]
-}
-
-fn take(text: &mut String) -> String {
-    std::mem::take(text)
-}
-
-fn table(head: &'static str, rows: &[[String; 7]]) -> String {
-    let heads = [
-        head, "TOTAL", "PEOPLE", "PREVIEW", "SCANNER", "BOT", "UNKNOWN",
+/// A table of counts, behind a column for what they are of.
+fn table<'v>(head: &'static str, rows: impl Iterator<Item = (String, &'v Value)>) -> String {
+    let table = [
+        (head, "/begin"),
+        ("TOTAL", "/total"),
+        ("PEOPLE", "/human"),
+        ("PREVIEW", "/preview"),
+        ("SCANNER", "/scanner"),
+        ("BOT", "/bot"),
+        ("UNKNOWN", "/unknown"),
     ];
-    Columns::new(heads, &[1, 2, 3, 4, 5, 6]).rows(rows)
+    let rows = rows.map(|(of, counts)| {
+        let mut row = cells(counts, &table);
+        row[0] = of;
+        row
+    });
+    Columns::new(heads(&table), &[1, 2, 3, 4, 5, 6]).rows(&rows.collect::<Vec<_>>())
 }
 
 /// Statistics as text.
 fn describe(stats: &Value) -> String {
+    let begin = |of: &Value| second(&member(of, "/begin"));
     let (since, until) = (member(stats, "/since"), member(stats, "/until"));
     let mut text = format!("{} to {}\n\n", second(&since), second(&until));
     let head = if member(stats, "/interval") == "hour" {
@@ -144,40 +132,28 @@ fn describe(stats: &Value) -> String {
         "DAY"
     };
     let intervals = elements(stats, "intervals").iter();
-    let mut rows: Vec<[String; 7]> = intervals
-        .map(|interval| row(second(&member(interval, "/begin")), interval))
-        .collect();
-    rows.push(row(
-        "all".to_owned(),
-        stats.get("visits").unwrap_or(&Value::Null),
-    ));
-    text.push_str(&table(head, &rows));
-    let visitors = elements(stats, "visitors");
-    if !visitors.is_empty() {
+    let all = ("all".to_owned(), &stats["visits"]);
+    let rows = intervals.map(|interval| (begin(interval), interval));
+    text.push_str(&table(head, rows.chain([all])));
+    let visitors = elements(stats, "visitors").iter();
+    if visitors.len() > 0 {
         let rows: Vec<[String; 2]> = visitors
-            .iter()
-            .map(|day| [second(&member(day, "/begin")), member(day, "/visitors")])
+            .map(|day| [begin(day), member(day, "/visitors")])
             .collect();
         text.push('\n');
         text.push_str(&Columns::new(["DAY", "VISITORS"], &[1]).rows(&rows));
     }
     let dimensions = stats.get("by").and_then(Value::as_object);
-    for (dimension, values) in dimensions.into_iter().flatten() {
-        let values = values.as_array().map_or(&[][..], Vec::as_slice);
-        let rows: Vec<[String; 7]> = values
-            .iter()
-            .map(|value| {
-                let of = member(value, "/value");
-                let of = if of.is_empty() {
-                    "not known".to_owned()
-                } else {
-                    of
-                };
-                row(of, value)
-            })
-            .collect();
-        let dimension = plain(dimension).to_uppercase();
-        text.push_str(&format!("\nBY {dimension}\n{}", table("", &rows)));
+    for dimension in dimensions.into_iter().flat_map(Map::keys) {
+        let rows = elements(&stats["by"], dimension).iter().map(|value| {
+            let of = match member(value, "/value") {
+                of if of.is_empty() => "not known".to_owned(),
+                of => of,
+            };
+            (of, value)
+        });
+        let (dimension, table) = (plain(dimension).to_uppercase(), table("", rows));
+        text.push_str(&format!("\nBY {dimension}\n{table}"));
     }
     text
 }

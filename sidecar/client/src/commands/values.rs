@@ -10,6 +10,13 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeText(pub(super) String);
 
+impl CodeText {
+    /// The path of its link, or of something of it.
+    pub(super) fn path(&self, of: &str) -> String {
+        format!("/v1/links/{}{of}", self.0)
+    }
+}
+
 impl FromStr for CodeText {
     type Err = String;
 
