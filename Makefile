@@ -14,7 +14,7 @@ help:
 	@echo 'make run     from a fresh checkout to a running service in the foreground'
 	@echo '             (PUBLIC_PORT=8080 INTERNAL_PORT=8081 VAR_DIR=var)'
 	@echo 'make test    format, lints, the book and every test, real servers included'
-	@echo 'make lint    format, clippy and the words of the documents'
+	@echo 'make lint    format, clippy and the words of documents, comments and messages'
 	@echo 'make docs    builds the book into target/book and checks the links of all documents'
 	@echo 'make test-vendored   the tests from outside, on the newest nginx that nginx-src brings'
 	@echo 'make test-asan   the same with AddressSanitizer (ASAN_NGINX="debian vendored")'

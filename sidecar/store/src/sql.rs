@@ -17,7 +17,7 @@ pub(super) const FOR_UPDATE: &str = "{| FOR UPDATE}";
 /// reappear after a crash are published again.
 macro_rules! relaxed {
     () => {
-        "set_config('synchronous_commit', 'off', true) AS relaxed"
+        "set_config('synchronous_commit', 'off', true) AS asynchronous"
     };
 }
 pub(super) use relaxed;
