@@ -137,110 +137,40 @@ struct UsedLocation {
     fallback: Option<Fallback>,
 }
 
+/// Directives as nginx has them: name, contexts and arguments, the function that reads one, and the configuration that the
+/// function is given.
+macro_rules! directives {
+    ($($name:literal: $kind:expr => $set:expr, $conf:expr;)*) => {
+        [
+            $(ngx_command_t {
+                name: ngx_string!($name),
+                type_: ($kind) as ngx_uint_t,
+                set: Some($set),
+                conf: $conf,
+                offset: 0,
+                post: ptr::null_mut(),
+            },)*
+            ngx_command_t::empty(),
+        ]
+    };
+}
+
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 13] = [
-    ngx_command_t {
-        name: ngx_string!("shortlink_redis"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
-        set: Some(redis::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_cache"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
-        set: Some(cache::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_miss_limit"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
-        set: Some(miss_limit::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_visits"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
-        set: Some(visits::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_status"),
-        type_: (NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
-        set: Some(set_status),
-        conf: NGX_HTTP_LOC_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_check"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
-        set: Some(check::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_domains"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS) as ngx_uint_t,
-        set: Some(domains::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_languages"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE) as ngx_uint_t,
-        set: Some(languages::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_certificates"),
-        type_: (NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
-        set: Some(certificates::set),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink"),
-        type_: (NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
-        set: Some(set_shortlink),
-        conf: NGX_HTTP_LOC_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_fallback"),
-        type_: (NGX_HTTP_MAIN_CONF
-            | NGX_HTTP_SRV_CONF
-            | NGX_HTTP_LOC_CONF
-            | NGX_HTTP_LIF_CONF
-            | NGX_CONF_TAKE1) as ngx_uint_t,
-        set: Some(set_fallback),
-        conf: NGX_HTTP_LOC_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("shortlink_duplex"),
-        type_: (NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS) as ngx_uint_t,
-        set: Some(duplex::set),
-        conf: NGX_HTTP_LOC_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t::empty(),
-];
+pub(crate) static mut COMMANDS: [ngx_command_t; 13] = directives! {
+    "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => redis::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => visits::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_status": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_status, NGX_HTTP_LOC_CONF_OFFSET;
+    "shortlink_check": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => check::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS => set_shortlink, NGX_HTTP_LOC_CONF_OFFSET;
+    "shortlink_fallback": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_TAKE1
+        => set_fallback, NGX_HTTP_LOC_CONF_OFFSET;
+    "shortlink_duplex": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => duplex::set, NGX_HTTP_LOC_CONF_OFFSET;
+};
 
 unsafe extern "C" fn set_shortlink(
     cf: *mut ngx_conf_t,

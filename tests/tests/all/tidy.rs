@@ -228,11 +228,13 @@ fn every_directive_and_variable_is_documented() {
     let reference = fs::read_to_string(workspace().join("docs/src/reference/directives.md"))
         .expect("reference");
     let conf = fs::read_to_string(workspace().join("ngx-module/src/conf.rs")).expect("conf.rs");
-    let directives: Vec<&str> = conf
-        .split("ngx_string!(\"")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next())
+    let table = conf.split("= directives! {").nth(1).expect("the table");
+    let table = table.split("\n};").next().expect("the table of directives");
+    let rows = table.split(';').filter_map(|row| row.split_once(':'));
+    let rows: Vec<(&str, &str)> = rows
+        .map(|(name, row)| (name.trim().trim_matches('"'), row))
         .collect();
+    let directives: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
     assert!(directives.len() >= 5);
     for directive in &directives {
         assert!(
@@ -247,8 +249,8 @@ fn every_directive_and_variable_is_documented() {
         ("NGX_HTTP_LOC_CONF", "location"),
         ("NGX_HTTP_LIF_CONF", "if in location"),
     ];
-    for (entry, directive) in conf.split("ngx_string!(\"").skip(1).zip(&directives) {
-        let kind = entry.split("as ngx_uint_t").next().expect("a type");
+    for (directive, row) in &rows {
+        let kind = row.split("=>").next().expect("a type");
         let told: Vec<&str> = contexts
             .iter()
             .filter(|(flag, _)| has_word(kind, flag))
