@@ -1,7 +1,4 @@
-//! The traits through which the core uses the outside world: storage, and publishing to Redis.
-//!
-//! [`Operations`] names operations and leaves statements, transactions and connections to the
-//! store behind it. A missing item is `Ok(None)`, never an error.
+//! Values that the service exchanges with the store, and the traits through which it reaches Redis.
 
 mod audit;
 mod campaigns;
@@ -27,31 +24,21 @@ pub use crate::store_error::StoreError;
 
 pub use audit::AuditListing;
 pub use campaigns::{CampaignEditor, PublishedCampaign};
-pub use codes::{CodeStore, CodeUsage, PoolCounts};
+pub use codes::{CodeUsage, PoolCounts};
 pub use idempotency::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome};
 pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdit};
 pub use links::{
     Created, Edited, Editor, FoundOrCreated, Listing, MAX_TOGETHER, Position, RequestDigest,
 };
 pub use live::{EntryId, StreamBounds, TailBatch, VisitTail};
-pub use outbox::{OutboxSpan, OutboxStore, Receipt, Waiting};
-pub use reclassify::{MAX_VERDICTS, PeoplePage, ReclassifyStore, StaleDay, TimeSpan, VisitPage};
-pub use upkeep::{
-    ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood, UpkeepStore,
-};
+pub use outbox::{OutboxSpan, Receipt, Waiting};
+pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, TimeSpan, VisitPage};
+pub use upkeep::{ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood};
 pub use visits::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, KeptVisit, KeptVisits,
     LinkTotal, MAX_COUNTED, MAX_POISON, MAX_VISITS_TOGETHER, OldCounts, Poison, QueueDepth,
     QueuedBatch, QueuedId, TimeCount, ValueCount, ValueTimeCount, VisitListing, VisitQueue,
-    VisitStore,
 };
-
-/// All operations of a store.
-#[async_trait]
-pub trait Operations: OutboxStore + CodeStore + UpkeepStore + VisitStore + ReclassifyStore {
-    /// Closes every connection, once the operations in progress have ended.
-    async fn close(&self);
-}
 
 /// Publishes link records to Redis. Every method returns within a bounded time, whatever state
 /// Redis is in.

@@ -104,7 +104,7 @@ mod tests {
         let key = CodeKey::new([9; 32]);
         SqliteStore::migrate(&url, &key).await.expect("a place");
         let store = SqliteStore::open(&url, 1).await.expect("a good database");
-        let store: Arc<Store> = Arc::new(store.into());
+        let store: Arc<Store> = Arc::new(store);
         store.fill_pool(pool.to_vec()).await.expect("a store");
         store
     }

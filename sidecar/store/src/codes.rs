@@ -1,11 +1,44 @@
 //! The state of the strategies for codes: counters, and the pool.
 
+use shortlink_core::link::Link;
 use shortlink_core::ports::{CodeUsage, PoolCounts, StoreError};
 use vocabulary::Code;
 
-use super::Store;
-use super::sql::{relaxed, sql};
+use super::db::Db;
+use super::links::ids_of;
+use super::shared::usage;
+use super::sql::{IN_TEXTS, relaxed, sql, table};
 use super::value::{Row, args};
+use super::{Scheme, Store};
+
+/// Begins an addition to the counts of links; behind it is a table with the lengths of their codes, the
+/// days, and how many they are.
+pub(super) const COUNT: &str = "INSERT INTO code_usage (length, day, {|slot, }links) \
+     SELECT length, day, {|pg_backend_pid() % 16, }links FROM ";
+
+/// Ends it.
+pub(super) const COUNTED: &str = " WHERE true ON CONFLICT (length, day{|, slot}) \
+     DO UPDATE SET links = code_usage.links + excluded.links";
+
+/// Adds new links to the counts in the transaction that stores them, or those that are deleted with
+/// `sign` -1.
+pub(super) async fn count(
+    db: &mut Db<'_>,
+    links: impl Iterator<Item = &Link>,
+    sign: i64,
+) -> Result<(), sqlx::Error> {
+    let rows = usage(links).into_iter();
+    let rows: Vec<_> = rows
+        .map(|((length, day), links)| [length.into(), day.into(), (sign * links).into()])
+        .collect();
+    let sql = sql!(
+        COUNT,
+        table!("new": 1 "length" "bigint", 2 "day" "bigint", 3 "links" "bigint"),
+        COUNTED
+    );
+    db.run_table(sql, rows.into_iter(), &[]).await?;
+    Ok(())
+}
 
 impl Store {
     /// Moves a counter forward, to `floor` first if it is behind, and returns its value before: only
@@ -62,12 +95,22 @@ impl Store {
         .await
     }
 
+    /// Puts codes into the pool; those that are in it already, or that links have, are left out.
+    /// Returns the number of new ones.
+    pub async fn fill_pool(&self, codes: Vec<Code>) -> Result<u64, StoreError> {
+        self.run_tx("fill the pool of codes", codes, |db, codes| {
+            Box::pin(fill_pool(db, codes))
+        })
+        .await
+    }
+
     /// Notes that pooled codes were found taken.
     pub async fn void_pooled(&self, codes: Vec<Code>) -> Result<(), StoreError> {
         let codes: Vec<&str> = codes.iter().map(Code::as_str).collect();
         let sql = sql!(
             "UPDATE code_pool SET status = 'void' \
-             WHERE code {IN (SELECT value FROM json_each($1))|= ANY($1::text[])}"
+             WHERE code",
+            IN_TEXTS
         );
         self.run("void pooled codes", sql, args![codes]).await?;
         Ok(())
@@ -118,5 +161,30 @@ impl Store {
         };
         let operation = "count used codes";
         self.all(operation, sql, args![since_day], read).await
+    }
+}
+
+async fn fill_pool(db: &mut Db<'_>, codes: &[Code]) -> Result<u64, sqlx::Error> {
+    // All transactions insert codes in the same order.
+    let mut codes: Vec<&str> = codes.iter().map(Code::as_str).collect();
+    codes.sort_unstable();
+    let ids = ids_of(db, &codes).await?;
+    let rows = ids.into_iter().zip(codes);
+    let values = db.table(rows.map(|(id, code)| [id.into(), code.into()]));
+    // PostgreSQL counts the codes that were ever put in: they grow more and more.
+    let sql = sql!(
+        "{|WITH new AS (}INSERT INTO code_pool (code, length, status) \
+         SELECT code, length(code), 'unused' FROM ",
+        table!("made": 1 "id" "bigint", 2 "code" "text"),
+        " WHERE NOT EXISTS (SELECT 1 FROM links WHERE links.id = made.id) \
+         ON CONFLICT (code) DO NOTHING{| RETURNING length), \
+         counted AS (INSERT INTO code_counters (name, next) \
+         SELECT 'pooled:' || length, count(*) FROM new GROUP BY length ORDER BY length \
+         ON CONFLICT (name) DO UPDATE SET next = code_counters.next + excluded.next) \
+         SELECT count(*) AS added FROM new}"
+    );
+    match db.scheme() {
+        Scheme::Sqlite => db.run(sql, &values).await,
+        Scheme::Postgres => db.get(sql, &values, |row| row.get("added")).await,
     }
 }

@@ -1,24 +1,25 @@
 //! Creation of links. Both engines insert many with one statement, each in its own way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use shortlink_core::codes::numbering::Numbering;
+use jiff::Timestamp;
 use shortlink_core::link::Link;
-use shortlink_core::ports::{Created, FoundOrCreated, RequestDigest, StoreError};
+use shortlink_core::ports::{Created, FoundOrCreated, Receipt, RequestDigest, StoreError};
 
 use super::db::Db;
-use super::postgres::statements::{Comment, Statements};
-use super::{Store, postgres, sqlite};
+use super::links::ids_of;
+use super::sql::{IN_NUMBERS, sql};
+use super::value::args;
+use super::{Scheme, Store, codes, digests, outbox, postgres, shared, sqlite, tags};
 
 impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be
     /// stored or, after an error, none. They are put into the outbox in the same transaction.
     pub async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        let args = (links, self.numbering());
-        self.run_tx("store new links", args, |db, (links, numbering)| {
+        self.run_tx("store new links", links, |db, links| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
-                create(db, &links, numbering).await
+                create(db, &links).await
             })
         })
         .await
@@ -31,41 +32,118 @@ impl Store {
         &self,
         links: Vec<(Link, RequestDigest)>,
     ) -> Result<FoundOrCreated, StoreError> {
-        let args = (links, self.numbering());
-        self.run_tx("find or store new links", args, |db, (links, numbering)| {
-            Box::pin(find_or_create(db, links, numbering))
+        self.run_tx("find or store new links", links, |db, links| {
+            Box::pin(find_or_create(db, links))
         })
         .await
     }
 }
 
+/// A link, its id, and which of the new links it is.
+#[derive(Clone, Copy)]
+pub(super) struct NewLink<'a> {
+    pub(super) id: i64,
+    pub(super) place: usize,
+    pub(super) link: &'a Link,
+}
+
 /// Stores links whose codes are free, within a transaction.
-pub(super) async fn create(
-    db: &mut Db<'_>,
-    links: &[&Link],
-    numbering: &Numbering,
-) -> Result<Created, sqlx::Error> {
-    match db {
-        Db::Sqlite(connection) => sqlite::creation::create(connection, links, numbering).await,
-        Db::Postgres(connection, _) => {
-            let mut statements = Statements::new(connection, Comment::current());
-            postgres::creation::create(&mut statements, links, numbering).await
+pub(super) async fn create(db: &mut Db<'_>, links: &[&Link]) -> Result<Created, sqlx::Error> {
+    let codes: Vec<&str> = links.iter().map(|link| link.code.as_str()).collect();
+    let ids = ids_of(db, &codes).await?;
+    let mut taken = Vec::new();
+    let mut seen = HashSet::with_capacity(ids.len());
+    let mut rows = Vec::with_capacity(ids.len());
+    for (place, (id, &link)) in ids.into_iter().zip(links).enumerate() {
+        // Of two new links with one code the first gets it.
+        if seen.insert(id) {
+            rows.push(NewLink { id, place, link });
+        } else {
+            taken.push(place);
         }
     }
+    // All transactions insert in the order of the ids, so that two with the same codes wait for each
+    // other instead of deadlocking; new rows go to the end of the table, and codes that were issued
+    // one after the other share a row of the outbox.
+    rows.sort_unstable_by_key(|row| row.id);
+    let mut kept = match db.scheme() {
+        Scheme::Sqlite => sqlite::creation::insert(db, &rows).await?,
+        Scheme::Postgres => postgres::creation::insert(db, &rows).await?,
+    };
+    kept.sort_unstable();
+    leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
+    let mut receipt = Receipt::default();
+    if let Some(now) = rows.first().map(|row| row.link.updated_at) {
+        tags::add(db, &with_ids(&rows)).await?;
+        let removed;
+        (receipt, removed) = settle(db, &rows, now).await?;
+        if !removed.is_empty() {
+            undo(db, &rows, &removed, &receipt).await?;
+            leave_out(&mut rows, &mut taken, |id| !removed.contains(&id));
+            receipt = settle(db, &rows, now).await?.0;
+        }
+    }
+    taken.sort_unstable();
+    Ok(Created { taken, receipt })
+}
+
+fn with_ids<'a>(rows: &[NewLink<'a>]) -> Vec<(i64, &'a Link)> {
+    rows.iter().map(|row| (row.id, row.link)).collect()
+}
+
+/// Adds inserted links to the outbox and counts them; returns the ids among them that still belong to
+/// deleted links, which PostgreSQL knows only now.
+async fn settle(
+    db: &mut Db<'_>,
+    rows: &[NewLink<'_>],
+    now: Timestamp,
+) -> Result<(Receipt, Vec<i64>), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(Default::default());
+    }
+    let spans = shared::spans(rows.iter().map(|row| (row.id, row.link.revision)));
+    if db.scheme() == Scheme::Postgres {
+        return postgres::creation::settle(db, rows, spans, now).await;
+    }
+    codes::count(db, rows.iter().map(|row| row.link), 1).await?;
+    outbox::enqueue(db, &spans, now).await?;
+    Ok((Receipt(spans), Vec::new()))
+}
+
+/// Removes the rows whose codes are taken.
+fn leave_out(rows: &mut Vec<NewLink<'_>>, taken: &mut Vec<usize>, is_kept: impl Fn(i64) -> bool) {
+    rows.retain(|row| {
+        let stays = is_kept(row.id);
+        if !stays {
+            taken.push(row.place);
+        }
+        stays
+    });
+}
+
+/// Deletes links that this transaction has inserted, with all that belongs to them.
+async fn undo(
+    db: &mut Db<'_>,
+    rows: &[NewLink<'_>],
+    ids: &[i64],
+    receipt: &Receipt,
+) -> Result<(), sqlx::Error> {
+    let sql = sql!("DELETE FROM links WHERE id", IN_NUMBERS);
+    db.run(sql, args![ids]).await?;
+    let mut removed = with_ids(rows);
+    removed.retain(|(id, _)| ids.contains(id));
+    tags::remove(db, &removed).await?;
+    let sql = sql!(outbox::DELETE, outbox::DELETED);
+    db.run_table(sql, receipt.0.iter().map(outbox::ends), &[])
+        .await?;
+    codes::count(db, rows.iter().map(|row| row.link), -1).await
 }
 
 async fn find_or_create(
     db: &mut Db<'_>,
     links: &[(Link, RequestDigest)],
-    numbering: &Numbering,
 ) -> Result<FoundOrCreated, sqlx::Error> {
-    let mut locked = match db {
-        Db::Sqlite(_) => None,
-        Db::Postgres(connection, _) => {
-            let mut statements = Statements::new(connection, Comment::current());
-            Some(postgres::digests::lock(&mut statements, links, numbering).await?)
-        }
-    };
+    let locked = digests::lock(db, links).await?;
     let mut output = FoundOrCreated::default();
     // Those for which there is no link yet, and those that share their digest.
     let mut new = Vec::new();
@@ -77,12 +155,9 @@ async fn find_or_create(
             followers.push((place, leader));
             continue;
         }
-        let found = match (&mut *db, &locked) {
-            (_, Some(locked)) => locked.found.get(digest).cloned(),
-            (db, None) => super::links::find_by_digest(db, digest).await?,
-        };
+        let found = locked.found.get(digest);
         match found.filter(|found| found.stands_for(link, link.created_at)) {
-            Some(found) => output.found.push((place, found)),
+            Some(found) => output.found.push((place, found.clone())),
             None => {
                 leaders.insert(*digest, place);
                 new.push(link);
@@ -90,25 +165,14 @@ async fn find_or_create(
             }
         }
     }
-    let created = create(db, &new, numbering).await?;
+    let created = create(db, &new).await?;
     output.receipt = created.receipt;
     let taken = created.taken.iter().map(|&index| new_places[index]);
     output.taken = taken.collect();
     let (void, kept): (Vec<usize>, Vec<usize>) = new_places
         .iter()
         .partition(|place| output.taken.binary_search(place).is_ok());
-    match (db, locked.take()) {
-        (Db::Postgres(connection, _), Some(locked)) => {
-            let mut statements = Statements::new(connection, Comment::current());
-            locked.settle(&mut statements, links, &kept, &void).await?;
-        }
-        (Db::Sqlite(connection), _) => {
-            for place in kept {
-                sqlite::digests::note(connection, &links[place], numbering).await?;
-            }
-        }
-        (Db::Postgres(..), None) => {}
-    }
+    locked.settle(db, links, &kept, &void).await?;
     for (place, leader) in followers {
         if output.taken.contains(&leader) {
             output.taken.push(place);

@@ -1,5 +1,6 @@
 //! A connection to either engine, and the statements on it.
 
+use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::trace;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
@@ -8,11 +9,21 @@ use sqlx::{AssertSqlSafe, Postgres, Sqlite};
 
 use super::Scheme;
 use super::sql::Sql;
-use super::value::{Row, Value};
+use super::value::{self, Row, Value};
+
+/// Numbers of rows that a statement of SQLite inserts. Only few sizes are worth a prepared statement, so
+/// rows go into the largest one that they fill.
+pub(super) const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
 /// A connection, often inside a transaction.
-#[derive(Debug)]
-pub(super) enum Db<'c> {
+pub(super) struct Db<'c> {
+    pub(super) connection: Connection<'c>,
+    /// The numbering of codes in this database.
+    pub(super) numbering: &'c Numbering,
+}
+
+/// A connection to either engine.
+pub(super) enum Connection<'c> {
     /// To SQLite.
     Sqlite(&'c mut SqliteConnection),
     /// To PostgreSQL, with a comment for its statements.
@@ -72,27 +83,115 @@ impl<'a> Statement<'a> {
 }
 
 impl<'c> Db<'c> {
+    /// Wraps a connection to SQLite.
+    pub(super) fn sqlite(connection: &'c mut SqliteConnection, numbering: &'c Numbering) -> Self {
+        Self {
+            connection: Connection::Sqlite(connection),
+            numbering,
+        }
+    }
+
     /// Wraps a connection to PostgreSQL. Statements of a sampled request have a comment that names
     /// it, which an operator sees in the server's log and in `pg_stat_activity`: that of
     /// sqlcommenter (<https://google.github.io/sqlcommenter/spec/>).
-    pub(super) fn postgres(connection: &'c mut PgConnection) -> Self {
+    pub(super) fn postgres(connection: &'c mut PgConnection, numbering: &'c Numbering) -> Self {
         let trace = trace::current().filter(trace::Trace::is_sampled);
         // Digits and hyphens: nothing that could end the comment, or must be escaped in it.
         let comment = trace.map(|trace| format!(" /*traceparent='{trace}'*/"));
-        Self::Postgres(connection, comment)
+        Self {
+            connection: Connection::Postgres(connection, comment),
+            numbering,
+        }
     }
 
     /// The engine.
     pub(super) fn scheme(&self) -> Scheme {
-        match self {
-            Self::Sqlite(_) => Scheme::Sqlite,
-            Self::Postgres(..) => Scheme::Postgres,
+        match &self.connection {
+            Connection::Sqlite(_) => Scheme::Sqlite,
+            Connection::Postgres(..) => Scheme::Postgres,
         }
     }
 
     /// Begins a statement that is put together.
     pub(super) fn statement<'a>(&self, sql: Sql) -> Statement<'a> {
         Statement::new(self.scheme(), sql)
+    }
+
+    /// The values of rows that a statement reads as a [`table!`](super::sql::table).
+    pub(super) fn table<'a, const N: usize>(
+        &self,
+        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+    ) -> Vec<Value<'a>> {
+        match self.scheme() {
+            Scheme::Sqlite => value::json(rows),
+            Scheme::Postgres => value::lists(rows),
+        }
+    }
+
+    /// Runs a statement with rows that it reads as a [`table!`](super::sql::table), and with other
+    /// values behind them; does nothing without rows. Returns the number of changed rows.
+    pub(super) async fn run_table<'a, const N: usize>(
+        &mut self,
+        sql: Sql,
+        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+        others: &[Value<'a>],
+    ) -> Result<u64, sqlx::Error> {
+        if rows.len() == 0 {
+            return Ok(0);
+        }
+        let mut values = self.table(rows);
+        values.extend_from_slice(others);
+        self.run(sql, &values).await
+    }
+
+    /// Inserts rows, many with one statement, between whose parts they are; `types` are those of
+    /// the columns in PostgreSQL.
+    pub(super) async fn insert<'a, const N: usize>(
+        &mut self,
+        into: Sql,
+        types: [&str; N],
+        end: Sql,
+        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+    ) -> Result<(), sqlx::Error> {
+        let scheme = self.scheme();
+        let (into, end) = (into.of(scheme), end.of(scheme));
+        if rows.len() == 0 {
+            return Ok(());
+        }
+        if scheme == Scheme::Postgres {
+            let types = types.iter().enumerate();
+            let lists = types.map(|(place, name)| format!("${}::{name}[]", place + 1));
+            let lists = lists.collect::<Vec<_>>().join(", ");
+            let text = format!("{into} SELECT * FROM unnest({lists}){end}");
+            self.run(Text::Built(&text), &value::lists(rows)).await?;
+            return Ok(());
+        }
+        // Without numbers: for a parameter that has one SQLite walks through the names of all.
+        let row = format!("(?{})", ", ?".repeat(N - 1));
+        let mut rows: Vec<[Value<'a>; N]> = rows.collect();
+        while !rows.is_empty() {
+            let fitting = SIZES.into_iter().find(|&size| size <= rows.len());
+            let some = rows.drain(..fitting.unwrap_or(rows.len()));
+            let some: Vec<Value<'a>> = some.flatten().collect();
+            let places = vec![row.as_str(); some.len() / N].join(", ");
+            let text = format!("{into} VALUES {places}{end}");
+            self.run(Text::Built(&text), &some).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs statements without parameters, which are not prepared.
+    pub(super) async fn run_raw(&mut self, text: String) -> Result<(), sqlx::Error> {
+        let statement = sqlx::raw_sql(AssertSqlSafe(text));
+        match &mut self.connection {
+            Connection::Sqlite(connection) => {
+                statement.execute(&mut **connection).await?;
+            }
+            Connection::Postgres(connection, _) => {
+                statement.execute(&mut **connection).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the rows of a statement, converted by `read`.
@@ -104,6 +203,17 @@ impl<'c> Db<'c> {
     ) -> Result<C, sqlx::Error> {
         let rows = self.rows(text.into(), values).await?;
         rows.iter().map(read).collect()
+    }
+
+    /// Returns the row that a statement always has, converted by `read`.
+    pub(super) async fn get<T>(
+        &mut self,
+        text: impl Into<Text<'_>>,
+        values: &[Value<'_>],
+        read: impl Fn(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<T, sqlx::Error> {
+        let row = self.one(text, values, read).await?;
+        row.ok_or(sqlx::Error::RowNotFound)
     }
 
     /// Returns the first row of a statement, converted by `read`.
@@ -124,12 +234,12 @@ impl<'c> Db<'c> {
         values: &[Value<'_>],
     ) -> Result<u64, sqlx::Error> {
         let text = text.into();
-        Ok(match self {
-            Self::Sqlite(connection) => {
+        Ok(match &mut self.connection {
+            Connection::Sqlite(connection) => {
                 let done = sqlite(text, values)?.execute(&mut **connection).await?;
                 done.rows_affected()
             }
-            Self::Postgres(connection, comment) => {
+            Connection::Postgres(connection, comment) => {
                 let done = postgres(text, values, comment.as_deref())?;
                 done.execute(&mut **connection).await?.rows_affected()
             }
@@ -141,12 +251,12 @@ impl<'c> Db<'c> {
         text: Text<'_>,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, sqlx::Error> {
-        Ok(match self {
-            Self::Sqlite(connection) => {
+        Ok(match &mut self.connection {
+            Connection::Sqlite(connection) => {
                 let rows = sqlite(text, values)?.fetch_all(&mut **connection).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
-            Self::Postgres(connection, comment) => {
+            Connection::Postgres(connection, comment) => {
                 let rows = postgres(text, values, comment.as_deref())?;
                 let rows = rows.fetch_all(&mut **connection).await?;
                 rows.into_iter().map(Row::Postgres).collect()
@@ -159,12 +269,12 @@ impl<'c> Db<'c> {
         text: Text<'_>,
         values: &[Value<'_>],
     ) -> Result<Option<Row>, sqlx::Error> {
-        Ok(match self {
-            Self::Sqlite(connection) => {
+        Ok(match &mut self.connection {
+            Connection::Sqlite(connection) => {
                 let row = sqlite(text, values)?.fetch_optional(&mut **connection);
                 row.await?.map(Row::Sqlite)
             }
-            Self::Postgres(connection, comment) => {
+            Connection::Postgres(connection, comment) => {
                 let row = postgres(text, values, comment.as_deref())?;
                 row.fetch_optional(&mut **connection)
                     .await?

@@ -21,11 +21,11 @@ impl Store {
         before: Option<u64>,
         limit: u32,
     ) -> Result<Option<Vec<PastChange>>, StoreError> {
-        let args = (self.numbering(), code, before, limit);
+        let args = (code, before, limit);
         self.read("read a link's history", args, |db, args| {
             Box::pin(async move {
-                let (numbering, code, before, limit) = args;
-                let Some(id) = find_id(db, numbering, code).await? else {
+                let (code, before, limit) = args;
+                let Some(id) = find_id(db, code).await? else {
                     return Ok(None);
                 };
                 let Some(now) = find(db, id, code).await? else {

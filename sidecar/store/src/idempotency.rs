@@ -1,9 +1,6 @@
 //! Outcomes of idempotent requests, for replays.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
-use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome, StoreError};
 
@@ -29,9 +26,8 @@ impl Store {
     /// As [`Store::create_links`] for the links of a chunk's rows, and stores the chunk in the same
     /// transaction.
     pub async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError> {
-        let args = (new, self.numbering());
-        self.run_tx("store new links", args, |db, (new, numbering)| {
-            Box::pin(create_chunk(db, new, numbering))
+        self.run_tx("store new links", new, |db, new| {
+            Box::pin(create_chunk(db, new))
         })
         .await
     }
@@ -44,11 +40,7 @@ impl Store {
     }
 }
 
-async fn create_chunk(
-    db: &mut Db<'_>,
-    new: &NewChunk,
-    numbering: &Arc<Numbering>,
-) -> Result<ChunkCreated, sqlx::Error> {
+async fn create_chunk(db: &mut Db<'_>, new: &NewChunk) -> Result<ChunkCreated, sqlx::Error> {
     let present = lock(db, new).await?;
     let is_new = present.is_none();
     if present != new.before
@@ -57,7 +49,7 @@ async fn create_chunk(
         return Ok(ChunkCreated::Exists(present));
     }
     let links: Vec<&Link> = new.links.iter().collect();
-    let created = create(db, &links, numbering).await?;
+    let created = create(db, &links).await?;
     if !is_new || !created.taken.is_empty() {
         let mut rows = new.chunk.rows.clone();
         for &taken in &created.taken {

@@ -6,10 +6,11 @@ mod audit;
 mod campaigns;
 mod claims;
 mod codes;
-mod columns;
 mod creation;
 mod db;
 mod defaults;
+mod deletion;
+mod digests;
 mod domains;
 mod history;
 mod idempotency;
@@ -28,6 +29,7 @@ mod sql;
 mod tags;
 mod texts;
 mod tx;
+mod upkeep;
 mod value;
 mod visits;
 
@@ -37,8 +39,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
-use shortlink_core::codes::numbering::CodeKey;
-use shortlink_core::ports::Operations;
+use shortlink_core::codes::numbering::{CodeKey, Numbering};
 
 use db::Statement;
 use postgres::PostgresStore;
@@ -87,9 +88,12 @@ impl Scheme {
     }
 }
 
-/// The database that holds everything.
+/// The database that holds everything: names operations, and leaves statements, transactions and
+/// connections to this crate. A missing item is `Ok(None)`, never an error.
 pub struct Store {
     engine: Engine,
+    code_key: CodeKey,
+    numbering: Arc<Numbering>,
 }
 
 enum Engine {
@@ -97,18 +101,34 @@ enum Engine {
     Postgres(Box<PostgresStore>),
 }
 
-impl std::ops::Deref for Store {
-    type Target = dyn Operations;
-
-    fn deref(&self) -> &Self::Target {
-        match &self.engine {
-            Engine::Sqlite(store) => store,
-            Engine::Postgres(store) => &**store,
+impl Store {
+    fn new(code_key: CodeKey, engine: impl FnOnce(Arc<Numbering>) -> Engine) -> Self {
+        let numbering = Arc::new(Numbering::new(&code_key));
+        Self {
+            engine: engine(Arc::clone(&numbering)),
+            numbering,
+            code_key,
         }
     }
-}
 
-impl Store {
+    /// The numbering of codes in this database.
+    pub fn numbering(&self) -> Arc<Numbering> {
+        Arc::clone(&self.numbering)
+    }
+
+    /// A secret of this database, for strategies.
+    pub fn code_key(&self) -> CodeKey {
+        self.code_key.clone()
+    }
+
+    /// Closes every connection, once the operations in progress have ended.
+    pub async fn close(&self) {
+        match &self.engine {
+            Engine::Sqlite(store) => store.close().await,
+            Engine::Postgres(store) => store.close().await,
+        }
+    }
+
     fn scheme(&self) -> Scheme {
         match &self.engine {
             Engine::Sqlite(_) => Scheme::Sqlite,
@@ -122,20 +142,6 @@ impl Store {
     }
 }
 
-impl From<SqliteStore> for Store {
-    fn from(store: SqliteStore) -> Self {
-        let engine = Engine::Sqlite(store);
-        Self { engine }
-    }
-}
-
-impl From<PostgresStore> for Store {
-    fn from(store: PostgresStore) -> Self {
-        let engine = Engine::Postgres(Box::new(store));
-        Self { engine }
-    }
-}
-
 /// Opens the store that a URL names, whose schema must be the one that this program was built
 /// with.
 ///
@@ -144,11 +150,10 @@ impl From<PostgresStore> for Store {
 pub async fn open(options: &StoreOptions) -> Result<Arc<Store>, OpenError> {
     let url = options.url.expose_secret();
     match Scheme::of(url).ok_or(OpenError::Scheme)? {
-        Scheme::Sqlite => {
-            let store = SqliteStore::open(url, options.max_connections).await?;
-            Ok(Arc::new(store.into()))
-        }
-        Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?.into())),
+        Scheme::Sqlite => Ok(Arc::new(
+            SqliteStore::open(url, options.max_connections).await?,
+        )),
+        Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?)),
     }
 }
 

@@ -11,7 +11,7 @@ use vocabulary::{
     CampaignId, CampaignLinkRecord, Code, LinkRecord, Parameters, Record, RedirectStatus, Validity,
 };
 
-use crate::shared::invalid;
+use crate::value::invalid;
 
 /// A link as a line, which [`push_lines`] reads: its record if that follows from these columns, else
 /// its id. A link with only an id is then read as a [`shortlink_core::link::Link`], which determines its
@@ -41,14 +41,14 @@ pub(super) fn push_lines(
     for line in lines.split('\n') {
         read += 1;
         if let Some(id) = line.strip_prefix('!') {
-            others.push(id.parse().map_err(|_error| invalid("links", "id"))?);
+            others.push(id.parse().map_err(|_error| invalid("id"))?);
         } else {
             push_line(records, line.as_bytes())?;
         }
     }
     if read != count {
         // A target with a line break is none that this program has stored.
-        return Err(invalid("links", "target"));
+        return Err(invalid("target"));
     }
     Ok(others)
 }
@@ -56,21 +56,21 @@ pub(super) fn push_lines(
 fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
     let mut fields = line.splitn(5, |&byte| byte == b' ');
     let mut field = || fields.next().unwrap_or_default();
-    let code = Code::parse(field()).map_err(|_error| invalid("links", "code"))?;
+    let code = Code::parse(field()).map_err(|_error| invalid("code"))?;
     let kind = field();
-    let revision = parse_decimal(field()).ok_or_else(|| invalid("links", "revision"))?;
+    let revision = parse_decimal(field()).ok_or_else(|| invalid("revision"))?;
     if kind == b"410" {
         records.push(code, &Record::Revoked { revision });
         return Ok(());
     }
     let validity = parse_decimal(field())
         .and_then(|expiry| Validity::new(None, NonZeroU64::new(expiry)))
-        .ok_or_else(|| invalid("links", "valid_until"))?;
+        .ok_or_else(|| invalid("valid_until"))?;
     let record = match kind.split_first() {
         Some((b'C', id)) => Record::CampaignLink(CampaignLinkRecord {
             campaign: parse_decimal(id)
                 .and_then(CampaignId::new)
-                .ok_or_else(|| invalid("links", "campaign_id"))?,
+                .ok_or_else(|| invalid("campaign_id"))?,
             revision,
             validity,
             parameters: Parameters::from_checked(field()),
@@ -78,7 +78,7 @@ fn push_line(records: &mut Records, line: &[u8]) -> Result<(), sqlx::Error> {
         _ => Record::Link(LinkRecord {
             status: parse_decimal(kind)
                 .and_then(|status| RedirectStatus::from_code(u16::try_from(status).ok()?))
-                .ok_or_else(|| invalid("links", "redirect_status"))?,
+                .ok_or_else(|| invalid("redirect_status"))?,
             revision,
             forwards_query: false,
             validity,

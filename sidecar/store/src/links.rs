@@ -1,15 +1,13 @@
 //! Links: look-ups, changes and pages. Every operation that changes a link also puts it into the outbox,
 //! in the same transaction.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use shortlink_core::audit::ChangedBy;
 use shortlink_core::campaign::ParameterValues;
-use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::link::{Destination, Edit, Link};
 use shortlink_core::ports::{
     Edited, Editor, Listing, OutboxSpan, Position, Receipt, RequestDigest, StoreError,
@@ -18,9 +16,9 @@ use shortlink_core::target::Target;
 use vocabulary::{CampaignId, Code};
 
 use super::db::Db;
-use super::sql::{FOR_UPDATE, Sql, sql};
+use super::sql::{FOR_UPDATE, IN_NUMBERS, IN_TEXTS, Sql, sql};
 use super::value::{Row, Value, args, invalid, is_storable};
-use super::{Store, audit, history, listing, tags};
+use super::{Store, audit, history, listing, outbox, tags};
 use crate::past::NOBODY;
 use crate::texts::{of_tags, to_tags};
 
@@ -84,6 +82,9 @@ const FIND_BY_DIGEST: Sql = sql!(
     " FROM link_digests JOIN links ON id = link_id WHERE digest = $1"
 );
 
+/// Finds the ids of the links of texts without numbers.
+const FAR_IDS: Sql = sql!("SELECT code, -id AS id FROM far_codes WHERE code", IN_TEXTS);
+
 impl Store {
     /// Finds the link that was stored last for a digest, whatever has become of it.
     pub async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError> {
@@ -94,10 +95,9 @@ impl Store {
 
     /// Finds a link, whatever its state.
     pub async fn find_link(&self, code: &Code) -> Result<Option<Link>, StoreError> {
-        let args = (self.numbering(), code);
-        self.read("find a link", args, |db, (numbering, code)| {
+        self.read("find a link", code, |db, code| {
             Box::pin(async move {
-                match find_id(db, numbering, code).await? {
+                match find_id(db, code).await? {
                     Some(id) => find(db, id, code).await,
                     None => Ok(None),
                 }
@@ -109,10 +109,9 @@ impl Store {
     /// Finds the links of codes, whatever their state, in no order; codes that have none are left
     /// out. At most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER) codes.
     pub async fn find_links(&self, codes: &[Code]) -> Result<Vec<Link>, StoreError> {
-        let args = (self.numbering(), codes);
-        self.read("find links", args, |db, (numbering, codes)| {
+        self.read("find links", codes, |db, codes| {
             Box::pin(async move {
-                let ids = known_ids(db, numbering, codes).await?;
+                let ids = known_ids(db, codes).await?;
                 let mut ids: Vec<i64> = ids.into_iter().flatten().collect();
                 if ids.is_empty() {
                     return Ok(Vec::new());
@@ -141,12 +140,10 @@ impl Store {
         by: &ChangedBy,
         editor: Editor,
     ) -> Result<Option<Edited>, StoreError> {
-        let args = (self.numbering(), *code, by.clone(), editor);
-        self.run_tx(
-            "change a link",
-            args,
-            |db, (numbering, code, by, editor)| Box::pin(edit(db, numbering, code, by, editor)),
-        )
+        let args = (*code, by.clone(), editor);
+        self.run_tx("change a link", args, |db, (code, by, editor)| {
+            Box::pin(edit(db, code, by, editor))
+        })
         .await
     }
 
@@ -155,12 +152,11 @@ impl Store {
         if !is_possible(listing) {
             return Ok(Vec::new());
         }
-        let args = (self.numbering(), listing);
-        self.read("list links", args, |db, (numbering, listing)| {
+        self.read("list links", listing, |db, listing| {
             Box::pin(async move {
-                let after = place(db, numbering, listing.after.as_ref()).await?;
+                let after = place(db, listing.after.as_ref()).await?;
                 let until = match &listing.until {
-                    Some(position) => Some(place(db, numbering, Some(position)).await?),
+                    Some(position) => Some(place(db, Some(position)).await?),
                     None => None,
                 };
                 let mut statement = db.statement(sql!("SELECT ", columns!(), " FROM "));
@@ -181,10 +177,10 @@ impl Store {
         if !is_possible(listing) {
             return Ok(None);
         }
-        let args = (self.numbering(), listing, most);
-        self.read("list links", args, |db, (numbering, listing, most)| {
+        let args = (listing, most);
+        self.read("list links", args, |db, (listing, most)| {
             Box::pin(async move {
-                let after = place(db, numbering, listing.after.as_ref()).await?;
+                let after = place(db, listing.after.as_ref()).await?;
                 let mut statement = db.statement(sql!("SELECT "));
                 listing::reach(&mut statement, listing, after, *most);
                 let read = |row: &Row| Ok((row.get("created_at")?, row.get("id")?));
@@ -210,15 +206,13 @@ impl Store {
         after: Option<&Code>,
         limit: u32,
     ) -> Result<Vec<Link>, StoreError> {
-        let args = (self.numbering(), after, limit);
-        self.read("read all links", args, |db, (numbering, after, limit)| {
+        let args = (after, limit);
+        self.read("read all links", args, |db, (after, limit)| {
             Box::pin(async move {
                 let after = match after {
                     None => i64::MIN,
                     // A code that was read has an id.
-                    Some(code) => find_id(db, numbering, code)
-                        .await?
-                        .ok_or_else(|| invalid("code"))?,
+                    Some(code) => find_id(db, code).await?.ok_or_else(|| invalid("code"))?,
                 };
                 let sql = sql!(
                     "SELECT ",
@@ -234,12 +228,11 @@ impl Store {
 
 async fn edit(
     db: &mut Db<'_>,
-    numbering: &Arc<Numbering>,
     code: &Code,
     by: &ChangedBy,
     editor: &Editor,
 ) -> Result<Option<Edited>, sqlx::Error> {
-    let Some(id) = find_id(db, numbering, code).await? else {
+    let Some(id) = find_id(db, code).await? else {
         return Ok(None);
     };
     let find = sql!(
@@ -259,8 +252,8 @@ async fn edit(
         audit::append(db, &by.of_link(link, &before)).await?;
         update(db, id, link).await?;
         if before.tags != link.tags {
-            tags::remove(db, id, &before).await?;
-            tags::add(db, id, link).await?;
+            tags::remove(db, &[(id, &before)]).await?;
+            tags::add(db, &[(id, link)]).await?;
         }
     }
     if let Edit::Changed(link) | Edit::Unchanged(link) = &edit {
@@ -269,22 +262,9 @@ async fn edit(
             last: id,
             revision: link.revision,
         });
-        enqueue(db, id, link).await?;
+        outbox::enqueue(db, &receipt.0, link.updated_at).await?;
     }
     Ok(Some(Edited { edit, receipt }))
-}
-
-/// Has a link that was edited wait to be published, in the transaction that has stored it.
-async fn enqueue(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error> {
-    let sql = sql!(
-        "INSERT INTO outbox (first_id, last_id, revision, enqueued_at) VALUES ($1, $1, $2, $3) \
-         ON CONFLICT (first_id, last_id) DO UPDATE SET \
-         revision = {max|greatest}(outbox.revision, excluded.revision), \
-         enqueued_at = excluded.enqueued_at, applied_at = NULL{|, ids = NULL}"
-    );
-    db.run(sql, args![id, link.revision, link.updated_at])
-        .await?;
-    Ok(())
 }
 
 /// Writes the columns of a link that can change.
@@ -316,22 +296,9 @@ async fn update(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error
     Ok(())
 }
 
-/// Finds the link that was stored last for a digest.
-pub(super) async fn find_by_digest(
-    db: &mut Db<'_>,
-    digest: &RequestDigest,
-) -> Result<Option<Link>, sqlx::Error> {
-    db.one(FIND_BY_DIGEST, args![digest.0.as_slice()], read)
-        .await
-}
-
 /// The id that a code's link has, if there is one.
-pub(super) async fn find_id(
-    db: &mut Db<'_>,
-    numbering: &Numbering,
-    code: &Code,
-) -> Result<Option<i64>, sqlx::Error> {
-    if let Some(number) = numbering.number(code) {
+pub(super) async fn find_id(db: &mut Db<'_>, code: &Code) -> Result<Option<i64>, sqlx::Error> {
+    if let Some(number) = db.numbering.number(code) {
         return Ok(Some(number.get()));
     }
     let sql = sql!("SELECT -id AS id FROM far_codes WHERE code = $1");
@@ -342,27 +309,68 @@ pub(super) async fn find_id(
 /// can have had.
 pub(super) async fn known_ids(
     db: &mut Db<'_>,
-    numbering: &Numbering,
     codes: &[Code],
 ) -> Result<Vec<Option<i64>>, sqlx::Error> {
-    let numbers = codes.iter().map(|code| numbering.number(code));
+    let numbers = codes.iter().map(|code| db.numbering.number(code));
     let mut ids: Vec<Option<i64>> = numbers
         .map(|number| number.map(|number| number.get()))
         .collect();
     let unknown = codes.iter().zip(&ids).filter(|(_, id)| id.is_none());
     let far: Vec<&str> = unknown.map(|(code, _)| code.as_str()).collect();
     if !far.is_empty() {
-        let sql = sql!(
-            "SELECT code, -id AS id FROM far_codes WHERE code \
-             {IN (SELECT value FROM json_each($1))|= ANY($1::text[])}"
-        );
         let read = |row: &Row| Ok((row.get::<Code>("code")?, row.get::<i64>("id")?));
-        let far: HashMap<Code, i64> = db.all(sql, args![far], read).await?;
+        let far: HashMap<Code, i64> = db.all(FAR_IDS, args![far], read).await?;
         for (id, code) in ids.iter_mut().zip(codes) {
             *id = id.or_else(|| far.get(code).copied());
         }
     }
     Ok(ids)
+}
+
+/// The ids that the links of texts have or would have, each in its text's place. A text without a
+/// number, which need not be a code, gets a row in `far_codes`, whether it has a link or not: its visits
+/// are found by that, also if its link is created later.
+pub(super) async fn ids_of(db: &mut Db<'_>, texts: &[&str]) -> Result<Vec<i64>, sqlx::Error> {
+    let number = |text: &&str| db.numbering.number(&text.parse().ok()?);
+    let numbers: Vec<_> = texts.iter().map(number).collect();
+    let far = texts.iter().zip(&numbers);
+    let far = far.filter(|(_, number)| number.is_none());
+    let far: BTreeSet<&str> = far.map(|(text, _)| *text).collect();
+    let mut far_ids: HashMap<String, i64> = HashMap::new();
+    if !far.is_empty() {
+        let insert = sql!(
+            "INSERT INTO far_codes (code) \
+             SELECT {value FROM json_each($1) WHERE true|* FROM unnest($1::text[])} \
+             ON CONFLICT DO NOTHING"
+        );
+        let far = args![far.into_iter().collect::<Vec<_>>()];
+        db.run(insert, far).await?;
+        let read = |row: &Row| Ok((row.get("code")?, row.get("id")?));
+        far_ids = db.all(FAR_IDS, far, read).await?;
+    }
+    let ids = texts.iter().zip(numbers);
+    ids.map(|(text, number)| match number {
+        Some(number) => Ok(number.get()),
+        None => far_ids.get(*text).copied().ok_or(sqlx::Error::RowNotFound),
+    })
+    .collect()
+}
+
+/// Finds the links that have these ids.
+pub(super) async fn find_by_id(
+    db: &mut Db<'_>,
+    ids: Vec<i64>,
+) -> Result<HashMap<i64, Link>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = sql!(
+        "SELECT id, ",
+        columns!(),
+        " FROM links WHERE id",
+        IN_NUMBERS
+    );
+    db.all(sql, args![ids], read_with_id).await
 }
 
 /// Finds a link by its id.
@@ -386,15 +394,11 @@ fn checked(link: Option<Link>, code: &Code) -> Result<Option<Link>, sqlx::Error>
 
 /// Returns the creation time and the id of a position. Nothing comes after the last position; without
 /// a position, everything does.
-async fn place(
-    db: &mut Db<'_>,
-    numbering: &Numbering,
-    position: Option<&Position>,
-) -> Result<(i64, i64), sqlx::Error> {
+async fn place(db: &mut Db<'_>, position: Option<&Position>) -> Result<(i64, i64), sqlx::Error> {
     let Some(Position { created_at, code }) = position else {
         return Ok((i64::MAX, i64::MAX));
     };
-    let id = find_id(db, numbering, code).await?;
+    let id = find_id(db, code).await?;
     Ok((created_at.as_millisecond(), id.unwrap_or(i64::MIN)))
 }
 
@@ -402,6 +406,11 @@ async fn place(
 fn is_possible(listing: &Listing) -> bool {
     let asked = [&listing.tag, &listing.external_id, &listing.created_by];
     asked.into_iter().flatten().all(|text| is_storable(text))
+}
+
+/// Reads a link with its id.
+pub(super) fn read_with_id(row: &Row) -> Result<(i64, Link), sqlx::Error> {
+    Ok((row.get("id")?, read(row)?))
 }
 
 /// Reads a link.

@@ -8,33 +8,25 @@
 //! ([`work`]). The outcome of a write whose connection is lost is unknown, so that is an error and is
 //! not retried.
 
-mod codes;
+mod copy;
 pub(super) mod creation;
-mod deletion;
-pub(super) mod digests;
-mod links;
-mod outbox;
-mod rows;
+mod days;
 mod schema;
 mod session;
-pub(super) mod statements;
-mod tags;
 mod turn;
-mod upkeep;
-mod visits;
 mod work;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use shortlink_core::codes::numbering::{CodeKey, Numbering};
-use shortlink_core::ports::Operations;
+use shortlink_core::codes::numbering::CodeKey;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{ConnectOptions, Connection};
 
-use crate::StoreOptions;
 use crate::schema::SchemaError;
+use crate::{Engine, Store, StoreOptions};
+pub(super) use copy::copy;
+use days::Days;
 use turn::Turn;
 
 /// The oldest version that is good enough: it can end a session that has nothing to say any more.
@@ -45,10 +37,8 @@ pub struct PostgresStore {
     pool: PgPool,
     /// Time limit of an operation if the server does not respond at all.
     limit: std::time::Duration,
-    turn: Turn,
-    code_key: CodeKey,
-    pub(super) numbering: Arc<Numbering>,
-    days: visits::Days,
+    pub(super) turn: Turn,
+    pub(super) days: Arc<Days>,
 }
 
 impl PostgresStore {
@@ -56,7 +46,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// When it can't be reached, is too old, or its schema is another one.
-    pub async fn open(options: &StoreOptions) -> Result<Self, OpenError> {
+    pub async fn open(options: &StoreOptions) -> Result<Store, OpenError> {
         let connect = session::options(options)?;
         let cannot_open = cannot_open(&connect);
         let pool = session::pool(options)
@@ -72,14 +62,13 @@ impl PostgresStore {
             .ok_or(OpenError::CodeKey)?;
         drop(connection);
         let limit = session::limit(options);
-        Ok(Self {
+        let store = Self {
             pool,
             limit,
             turn: Turn::new(&connect, limit),
-            numbering: Arc::new(Numbering::new(&code_key)),
-            code_key,
-            days: visits::Days::default(),
-        })
+            days: Arc::default(),
+        };
+        Ok(Store::new(code_key, |_| Engine::Postgres(Box::new(store))))
     }
 
     /// Migrates the schema of the database, which must exist; a new one stores `new_key` for the numbers
@@ -116,11 +105,8 @@ impl PostgresStore {
         let now = Timestamp::from_microsecond(microseconds);
         now.map_err(|error| cannot_open(sqlx::Error::Decode(error.into())))
     }
-}
 
-#[async_trait]
-impl Operations for PostgresStore {
-    async fn close(&self) {
+    pub(super) async fn close(&self) {
         self.turn.end().await;
         self.pool.close().await;
     }

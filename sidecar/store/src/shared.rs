@@ -123,16 +123,3 @@ pub(super) fn took(operation: &'static str, duration: Duration) {
         );
     }
 }
-
-/// A stored value is invalid: this program did not write it.
-#[derive(Debug, thiserror::Error)]
-#[error("{column} of a row of {table} is not valid")]
-struct InvalidValue {
-    table: &'static str,
-    column: &'static str,
-}
-
-/// The error of a value that was read and can't be.
-pub(super) fn invalid(table: &'static str, column: &'static str) -> sqlx::Error {
-    sqlx::Error::Decode(Box::new(InvalidValue { table, column }))
-}

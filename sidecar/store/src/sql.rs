@@ -9,6 +9,27 @@ use super::Scheme;
 /// A lock on the rows that a statement reads. SQLite has one writer, which needs none.
 pub(super) const FOR_UPDATE: &str = "{| FOR UPDATE}";
 
+/// Compares a column with the list of numbers in `$1`.
+pub(super) const IN_NUMBERS: &str = "{ IN (SELECT value FROM json_each($1))| = ANY($1::bigint[])}";
+
+/// Compares a column with the list of texts in `$1`.
+pub(super) const IN_TEXTS: &str = "{ IN (SELECT value FROM json_each($1))| = ANY($1::text[])}";
+
+/// Rows that are parameters from `$1` on ([`Db::table`](super::db::Db::table)), as a table with a name:
+/// for each column its parameter, its name and its type in PostgreSQL.
+macro_rules! table {
+    ($table:literal: $p:literal $name:literal $type:literal
+     $(, $ps:literal $names:literal $types:literal)* $(,)?) => {
+        concat!(
+            "{(SELECT value ->> ", $p, " AS ", $name $(, ", value ->> ", $ps, " AS ", $names)*,
+            " FROM json_each($1)) AS ", $table,
+            "|unnest($", $p, "::", $type, "[]" $(, ", $", $ps, "::", $types, "[]")*, ") AS ", $table,
+            " (", $name $(, ", ", $names)*, ")}"
+        )
+    };
+}
+pub(super) use table;
+
 /// Stands in the FROM of a statement of PostgreSQL whose transaction commits asynchronously.
 ///
 /// The log is written in order: if a transaction is on the disk, all earlier ones are as well. So when a

@@ -6,32 +6,22 @@
 //! which the write-ahead log lets run beside the writer.
 
 mod adoption;
-mod codes;
 pub(super) mod creation;
-mod deletion;
-pub(super) mod digests;
-mod links;
-mod outbox;
 mod schema;
-mod upkeep;
-mod visits;
 mod writer;
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use shortlink_core::codes::numbering::{CodeKey, Numbering};
-use shortlink_core::ports::Operations;
+use shortlink_core::codes::numbering::CodeKey;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection};
 
 use crate::schema::SchemaError;
-use crate::shared::{failed, invalid};
+use crate::{Engine, Store};
 use writer::Writer;
 
 /// Time limit for a lock that another process holds on the file.
@@ -44,8 +34,6 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct SqliteStore {
     pub(super) readers: SqlitePool,
     pub(super) writer: Writer,
-    code_key: CodeKey,
-    pub(super) numbering: Arc<Numbering>,
 }
 
 impl SqliteStore {
@@ -53,7 +41,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// When there is no such file, it can't be opened, or its schema is another one.
-    pub async fn open(url: &str, max_readers: u32) -> Result<Self, OpenError> {
+    pub async fn open(url: &str, max_readers: u32) -> Result<Store, OpenError> {
         let options = options(url)?;
         let path = options.get_filename().to_owned();
         let cannot_open = |source| OpenError::Open {
@@ -79,12 +67,10 @@ impl SqliteStore {
             .connect_with(options.clone().read_only(true))
             .await
             .map_err(cannot_open)?;
-        Ok(Self {
-            readers,
-            writer: Writer::start(options, connection),
-            numbering: Arc::new(Numbering::new(&code_key)),
-            code_key,
-        })
+        Ok(Store::new(code_key, |numbering| {
+            let writer = Writer::start(options, connection, numbering);
+            Engine::Sqlite(Self { readers, writer })
+        }))
     }
 
     /// The file that a URL names.
@@ -122,11 +108,8 @@ impl SqliteStore {
             .map_err(|source| SchemaError::Read { source })?;
         Ok(applied)
     }
-}
 
-#[async_trait]
-impl Operations for SqliteStore {
-    async fn close(&self) {
+    pub(super) async fn close(&self) {
         self.writer.close().await;
         self.readers.close().await;
     }

@@ -3,32 +3,36 @@
 use shortlink_core::link::Link;
 
 use super::db::Db;
-use super::sql::sql;
-use super::value::args;
+use super::sql::{Sql, sql, table};
 
-/// Has a link found by its tags.
-pub(super) async fn add(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error> {
-    let sql = sql!(
-        "INSERT INTO link_tags (tag, link_created_at, link_id) \
-         SELECT {value|tag}, $2, $3 FROM {json_each($1)|unnest($1::text[]) AS tag}"
-    );
-    db.run(sql, args![tags_of(link), link.created_at, id])
-        .await?;
-    Ok(())
+const ADD: Sql = sql!(
+    "INSERT INTO link_tags (tag, link_created_at, link_id) SELECT tag, created_at, id FROM ",
+    table!("made": 1 "tag" "text", 2 "created_at" "bigint", 3 "id" "bigint")
+);
+
+const REMOVE: Sql = sql!(
+    "DELETE FROM link_tags WHERE (tag, link_created_at, link_id) IN \
+     (SELECT tag, created_at, id FROM ",
+    table!("old": 1 "tag" "text", 2 "created_at" "bigint", 3 "id" "bigint"),
+    ")"
+);
+
+/// Has links, each with its id, found by their tags.
+pub(super) async fn add(db: &mut Db<'_>, links: &[(i64, &Link)]) -> Result<(), sqlx::Error> {
+    run(db, ADD, links).await
 }
 
-/// Has a link, as it was before, found by its tags no more.
-pub(super) async fn remove(db: &mut Db<'_>, id: i64, before: &Link) -> Result<(), sqlx::Error> {
-    let sql = sql!(
-        "DELETE FROM link_tags WHERE \
-         tag {IN (SELECT value FROM json_each($1))|= ANY($1::text[])} \
-         AND link_created_at = $2 AND link_id = $3"
-    );
-    db.run(sql, args![tags_of(before), before.created_at, id])
-        .await?;
-    Ok(())
+/// Has links, as they were before, found by their tags no more.
+pub(super) async fn remove(db: &mut Db<'_>, before: &[(i64, &Link)]) -> Result<(), sqlx::Error> {
+    run(db, REMOVE, before).await
 }
 
-fn tags_of(link: &Link) -> Vec<&str> {
-    link.tags.iter().map(String::as_str).collect()
+async fn run(db: &mut Db<'_>, sql: Sql, links: &[(i64, &Link)]) -> Result<(), sqlx::Error> {
+    let tags = links.iter().flat_map(|(id, link)| {
+        let tags = link.tags.iter();
+        tags.map(|tag| [tag.into(), link.created_at.into(), (*id).into()])
+    });
+    let tags: Vec<_> = tags.collect();
+    db.run_table(sql, tags.into_iter(), &[]).await?;
+    Ok(())
 }

@@ -48,7 +48,7 @@ impl TemporaryStore {
             .expect("an empty place");
         let store = SqliteStore::open(&url, 2).await.expect("a good database");
         Self {
-            store: Arc::new(store.into()),
+            store: Arc::new(store),
             url,
             _directory: directory,
         }

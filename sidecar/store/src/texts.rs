@@ -4,7 +4,7 @@
 use serde_json::Value;
 use shortlink_core::ports::RowOutcome;
 
-use crate::shared::invalid;
+use crate::value::invalid;
 
 /// Joins words with spaces, which none of them contains.
 pub(super) fn joined(words: impl IntoIterator<Item = impl ToString>) -> String {
@@ -25,7 +25,7 @@ pub(super) fn to_tags(column: Option<&str>) -> Result<Vec<String>, sqlx::Error> 
     let Some(text) = column else {
         return Ok(Vec::new());
     };
-    serde_json::from_str(text).map_err(|_error| invalid("links", "tags"))
+    serde_json::from_str(text).map_err(|_error| invalid("tags"))
 }
 
 /// Returns the text for the outcomes of a chunk's rows.

@@ -57,10 +57,14 @@ impl Store {
             match &self.engine {
                 Engine::Sqlite(store) => {
                     let mut connection = store.readers.acquire().await?;
-                    let mut db = Db::Sqlite(&mut connection);
+                    let mut db = Db::sqlite(&mut connection, &self.numbering);
                     work(&mut db, &args).await
                 }
-                Engine::Postgres(store) => store.perform(operation, &args, &work, false).await,
+                Engine::Postgres(store) => {
+                    let numbering = &self.numbering;
+                    let done = store.perform(numbering, operation, &args, &work, false);
+                    done.await
+                }
             }
         };
         done.operation(operation).await
@@ -158,7 +162,8 @@ impl Store {
                 timed(operation, store.writer.run(operation, args, work)).await
             }
             Engine::Postgres(store) => {
-                let done = store.perform(operation, &args, &work, in_transaction);
+                let numbering = &self.numbering;
+                let done = store.perform(numbering, operation, &args, &work, in_transaction);
                 timed(operation, done).await.map_err(failed(operation))
             }
         }

@@ -23,6 +23,8 @@ pub(super) enum Value<'a> {
     Texts(Vec<Option<Cow<'a, str>>>),
     /// As [`Self::Numbers`].
     Truths(Vec<bool>),
+    /// As [`Self::Numbers`], in hexadecimal digits, which SQLite reads with `unhex`.
+    Blobs(Vec<Cow<'a, [u8]>>),
 }
 
 /// The values of a statement's parameters.
@@ -65,9 +67,11 @@ from! {
     Option<String>, text => Self::Text(text.map(Cow::Owned));
     &'a Code, code => Self::Text(Some(Cow::Borrowed(code.as_str())));
     &'a [u8], bytes => Self::Bytes(Some(Cow::Borrowed(bytes)));
+    Option<&'a [u8]>, bytes => Self::Bytes(bytes.map(Cow::Borrowed));
     &'a [i64], numbers => Self::Numbers(numbers.iter().copied().map(Some).collect());
     Vec<i64>, numbers => Self::Numbers(numbers.into_iter().map(Some).collect());
     Vec<&'a str>, texts => Self::Texts(texts.into_iter().map(|text| Some(text.into())).collect());
+    Vec<&'a [u8]>, list => Self::Blobs(list.into_iter().map(Cow::Borrowed).collect());
 }
 
 impl Value<'_> {
@@ -86,6 +90,10 @@ impl Value<'_> {
                 Value::Texts(list.iter().map(|text| text.as_ref().map(owned)).collect())
             }
             Self::Truths(list) => Value::Truths(list.clone()),
+            Self::Blobs(list) => {
+                let owned = |bytes: &Cow<'_, [u8]>| Cow::Owned(bytes.clone().into_owned());
+                Value::Blobs(list.iter().map(owned).collect())
+            }
         }
     }
 
@@ -99,6 +107,10 @@ impl Value<'_> {
             Self::Numbers(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
             Self::Texts(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
             Self::Truths(list) => sqlx::Arguments::add(arguments, serde_json::to_string(list)?),
+            Self::Blobs(list) => {
+                let list: Vec<String> = list.iter().map(|bytes| hex(bytes)).collect();
+                sqlx::Arguments::add(arguments, serde_json::to_string(&list)?)
+            }
         }
     }
 
@@ -112,6 +124,7 @@ impl Value<'_> {
             Self::Numbers(list) => arguments.add(list.as_slice()),
             Self::Texts(list) => arguments.add(list.as_slice()),
             Self::Truths(list) => arguments.add(list.as_slice()),
+            Self::Blobs(list) => arguments.add(list.iter().map(|it| &**it).collect::<Vec<_>>()),
         }
     }
 
@@ -134,9 +147,27 @@ impl Value<'_> {
             Self::Number(number) => Self::Numbers(list(number, capacity)),
             Self::Text(text) => Self::Texts(list(text, capacity)),
             Self::Truth(truth) => Self::Truths(list(truth, capacity)),
+            Self::Bytes(Some(bytes)) => Self::Blobs(list(bytes, capacity)),
             other => other,
         }
     }
+
+    /// The value in JSON.
+    fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Number(number) => (*number).into(),
+            Self::Text(text) => text.as_deref().into(),
+            Self::Truth(truth) => (*truth).into(),
+            Self::Bytes(bytes) => bytes.as_deref().map(hex).into(),
+            // A list is a parameter of its own, never part of a row.
+            _ => serde_json::Value::Null,
+        }
+    }
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes of rows a list of each column. A column has values of one kind.
@@ -155,11 +186,27 @@ pub(super) fn lists<'a, const N: usize>(
                 (Value::Numbers(list), Value::Number(number)) => list.push(number),
                 (Value::Texts(list), Value::Text(text)) => list.push(text),
                 (Value::Truths(list), Value::Truth(truth)) => list.push(truth),
+                (Value::Blobs(list), Value::Bytes(Some(bytes))) => list.push(bytes),
                 (list, value) => *list = value,
             }
         }
     }
     lists
+}
+
+/// Makes of rows one list for SQLite, which reads it with `json_each`. In each row the first value is
+/// behind a null, so that a value has the number of its parameter in PostgreSQL.
+pub(super) fn json<'a, const N: usize>(
+    rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+) -> Vec<Value<'a>> {
+    let row = |row: [Value<'a>; N]| {
+        let values = row.iter().map(Value::to_json);
+        serde_json::Value::from_iter([serde_json::Value::Null].into_iter().chain(values))
+    };
+    let list = serde_json::Value::from_iter(rows.map(row)).to_string();
+    let mut values = vec![Value::Number(None); N];
+    values[0] = list.into();
+    values
 }
 
 /// A row of either engine.

@@ -2,13 +2,14 @@
 
 mod counts;
 mod day_keys;
+mod keeping;
 mod listing;
-pub(super) mod moves;
-pub(super) mod people;
+mod moves;
 mod pruning;
 mod quarantine;
+mod reclassify;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use sha2::{Digest, Sha256};
 use shortlink_core::ports::Dimension;
@@ -20,22 +21,23 @@ use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
 use vocabulary::visit::VisitMethod;
 
-use crate::shared::{DAY_MS, invalid};
+use crate::shared::DAY_MS;
+use crate::value::{Value, invalid};
 
 /// Milliseconds of an hour and of a minute.
-pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
-pub(super) const MINUTE_MS: i64 = 60 * 1000;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+const MINUTE_MS: i64 = 60 * 1000;
 
 /// Hour under which a link's visits are counted after their own hour has been deleted. No moment
 /// has it.
-pub(super) const EARLIER: i64 = -1_000_000_000;
+const EARLIER: i64 = -1_000_000_000;
 
 /// Id that stands for all campaigns and links without one.
-pub(super) const ALL: i64 = 0;
+const ALL: i64 = 0;
 
 /// Id of the row of a user agent and its classification. It follows from both, so that no look-up is
 /// needed, and so that a visit preserves its classification when the rules have improved.
-pub(super) fn agent_id(user_agent: &str, agent: &Agent) -> i64 {
+fn agent_id(user_agent: &str, agent: &Agent) -> i64 {
     let (browser, browser_version) = parts(agent.browser.as_ref());
     let (os, os_version) = parts(agent.os.as_ref());
     let device = Some(agent.device.kind.name());
@@ -52,7 +54,7 @@ pub(super) fn agent_id(user_agent: &str, agent: &Agent) -> i64 {
 }
 
 /// The hour of a visit, counted since 1970.
-pub(super) fn hour_of(visit: &Visit) -> i64 {
+fn hour_of(visit: &Visit) -> i64 {
     visit.at.as_millisecond().div_euclid(HOUR_MS)
 }
 
@@ -61,29 +63,34 @@ fn minute_of(visit: &Visit) -> i64 {
     visit.at.as_millisecond().div_euclid(MINUTE_MS)
 }
 
-/// Additions to the counts for some visits, each row once and in order. `L` is the key of the store's
-/// counts of links.
-#[derive(Debug)]
-pub(super) struct Counts<L> {
-    /// By link, hour and class: how many, and when the last was, in milliseconds.
-    pub(super) links: BTreeMap<(L, i64, &'static str), (i64, i64)>,
-    /// By campaign, dimension, hour, value and class.
-    pub(super) hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
-    /// By minute and host.
-    pub(super) minutes: BTreeMap<(i64, String), i64>,
-    /// Visitors by campaign and day; only human ones.
-    pub(super) visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
+/// Key of the visits of a link and of their counts: the id that the link has or would have in SQLite, the
+/// code in PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum LinkKey<'a> {
+    Id(i64),
+    Code(&'a str),
 }
 
-impl<L> Default for Counts<L> {
-    fn default() -> Self {
-        Self {
-            links: BTreeMap::new(),
-            hours: BTreeMap::new(),
-            minutes: BTreeMap::new(),
-            visitors: BTreeMap::new(),
+impl<'a> From<LinkKey<'a>> for Value<'a> {
+    fn from(key: LinkKey<'a>) -> Self {
+        match key {
+            LinkKey::Id(id) => id.into(),
+            LinkKey::Code(code) => code.into(),
         }
     }
+}
+
+/// Additions to the counts for some visits, each row once and in order.
+#[derive(Debug, Default)]
+struct Counts<'a> {
+    /// By link, hour and class: how many, and when the last was, in milliseconds.
+    links: BTreeMap<(LinkKey<'a>, i64, &'static str), (i64, i64)>,
+    /// By campaign, dimension, hour, value and class.
+    hours: BTreeMap<(i64, &'static str, i64, String, &'static str), i64>,
+    /// By minute and host.
+    minutes: BTreeMap<(i64, String), i64>,
+    /// Visitors by campaign and day; only human ones.
+    visitors: BTreeMap<(i64, i64), Vec<VisitorId>>,
 }
 
 /// Common properties of visits that are counted in the same rows, except for their links: the campaign,
@@ -95,9 +102,9 @@ type Alike<'a> = (
     [&'a str; Dimension::ALL.len()],
 );
 
-impl<L: Ord> Counts<L> {
+impl<'a> Counts<'a> {
     /// Counts visits, each with its link and the campaign that this belongs to.
-    pub(super) fn of<'a>(visits: impl IntoIterator<Item = (&'a Visit, L, Option<i64>)>) -> Self {
+    fn of(visits: impl IntoIterator<Item = (&'a Visit, LinkKey<'a>, Option<i64>)>) -> Self {
         let mut counts = Self::default();
         // Most visits have all properties in common with others of the same batch. Counting these
         // first means that each row is looked up only once.
@@ -136,31 +143,18 @@ impl<L: Ord> Counts<L> {
     }
 }
 
-/// Adds visitors to the stored sketch, if any.
-pub(super) fn with(kept: Option<Vec<u8>>, visitors: &[VisitorId]) -> Result<Sketch, sqlx::Error> {
-    let mut sketch = match kept {
-        Some(bytes) => {
-            Sketch::from_bytes(bytes).ok_or_else(|| invalid("visit_sketches", "registers"))?
-        }
-        None => Sketch::default(),
-    };
+/// Adds visitors to the stored sketch.
+fn with(kept: Vec<u8>, visitors: &[VisitorId]) -> Result<Sketch, sqlx::Error> {
+    let mut sketch = Sketch::from_bytes(kept).ok_or_else(|| invalid("registers"))?;
     for visitor in visitors {
         sketch.add(*visitor);
     }
     Ok(sketch)
 }
 
-/// Properties of a visited link that affect counting.
-pub(super) struct VisitedLink {
-    /// The campaign that it belongs to.
-    pub(super) campaign: Option<i64>,
-    /// Number of visits after which it ends.
-    pub(super) max_visits: Option<i64>,
-}
-
 /// Adds visits to the ranges of their origins, which contain the stored visits; returns the places of
 /// the new ones.
-pub(super) fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> Vec<usize> {
+fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> Vec<usize> {
     let mut new = Vec::with_capacity(visits.len());
     for (place, visit) in visits.iter().enumerate() {
         let ranges = stored.entry(visit.id.origin.cast_signed()).or_default();
@@ -171,24 +165,18 @@ pub(super) fn add_new(visits: &[Visit], stored: &mut BTreeMap<i64, Ranges>) -> V
     new
 }
 
-/// Lists the origins of visits, in the order in which all transactions lock them.
-pub(super) fn origins(visits: &[Visit]) -> BTreeSet<i64> {
-    let origins = visits.iter().map(|visit| visit.id.origin);
-    origins.map(u64::cast_signed).collect()
-}
-
 /// Reads the ranges of an origin.
-pub(super) fn ranges(text: &str) -> Result<Ranges, sqlx::Error> {
-    Ranges::parse(text).ok_or_else(|| invalid("visit_origins", "ranges"))
+fn ranges(text: &str) -> Result<Ranges, sqlx::Error> {
+    Ranges::parse(text).ok_or_else(|| invalid("ranges"))
 }
 
 /// Returns a text unless it is empty: empty texts are stored as NULL.
-pub(super) fn some(text: &str) -> Option<&str> {
+fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
 /// The name and the version of something, in that order.
-pub(super) fn parts(it: Option<&Versioned>) -> (Option<&str>, Option<&str>) {
+fn parts(it: Option<&Versioned>) -> (Option<&str>, Option<&str>) {
     match it {
         Some(it) => (Some(&it.name), it.version.as_deref()),
         None => (None, None),
@@ -196,7 +184,7 @@ pub(super) fn parts(it: Option<&Versioned>) -> (Option<&str>, Option<&str>) {
 }
 
 /// A name and a version as they are shown.
-pub(super) fn joined(name: Option<&str>, version: Option<&str>) -> Option<String> {
+fn joined(name: Option<&str>, version: Option<&str>) -> Option<String> {
     let name = name?;
     Some(match version {
         Some(version) => format!("{name} {version}"),
@@ -205,7 +193,7 @@ pub(super) fn joined(name: Option<&str>, version: Option<&str>) -> Option<String
 }
 
 /// The method with a name.
-pub(super) fn method(name: &str) -> VisitMethod {
+fn method(name: &str) -> VisitMethod {
     match name {
         "GET" => VisitMethod::Get,
         "HEAD" => VisitMethod::Head,
@@ -213,31 +201,12 @@ pub(super) fn method(name: &str) -> VisitMethod {
     }
 }
 
-/// Classes of visits that count towards a link's limit: human, and possibly human.
-pub(super) const COUNTING: [&str; 2] = ["human", "unknown"];
-
 /// Parses a stored class; one of a later version is unknown.
-pub(super) fn class(name: &str) -> Class {
+fn class(name: &str) -> Class {
     Class::by_name(name).unwrap_or(Class::Unknown)
 }
 
-/// A visitor as it is shown.
-pub(super) fn visitor(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Parses a stored visitor.
-pub(super) fn visitor_id(bytes: Option<&[u8]>) -> Option<VisitorId> {
+fn visitor_id(bytes: Option<&[u8]>) -> Option<VisitorId> {
     bytes?.try_into().ok().map(VisitorId)
 }
-
-/// The columns that [`crate::columns::stored_visit`] reads, where visits and their agents are
-/// joined.
-macro_rules! stored_columns {
-    () => {
-        "visits.id, at, code, campaign_id, host, visitor, method, purpose, user_agent, isp, country, \
-         referrer_host, class, reason, ruleset, agent_id, browser, browser_version, os, os_version, \
-         device, app"
-    };
-}
-pub(super) use stored_columns;

@@ -343,11 +343,9 @@ fn the_documents_name_only_what_is_there() {
 
 /// Files that act on a link's number of visits, or have it as a default of a campaign, and so name it for another
 /// reason than that links have it.
-const ACTING_ON_VISITS: [&str; 10] = [
+const ACTING_ON_VISITS: [&str; 8] = [
     "service/src/visits.rs",
-    "store/src/visits.rs",
-    "store/src/postgres/visits/keeping.rs",
-    "store/src/sqlite/visits/keeping.rs",
+    "store/src/visits/keeping.rs",
     "api/src/campaign.rs",
     "http/src/campaign_defaults.rs",
     "core/src/campaign/defaults.rs",

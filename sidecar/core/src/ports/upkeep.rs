@@ -1,77 +1,12 @@
 //! Access to thousands of links in the store and in Redis, for the repair of Redis.
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use tokio::sync::mpsc;
-use vocabulary::{CampaignId, Code};
+use vocabulary::CampaignId;
 
-use super::{PublishError, StoreError};
+use super::PublishError;
 use crate::campaign::Campaign;
 use crate::records::{Drift, Records, Standing, drift_of};
-
-/// Walks through links, removes dead ones, and stores the progress of that work.
-///
-/// Every method has bounded work and reads through indices only, so that it can be called while
-/// links are created and changed. Nothing here depends on SQLite: a place is a number by which
-/// the store orders all of its links, and a claim is a row that is changed in a transaction.
-#[async_trait]
-pub trait UpkeepStore: Send + Sync {
-    /// Reads the records of the first `limit` links behind a place, in the order of the store's
-    /// own numbers ([`Place::START`] is before all). Links that are created meanwhile may be left
-    /// out.
-    async fn records_after(
-        &self,
-        after: Place,
-        limit: u32,
-        now: Timestamp,
-    ) -> Result<Page, StoreError>;
-
-    /// Reads the records of links by their codes, all as of one moment. Codes without a link are
-    /// left out; the order is undefined.
-    async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError>;
-
-    /// The places of those codes that no link has, nor a deleted one whose code is not free yet;
-    /// in ascending order.
-    async fn codes_without_link(&self, codes: &[Code]) -> Result<Vec<usize>, StoreError>;
-
-    /// Reads the records of the first `limit` links whose expiry lies behind `after` and not
-    /// behind `now`, in the order of their expiries.
-    async fn records_expired(
-        &self,
-        after: ExpiryPlace,
-        now: Timestamp,
-        limit: u32,
-    ) -> Result<ExpiredPage, StoreError>;
-
-    /// Reads the records of some links, at most `limit`, that were revoked, or have expired,
-    /// before a moment, were not changed since, and do not wait in the outbox.
-    async fn records_dead_since(
-        &self,
-        before: Timestamp,
-        limit: u32,
-        now: Timestamp,
-    ) -> Result<Records, StoreError>;
-
-    /// Deletes links that still have the given revision, with all that belongs to them, and removes
-    /// them from the counts (`Store::code_usage`). Their codes stay taken until
-    /// [`UpkeepStore::free_codes`]. Returns the number of deleted links.
-    async fn delete_links(
-        &self,
-        links: Vec<(Code, u64)>,
-        now: Timestamp,
-    ) -> Result<u64, StoreError>;
-
-    /// Codes of links that were deleted before a moment and are still taken, with the revision
-    /// that each had; at most `limit`.
-    async fn deleted_links(
-        &self,
-        before: Timestamp,
-        limit: u32,
-    ) -> Result<Vec<(Code, u64)>, StoreError>;
-
-    /// Frees the codes of deleted links.
-    async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError>;
-}
 
 /// A place in the order in which a store walks through its links: behind the link of this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,24 +6,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
-use super::{PublishError, StoreError};
+use super::PublishError;
 use crate::visit::Visit;
 use crate::visit::class::Class;
-
-/// Stores visits and counts them.
-///
-/// Counts are by hour: per link by class, and per campaign and for all links together by class
-/// and [`Dimension`]. They outlive the visits that they were counted from.
-#[async_trait]
-pub trait VisitStore: Send + Sync {
-    /// Stores visits and counts them, all or, after an error, none; duplicates, by their ids, are
-    /// left out. At most [`MAX_VISITS_TOGETHER`].
-    async fn keep_visits(
-        &self,
-        visits: Vec<Visit>,
-        now: Timestamp,
-    ) -> Result<KeptVisits, StoreError>;
-}
 
 /// The counts to delete; `None` for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,152 +1,85 @@
 //! Keeping new links in PostgreSQL, all with one statement.
 
-use std::collections::{HashMap, HashSet};
-
 use jiff::Timestamp;
-use shortlink_core::codes::numbering::Numbering;
-use shortlink_core::link::Link;
-use shortlink_core::ports::{Created, Receipt};
-use vocabulary::Code;
+use shortlink_core::ports::{OutboxSpan, Receipt};
 
-use super::codes::uncount;
-use super::outbox::{NewRows, enqueue_new, withdraw};
-use super::rows::insert;
-use super::statements::Statements;
-use super::tags;
+use crate::codes::{COUNT, COUNTED};
+use crate::creation::NewLink;
+use crate::db::Db;
+use crate::links::{LISTS, columns, values};
+use crate::outbox::{self, WAIT_AGAIN};
+use crate::shared::usage;
+use crate::sql::sql;
+use crate::value::{Value, args, lists};
 
-/// A link, its id, and which of the new links it is.
-#[derive(Clone, Copy)]
-struct Row<'a> {
-    id: i64,
-    place: usize,
-    link: &'a Link,
+/// Maximum number of rows of the outbox for new links that each cover all links between two. More links
+/// share one row with their ids.
+const FEW_SPANS: usize = 4;
+
+/// Stores the links whose ids are free; returns these ids in no order.
+pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<i64>, sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    // One row with all ids costs less on the way than a row for each.
+    let sql = sql!(
+        "WITH kept AS (INSERT INTO links (id, ",
+        columns!(),
+        ") SELECT * FROM unnest(",
+        LISTS,
+        ") ON CONFLICT DO NOTHING RETURNING id) \
+         SELECT coalesce(array_agg(id), ARRAY[]::bigint[]) AS ids FROM kept"
+    );
+    let mut values: Vec<Value<'_>> = lists(rows.iter().map(|row| values(row.link)));
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    values.insert(0, ids.into());
+    db.get(sql, &values, |row| row.get("ids")).await
 }
 
-/// Stores links whose codes are free, within a transaction.
-pub(crate) async fn create(
-    connection: &mut Statements<'_>,
-    links: &[&Link],
-    numbering: &Numbering,
-) -> Result<Created, sqlx::Error> {
-    let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
-    let ids = ids_of(connection, numbering, &codes).await?;
-    let mut taken = Vec::new();
-    let mut seen = HashSet::with_capacity(ids.len());
-    let mut rows = Vec::with_capacity(ids.len());
-    for (place, (id, link)) in ids.into_iter().zip(links).enumerate() {
-        // Of two new links with one code the first gets it.
-        if seen.insert(id) {
-            rows.push(Row { id, place, link });
-        } else {
-            taken.push(place);
-        }
-    }
-    // All transactions insert in the order of the ids, so that two with the same codes wait for each
-    // other instead of deadlocking.
-    rows.sort_unstable_by_key(|row| row.id);
-    let ids = rows.iter().map(|row| row.id).collect();
-    let mut kept = insert(connection, ids, rows.iter().map(|row| row.link)).await?;
-    kept.sort_unstable();
-    leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
-    let mut receipt = Receipt::default();
-    if let Some(now) = rows.first().map(|row| row.link.updated_at) {
-        let tagged = rows.iter().filter(|row| !row.link.tags.is_empty());
-        tags::add(connection, tagged.map(|row| (row.id, row.link))).await?;
-        let (waiting, removed) = settle(connection, &rows, now).await?;
-        receipt = waiting;
-        if !removed.is_empty() {
-            undo(connection, &rows, &removed, &receipt).await?;
-            leave_out(&mut rows, &mut taken, |id| !removed.contains(&id));
-            receipt = settle(connection, &rows, now).await?.0;
-        }
-    }
-    taken.sort_unstable();
-    Ok(Created { taken, receipt })
-}
-
-/// Adds inserted links to the outbox and counts them; returns the ids among them that still belong to
-/// deleted links.
-async fn settle(
-    connection: &mut Statements<'_>,
-    rows: &[Row<'_>],
+/// Adds inserted links to the outbox and counts them, in the transaction that stores them; returns the
+/// ids among them that still belong to deleted links.
+///
+/// Only now is this known: if a link is deleted while this transaction waits for its id, the
+/// transaction gets the id, but its statement is too old to see that the code is not free yet.
+pub(crate) async fn settle(
+    db: &mut Db<'_>,
+    rows: &[NewLink<'_>],
+    spans: Vec<OutboxSpan>,
     now: Timestamp,
 ) -> Result<(Receipt, Vec<i64>), sqlx::Error> {
-    let revisions: Vec<(i64, u64)> = rows.iter().map(|row| (row.id, row.link.revision)).collect();
-    let links: Vec<(i64, &Link)> = rows.iter().map(|row| (row.id, row.link)).collect();
-    let new = NewRows::new(&revisions);
-    let removed = enqueue_new(connection, &new, &links, now).await?;
-    Ok((new.receipt, removed))
-}
-
-/// Removes the rows whose codes are taken.
-fn leave_out(rows: &mut Vec<Row<'_>>, taken: &mut Vec<usize>, is_kept: impl Fn(i64) -> bool) {
-    rows.retain(|row| {
-        let stays = is_kept(row.id);
-        if !stays {
-            taken.push(row.place);
-        }
-        stays
-    });
-}
-
-/// Deletes links that this transaction has inserted, with all that belongs to them.
-async fn undo(
-    connection: &mut Statements<'_>,
-    rows: &[Row<'_>],
-    ids: &[i64],
-    receipt: &Receipt,
-) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM links WHERE id = ANY($1::bigint[])")
-        .bind(ids)
-        .execute(&mut *connection)
-        .await?;
-    let removed = rows.iter().filter(|row| ids.contains(&row.id));
-    tags::remove(connection, removed.map(|row| (row.id, row.link))).await?;
-    withdraw(connection, &receipt.0).await?;
-    uncount(connection, rows.iter().map(|row| row.link)).await
-}
-
-/// The ids that the links of codes have or would have.
-pub(super) async fn ids_of(
-    connection: &mut Statements<'_>,
-    numbering: &Numbering,
-    codes: &[Code],
-) -> Result<Vec<i64>, sqlx::Error> {
-    let numbers: Vec<Option<i64>> = codes
-        .iter()
-        .map(|code| numbering.number(code).map(|number| number.get()))
-        .collect();
-    let mut far: Vec<&str> = codes
-        .iter()
-        .zip(&numbers)
-        .filter(|(_, number)| number.is_none())
-        .map(|(code, _)| code.as_str())
-        .collect();
-    let mut far_ids = HashMap::new();
-    if !far.is_empty() {
-        far.sort_unstable();
-        sqlx::query(
-            "INSERT INTO far_codes (code) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING",
-        )
-        .bind(&far)
-        .execute(&mut *connection)
-        .await?;
-        let rows: Vec<(String, i64)> =
-            sqlx::query_as("SELECT code, id FROM far_codes WHERE code = ANY($1::text[])")
-                .bind(&far)
-                .fetch_all(connection)
-                .await?;
-        far_ids.extend(rows);
+    let (new, mut spans): (Vec<_>, Vec<_>) = spans.into_iter().partition(|it| it.revision == 1);
+    let mut scattered = Vec::new();
+    if new.len() <= FEW_SPANS {
+        spans.extend(new);
+    } else {
+        let ids = rows.iter().filter(|row| row.link.revision == 1);
+        scattered.extend(ids.map(|row| row.id));
+        spans.push(OutboxSpan {
+            last: new[new.len() - 1].last,
+            ..new[0]
+        });
     }
-    codes
-        .iter()
-        .zip(numbers)
-        .map(|(code, number)| match number {
-            Some(number) => Ok(number),
-            None => far_ids
-                .get(code.as_str())
-                .map(|id| -id)
-                .ok_or(sqlx::Error::RowNotFound),
-        })
-        .collect()
+    let sql = sql!(
+        "WITH waiting AS (INSERT INTO outbox (first_id, last_id, revision, enqueued_at, ids) \
+         SELECT first_id, last_id, revision, $4, \
+         CASE WHEN place = cardinality($1) AND cardinality($5::bigint[]) > 0 THEN $5 END \
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
+         WITH ORDINALITY AS new (first_id, last_id, revision, place)",
+        WAIT_AGAIN,
+        "), counted AS (",
+        COUNT,
+        "unnest($7::bigint[], $8::bigint[], $9::bigint[]) AS new (length, day, links)",
+        COUNTED,
+        ") SELECT id FROM removed_links WHERE id = ANY($6::bigint[])"
+    );
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let mut values = lists(spans.iter().map(outbox::values));
+    values.extend_from_slice(args![now, scattered, ids]);
+    let usage: Vec<_> = usage(rows.iter().map(|row| row.link)).into_iter().collect();
+    let usage = usage.into_iter();
+    values.extend(lists(usage.map(|((length, day), links)| {
+        [length.into(), day.into(), links.into()]
+    })));
+    let removed = db.all(sql, &values, |row| row.get("id")).await?;
+    Ok((Receipt(spans), removed))
 }

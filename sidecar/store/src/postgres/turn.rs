@@ -22,7 +22,7 @@ const LOCK: i64 = 0x7368_6f72_746f_7574;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// The state of the lease in this process.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     options: PgConnectOptions,
     limit: Duration,
     state: Mutex<State>,
@@ -53,7 +53,7 @@ impl Turn {
     }
 
     /// Requests the lease; returns whether to deliver now.
-    pub(super) async fn take(&self) -> Result<bool, sqlx::Error> {
+    pub(crate) async fn take(&self) -> Result<bool, sqlx::Error> {
         let mut state = self.state.lock().await;
         // The lock ends with the connection.
         let session = state.session.take();
@@ -90,14 +90,14 @@ impl Turn {
     }
 
     /// Notes the receipt of a delivery that begins.
-    pub(super) async fn note_begun(&self, receipt: &Receipt) {
+    pub(crate) async fn note_begun(&self, receipt: &Receipt) {
         if !receipt.0.is_empty() {
             self.state.lock().await.unsettled = Some(receipt.clone());
         }
     }
 
     /// Notes that receipts were settled.
-    pub(super) async fn note_settled(&self, receipts: &[Receipt]) {
+    pub(crate) async fn note_settled(&self, receipts: &[Receipt]) {
         let mut state = self.state.lock().await;
         let is_done = state.unsettled.as_ref();
         if is_done.is_some_and(|receipt| receipts.contains(receipt)) {

@@ -8,6 +8,8 @@ use shortlink_core::codes::numbering::{CodeKey, Numbering};
 use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
+use crate::db::Db;
+
 /// A table of an earlier schema that may still have rows.
 #[derive(Clone, Copy)]
 enum Left {
@@ -30,15 +32,11 @@ impl Left {
     }
 
     /// Moves some, within a transaction; `false` when there are none left.
-    async fn move_some(
-        self,
-        connection: &mut SqliteConnection,
-        numbering: &Numbering,
-    ) -> Result<bool, sqlx::Error> {
+    async fn move_some(self, db: &mut Db<'_>) -> Result<bool, sqlx::Error> {
         match self {
-            Self::Links => links::move_some(connection, numbering).await,
-            Self::LinkHours => visits::move_some_hours(connection, numbering).await,
-            Self::Visits => visits::move_some(connection, numbering).await,
+            Self::Links => links::move_some(db).await,
+            Self::LinkHours => visits::move_some_hours(db).await,
+            Self::Visits => visits::move_some(db).await,
         }
     }
 }
@@ -99,7 +97,11 @@ async fn adopt_some(
     sqlx::query("BEGIN IMMEDIATE")
         .execute(&mut *connection)
         .await?;
-    if is_there(connection, left).await? && !left.move_some(connection, numbering).await? {
+    if is_there(connection, left).await?
+        && !left
+            .move_some(&mut Db::sqlite(connection, numbering))
+            .await?
+    {
         let drop = format!("DROP TABLE {}", left.table());
         sqlx::query(AssertSqlSafe(drop))
             .execute(&mut *connection)

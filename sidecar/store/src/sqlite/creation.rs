@@ -3,24 +3,13 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::link::{Destination, Link};
-use shortlink_core::ports::{Created, Receipt};
-use sqlx::Arguments as _;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 
-use super::codes::count_usage;
-use super::links::id_of;
-use super::outbox::enqueue;
-use crate::db::Db;
+use crate::creation::NewLink;
+use crate::db::{Db, SIZES, Text};
 use crate::links::{CAMPAIGN, OPTIONAL, TARGET, columns, values};
-use crate::shared::spans;
-use crate::tags;
-use crate::value::Value;
-
-/// Numbers of rows that a statement inserts. Only few sizes are worth a prepared statement, so links
-/// go into the largest one that they fill.
-const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
+use crate::sql::{IN_NUMBERS, sql};
+use crate::value::{Value, args};
 
 /// Columns of an insertion. Every value costs time, even a default, and most links are of the first
 /// two kinds.
@@ -81,76 +70,29 @@ fn statements(which: Columns) -> [String; SIZES.len()] {
     })
 }
 
-/// Stores links whose codes are free, within a transaction.
-pub(crate) async fn create(
-    connection: &mut SqliteConnection,
-    links: &[&Link],
-    numbering: &Numbering,
-) -> Result<Created, sqlx::Error> {
-    let mut rows = Vec::with_capacity(links.len());
-    let mut taken = Vec::new();
-    let mut ids = HashSet::with_capacity(links.len());
-    // Hardly ever is there any, so that looking once for all links is worth it.
-    let any_removed: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM removed_links)")
-        .fetch_one(&mut *connection)
-        .await?;
-    for (place, link) in links.iter().enumerate() {
-        let id = id_of(connection, numbering, &link.code).await?;
-        let is_removed = any_removed && is_removed(connection, id).await?;
-        // Of two new links with one code the first gets it.
-        if ids.insert(id) && !is_removed {
-            let columns = Columns::of(link);
-            rows.push(Row {
-                id,
-                place,
-                link,
-                columns,
-            });
-        } else {
-            taken.push(place);
-        }
-    }
-    // New rows go to the end of the table, and codes that were issued one after the other share
-    // a row of the outbox.
-    rows.sort_unstable_by_key(|row| row.id);
-    let mut kept = Vec::with_capacity(rows.len());
+/// Stores the links whose ids are free; returns these ids. Rows are in the order of the ids.
+pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<i64>, sqlx::Error> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    // Codes still belong to deleted links. Hardly ever is there any.
+    let sql = sql!("SELECT id FROM removed_links WHERE id", IN_NUMBERS);
+    let removed: HashSet<i64> = db.all(sql, args![ids], |row| row.get("id")).await?;
+    let rows = rows.iter().filter(|row| !removed.contains(&row.id));
+    let mut kept = Vec::new();
+    let rows: Vec<(Columns, &NewLink<'_>)> = rows.map(|row| (Columns::of(row.link), row)).collect();
     for columns in Columns::EACH {
-        let some: Vec<_> = rows
-            .iter()
-            .filter(|row| row.columns == columns)
-            .copied()
-            .collect();
-        insert_all(connection, columns, &some, &mut kept, &mut taken).await?;
+        let some = rows.iter().filter(|(needed, _)| *needed == columns);
+        let some: Vec<&NewLink<'_>> = some.map(|(_, row)| *row).collect();
+        insert_all(db, columns, &some, &mut kept).await?;
     }
-    kept.sort_unstable_by_key(|row| row.id);
-    for row in kept.iter().filter(|row| !row.link.tags.is_empty()) {
-        tags::add(&mut Db::Sqlite(connection), row.id, row.link).await?;
-    }
-    taken.sort_unstable();
-    count_usage(connection, kept.iter().map(|row| row.link)).await?;
-    let receipt = Receipt(spans(kept.iter().map(|row| (row.id, row.link.revision))));
-    if let Some(row) = kept.first() {
-        enqueue(connection, &receipt.0, row.link.updated_at).await?;
-    }
-    Ok(Created { taken, receipt })
+    Ok(kept)
 }
 
-/// A link, its id, its place among the new links, and the columns that it needs.
-#[derive(Clone, Copy)]
-struct Row<'a> {
-    id: i64,
-    place: usize,
-    link: &'a Link,
+/// Inserts rows with some columns; notes the ids that were free.
+async fn insert_all(
+    db: &mut Db<'_>,
     columns: Columns,
-}
-
-/// Inserts rows; those whose ids have rows already are noted as taken.
-async fn insert_all<'a>(
-    connection: &mut SqliteConnection,
-    columns: Columns,
-    rows: &[Row<'a>],
-    kept: &mut Vec<Row<'a>>,
-    taken: &mut Vec<usize>,
+    rows: &[&NewLink<'_>],
+    kept: &mut Vec<i64>,
 ) -> Result<(), sqlx::Error> {
     let mut rest = rows;
     while !rest.is_empty() {
@@ -158,17 +100,17 @@ async fn insert_all<'a>(
         let which = fitting.unwrap_or(SIZES.len() - 1);
         let (some, others) = rest.split_at(SIZES[which].min(rest.len()));
         rest = others;
-        match insert(connection, columns, which, some).await {
-            Ok(()) => kept.extend_from_slice(some),
+        match insert_some(db, columns, which, some).await {
+            Ok(()) => kept.extend(some.iter().map(|row| row.id)),
             // SQLite has undone the statement and nothing else.
             Err(error) if is_taken(&error) => {
                 for row in some {
-                    if exists(connection, row.id).await? {
-                        taken.push(row.place);
-                    } else {
+                    let sql = sql!("SELECT 1 FROM links WHERE id = $1");
+                    let found: Option<()> = db.one(sql, args![row.id], |_row| Ok(())).await?;
+                    if found.is_none() {
                         let one = std::slice::from_ref(row);
-                        insert(connection, columns, SIZES.len() - 1, one).await?;
-                        kept.push(*row);
+                        insert_some(db, columns, SIZES.len() - 1, one).await?;
+                        kept.push(row.id);
                     }
                 }
             }
@@ -179,44 +121,21 @@ async fn insert_all<'a>(
 }
 
 /// Inserts as many rows as the statement of a size takes.
-async fn insert(
-    connection: &mut SqliteConnection,
+async fn insert_some(
+    db: &mut Db<'_>,
     columns: Columns,
     which: usize,
-    rows: &[Row<'_>],
+    rows: &[&NewLink<'_>],
 ) -> Result<(), sqlx::Error> {
-    let mut arguments = SqliteArguments::default();
-    for Row { id, link, .. } in rows {
-        arguments.add(*id).map_err(sqlx::Error::Encode)?;
-        for (place, value) in values(link).iter().enumerate() {
-            if columns.has(place) {
-                let added = value.add_to_sqlite(&mut arguments);
-                added.map_err(sqlx::Error::Encode)?;
-            }
-        }
+    let mut row_values = Vec::new();
+    for NewLink { id, link, .. } in rows {
+        row_values.push(Value::from(*id));
+        let values = values(link).into_iter().enumerate();
+        row_values.extend(values.filter_map(|(place, value)| columns.has(place).then_some(value)));
     }
     let statement = columns.statements()[which].as_str();
-    sqlx::query_with(statement, arguments)
-        .execute(connection)
-        .await?;
+    db.run(Text::Built(statement), &row_values).await?;
     Ok(())
-}
-
-async fn exists(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx::Error> {
-    let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM links WHERE id = ?1")
-        .bind(id)
-        .fetch_optional(connection)
-        .await?;
-    Ok(found.is_some())
-}
-
-/// Returns whether a code still belongs to a deleted link.
-async fn is_removed(connection: &mut SqliteConnection, id: i64) -> Result<bool, sqlx::Error> {
-    let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM removed_links WHERE id = ?1")
-        .bind(id)
-        .fetch_optional(connection)
-        .await?;
-    Ok(found.is_some())
 }
 
 fn is_taken(error: &sqlx::Error) -> bool {

@@ -1,22 +1,18 @@
-use async_trait::async_trait;
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use shortlink_core::audit::Action;
-use shortlink_core::ports::{Operations as _, OutboxStore};
 use shortlink_core::testing::link;
-use sqlx::sqlite::SqliteConnection;
 
-use super::writer::Write;
 use super::{OpenError, SqliteStore};
-use crate::db::{Db, Statement};
+use crate::db::Statement;
 use crate::sql::sql;
 use crate::testing::{Fixture, KEY, create};
 use crate::tests::keys::{actions, entry};
 use crate::tests::listing::filters;
 use crate::value::Row;
-use crate::{Scheme, audit, listing};
+use crate::{Scheme, Store, audit, listing};
 
-async fn open(url: &str) -> SqliteStore {
+async fn open(url: &str) -> Store {
     SqliteStore::open(url, 2)
         .await
         .expect("a migrated database")
@@ -43,7 +39,7 @@ async fn the_outbox_outlives_the_process() {
 async fn only_a_file_with_the_right_schema_is_opened() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let url = format!("sqlite:{}/a.db", directory.path().display());
-    let refused = |opened: Result<SqliteStore, OpenError>| match opened {
+    let refused = |opened: Result<Store, OpenError>| match opened {
         Ok(_) => panic!("it was opened"),
         Err(error) => error.to_string(),
     };
@@ -81,11 +77,9 @@ async fn no_listing_reads_a_whole_table_or_sorts() {
                 statements.push(page);
             }
             for (number, statement) in statements.iter().enumerate() {
-                let mut connection = store.readers.acquire().await.expect("a reader");
-                let mut db = Db::Sqlite(&mut connection);
                 let detail = |row: &Row| row.get("detail");
-                let plan = db.all(statement, &statement.values, detail).await;
-                let plan: Vec<String> = plan.expect("a good statement");
+                let plan = store.all("plan", statement, &statement.values, detail);
+                let plan: Vec<String> = plan.await.expect("a good statement");
                 let all = plan.join("; ");
                 assert!(!all.contains("SCAN"), "{filter:?}: {all}");
                 assert!(!all.contains("TEMP B-TREE"), "{filter:?}: {all}");
@@ -109,24 +103,15 @@ async fn no_listing_reads_a_whole_table_or_sorts() {
     }
 }
 
-/// Something that notes what it does and then fails.
-struct Fails;
-
-#[async_trait]
-impl Write for Fails {
-    type Output = ();
-    const OPERATION: &'static str = "fail";
-
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        audit::append(&mut Db::Sqlite(connection), &entry(Action::KeyRevoke, "x")).await?;
-        Err(sqlx::Error::RowNotFound)
-    }
-}
-
 #[tokio::test]
 async fn an_entry_goes_with_the_change_that_it_tells_of() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
-    let store = open(fixture.options.url.expose_secret()).await;
-    assert!(store.writer.write(Fails).await.is_err());
+    let failed = fixture.store.run_tx("fail", (), |db, ()| {
+        Box::pin(async move {
+            audit::append(db, &entry(Action::KeyRevoke, "x")).await?;
+            Err::<(), _>(sqlx::Error::RowNotFound)
+        })
+    });
+    assert!(failed.await.is_err());
     assert_eq!(actions(&fixture).await, Vec::<String>::new());
 }

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::ports::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
@@ -16,7 +17,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::db::Db;
-use crate::shared::{store_error, timed};
+use crate::shared::store_error;
 use crate::tx::Done;
 
 /// Maximum number of changes per transaction. Each of its callers waits for all of them.
@@ -24,23 +25,6 @@ const MAX_BATCH: usize = 256;
 
 /// The most changes that may wait in the queue. More callers wait before it.
 const MAX_QUEUE: usize = 1024;
-
-/// A change.
-#[async_trait]
-pub(super) trait Write: Send + 'static {
-    /// The result for the caller.
-    type Output: Send + 'static;
-
-    /// Description of the change, for the message when it fails.
-    const OPERATION: &'static str;
-
-    /// Makes the change, within a transaction that others share. An error rolls all of them back, so a
-    /// foreseeable outcome, such as a code that is taken, is a result and not an error.
-    async fn apply(
-        &mut self,
-        connection: &mut SqliteConnection,
-    ) -> Result<Self::Output, sqlx::Error>;
-}
 
 /// A hand on the connection that writes.
 pub(crate) struct Writer {
@@ -50,25 +34,17 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts writing on a connection; another one is opened when it breaks.
-    pub(super) fn start(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
+    pub(super) fn start(
+        options: SqliteConnectOptions,
+        connection: SqliteConnection,
+        numbering: Arc<Numbering>,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(MAX_QUEUE);
-        let task = tokio::spawn(run(options, connection, receiver));
+        let task = tokio::spawn(run(options, connection, numbering, receiver));
         Self {
             queue: Mutex::new(Some(sender)),
             task: Mutex::new(Some(task)),
         }
-    }
-
-    /// Has something written and durable.
-    pub(super) async fn write<W: Write>(&self, write: W) -> Result<W::Output, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        let job = Box::new(Pending {
-            write,
-            output: None,
-            reply,
-        });
-        // Includes the time in the queue, which the caller waits for.
-        timed(W::OPERATION, self.queued(W::OPERATION, job, answer)).await
     }
 
     /// Has an operation done within a transaction that others share.
@@ -91,16 +67,6 @@ impl Writer {
             output: None,
             reply,
         });
-        self.queued(operation, job, answer).await
-    }
-
-    /// Puts a job into the queue and waits for its answer.
-    async fn queued<T>(
-        &self,
-        operation: &'static str,
-        job: Box<dyn Job>,
-        answer: oneshot::Receiver<Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
         let closed = || store_error(operation, Arc::new(WriterClosed));
         let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
         queue.send(job).await.map_err(|_job| closed())?;
@@ -126,37 +92,14 @@ impl Writer {
 #[error("the database is closed")]
 struct WriterClosed;
 
-/// A [`Write`] of any kind in the queue.
+/// An operation in the queue.
 #[async_trait]
 trait Job: Send {
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error>;
+    /// Runs it, within a transaction that others share. An error rolls all of them back.
+    async fn apply(&mut self, db: Db<'_>) -> Result<(), sqlx::Error>;
+
+    /// Reports the outcome of the transaction to the caller.
     fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>);
-}
-
-struct Pending<W: Write> {
-    write: W,
-    /// The result, after the change has been made.
-    output: Option<W::Output>,
-    reply: oneshot::Sender<Result<W::Output, StoreError>>,
-}
-
-#[async_trait]
-impl<W: Write> Job for Pending<W> {
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        self.output = Some(self.write.apply(connection).await?);
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>) {
-        let answer = match (outcome, self.output) {
-            (Ok(()), Some(output)) => Ok(output),
-            (Err(error), _) => Err(store_error(W::OPERATION, error)),
-            // Everything in a transaction that was committed was applied before.
-            (Ok(()), None) => Err(store_error(W::OPERATION, Arc::new(WriterClosed))),
-        };
-        // Fails if the caller was dropped, which does not matter.
-        let _ = self.reply.send(answer);
-    }
 }
 
 /// An operation of any kind in the queue.
@@ -176,8 +119,7 @@ where
     T: Send,
     F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
 {
-    async fn apply(&mut self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        let mut db = Db::Sqlite(connection);
+    async fn apply(&mut self, mut db: Db<'_>) -> Result<(), sqlx::Error> {
         self.output = Some((self.work)(&mut db, &self.args).await?);
         Ok(())
     }
@@ -197,12 +139,13 @@ where
 async fn run(
     options: SqliteConnectOptions,
     connection: SqliteConnection,
+    numbering: Arc<Numbering>,
     mut queue: mpsc::Receiver<Box<dyn Job>>,
 ) {
     let mut connection = Some(connection);
     let mut batch = Vec::with_capacity(MAX_BATCH);
     while queue.recv_many(&mut batch, MAX_BATCH).await > 0 {
-        let outcome = match commit(&options, &mut connection, &mut batch).await {
+        let outcome = match commit(&options, &mut connection, &numbering, &mut batch).await {
             Ok(()) => Ok(()),
             Err(error) => {
                 // Whatever state the connection is in, closing it undoes the transaction.
@@ -228,6 +171,7 @@ async fn run(
 async fn commit(
     options: &SqliteConnectOptions,
     connection: &mut Option<SqliteConnection>,
+    numbering: &Numbering,
     batch: &mut [Box<dyn Job>],
 ) -> Result<(), sqlx::Error> {
     let connection = match connection {
@@ -240,7 +184,7 @@ async fn commit(
         .execute(&mut *connection)
         .await?;
     for job in batch {
-        job.apply(connection).await?;
+        job.apply(Db::sqlite(connection, numbering)).await?;
     }
     sqlx::query("COMMIT").execute(connection).await?;
     Ok(())

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
     StoreError, TimeCount, ValueCount, ValueTimeCount,
@@ -33,9 +32,8 @@ const LATEST: [&str; 3] = [
 impl Store {
     /// Counts visits by time and class.
     pub async fn count_visits(&self, query: &CountQuery) -> Result<Vec<TimeCount>, StoreError> {
-        let args = (self.numbering(), query);
-        self.read("count visits", args, |db, (numbering, query)| {
-            Box::pin(by_time(db, numbering, query))
+        self.read("count visits", query, |db, query| {
+            Box::pin(by_time(db, query))
         })
         .await
     }
@@ -47,9 +45,9 @@ impl Store {
         query: &CountQuery,
         dimension: Dimension,
     ) -> Result<Vec<ValueCount>, StoreError> {
-        let args = (self.numbering(), query, dimension);
-        self.read("count visits", args, |db, (numbering, query, dimension)| {
-            Box::pin(by_value(db, numbering, query, *dimension))
+        let args = (query, dimension);
+        self.read("count visits", args, |db, (query, dimension)| {
+            Box::pin(by_value(db, query, *dimension))
         })
         .await
     }
@@ -63,11 +61,11 @@ impl Store {
         values: &[String],
         hours: Hours,
     ) -> Result<Vec<ValueTimeCount>, StoreError> {
-        let args = (self.numbering(), query, dimension, values, hours);
+        let args = (query, dimension, values, hours);
         self.read("count visits", args, |db, args| {
             Box::pin(async move {
-                let (numbering, query, dimension, values, length) = args;
-                over_time(db, numbering, query, *dimension, values, *length).await
+                let (query, dimension, values, length) = args;
+                over_time(db, query, *dimension, values, *length).await
             })
         })
         .await
@@ -76,9 +74,8 @@ impl Store {
     /// Counts the unique visitors of each day. For a link they are counted among the visits that are
     /// still stored; otherwise it is an estimate ([`shortlink_core::visit::sketch`]).
     pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
-        let args = (self.numbering(), query);
-        self.read("count visitors", args, |db, (numbering, query)| {
-            Box::pin(visitors(db, numbering, query))
+        self.read("count visitors", query, |db, query| {
+            Box::pin(visitors(db, query))
         })
         .await
     }
@@ -86,12 +83,9 @@ impl Store {
     /// Counts the visits of each link, with when the last was: of those that were visited, in no
     /// order.
     pub async fn visit_totals(&self, codes: &[Code]) -> Result<Vec<LinkTotal>, StoreError> {
-        let args = (self.numbering(), codes);
-        self.read(
-            "count the visits of links",
-            args,
-            |db, (numbering, codes)| Box::pin(totals(db, numbering, codes)),
-        )
+        self.read("count the visits of links", codes, |db, codes| {
+            Box::pin(totals(db, codes))
+        })
         .await
     }
 
@@ -133,11 +127,7 @@ impl Store {
     }
 }
 
-async fn by_time(
-    db: &mut Db<'_>,
-    numbering: &Numbering,
-    query: &CountQuery,
-) -> Result<Vec<TimeCount>, sqlx::Error> {
+async fn by_time(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<TimeCount>, sqlx::Error> {
     let (since, until) = hours(query);
     let read = |row: &Row| {
         Ok(TimeCount {
@@ -148,7 +138,7 @@ async fn by_time(
     };
     let campaign = match query.of {
         Counted::Link(code) => {
-            let Some(link) = link(db, numbering, &code).await? else {
+            let Some(link) = link(db, &code).await? else {
                 return Ok(Vec::new());
             };
             let sql = sql!(
@@ -172,7 +162,6 @@ async fn by_time(
 
 async fn by_value(
     db: &mut Db<'_>,
-    numbering: &Numbering,
     query: &CountQuery,
     dimension: Dimension,
 ) -> Result<Vec<ValueCount>, sqlx::Error> {
@@ -186,7 +175,7 @@ async fn by_value(
     };
     let campaign = match query.of {
         Counted::Link(code) => {
-            let Some(link) = link(db, numbering, &code).await? else {
+            let Some(link) = link(db, &code).await? else {
                 return Ok(Vec::new());
             };
             let mut statement = db.statement(sql!("SELECT "));
@@ -215,7 +204,6 @@ async fn by_value(
 
 async fn over_time(
     db: &mut Db<'_>,
-    numbering: &Numbering,
     query: &CountQuery,
     dimension: Dimension,
     wanted: &[String],
@@ -234,7 +222,7 @@ async fn over_time(
     };
     let campaign = match query.of {
         Counted::Link(code) => {
-            let Some(link) = link(db, numbering, &code).await? else {
+            let Some(link) = link(db, &code).await? else {
                 return Ok(Vec::new());
             };
             let column = column(dimension);
@@ -281,16 +269,12 @@ async fn over_time(
     db.all(sql, values, read).await
 }
 
-async fn visitors(
-    db: &mut Db<'_>,
-    numbering: &Numbering,
-    query: &CountQuery,
-) -> Result<Vec<DayVisitors>, sqlx::Error> {
+async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors>, sqlx::Error> {
     let (since, until) = hours(query);
     let (first, last) = (since.div_euclid(24), (until - 1).div_euclid(24));
     let campaign = match query.of {
         Counted::Link(code) => {
-            let Some(link) = link(db, numbering, &code).await? else {
+            let Some(link) = link(db, &code).await? else {
                 return Ok(Vec::new());
             };
             let sql = sql!(
@@ -327,19 +311,12 @@ async fn visitors(
     .await
 }
 
-async fn totals(
-    db: &mut Db<'_>,
-    numbering: &Numbering,
-    codes: &[Code],
-) -> Result<Vec<LinkTotal>, sqlx::Error> {
+async fn totals(db: &mut Db<'_>, codes: &[Code]) -> Result<Vec<LinkTotal>, sqlx::Error> {
     let scheme = db.scheme();
     let mut by_id: HashMap<i64, Code> = HashMap::new();
     let wanted: Value<'_> = match scheme {
         Scheme::Sqlite => {
-            let ids = known_ids(db, numbering, codes)
-                .await?
-                .into_iter()
-                .zip(codes);
+            let ids = known_ids(db, codes).await?.into_iter().zip(codes);
             by_id.extend(ids.filter_map(|(id, code)| Some((id?, *code))));
             by_id.keys().copied().collect::<Vec<i64>>().into()
         }
@@ -373,11 +350,10 @@ async fn totals(
 /// Returns the value of [`LINK`] for a link; `None` for a code that no visit can have.
 pub(super) async fn link(
     db: &mut Db<'_>,
-    numbering: &Numbering,
     code: &Code,
 ) -> Result<Option<Value<'static>>, sqlx::Error> {
     Ok(match db.scheme() {
-        Scheme::Sqlite => find_id(db, numbering, code).await?.map(Value::from),
+        Scheme::Sqlite => find_id(db, code).await?.map(Value::from),
         Scheme::Postgres => Some(code.to_string().into()),
     })
 }

@@ -6,11 +6,11 @@ use shortlink_core::ports::{KeptVisit, StoreError, VisitListing};
 use vocabulary::Code;
 
 use super::counts::{LINK, link};
-use super::{joined, visitor};
+use super::joined;
 use crate::db::Statement;
 use crate::links::known_ids;
 use crate::sql::{Sql, sql};
-use crate::value::{Row, Value, args};
+use crate::value::{Row, Value, args, hex};
 use crate::{Scheme, Store, audit};
 
 /// The columns that [`read`] reads.
@@ -29,12 +29,11 @@ const ERASE: Sql = sql!(
 impl Store {
     /// Lists visits, those that were stored last first.
     pub async fn list_visits(&self, listing: &VisitListing) -> Result<Vec<KeptVisit>, StoreError> {
-        let args = (self.numbering(), listing);
-        self.read("list visits", args, |db, (numbering, listing)| {
+        self.read("list visits", listing, |db, listing| {
             Box::pin(async move {
                 let of = match &listing.code {
                     None => None,
-                    Some(code) => match link(db, numbering, code).await? {
+                    Some(code) => match link(db, code).await? {
                         None => return Ok(Vec::new()),
                         of => of,
                     },
@@ -55,36 +54,30 @@ impl Store {
         key_id: &str,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let args = (self.numbering(), codes.to_vec(), key_id.to_owned(), now);
-        self.run_tx(
-            "erase visits",
-            args,
-            |db, (numbering, codes, key_id, now)| {
-                Box::pin(async move {
-                    for code in codes {
-                        let entry = AuditEntry {
-                            at: *now,
-                            key_id: Some(key_id.clone()),
-                            action: Action::VisitsErase,
-                            subject: Subject::Link(*code),
-                            detail: serde_json::Map::new(),
-                        };
-                        audit::append(db, &entry).await?;
-                    }
-                    let links: Value<'_> = match db.scheme() {
-                        // Every code that visits are stored of has an id.
-                        Scheme::Sqlite => {
-                            let ids = known_ids(db, numbering, codes).await?;
-                            ids.into_iter().flatten().collect::<Vec<i64>>().into()
-                        }
-                        Scheme::Postgres => {
-                            codes.iter().map(Code::as_str).collect::<Vec<_>>().into()
-                        }
+        let args = (codes.to_vec(), key_id.to_owned(), now);
+        self.run_tx("erase visits", args, |db, (codes, key_id, now)| {
+            Box::pin(async move {
+                for code in codes {
+                    let entry = AuditEntry {
+                        at: *now,
+                        key_id: Some(key_id.clone()),
+                        action: Action::VisitsErase,
+                        subject: Subject::Link(*code),
+                        detail: serde_json::Map::new(),
                     };
-                    db.run(ERASE, args![links]).await
-                })
-            },
-        )
+                    audit::append(db, &entry).await?;
+                }
+                let links: Value<'_> = match db.scheme() {
+                    // Every code that visits are stored of has an id.
+                    Scheme::Sqlite => {
+                        let ids = known_ids(db, codes).await?;
+                        ids.into_iter().flatten().collect::<Vec<i64>>().into()
+                    }
+                    Scheme::Postgres => codes.iter().map(Code::as_str).collect::<Vec<_>>().into(),
+                };
+                db.run(ERASE, args![links]).await
+            })
+        })
         .await
     }
 }
@@ -125,7 +118,7 @@ fn read(row: &Row) -> Result<KeptVisit, sqlx::Error> {
         code: row.get("code")?,
         host: row.get("host")?,
         client: row.find("client")?,
-        visitor: visitor_id.map(visitor),
+        visitor: visitor_id.map(hex),
         user_agent: row.get("user_agent")?,
         referrer: row.find("referrer")?.unwrap_or_default(),
         referrer_host: row.find("referrer_host")?,

@@ -7,23 +7,23 @@ use shortlink_core::ports::Dimension;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
 
-use super::{ALL, Counts, EARLIER, HOUR_MS};
+use super::{ALL, Counts, EARLIER, HOUR_MS, LinkKey};
 use crate::shared::DAY_MS;
 
 /// Additions to the counts and subtractions from them.
 #[derive(Debug)]
-pub(crate) struct Moves<L> {
+pub(super) struct Moves<'a> {
     /// Additions; subtractions are below 0.
-    pub(crate) counts: Counts<L>,
+    pub(super) counts: Counts<'a>,
     /// The campaigns and days whose unique visitors have to be counted again.
-    pub(crate) stale: BTreeSet<(i64, i64)>,
+    pub(super) stale: BTreeSet<(i64, i64)>,
 }
 
-impl<L: Ord + Clone> Moves<L> {
+impl<'a> Moves<'a> {
     /// The moves of visits, each with its link. Hours before `hours_since` are not counted apart
     /// any more.
-    pub(crate) fn of<'a>(
-        visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), L)>,
+    pub(super) fn of(
+        visits: impl IntoIterator<Item = (&'a (StoredVisit, Verdict), LinkKey<'a>)>,
         hours_since: Option<Timestamp>,
     ) -> Self {
         let hours_since = hours_since.map(|since| since.as_millisecond().div_euclid(HOUR_MS));
@@ -50,7 +50,7 @@ impl<L: Ord + Clone> Moves<L> {
             };
             for (counted, by) in [(&before, -1), (&after, 1)] {
                 let link_hour = if is_kept { hour } else { EARLIER };
-                let key = (link.clone(), link_hour, counted.class.name());
+                let key = (link, link_hour, counted.class.name());
                 moves.count_for_link(key, visit.at, by);
                 if is_kept {
                     moves.count(visit, hour, counted, by);
@@ -65,7 +65,7 @@ impl<L: Ord + Clone> Moves<L> {
         moves
     }
 
-    fn count_for_link(&mut self, key: (L, i64, &'static str), at: Timestamp, by: i64) {
+    fn count_for_link(&mut self, key: (LinkKey<'a>, i64, &'static str), at: Timestamp, by: i64) {
         let at = at.as_millisecond();
         let of_link = self.counts.links.entry(key).or_insert((0, at));
         *of_link = (of_link.0 + by, of_link.1.max(at));

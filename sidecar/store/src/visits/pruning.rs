@@ -22,7 +22,7 @@ impl Store {
     pub async fn forget_visits(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         let dropped = match &self.engine {
             Engine::Sqlite(_) => 0,
-            Engine::Postgres(store) => store.drop_days(before).await?,
+            Engine::Postgres(store) => self.drop_days(&store.days, before).await?,
         };
         let deleted = self.run_tx("delete visits", (before, limit), |db, (before, limit)| {
             Box::pin(async move {

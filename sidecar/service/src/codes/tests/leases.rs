@@ -51,7 +51,7 @@ impl Database {
 
     async fn open(&self) -> Arc<Store> {
         let store = SqliteStore::open(&self.url, 1).await;
-        Arc::new(store.expect("a good database").into())
+        Arc::new(store.expect("a good database"))
     }
 }
 

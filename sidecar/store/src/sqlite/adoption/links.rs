@@ -1,33 +1,28 @@
 //! Moving links that were stored before they had numbers.
 
-use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::link::{Change, Destination, Link};
 use shortlink_core::ports::MAX_TOGETHER;
 use shortlink_core::target::Target;
-use sqlx::sqlite::SqliteConnection;
 
+use crate::creation::create;
 use crate::db::Db;
 use crate::sql::sql;
-use crate::sqlite::creation::create;
 use crate::value::{Row, args};
 
 /// Moves some links within a transaction; `false` when there are none left.
-pub(super) async fn move_some(
-    connection: &mut SqliteConnection,
-    numbering: &Numbering,
-) -> Result<bool, sqlx::Error> {
+pub(super) async fn move_some(db: &mut Db<'_>) -> Result<bool, sqlx::Error> {
     let sql = sql!("SELECT * FROM links_before ORDER BY id LIMIT $1");
     let read = |row: &Row| Ok((row.get("id")?, read(row)?));
     let limit = args![MAX_TOGETHER as u64];
-    let found: Vec<(i64, Link)> = Db::Sqlite(connection).all(sql, limit, read).await?;
+    let found: Vec<(i64, Link)> = db.all(sql, limit, read).await?;
     let (ids, links): (Vec<i64>, Vec<Link>) = found.into_iter().unzip();
     let Some(&last) = ids.last() else {
         return Ok(false);
     };
     // Their codes were unique. Links that are not in Redis yet are published now.
-    create(connection, &links.iter().collect::<Vec<_>>(), numbering).await?;
+    create(db, &links.iter().collect::<Vec<_>>()).await?;
     let sql = sql!("DELETE FROM links_before WHERE id <= $1");
-    Db::Sqlite(connection).run(sql, args![last]).await?;
+    db.run(sql, args![last]).await?;
     Ok(true)
 }
 

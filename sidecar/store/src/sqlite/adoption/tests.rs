@@ -16,7 +16,7 @@ use crate::testing::{KEY, NOW, code, keep, visit};
 
 async fn open(url: &str) -> Store {
     let store = SqliteStore::open(url, 2).await;
-    store.expect("a migrated database").into()
+    store.expect("a migrated database")
 }
 
 /// A database as so many migrations leave it, and its URL.

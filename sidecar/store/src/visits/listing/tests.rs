@@ -1,16 +1,11 @@
-use secrecy::ExposeSecret;
 use shortlink_core::testing::moment;
 
 use super::*;
-use crate::db::Db;
-use crate::sqlite::SqliteStore;
 use crate::testing::{Fixture, NOW};
 
 #[tokio::test]
 async fn visits_of_a_link_are_found_by_it_and_listed_without_being_sorted() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
-    let store = SqliteStore::open(fixture.options.url.expose_secret(), 1).await;
-    let store = store.expect("a migrated database");
     let listing = VisitListing {
         before: Some(7),
         since: Some(moment(NOW)),
@@ -41,11 +36,11 @@ async fn visits_of_a_link_are_found_by_it_and_listed_without_being_sorted() {
             "SEARCH visits USING COVERING INDEX visits_by_link (link_id=?)",
         ),
     ] {
-        let mut connection = store.readers.acquire().await.expect("a connection");
-        let mut db = Db::Sqlite(&mut connection);
         let detail = |row: &Row| row.get("detail");
-        let plan = db.all(&statement, &statement.values, detail).await;
-        let plan: Vec<String> = plan.expect("a plan");
+        let plan = fixture
+            .store
+            .all("plan", &statement, &statement.values, detail);
+        let plan: Vec<String> = plan.await.expect("a plan");
         assert!(plan.iter().any(|line| line == search), "{plan:?}");
         let sorts = plan.iter().any(|line| line.contains("TEMP B-TREE"));
         assert!(!sorts, "{plan:?}");

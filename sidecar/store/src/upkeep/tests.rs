@@ -1,11 +1,12 @@
 use secrecy::ExposeSecret;
-use sqlx::AssertSqlSafe;
+use shortlink_core::ports::MAX_TOGETHER;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use super::*;
 use crate::Scheme;
-use crate::postgres::deletion::LOCK;
-use crate::testing::Fixture;
-use crate::testing::connect;
+use crate::db::Statement;
+use crate::deletion::LOCK;
+use crate::testing::{Fixture, connect};
 
 /// Links as most are, some that have expired and a few that were revoked.
 const LINKS: &str = "INSERT INTO links (id, code, target, redirect_status, revision, valid_until, \
@@ -19,7 +20,7 @@ const LINKS: &str = "INSERT INTO links (id, code, target, redirect_status, revis
      SELECT -number, 'd' || number, 1, number FROM generate_series(1, 500) AS numbers (number);";
 
 #[tokio::test]
-async fn statements_for_upkeep_read_no_more_than_they_need() {
+async fn statements_of_postgres_read_no_more_than_they_need() {
     let fixture = Fixture::new(Scheme::Postgres).await;
     fixture.execute(LINKS).await;
     let mut session = connect(fixture.options.url.expose_secret()).await;
@@ -52,13 +53,14 @@ async fn statements_for_upkeep_read_no_more_than_they_need() {
                 "500, 100, 500",
                 "_valid_until_id_idx",
             ),
-            (FIND, "bigint[], bigint", "'{5,6}', 1000", "_pkey"),
+            (FIND_RECORDS, "bigint[], bigint", "'{5,6}', 1000", "_pkey"),
             (FIND_TAKEN, "bigint[]", "'{5,6}'", "_pkey"),
             (LOCK, "bigint[]", "'{5,6}'", "_pkey"),
         ]
         .into_iter()
         .enumerate()
         {
+            let statement = statement.of(Scheme::Postgres);
             let explained = format!(
                 "DEALLOCATE ALL; PREPARE upkeep{number} ({types}) AS {statement}; \
                  EXPLAIN EXECUTE upkeep{number} ({values})"
@@ -73,7 +75,42 @@ async fn statements_for_upkeep_read_no_more_than_they_need() {
             assert!(!plan.contains("Seq Scan"), "{statement}\n{plan}");
             // Links that are to be locked are sorted, a few hundred of them.
             let is_sorted = plan.contains("Sort  ");
-            assert!(!is_sorted || statement == LOCK, "{statement}\n{plan}");
+            assert!(
+                !is_sorted || statement == LOCK.of(Scheme::Postgres),
+                "{statement}\n{plan}"
+            );
         }
     }
+}
+
+#[tokio::test]
+async fn statements_of_sqlite_read_no_more_than_they_need() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    let by_id = "SEARCH links USING INTEGER PRIMARY KEY (rowid=?)";
+    let by_revocation = "SEARCH links USING INDEX links_by_revocation (revoked_at>?";
+    for (sql, index) in [
+        (WALK, "SEARCH links USING INTEGER PRIMARY KEY (rowid>?)"),
+        (WALK_BY_EXPIRY, "SEARCH links USING INDEX links_by_end"),
+        (REVOKED_SINCE, by_revocation),
+        (EXPIRED_SINCE, "SEARCH links USING INDEX links_by_end"),
+        (FIND_RECORDS, by_id),
+        (FIND_TAKEN, by_id),
+        (LOCK, by_id),
+    ] {
+        let mut statement = Statement::new(Scheme::Sqlite, sql!("EXPLAIN QUERY PLAN "));
+        statement.push(sql);
+        let detail = |row: &Row| row.get("detail");
+        let plan = fixture.store.all("plan", &statement, &[], detail);
+        let plan: Vec<String> = plan.await.expect("a plan");
+        assert!(plan.iter().any(|line| line.contains(index)), "{plan:?}");
+        for slow in [
+            "TEMP B-TREE",
+            "SCAN links",
+            "SCAN outbox",
+            "SCAN removed_links",
+        ] {
+            assert!(!plan.iter().any(|line| line.contains(slow)), "{plan:?}");
+        }
+    }
+    assert!(LONGEST_SPAN >= MAX_TOGETHER as i64);
 }

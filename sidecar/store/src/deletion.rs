@@ -1,0 +1,121 @@
+//! Deleting dead links, and giving their codes free.
+//!
+//! A code stays taken until Redis knows nothing of the link any more: a new link of the code would
+//! begin with revision 1 and never replace a record that a deleted one has left behind.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use shortlink_core::link::Link;
+use shortlink_core::ports::StoreError;
+use vocabulary::Code;
+
+use crate::db::Db;
+use crate::links::{columns, known_ids, read_with_id};
+use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
+use crate::value::{Row, args};
+use crate::{Store, codes, tags};
+
+/// Statements that delete links by their ids, as these are in `removed_links`. Tags are deleted by
+/// their own columns.
+const REMOVALS: [Sql; 4] = [
+    sql!("DELETE FROM links WHERE id", IN_NUMBERS),
+    sql!(
+        "DELETE FROM outbox WHERE first_id",
+        IN_NUMBERS,
+        " AND last_id = first_id"
+    ),
+    sql!("DELETE FROM link_digests WHERE link_id", IN_NUMBERS),
+    sql!("DELETE FROM link_history WHERE link_id", IN_NUMBERS),
+];
+
+/// Locks links until the end of the transaction. All transactions lock links in the order of their
+/// ids.
+pub(super) const LOCK: Sql = sql!(
+    "SELECT id, ",
+    columns!(),
+    " FROM links WHERE id",
+    IN_NUMBERS,
+    " ORDER BY id",
+    FOR_UPDATE
+);
+
+impl Store {
+    /// Deletes links that still have the given revision, with all that belongs to them, and removes
+    /// them from the counts ([`Store::code_usage`]). Their codes stay taken until
+    /// [`Store::free_codes`]. Returns the number of deleted links.
+    pub async fn delete_links(
+        &self,
+        links: Vec<(Code, u64)>,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.run_tx("delete links", (links, now), |db, (links, now)| {
+            Box::pin(delete(db, links, *now))
+        })
+        .await
+    }
+
+    /// Codes of links that were deleted before a moment and are still taken, with the revision
+    /// that each had; at most `limit`.
+    pub async fn deleted_links(
+        &self,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<(Code, u64)>, StoreError> {
+        let sql = sql!(
+            "SELECT code, revision FROM removed_links WHERE removed_at <= $1 \
+             {|ORDER BY removed_at }LIMIT $2"
+        );
+        let read = |row: &Row| Ok((row.get("code")?, row.get("revision")?));
+        self.all("read deleted links", sql, args![before, limit], read)
+            .await
+    }
+
+    /// Frees the codes of deleted links.
+    pub async fn free_codes(&self, codes: Vec<Code>) -> Result<(), StoreError> {
+        self.run_one("free the codes of deleted links", codes, |db, codes| {
+            Box::pin(async move {
+                let ids = known_ids(db, codes).await?;
+                let ids: Vec<i64> = ids.into_iter().flatten().collect();
+                let sql = sql!("DELETE FROM removed_links WHERE id", IN_NUMBERS);
+                db.run(sql, args![ids]).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+}
+
+async fn delete(
+    db: &mut Db<'_>,
+    links: &[(Code, u64)],
+    now: Timestamp,
+) -> Result<u64, sqlx::Error> {
+    let codes: Vec<Code> = links.iter().map(|(code, _)| *code).collect();
+    let seen = known_ids(db, &codes).await?.into_iter().zip(links);
+    let seen: HashMap<i64, u64> = seen
+        .filter_map(|(id, (_, revision))| Some((id?, *revision)))
+        .collect();
+    let ids: Vec<i64> = seen.keys().copied().collect();
+    let mut dead: Vec<(i64, Link)> = db.all(LOCK, args![ids], read_with_id).await?;
+    // Another transaction may have changed one meanwhile.
+    dead.retain(|(id, link)| seen.get(id) == Some(&link.revision));
+    if dead.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<i64> = dead.iter().map(|(id, _)| *id).collect();
+    let note = sql!(
+        "INSERT INTO removed_links (id, code, revision, removed_at) \
+         SELECT id, code, revision, $2 FROM links WHERE id",
+        IN_NUMBERS
+    );
+    let values = args![ids.as_slice(), now];
+    db.run(note, values).await?;
+    for statement in REMOVALS {
+        db.run(statement, &values[..1]).await?;
+    }
+    let links: Vec<(i64, &Link)> = dead.iter().map(|(id, link)| (*id, link)).collect();
+    tags::remove(db, &links).await?;
+    codes::count(db, links.iter().map(|(_, link)| *link), -1).await?;
+    Ok(dead.len() as u64)
+}

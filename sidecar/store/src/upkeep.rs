@@ -1,0 +1,218 @@
+//! Scans of all links, for the repair of Redis and the removal of dead links.
+//!
+//! Every operation has bounded work and reads through indices only, so that it can be called while
+//! links are created and changed.
+
+use jiff::Timestamp;
+use shortlink_core::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError};
+use shortlink_core::records::Records;
+use vocabulary::Code;
+
+use crate::Store;
+use crate::db::Db;
+use crate::lines::{line, push_lines};
+use crate::links::{columns, known_ids, read};
+use crate::shared::LONGEST_SPAN;
+use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::value::{Row, args};
+
+const WALK: Sql = sql!(
+    "SELECT count(*) AS links, max(id) AS last, \
+     {group_concat(line, char(10))|string_agg(line, chr(10))} AS lines FROM (SELECT id, ",
+    line!(),
+    " AS line FROM links WHERE id > $1 ORDER BY id LIMIT $2) AS page"
+);
+
+const FIND: Sql = sql!("SELECT ", columns!(), " FROM links WHERE id", IN_NUMBERS);
+
+const WALK_BY_EXPIRY: Sql = sql!(
+    "SELECT ",
+    columns!(),
+    ", id FROM links {INDEXED BY links_by_end }\
+     WHERE (valid_until, id) > ($1, $2) AND valid_until <= $3 ORDER BY valid_until, id LIMIT $4"
+);
+
+/// A condition on links that do not wait in the outbox.
+const NOT_WAITING: &str = " AND NOT EXISTS \
+     (SELECT 1 FROM outbox WHERE first_id = links.id AND last_id = links.id)";
+
+/// In the order of the index, so that nothing else is read.
+const REVOKED_SINCE: Sql = sql!(
+    "SELECT ",
+    columns!(),
+    " FROM links {INDEXED BY links_by_revocation }WHERE \
+     {revoked_at IS NOT NULL AND }revoked_at <= $1 AND updated_at <= $1",
+    NOT_WAITING,
+    " ORDER BY revoked_at LIMIT $2"
+);
+
+const EXPIRED_SINCE: Sql = sql!(
+    "SELECT ",
+    columns!(),
+    " FROM links {INDEXED BY links_by_end }WHERE valid_until <= $3 AND updated_at <= $1",
+    NOT_WAITING,
+    " ORDER BY valid_until, id LIMIT $2"
+);
+
+const FIND_RECORDS: Sql = sql!(
+    "SELECT ",
+    columns!(),
+    ", EXISTS (SELECT 1 FROM outbox WHERE first_id BETWEEN links.id - $2 AND links.id \
+     AND last_id >= links.id AND applied_at IS NULL{| AND ids IS NULL}) \
+     {|OR id IN (SELECT unnest(ids) FROM outbox WHERE ids IS NOT NULL AND applied_at IS NULL) }\
+     AS is_waiting FROM links WHERE id",
+    IN_NUMBERS
+);
+
+const FIND_TAKEN: Sql = sql!(
+    "SELECT id FROM links WHERE id",
+    IN_NUMBERS,
+    " UNION ALL SELECT id FROM removed_links WHERE id",
+    IN_NUMBERS
+);
+
+impl Store {
+    /// Reads the records of the first `limit` links behind a place, in the order of the store's
+    /// own numbers ([`Place::START`] is before all). Links that are created meanwhile may be left
+    /// out.
+    pub async fn records_after(
+        &self,
+        after: Place,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Page, StoreError> {
+        let args = (after, limit, now);
+        self.read("read the records of links", args, |db, args| {
+            let (after, limit, now) = *args;
+            Box::pin(walk(db, after, limit, now))
+        })
+        .await
+    }
+
+    /// Reads the records of links by their codes, all as of one moment. Codes without a link are
+    /// left out; the order is undefined.
+    pub async fn records_of(&self, codes: &[Code], now: Timestamp) -> Result<Kept, StoreError> {
+        let args = (codes, now);
+        self.read("find the records of links", args, |db, (codes, now)| {
+            Box::pin(async move {
+                let ids = known_ids(db, codes).await?;
+                let ids: Vec<i64> = ids.into_iter().flatten().collect();
+                let waits = |row: &Row| Ok((read(row)?, row.get("is_waiting")?));
+                let found: Vec<(_, bool)> = db
+                    .all(FIND_RECORDS, args![ids, LONGEST_SPAN], waits)
+                    .await?;
+                let (links, waiting): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+                let mut records = Records::at(*now);
+                for link in links {
+                    records.push(link.code, &link.record());
+                }
+                Ok(Kept { records, waiting })
+            })
+        })
+        .await
+    }
+
+    /// The places of those codes that no link has, nor a deleted one whose code is not free yet;
+    /// in ascending order.
+    pub async fn codes_without_link(&self, codes: &[Code]) -> Result<Vec<usize>, StoreError> {
+        self.read("find codes without a link", codes, |db, codes| {
+            Box::pin(async move {
+                let ids = known_ids(db, codes).await?;
+                let known: Vec<i64> = ids.iter().copied().flatten().collect();
+                let mut taken: Vec<i64> = db
+                    .all(FIND_TAKEN, args![known], |row| row.get("id"))
+                    .await?;
+                taken.sort_unstable();
+                let is_taken = |id: &i64| taken.binary_search(id).is_ok();
+                let places = ids.iter().enumerate();
+                let missing = places.filter(|(_, id)| !id.as_ref().is_some_and(is_taken));
+                Ok(missing.map(|(place, _)| place).collect())
+            })
+        })
+        .await
+    }
+
+    /// Reads the records of the first `limit` links whose expiry lies behind `after` and not
+    /// behind `now`, in the order of their expiries.
+    pub async fn records_expired(
+        &self,
+        after: ExpiryPlace,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<ExpiredPage, StoreError> {
+        let values = args![after.second, after.place.0, now.as_second(), limit];
+        let read = |row: &Row| {
+            let (second, place) = (row.get("valid_until")?, Place(row.get("id")?));
+            Ok((read(row)?, ExpiryPlace { second, place }))
+        };
+        let operation = "read expired links";
+        let links: Vec<_> = self.all(operation, WALK_BY_EXPIRY, values, read).await?;
+        let mut page = ExpiredPage {
+            records: Records::at(now),
+            next: None,
+        };
+        for (link, place) in links {
+            page.records.push(link.code, &link.record());
+            page.next = Some(place);
+        }
+        Ok(page)
+    }
+
+    /// Reads the records of some links, at most `limit`, that were revoked, or have expired,
+    /// before a moment, were not changed since, and do not wait in the outbox.
+    pub async fn records_dead_since(
+        &self,
+        before: Timestamp,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Records, StoreError> {
+        let args = (before, limit);
+        let links = self.read("find dead links", args, |db, (before, limit)| {
+            Box::pin(async move {
+                let mut links: Vec<_> = db.all(REVOKED_SINCE, args![*before, *limit], read).await?;
+                let left = limit.saturating_sub(links.len() as u32);
+                if left > 0 {
+                    let values = args![*before, left, before.as_second()];
+                    links.extend(db.all::<_, Vec<_>>(EXPIRED_SINCE, values, read).await?);
+                }
+                Ok(links)
+            })
+        });
+        let mut records = Records::at(now);
+        for link in links.await? {
+            records.push(link.code, &link.record());
+        }
+        Ok(records)
+    }
+}
+
+async fn walk(
+    db: &mut Db<'_>,
+    after: Place,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Page, sqlx::Error> {
+    let mut records = Records::at(now);
+    let read_lines = |row: &Row| {
+        let (count, last) = (row.get::<i64>("links")?, row.find::<i64>("last")?);
+        Ok((count, last, row.find::<String>("lines")?))
+    };
+    let (count, last, lines) = db.get(WALK, args![after.0, limit], read_lines).await?;
+    if let Some(lines) = lines {
+        records.reserve(count as usize, lines.len());
+        let others = push_lines(&mut records, &lines, count)?;
+        if !others.is_empty() {
+            for link in db.all::<_, Vec<_>>(FIND, args![others], read).await? {
+                records.push(link.code, &link.record());
+            }
+        }
+    }
+    let is_last = count < i64::from(limit);
+    Ok(Page {
+        records,
+        next: last.filter(|_| !is_last).map(Place),
+    })
+}
+
+#[cfg(test)]
+mod tests;

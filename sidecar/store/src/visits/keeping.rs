@@ -1,0 +1,391 @@
+//! Stores new visits and their counts, and finds the links that reach their limit of visits.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use jiff::Timestamp;
+use shortlink_core::ports::{KeptVisits, StoreError};
+use shortlink_core::visit::Visit;
+use shortlink_core::visit::agent::Agent;
+use shortlink_core::visit::sketch::Sketch;
+use vocabulary::Code;
+
+use super::counts::LINK;
+use super::{Counts, LinkKey, add_new, agent_id, parts, ranges, some, with};
+use crate::db::Db;
+use crate::links::{ids_of, known_ids};
+use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::value::{Row, Value, args};
+use crate::{Engine, Scheme, Store, postgres};
+
+impl Store {
+    /// Stores visits and counts them, all or, after an error, none; duplicates, by their ids, are
+    /// left out. At most [`MAX_VISITS_TOGETHER`](shortlink_core::ports::MAX_VISITS_TOGETHER).
+    ///
+    /// Counts are by hour: per link by class, and per campaign and for all links together by class
+    /// and [`Dimension`](shortlink_core::ports::Dimension). They outlive the visits that they were
+    /// counted from.
+    pub async fn keep_visits(
+        &self,
+        visits: Vec<Visit>,
+        now: Timestamp,
+    ) -> Result<KeptVisits, StoreError> {
+        if let Engine::Postgres(store) = &self.engine {
+            self.make_days(&store.days, &visits, now).await?;
+        }
+        self.run_tx("store visits", (visits, now), |db, (visits, now)| {
+            Box::pin(keep(db, visits, *now))
+        })
+        .await
+    }
+}
+
+async fn keep(
+    db: &mut Db<'_>,
+    visits: &[Visit],
+    now: Timestamp,
+) -> Result<KeptVisits, sqlx::Error> {
+    let places = take_new(db, visits, now).await?;
+    let new: Vec<&Visit> = places.iter().map(|&place| &visits[place]).collect();
+    let codes: Vec<&str> = new.iter().map(|visit| visit.code.as_str()).collect();
+    let keys = keys(db, &codes).await?;
+    let links = links_of(db, &codes, &keys).await?;
+    let campaign = |key: &LinkKey<'_>| links.get(key).and_then(|link| link.campaign);
+    let counted = new.iter().zip(&keys);
+    let counts = Counts::of(
+        counted
+            .clone()
+            .map(|(visit, key)| (*visit, *key, campaign(key))),
+    );
+    let agents = new.iter();
+    let agents = agents.map(|visit| (visit.user_agent.as_str(), &*visit.agent));
+    insert_agents(db, agents).await?;
+    let rows = counted.map(|(visit, key)| values(visit, *key, campaign(key)));
+    if db.scheme() == Scheme::Postgres {
+        postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
+    } else {
+        db.insert(INSERT, [""; COLUMNS + 1], sql!(""), rows).await?;
+    }
+    add(db, &counts).await?;
+    add_visitors(db, &counts).await?;
+    let ended = ended(db, &links).await?;
+    Ok(KeptVisits { new: places, ended })
+}
+
+/// Notes visits as stored; returns the places of those that were not. Other transactions with visits
+/// of these origins wait, in the order of the origins.
+async fn take_new(
+    db: &mut Db<'_>,
+    visits: &[Visit],
+    now: Timestamp,
+) -> Result<Vec<usize>, sqlx::Error> {
+    let origins = visits.iter().map(|visit| visit.id.origin.cast_signed());
+    let mut stored = BTreeMap::new();
+    for origin in origins.collect::<BTreeSet<i64>>() {
+        let sql = sql!(
+            "INSERT INTO visit_origins (origin, ranges, seen_at) VALUES ($1, '', $2) \
+             ON CONFLICT (origin) DO UPDATE SET seen_at = excluded.seen_at RETURNING ranges"
+        );
+        let read = |row: &Row| ranges(row.get("ranges")?);
+        stored.insert(origin, db.get(sql, args![origin, now], read).await?);
+    }
+    let new = add_new(visits, &mut stored);
+    for (origin, ranges) in stored {
+        let sql = sql!("UPDATE visit_origins SET ranges = $2 WHERE origin = $1");
+        db.run(sql, args![origin, ranges.to_text()]).await?;
+    }
+    Ok(new)
+}
+
+/// The keys of the visits of codes, each in its code's place.
+pub(super) async fn keys<'a>(
+    db: &mut Db<'_>,
+    codes: &[&'a str],
+) -> Result<Vec<LinkKey<'a>>, sqlx::Error> {
+    Ok(match db.scheme() {
+        Scheme::Sqlite => {
+            let ids = ids_of(db, codes).await?;
+            ids.into_iter().map(LinkKey::Id).collect()
+        }
+        Scheme::Postgres => codes.iter().copied().map(LinkKey::Code).collect(),
+    })
+}
+
+/// A visited link that belongs to a campaign, or is to end.
+struct VisitedLink<'a> {
+    code: &'a str,
+    /// The campaign that it belongs to.
+    campaign: Option<i64>,
+    /// Number of visits after which it ends.
+    max_visits: Option<i64>,
+}
+
+/// The links of visits that belong to a campaign, or are to end.
+async fn links_of<'a>(
+    db: &mut Db<'_>,
+    codes: &[&'a str],
+    keys: &[LinkKey<'a>],
+) -> Result<HashMap<LinkKey<'a>, VisitedLink<'a>>, sqlx::Error> {
+    let distinct: BTreeMap<LinkKey<'a>, &'a str> =
+        keys.iter().copied().zip(codes.iter().copied()).collect();
+    let mut by_id = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for (key, text) in distinct {
+        match (key, text.parse::<Code>()) {
+            (LinkKey::Id(id), _) => drop(by_id.insert(id, (key, text))),
+            (_, Ok(code)) => unknown.push((code, (key, text))),
+            (_, Err(_)) => {}
+        }
+    }
+    if !unknown.is_empty() {
+        let (codes, links): (Vec<Code>, Vec<_>) = unknown.into_iter().unzip();
+        let ids = known_ids(db, &codes).await?.into_iter().zip(links);
+        by_id.extend(ids.filter_map(|(id, link)| Some((id?, link))));
+    }
+    // The limit makes PostgreSQL look each id up by itself, in the one part of the table that can have
+    // it. `ANY` would look all ids up in each part, and the planner would weigh each of them.
+    let sql = sql!(
+        "SELECT {links.id, campaign_id, max_visits FROM json_each($1) AS asked \
+         CROSS JOIN links ON links.id = asked.value|\
+         asked.id, campaign_id, max_visits FROM unnest($1::bigint[]) AS asked (id), \
+         LATERAL (SELECT campaign_id, max_visits FROM links WHERE links.id = asked.id LIMIT 1) \
+         AS link} WHERE campaign_id IS NOT NULL OR max_visits IS NOT NULL"
+    );
+    let ids: Vec<i64> = by_id.keys().copied().collect();
+    let read = |row: &Row| {
+        let id: i64 = row.get("id")?;
+        Ok((id, row.find("campaign_id")?, row.find("max_visits")?))
+    };
+    let rows: Vec<_> = db.all(sql, args![ids], read).await?;
+    let links = rows.into_iter().filter_map(|(id, campaign, max_visits)| {
+        let (key, code) = *by_id.get(&id)?;
+        let link = VisitedLink {
+            code,
+            campaign,
+            max_visits,
+        };
+        Some((key, link))
+    });
+    Ok(links.collect())
+}
+
+/// Lists the codes of links that have reached their limit of visits, to which human and possibly human
+/// ones count.
+async fn ended(
+    db: &mut Db<'_>,
+    links: &HashMap<LinkKey<'_>, VisitedLink<'_>>,
+) -> Result<Vec<Code>, sqlx::Error> {
+    let ending = links.iter().filter(|(_, link)| link.max_visits.is_some());
+    let ending: Vec<LinkKey<'_>> = ending.map(|(key, _)| *key).collect();
+    if ending.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = sql!(
+        "SELECT ",
+        LINK,
+        " AS link, CAST(sum(visits) AS bigint) AS visits \
+         FROM {json_each($1) AS wanted CROSS JOIN visit_link_hours ON link_id = wanted.value|\
+         visit_link_hours} WHERE {|code = ANY($1::text[]) AND }class IN ('human', 'unknown') \
+         GROUP BY ",
+        LINK
+    );
+    let scheme = db.scheme();
+    let read = |row: &Row| {
+        let key = match scheme {
+            Scheme::Sqlite => LinkKey::Id(row.get("link")?),
+            Scheme::Postgres => LinkKey::Code(row.get("link")?),
+        };
+        let visits: i64 = row.get("visits")?;
+        let link = links.get(&key);
+        let link = link.filter(|link| link.max_visits.is_some_and(|most| visits >= most));
+        Ok(link.and_then(|link| link.code.parse().ok()))
+    };
+    let ids = ending.iter().filter_map(|key| match key {
+        LinkKey::Id(id) => Some(*id),
+        LinkKey::Code(_) => None,
+    });
+    let codes = || ending.iter().map(|key| links[key].code);
+    let wanted: Value<'_> = match scheme {
+        Scheme::Sqlite => ids.collect::<Vec<i64>>().into(),
+        Scheme::Postgres => codes().collect::<Vec<&str>>().into(),
+    };
+    let counted: Vec<Option<Code>> = db.all(sql, &[wanted], read).await?;
+    let mut ended: Vec<Code> = counted.into_iter().flatten().collect();
+    ended.sort_unstable_by_key(Code::to_string);
+    Ok(ended)
+}
+
+/// Stores user agents with their classifications.
+pub(super) async fn insert_agents<'a>(
+    db: &mut Db<'_>,
+    agents: impl Iterator<Item = (&'a str, &'a Agent)>,
+) -> Result<(), sqlx::Error> {
+    // By id: all transactions insert them in the same order.
+    let mut agents: BTreeMap<i64, (&str, &Agent)> = agents
+        .map(|(user_agent, agent)| (agent_id(user_agent, agent), (user_agent, agent)))
+        .collect();
+    if db.scheme() == Scheme::Sqlite {
+        // Most of them are stored already, and need not even be bound.
+        let ids: Vec<i64> = agents.keys().copied().collect();
+        let sql = sql!("SELECT id FROM visit_agents WHERE id", IN_NUMBERS);
+        let kept: HashSet<i64> = db.all(sql, args![ids], |row| row.get("id")).await?;
+        agents.retain(|id, _| !kept.contains(id));
+    }
+    let rows = agents.into_iter().map(|(id, (user_agent, agent))| {
+        let (browser, browser_version) = parts(agent.browser.as_ref());
+        let (os, os_version) = parts(agent.os.as_ref());
+        [
+            id.into(),
+            user_agent.into(),
+            browser.into(),
+            browser_version.into(),
+            os.into(),
+            os_version.into(),
+            agent.device.kind.name().into(),
+            agent.app.into(),
+        ]
+    });
+    let types = [
+        "bigint", "text", "text", "text", "text", "text", "text", "text",
+    ];
+    let into = sql!("INSERT INTO visit_agents");
+    let end = sql!(" ON CONFLICT DO NOTHING");
+    db.insert(into, types, end, rows).await
+}
+
+/// The columns of a visit that both engines have.
+const VISIT: &str = "(at, code, host, client, visitor, agent_id, referrer, referrer_host, \
+     language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
+     campaign_id";
+
+/// The number of these columns.
+const COLUMNS: usize = 20;
+
+/// Those that are integers in PostgreSQL, by their places: the status and the ruleset.
+const INTEGERS: [usize; 2] = [10, 18];
+
+const INSERT: Sql = sql!("INSERT INTO visits ", VISIT, ", link_id)");
+const COPY: Sql = sql!("COPY visits ", VISIT, ") FROM STDIN (FORMAT binary)");
+
+/// The values of the columns of a [`VISIT`], and the key of its link.
+fn values<'a>(
+    visit: &'a Visit,
+    key: LinkKey<'a>,
+    campaign: Option<i64>,
+) -> [Value<'a>; COLUMNS + 1] {
+    let (place, classification) = (&visit.place, &visit.classification);
+    [
+        visit.at.into(),
+        (&visit.code).into(),
+        (&visit.host).into(),
+        visit.client.map(|client| client.to_string()).into(),
+        visit.visitor.as_ref().map(|id| id.0.as_slice()).into(),
+        agent_id(&visit.user_agent, &visit.agent).into(),
+        some(&visit.referrer).into(),
+        (&visit.referrer_host).into(),
+        (&visit.language).into(),
+        visit.method_name().into(),
+        visit.status.into(),
+        some(&visit.purpose).into(),
+        (&place.country).into(),
+        (&place.province).into(),
+        (&place.city).into(),
+        (&place.isp).into(),
+        classification.class.name().into(),
+        classification.reason.into(),
+        classification.ruleset.into(),
+        campaign.into(),
+        key.into(),
+    ]
+}
+
+/// Adds counts to the stored ones. All transactions add in the same order.
+pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::Error> {
+    let links = counts.links.iter();
+    let links = links.map(|((key, hour, class), (visits, last_at))| {
+        let [hour, visits, last_at] = [hour, visits, last_at].map(|number| (*number).into());
+        [(*key).into(), hour, (*class).into(), visits, last_at]
+    });
+    let into = sql!(
+        "INSERT INTO visit_link_hours AS kept (",
+        LINK,
+        ", hour, class, visits, last_at)"
+    );
+    let types = ["text", "bigint", "text", "bigint", "bigint"];
+    let end = sql!(
+        " ON CONFLICT (",
+        LINK,
+        ", hour, class) DO UPDATE SET visits = kept.visits + excluded.visits, \
+         last_at = {max|greatest}(kept.last_at, excluded.last_at)"
+    );
+    db.insert(into, types, end, links).await?;
+    let hours = counts.hours.iter();
+    let hours = hours.map(|((campaign, dimension, hour, value, class), visits)| {
+        let [campaign, hour, visits] = [campaign, hour, visits].map(|number| (*number).into());
+        [
+            campaign,
+            (*dimension).into(),
+            hour,
+            value.into(),
+            (*class).into(),
+            visits,
+        ]
+    });
+    let into = sql!(
+        "INSERT INTO visit_hours AS kept (campaign_id, dimension, hour, value, class, visits)"
+    );
+    let types = ["bigint", "text", "bigint", "text", "text", "bigint"];
+    let end = sql!(
+        " ON CONFLICT (campaign_id, dimension, hour, value, class) \
+         DO UPDATE SET visits = kept.visits + excluded.visits"
+    );
+    db.insert(into, types, end, hours).await?;
+    let minutes = counts.minutes.iter();
+    let minutes =
+        minutes.map(|((minute, host), visits)| [(*minute).into(), host.into(), (*visits).into()]);
+    let into = sql!("INSERT INTO visit_domain_minutes AS kept (minute, host, visits)");
+    let types = ["bigint", "text", "bigint"];
+    let end =
+        sql!(" ON CONFLICT (minute, host) DO UPDATE SET visits = kept.visits + excluded.visits");
+    db.insert(into, types, end, minutes).await
+}
+
+/// Adds unique visitors. Other transactions for the same day wait, in the order of the rows.
+pub(super) async fn add_visitors(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::Error> {
+    for (&(campaign, day), visitors) in &counts.visitors {
+        let kept = lock_sketch(db, campaign, day).await?;
+        put_sketch(db, campaign, day, &with(kept, visitors)?).await?;
+    }
+    Ok(())
+}
+
+/// Locks the sketch of a campaign and a day until the transaction ends; returns it.
+pub(super) async fn lock_sketch(
+    db: &mut Db<'_>,
+    campaign: i64,
+    day: i64,
+) -> Result<Vec<u8>, sqlx::Error> {
+    // The update changes nothing, but returns and locks an existing row.
+    let sql = sql!(
+        "INSERT INTO visit_sketches AS kept (campaign_id, day, registers) \
+         VALUES ($1, $2, $3) ON CONFLICT (campaign_id, day) \
+         DO UPDATE SET registers = kept.registers RETURNING registers"
+    );
+    let nobody = Sketch::default();
+    let values = args![campaign, day, nobody.as_bytes()];
+    db.get(sql, values, |row| {
+        Ok(row.get::<&[u8]>("registers")?.to_vec())
+    })
+    .await
+}
+
+/// Replaces the sketch of a campaign and a day, which is there.
+pub(super) async fn put_sketch(
+    db: &mut Db<'_>,
+    campaign: i64,
+    day: i64,
+    sketch: &Sketch,
+) -> Result<(), sqlx::Error> {
+    let sql = sql!("UPDATE visit_sketches SET registers = $3 WHERE campaign_id = $1 AND day = $2");
+    db.run(sql, args![campaign, day, sketch.as_bytes()]).await?;
+    Ok(())
+}

@@ -1,0 +1,381 @@
+//! Reclassifies stored visits and corrects their counts.
+//!
+//! Every operation has bounded work, so that it can be called while visits are stored.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use shortlink_core::ports::{PeoplePage, StaleDay, StoreError, TimeSpan, VisitPage};
+use shortlink_core::visit::agent::Versioned;
+use shortlink_core::visit::class::Class;
+use shortlink_core::visit::sketch::Sketch;
+use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
+
+use super::counts::LINK;
+use super::keeping::{add, add_visitors, insert_agents, keys, lock_sketch, put_sketch};
+use super::moves::Moves;
+use super::{ALL, Counts, EARLIER, agent_id, method, visitor_id, with};
+use crate::Store;
+use crate::db::Db;
+use crate::shared::DAY_MS;
+use crate::sql::{FOR_UPDATE, sql, table};
+use crate::value::{Row, args};
+
+impl Store {
+    /// The numbers of the first and the last visit; `None` without visits.
+    pub async fn visit_numbers(&self) -> Result<Option<(i64, i64)>, StoreError> {
+        // Two questions: SQLite takes the first or the last of an index, and never both at once.
+        let sql = sql!(
+            "SELECT (SELECT min(id) FROM visits) AS first, (SELECT max(id) FROM visits) AS last"
+        );
+        let read = |row: &Row| Ok(row.find("first")?.zip(row.find("last")?));
+        let numbers = self.one("count stored visits", sql, args![], read);
+        Ok(numbers.await?.flatten())
+    }
+
+    /// Reads the visits of a time among the first `limit` behind a number.
+    pub async fn visits_after(
+        &self,
+        after: i64,
+        time: TimeSpan,
+        limit: u32,
+    ) -> Result<VisitPage, StoreError> {
+        // SQLite has no index by time: all are walked through.
+        let sql = sql!(
+            "SELECT visits.id, at, code, campaign_id, host, visitor, method, purpose, user_agent, \
+             isp, country, referrer_host, class, reason, ruleset, agent_id, browser, \
+             browser_version, os, os_version, device, app FROM {visits CROSS|\
+             (SELECT * FROM visits WHERE id > $1 AND at >= $2 AND at < $3 \
+             ORDER BY id LIMIT $4) AS visits} JOIN visit_agents ON visit_agents.id = agent_id \
+             {WHERE visits.id > $1 }ORDER BY visits.id{ LIMIT $4}"
+        );
+        let (since, until) = whole_days(time);
+        let values = args![after, since, until, limit];
+        let read = |row: &Row| Ok((row.get("id")?, stored_visit(row)?));
+        let visits: Vec<_> = self.all("read visits", sql, values, read).await?;
+        let mut page = VisitPage::default();
+        for (number, visit) in visits {
+            page.last = Some(number);
+            page.visits.extend(visit);
+        }
+        page.visits.retain(|visit| time.has(visit.at));
+        Ok(page)
+    }
+
+    /// Writes verdicts on visits as they were read, at most
+    /// [`MAX_VERDICTS`](shortlink_core::ports::MAX_VERDICTS), and corrects the counts, all or, after an
+    /// error, none. Visits that have changed since or are gone are skipped. Returns the number of the
+    /// others. The counts of links are by the hour from `hours_since` on.
+    pub async fn reclassify_visits(
+        &self,
+        verdicts: Vec<(StoredVisit, Verdict)>,
+        hours_since: Option<Timestamp>,
+    ) -> Result<u64, StoreError> {
+        let args = (verdicts, hours_since);
+        self.run_tx("classify visits again", args, |db, (verdicts, since)| {
+            Box::pin(reclassify(db, verdicts, *since))
+        })
+        .await
+    }
+
+    /// Finds days whose unique visitors include one that was reclassified as no visitor, at most
+    /// `limit`.
+    pub async fn stale_days(&self, limit: u32) -> Result<Vec<StaleDay>, StoreError> {
+        let sql = sql!(
+            "SELECT campaign_id, day, generation FROM visit_stale_sketches \
+             ORDER BY campaign_id, day LIMIT $1"
+        );
+        self.all("read stale days", sql, args![limit], |row| {
+            Ok(StaleDay {
+                campaign: row.get("campaign_id")?,
+                day: row.get("day")?,
+                generation: row.get("generation")?,
+            })
+        })
+        .await
+    }
+
+    /// Reads the visitors of a range of days, both ends included, among the first `limit` visits
+    /// behind a number.
+    pub async fn people_after(
+        &self,
+        after: i64,
+        days: (i64, i64),
+        limit: u32,
+    ) -> Result<PeoplePage, StoreError> {
+        let sql = sql!(
+            "SELECT id, at, campaign_id, CASE WHEN class = 'human' THEN visitor END AS visitor \
+             FROM visits WHERE id > $1 {|AND at >= $2 AND at < $3 }ORDER BY id LIMIT $4"
+        );
+        let (since, until) = (
+            days.0.saturating_mul(DAY_MS),
+            (days.1 + 1).saturating_mul(DAY_MS),
+        );
+        let values = args![after, since, until, limit];
+        let read = |row: &Row| {
+            let day = row.get::<i64>("at")?.div_euclid(DAY_MS);
+            let campaign = row.find("campaign_id")?.unwrap_or_default();
+            let visitor = visitor_id(row.find("visitor")?);
+            Ok((
+                row.get("id")?,
+                visitor.map(|visitor| (campaign, day, visitor)),
+            ))
+        };
+        let rows: Vec<_> = self.all("read visitors", sql, values, read).await?;
+        let last = rows.last().map(|(id, _)| *id);
+        let mut people: Vec<_> = rows.into_iter().filter_map(|(_, person)| person).collect();
+        people.retain(|(_, day, _)| (days.0..=days.1).contains(day));
+        Ok(PeoplePage { people, last })
+    }
+
+    /// Replaces the sketches of the unique visitors of days whose generation is unchanged; returns
+    /// those days. A visit that is stored meanwhile adds to the sketch that is replaced here, so
+    /// the visitors of these days must be read a second time and passed to
+    /// [`Store::settle_people`].
+    pub async fn replace_people(
+        &self,
+        days: Vec<(StaleDay, Sketch)>,
+    ) -> Result<Vec<StaleDay>, StoreError> {
+        let operation = "count the unique visitors of a day again";
+        self.run_tx(operation, sorted(days), |db, days| {
+            Box::pin(async move {
+                let mut replaced = Vec::with_capacity(days.len());
+                for (day, sketch, _) in lock_untouched(db, days).await? {
+                    put_sketch(db, day.campaign, day.day, sketch).await?;
+                    let generation = day.generation + 1;
+                    let sql = sql!(
+                        "UPDATE visit_stale_sketches SET generation = $3 \
+                         WHERE campaign_id = $1 AND day = $2"
+                    );
+                    db.run(sql, args![day.campaign, day.day, generation])
+                        .await?;
+                    replaced.push(StaleDay { generation, ..day });
+                }
+                Ok(replaced)
+            })
+        })
+        .await
+    }
+
+    /// Merges the visitors of the second reading into the sketches and marks the days as correct,
+    /// as long as their generation is unchanged; returns the number of those days.
+    pub async fn settle_people(&self, days: Vec<(StaleDay, Sketch)>) -> Result<u64, StoreError> {
+        let operation = "settle the unique visitors of a day";
+        self.run_tx(operation, sorted(days), |db, days| {
+            Box::pin(async move {
+                let days = lock_untouched(db, days).await?;
+                let settled = days.len() as u64;
+                for (day, people, kept) in days {
+                    let mut sketch = with(kept, &[])?;
+                    sketch.merge(people);
+                    put_sketch(db, day.campaign, day.day, &sketch).await?;
+                    let sql = sql!(
+                        "DELETE FROM visit_stale_sketches WHERE campaign_id = $1 AND day = $2"
+                    );
+                    db.run(sql, args![day.campaign, day.day]).await?;
+                }
+                Ok(settled)
+            })
+        })
+        .await
+    }
+}
+
+/// Sorts days into the order in which all transactions lock them, which prevents deadlocks.
+fn sorted(mut days: Vec<(StaleDay, Sketch)>) -> Vec<(StaleDay, Sketch)> {
+    days.sort_unstable_by_key(|(day, _)| *day);
+    days
+}
+
+/// The beginning and the end of the days that a time is in, in milliseconds. In PostgreSQL each day has
+/// a part of its own, which is then read as a whole: none of its rows is skipped one by one.
+fn whole_days(time: TimeSpan) -> (i64, i64) {
+    let day = |moment: Timestamp| moment.as_millisecond().div_euclid(DAY_MS);
+    (
+        time.since.map_or(i64::MIN, |since| day(since) * DAY_MS),
+        time.until
+            .map_or(i64::MAX, |until| (day(until) + 1) * DAY_MS),
+    )
+}
+
+/// Reads a visit that is to be judged again, with its agent; `None` for a class that a later
+/// version has.
+fn stored_visit(row: &Row) -> Result<Option<StoredVisit>, sqlx::Error> {
+    let versioned = |name, version| -> Result<Option<Versioned>, sqlx::Error> {
+        let Some(name) = row.find(name)? else {
+            return Ok(None);
+        };
+        let version = row.find(version)?;
+        Ok(Some(Versioned { name, version }))
+    };
+    let Some(class) = Class::by_name(row.get("class")?) else {
+        return Ok(None);
+    };
+    Ok(Some(StoredVisit {
+        number: row.get("id")?,
+        at: row.get("at")?,
+        code: row.get("code")?,
+        campaign: row.find("campaign_id")?.unwrap_or(ALL),
+        host: row.get("host")?,
+        visitor: visitor_id(row.find("visitor")?),
+        method: method(row.get("method")?),
+        purpose: row.find("purpose")?.unwrap_or_default(),
+        user_agent: row.get("user_agent")?,
+        isp: row.find("isp")?,
+        country: row.find("country")?,
+        referrer_host: row.find("referrer_host")?,
+        class,
+        reason: row.get("reason")?,
+        ruleset: row.get("ruleset")?,
+        agent: StoredAgent {
+            id: row.get("agent_id")?,
+            browser: versioned("browser", "browser_version")?,
+            os: versioned("os", "os_version")?,
+            device: row.get("device")?,
+            app: row.find("app")?,
+        },
+    }))
+}
+
+async fn reclassify(
+    db: &mut Db<'_>,
+    verdicts: &[(StoredVisit, Verdict)],
+    hours_since: Option<Timestamp>,
+) -> Result<u64, sqlx::Error> {
+    if verdicts.is_empty() {
+        return Ok(0);
+    }
+    let agents = verdicts.iter();
+    let agents = agents.map(|(visit, verdict)| (visit.user_agent.as_str(), &*verdict.agent));
+    insert_agents(db, agents).await?;
+    let changed = update(db, verdicts).await?;
+    let verdicts = verdicts.iter();
+    let verdicts: Vec<_> = verdicts
+        .filter(|(visit, _)| changed.contains(&visit.number))
+        .collect();
+    let codes: Vec<&str> = verdicts.iter().map(|it| it.0.code.as_str()).collect();
+    let keys = keys(db, &codes).await?;
+    let moves = Moves::of(verdicts.into_iter().zip(keys), hours_since);
+    // In the same order as counts of new visits.
+    add(db, &moves.counts).await?;
+    remove_empty(db, &moves.counts).await?;
+    add_visitors(db, &moves.counts).await?;
+    // Marks the campaigns and days whose unique visitors have to be counted again.
+    let stale = moves.stale.iter();
+    let stale = stale.map(|(campaign, day)| [(*campaign).into(), (*day).into()]);
+    let sql = sql!(
+        "INSERT INTO visit_stale_sketches AS stale (campaign_id, day, generation) \
+         SELECT campaign_id, day, 1 FROM ",
+        table!("new": 1 "campaign_id" "bigint", 2 "day" "bigint"),
+        " WHERE true \
+         ON CONFLICT (campaign_id, day) DO UPDATE SET generation = stale.generation + 1"
+    );
+    db.run_table(sql, stale, &[]).await?;
+    Ok(changed.len() as u64)
+}
+
+/// Writes verdicts on visits that are unchanged since they were read; returns their numbers.
+async fn update(
+    db: &mut Db<'_>,
+    verdicts: &[(StoredVisit, Verdict)],
+) -> Result<HashSet<i64>, sqlx::Error> {
+    let rows = verdicts.iter().map(|(visit, verdict)| {
+        let classification = &verdict.classification;
+        [
+            visit.number.into(),
+            visit.at.into(),
+            (&visit.code).into(),
+            visit.class.name().into(),
+            (&visit.reason).into(),
+            visit.ruleset.into(),
+            visit.agent.id.into(),
+            classification.class.name().into(),
+            classification.reason.into(),
+            classification.ruleset.into(),
+            agent_id(&visit.user_agent, &verdict.agent).into(),
+        ]
+    });
+    let mut values = db.table(rows);
+    let times = || verdicts.iter().map(|(visit, _)| visit.at);
+    let numbers = || verdicts.iter().map(|(visit, _)| visit.number);
+    values.extend([times().min().into(), times().max().into()]);
+    values.extend([numbers().min().into(), numbers().max().into()]);
+    // With the bounds, PostgreSQL does not examine other days' parts or the rest of a part's index.
+    let sql = sql!(
+        "UPDATE visits SET class = found.class, reason = found.reason, \
+         ruleset = found.ruleset, agent_id = found.agent_id FROM ",
+        table!("found": 1 "id" "bigint", 2 "at" "bigint", 3 "code" "text", 4 "old_class" "text",
+            5 "old_reason" "text", 6 "old_ruleset" "bigint", 7 "old_agent_id" "bigint",
+            8 "class" "text", 9 "reason" "text", 10 "ruleset" "bigint", 11 "agent_id" "bigint"),
+        " WHERE visits.id = found.id AND visits.at = found.at AND visits.code = found.code \
+         AND visits.class = found.old_class AND visits.reason = found.old_reason \
+         AND visits.ruleset = found.old_ruleset AND visits.agent_id = found.old_agent_id \
+         {|AND visits.at BETWEEN $12 AND $13 AND visits.id BETWEEN $14 AND $15 }\
+         RETURNING visits.id"
+    );
+    db.all(sql, &values, |row| row.get("id")).await
+}
+
+/// Removes counts of 0 or less: a count that was deleted before visits were subtracted is below 0. A
+/// negative count of [`EARLIER`] stays: earlier hours are still to be added to it.
+async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::Error> {
+    let less = counts.links.iter().filter(|(_, (by, _))| *by < 0);
+    let less = less.map(|((key, hour, class), _)| [(*key).into(), (*hour).into(), (*class).into()]);
+    let less: Vec<_> = less.collect();
+    let sql = sql!(
+        "DELETE FROM visit_link_hours WHERE (",
+        LINK,
+        ", hour, class) IN (SELECT link, hour, class FROM ",
+        table!("less": 1 "link" "text", 2 "hour" "bigint", 3 "class" "text"),
+        ") AND (visits = 0 OR visits < 0 AND hour > $4)"
+    );
+    db.run_table(sql, less.into_iter(), args![EARLIER]).await?;
+    let less = counts.hours.iter().filter(|(_, by)| **by < 0);
+    let less = less.map(|((campaign, dimension, hour, value, class), _)| {
+        let (campaign, hour) = ((*campaign).into(), (*hour).into());
+        [
+            campaign,
+            (*dimension).into(),
+            hour,
+            value.into(),
+            (*class).into(),
+        ]
+    });
+    let less: Vec<_> = less.collect();
+    let sql = sql!(
+        "DELETE FROM visit_hours WHERE (campaign_id, dimension, hour, value, class) IN \
+         (SELECT campaign_id, dimension, hour, value, class FROM ",
+        table!("less": 1 "campaign_id" "bigint", 2 "dimension" "text", 3 "hour" "bigint",
+            4 "value" "text", 5 "class" "text"),
+        ") AND visits <= 0"
+    );
+    db.run_table(sql, less.into_iter(), &[]).await?;
+    Ok(())
+}
+
+/// Locks the sketches of days, in their order and before anything else of them, as transactions that
+/// add visitors do. Returns the days that are unchanged since their generation was read, which are
+/// locked until the transaction ends, and their sketches.
+async fn lock_untouched<'a>(
+    db: &mut Db<'_>,
+    days: &'a [(StaleDay, Sketch)],
+) -> Result<Vec<(StaleDay, &'a Sketch, Vec<u8>)>, sqlx::Error> {
+    let mut locked = Vec::with_capacity(days.len());
+    for (day, people) in days {
+        let kept = lock_sketch(db, day.campaign, day.day).await?;
+        locked.push((*day, people, kept));
+    }
+    let mut untouched = Vec::with_capacity(days.len());
+    for (day, people, kept) in locked {
+        let sql = sql!(
+            "SELECT generation FROM visit_stale_sketches WHERE campaign_id = $1 AND day = $2",
+            FOR_UPDATE
+        );
+        let values = args![day.campaign, day.day];
+        let generation = db.one(sql, values, |row| row.get("generation")).await?;
+        if generation == Some(day.generation) {
+            untouched.push((day, people, kept));
+        }
+    }
+    Ok(untouched)
+}
