@@ -5,6 +5,7 @@ mod doctor;
 mod domains;
 mod keys;
 mod manual;
+mod nginx_conf;
 mod rebuild;
 mod reclassify;
 mod sample;

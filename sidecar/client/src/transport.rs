@@ -1,26 +1,29 @@
 //! Requests and answers.
 
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use futures_util::stream;
+use futures_util::{TryStreamExt, stream};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::http::response::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
 use hyper_util::rt::TokioExecutor;
 use secrecy::ExposeSecret;
 use serde_json::Value;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::io::StreamReader;
 
 use super::settings::Settings;
 use super::{ClientArguments, Failure, Problem};
@@ -41,7 +44,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The most bytes of an answer that is taken into memory.
 const MOST_BYTES: usize = 64 << 20;
 
-type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Sends requests to one service, with one API key.
 #[derive(Debug)]
@@ -60,7 +63,7 @@ pub struct Upload {
     /// The key that makes a retry safe.
     pub idempotency_key: String,
     /// Its parts.
-    pub parts: mpsc::Receiver<std::io::Result<Bytes>>,
+    pub parts: mpsc::Receiver<io::Result<Bytes>>,
     /// The number of bytes that were taken from the parts.
     pub sent: Arc<AtomicU64>,
     /// True while the producer is reading: the service is not late then.
@@ -68,17 +71,36 @@ pub struct Upload {
 }
 
 /// An answer that is read line by line, while the request may still be under way.
-#[derive(Debug)]
 pub struct Answered {
-    body: Incoming,
-    /// The received bytes.
-    rest: Vec<u8>,
-    /// The number of those that were read.
-    read: usize,
-    is_over: bool,
+    body: Pin<Box<dyn AsyncBufRead + Send>>,
+    pace: Pace,
+}
+
+/// The progress of an upload.
+struct Pace {
     patience: Duration,
     sent: Arc<AtomicU64>,
     is_reading: Arc<AtomicBool>,
+}
+
+impl Pace {
+    /// Waits as long as something is sent, or the service waits for this process.
+    async fn wait<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
+        let mut answer = pin!(answer);
+        loop {
+            let before = self.sent.load(Ordering::Relaxed);
+            if let Ok(answer) = timeout(self.patience, &mut answer).await {
+                return Ok(answer);
+            }
+            let has_sent = self.sent.load(Ordering::Relaxed) != before;
+            if !has_sent && !self.is_reading.load(Ordering::Relaxed) {
+                let seconds = self.patience.as_secs();
+                return Err(Failure::Other(anyhow!(
+                    "the service has sent nothing for {seconds} s"
+                )));
+            }
+        }
+    }
 }
 
 impl Client {
@@ -116,8 +138,7 @@ impl Client {
     /// Reads a resource, whatever the status: returns the status and the body.
     pub async fn look(&self, path: &str) -> Result<(u16, Bytes), Failure> {
         let whole = self.exchange(Method::GET, path, &[], None);
-        let whole = timeout(self.settings.timeout, whole).await;
-        let (parts, bytes) = whole.map_err(|_elapsed| self.too_slow())??;
+        let (parts, bytes) = self.in_time(whole).await?;
         Ok((parts.status.as_u16(), bytes))
     }
 
@@ -137,11 +158,8 @@ impl Client {
     ) -> Result<Bytes, Failure> {
         let mut repeats = 0;
         loop {
-            let whole = timeout(
-                self.settings.timeout,
-                self.exchange(method.clone(), path, headers, body),
-            );
-            let (parts, bytes) = whole.await.map_err(|_elapsed| self.too_slow())??;
+            let whole = self.exchange(method.clone(), path, headers, body);
+            let (parts, bytes) = self.in_time(whole).await?;
             if parts.status.is_success() {
                 return Ok(bytes);
             }
@@ -160,8 +178,12 @@ impl Client {
     /// Sends a body while it is produced, and reads the answer at the same time: the service
     /// answers while it reads, and stops reading when its answers are not taken.
     pub async fn upload(&self, path: &str, upload: Upload) -> Result<Answered, Failure> {
-        let (sent, is_reading) = (Arc::clone(&upload.sent), Arc::clone(&upload.is_reading));
-        let counted = Arc::clone(&sent);
+        let pace = Pace {
+            patience: self.settings.timeout.max(UPLOAD_PATIENCE),
+            sent: Arc::clone(&upload.sent),
+            is_reading: upload.is_reading,
+        };
+        let counted = upload.sent;
         let parts = stream::unfold(upload.parts, move |mut parts| {
             let counted = Arc::clone(&counted);
             async move {
@@ -178,30 +200,17 @@ impl Client {
             .header("Idempotency-Key", upload.idempotency_key)
             .body(StreamBody::new(parts).boxed_unsync())
             .context("the request can't be made")?;
-        let mut asked = pin!(self.pool.request(request));
-        let mut watch = Watch::new(&sent, &is_reading);
-        let patience = self.settings.timeout.max(UPLOAD_PATIENCE);
-        let answer: Response<Incoming> = loop {
-            match timeout(patience, &mut asked).await {
-                Ok(answer) => break answer.map_err(|error| self.away(error))?,
-                Err(_elapsed) if watch.goes_on() => {}
-                Err(_elapsed) => return Err(silent(patience)),
-            }
-        };
+        let answer = pace.wait(self.pool.request(request)).await?;
+        let answer = answer.map_err(|error| self.away(error))?;
         let (head, body) = answer.into_parts();
         if !head.status.is_success() {
-            let whole = timeout(self.settings.timeout, collect(body)).await;
-            let bytes = whole.map_err(|_elapsed| self.too_slow())??;
+            let bytes = self.in_time(collect(body)).await?;
             return Err(self.refused(&head, &bytes));
         }
+        let parts = body.into_data_stream().map_err(io::Error::other);
         Ok(Answered {
-            body,
-            rest: Vec::new(),
-            read: 0,
-            is_over: false,
-            patience,
-            sent,
-            is_reading,
+            body: Box::pin(StreamReader::new(parts)),
+            pace,
         })
     }
 
@@ -263,14 +272,21 @@ impl Client {
         Failure::Other(anyhow::Error::new(error).context(what))
     }
 
-    fn too_slow(&self) -> Failure {
+    /// Waits for an answer within the time limit.
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let Settings {
             server, timeout, ..
         } = &self.settings;
-        Failure::Other(anyhow!(
-            "{server} has not answered within {} s (--timeout)",
-            timeout.as_secs()
-        ))
+        let answered = tokio::time::timeout(*timeout, answer).await;
+        answered.unwrap_or_else(|_elapsed| {
+            let seconds = timeout.as_secs();
+            Err(Failure::Other(anyhow!(
+                "{server} has not answered within {seconds} s (--timeout)"
+            )))
+        })
     }
 
     /// The failure for an unsuccessful answer.
@@ -292,11 +308,6 @@ impl Client {
         }
         Failure::Problem(problem)
     }
-}
-
-fn silent(patience: Duration) -> Failure {
-    let seconds = patience.as_secs();
-    Failure::Other(anyhow!("the service has sent nothing for {seconds} s"))
 }
 
 fn pool() -> Result<Pool<HttpsConnector<HttpConnector>, Body>, Failure> {
@@ -328,68 +339,14 @@ async fn collect(body: Incoming) -> Result<Bytes, Failure> {
     Ok(collected.to_bytes())
 }
 
-/// Detects whether an upload makes progress.
-struct Watch<'a> {
-    sent: &'a AtomicU64,
-    is_reading: &'a AtomicBool,
-    before: u64,
-}
-
-impl<'a> Watch<'a> {
-    fn new(sent: &'a AtomicU64, is_reading: &'a AtomicBool) -> Self {
-        let before = sent.load(Ordering::Relaxed);
-        Self {
-            sent,
-            is_reading,
-            before,
-        }
-    }
-
-    /// True if something was sent since the last call, or the service waits for this process.
-    fn goes_on(&mut self) -> bool {
-        let sent = self.sent.load(Ordering::Relaxed);
-        let has_sent = std::mem::replace(&mut self.before, sent) != sent;
-        has_sent || self.is_reading.load(Ordering::Relaxed)
-    }
-}
-
 impl Answered {
     /// The next line; `None` at the end.
     pub async fn next_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        loop {
-            let unread = &self.rest[self.read..];
-            if let Some(end) = unread.iter().position(|&byte| byte == b'\n') {
-                let line = unread[..end].to_vec();
-                self.read += end + 1;
-                return Ok(Some(line));
-            }
-            self.rest.drain(..self.read);
-            self.read = 0;
-            if self.is_over {
-                // A line without a newline was cut off.
-                return Ok(None);
-            }
-            let (sent, is_reading) = (Arc::clone(&self.sent), Arc::clone(&self.is_reading));
-            let mut watch = Watch::new(&sent, &is_reading);
-            let frame = loop {
-                match timeout(self.patience, self.body.frame()).await {
-                    Ok(frame) => break frame,
-                    Err(_elapsed) if watch.goes_on() => {}
-                    Err(_elapsed) => return Err(silent(self.patience)),
-                }
-            };
-            match frame {
-                None => self.is_over = true,
-                Some(Ok(frame)) => {
-                    if let Some(bytes) = frame.data_ref() {
-                        self.rest.extend_from_slice(bytes);
-                    }
-                }
-                Some(Err(error)) => {
-                    let error = anyhow::Error::new(error);
-                    return Err(Failure::Other(error.context("the answer has broken off")));
-                }
-            }
-        }
+        let mut line = Vec::new();
+        let read = self.body.read_until(b'\n', &mut line);
+        let read = self.pace.wait(read).await?;
+        read.context("the answer has broken off")?;
+        // A line without a newline was cut off.
+        Ok((line.pop() == Some(b'\n')).then_some(line))
     }
 }

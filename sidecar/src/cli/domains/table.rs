@@ -2,28 +2,19 @@
 
 use vocabulary::domains::Domains;
 
+use super::super::nginx_conf::{End, Refusal, Token, Tokens};
+
 /// The directive whose block is read.
 const DIRECTIVE: &[u8] = b"shortlink_domains";
 
-/// The reason for which nginx would refuse a file, and its line.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) line: usize,
-    pub(super) reason: String,
-}
-
 /// Reads the table.
 pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
-    let mut directives = Directives {
-        bytes: text.as_bytes(),
-        place: 0,
-        line: 1,
-    };
+    let mut tokens = Tokens::new(text);
     let mut found: Option<Domains> = None;
     // The enclosing blocks, and for each whether it is the one in question.
     let mut blocks = Vec::new();
-    while let Some((words, end)) = directives.next()? {
-        let line = directives.line;
+    while let Some((words, end)) = next(&mut tokens)? {
+        let line = tokens.line;
         let refused = |reason: String| Refusal { line, reason };
         let is_within = blocks.last() == Some(&true);
         let lines: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
@@ -55,134 +46,37 @@ pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
             },
         }
     }
-    let line = directives.line;
-    let refused = |reason: &str| Refusal {
-        line,
-        reason: reason.to_owned(),
-    };
     if !blocks.is_empty() {
-        return Err(refused("a block is not closed: \"}\" is missing"));
+        return Err(tokens.refuse("a block is not closed: \"}\" is missing"));
     }
-    found.ok_or_else(|| refused("there is no \"shortlink_domains\" block in the file"))
+    found.ok_or_else(|| tokens.refuse("there is no \"shortlink_domains\" block in the file"))
 }
 
-/// The end of a directive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Semicolon,
-    Open,
-    Close,
-}
-
-/// The words of a directive, and its end.
-type Directive = (Vec<Vec<u8>>, End);
-
-/// The directives of a file, one after another.
-struct Directives<'a> {
-    bytes: &'a [u8],
-    place: usize,
-    /// The line of the last byte that was read.
-    line: usize,
-}
-
-impl Directives<'_> {
-    /// The next directive; `None` at the end of the file.
-    fn next(&mut self) -> Result<Option<Directive>, Refusal> {
-        let mut words = Vec::new();
-        loop {
-            self.skip_blank();
-            let Some(&byte) = self.bytes.get(self.place) else {
-                if words.is_empty() {
-                    return Ok(None);
-                }
-                return Err(self.refuse("unexpected end of the file: \";\" or \"}\" is missing"));
+/// The next directive; `None` at the end of the file.
+fn next(tokens: &mut Tokens<'_>) -> Result<Option<(Vec<Vec<u8>>, End)>, Refusal> {
+    let mut words = Vec::new();
+    loop {
+        let end = match tokens.next()? {
+            Some(Token::Word(word)) => {
+                words.push(word);
+                continue;
+            }
+            Some(Token::End(end)) => end,
+            None if words.is_empty() => return Ok(None),
+            None => {
+                let reason = "unexpected end of the file: \";\" or \"}\" is missing";
+                return Err(tokens.refuse(reason));
+            }
+        };
+        if (end == End::Close) != words.is_empty() {
+            let found = match end {
+                End::Semicolon => ';',
+                End::Open => '{',
+                End::Close => '}',
             };
-            let end = match byte {
-                b';' => End::Semicolon,
-                b'{' => End::Open,
-                b'}' => End::Close,
-                b'"' | b'\'' => {
-                    words.push(self.quoted(byte)?);
-                    continue;
-                }
-                _ => {
-                    words.push(self.word());
-                    continue;
-                }
-            };
-            if (end == End::Close) != words.is_empty() {
-                return Err(self.refuse(&format!("unexpected \"{}\"", char::from(byte))));
-            }
-            self.place += 1;
-            return Ok(Some((words, end)));
+            return Err(tokens.refuse(&format!("unexpected \"{found}\"")));
         }
-    }
-
-    fn skip_blank(&mut self) {
-        let mut is_comment = false;
-        while let Some(&byte) = self.bytes.get(self.place) {
-            match byte {
-                b'\n' => {
-                    self.line += 1;
-                    is_comment = false;
-                }
-                b'#' => is_comment = true,
-                _ if is_comment || byte.is_ascii_whitespace() => {}
-                _ => return,
-            }
-            self.place += 1;
-        }
-    }
-
-    /// A word without quotes, up to a blank or the end of the directive.
-    fn word(&mut self) -> Vec<u8> {
-        let mut word = Vec::new();
-        while let Some(&byte) = self.bytes.get(self.place) {
-            if byte.is_ascii_whitespace() || matches!(byte, b';' | b'{' | b'}') {
-                break;
-            }
-            self.take(byte, &mut word);
-        }
-        word
-    }
-
-    /// A word in quotes.
-    fn quoted(&mut self, quote: u8) -> Result<Vec<u8>, Refusal> {
-        let mut word = Vec::new();
-        self.place += 1;
-        while let Some(&byte) = self.bytes.get(self.place) {
-            if byte == quote {
-                self.place += 1;
-                return Ok(word);
-            }
-            self.take(byte, &mut word);
-        }
-        Err(self.refuse("a quote is not closed"))
-    }
-
-    /// Appends a byte of a word. After a backslash it has no special meaning; the backslash itself
-    /// is dropped only before the characters that nginx escapes.
-    fn take(&mut self, byte: u8, word: &mut Vec<u8>) {
-        let escaped = self.bytes.get(self.place + 1).filter(|_| byte == b'\\');
-        let escaped = escaped.copied();
-        if !matches!(escaped, Some(b'"' | b'\'' | b'\\')) {
-            word.push(byte);
-        }
-        if let Some(next) = escaped {
-            word.push(next);
-            self.place += 1;
-        }
-        if escaped.unwrap_or(byte) == b'\n' {
-            self.line += 1;
-        }
-        self.place += 1;
-    }
-
-    fn refuse(&self, reason: &str) -> Refusal {
-        Refusal {
-            line: self.line,
-            reason: reason.to_owned(),
-        }
+        return Ok(Some((words, end)));
     }
 }
 

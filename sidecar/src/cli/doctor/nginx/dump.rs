@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-/// The line that `nginx -T` prints before each file.
-const FILE: &str = "# configuration file ";
+use super::super::super::nginx_conf::{End, Token, Tokens};
+
+/// The beginning of the line that `nginx -T` prints before each file.
+const FILE: &str = "\n# configuration file ";
 
 /// A directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,18 +23,35 @@ pub(in super::super) struct Directive {
 pub(in super::super) struct Dump(Vec<Directive>);
 
 impl Dump {
-    /// Reads the output. Lines that are no configuration are skipped: nginx has found it valid.
+    /// Reads the output. Text that is no configuration is skipped: nginx has found it valid.
     pub(super) fn read(text: &str) -> Self {
-        let mut reader = Reader::default();
-        for line in text.lines() {
-            if let Some(path) = line.strip_prefix(FILE) {
-                // A file ends no directive of another, but its text begins anew.
-                reader.file = path.trim_end_matches(':').into();
-                continue;
+        let mut found = Vec::new();
+        for (path, text) in format!("\n{text}")
+            .split(FILE)
+            .filter_map(|file| file.split_once(":\n"))
+        {
+            let (mut tokens, mut words) = (Tokens::new(text), Vec::new());
+            let mut blocks: Vec<String> = Vec::new();
+            while let Ok(Some(token)) = tokens.next() {
+                match token {
+                    Token::Word(word) => words.push(String::from_utf8_lossy(&word).into_owned()),
+                    Token::End(End::Close) => drop(blocks.pop()),
+                    Token::End(_) if words.is_empty() => {}
+                    Token::End(end) => {
+                        let block = blocks.last().cloned().unwrap_or_default();
+                        if end == End::Open {
+                            blocks.push(words[0].clone());
+                        }
+                        found.push(Directive {
+                            file: path.into(),
+                            block,
+                            words: std::mem::take(&mut words),
+                        });
+                    }
+                }
             }
-            reader.line(line);
         }
-        Self(reader.found)
+        Self(found)
     }
 
     /// The directives of a name.
@@ -51,75 +70,6 @@ impl Dump {
     pub(in super::super) fn file_of(&self, name: &str) -> Option<PathBuf> {
         let found = self.0.iter().find(|it| it.words[0] == name)?;
         Some(found.file.clone())
-    }
-}
-
-#[derive(Default)]
-struct Reader {
-    file: PathBuf,
-    blocks: Vec<String>,
-    words: Vec<String>,
-    word: Option<String>,
-    quote: Option<char>,
-    found: Vec<Directive>,
-}
-
-impl Reader {
-    fn line(&mut self, line: &str) {
-        let mut characters = line.chars();
-        while let Some(character) = characters.next() {
-            if let Some(quote) = self.quote {
-                match character {
-                    '\\' => self.word.get_or_insert_default().extend(characters.next()),
-                    _ if character == quote => self.quote = None,
-                    _ => self.word.get_or_insert_default().push(character),
-                }
-                continue;
-            }
-            match character {
-                '#' if self.word.is_none() => break,
-                '"' | '\'' if self.word.is_none() => {
-                    self.quote = Some(character);
-                    self.word = Some(String::new());
-                }
-                ';' => {
-                    self.end_word();
-                    self.end(false);
-                }
-                // A variable in braces is no block.
-                '{' if !self.word.as_deref().unwrap_or_default().ends_with('$') => {
-                    self.end_word();
-                    self.end(true);
-                }
-                '}' if self.word.is_none() => {
-                    self.blocks.pop();
-                }
-                _ if character.is_whitespace() => self.end_word(),
-                _ => self.word.get_or_insert_default().push(character),
-            }
-        }
-        if self.quote.is_none() {
-            self.end_word();
-        }
-    }
-
-    fn end_word(&mut self) {
-        self.words.extend(self.word.take());
-    }
-
-    fn end(&mut self, begins_block: bool) {
-        let words = std::mem::take(&mut self.words);
-        let Some(name) = words.first().cloned() else {
-            return;
-        };
-        self.found.push(Directive {
-            file: self.file.clone(),
-            block: self.blocks.last().cloned().unwrap_or_default(),
-            words,
-        });
-        if begins_block {
-            self.blocks.push(name);
-        }
     }
 }
 
