@@ -206,13 +206,10 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Keys(command) => {
-                let store = open(&config).await?;
-                let done = command.run(&store).await;
-                store.close().await;
-                done.map(|()| ExitCode::SUCCESS)
+                with_store(&config, async |store| command.run(store).await).await?;
+                Ok(ExitCode::SUCCESS)
             }
             Command::Import(command) => {
-                let store = open(&config).await?;
                 let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
                     config.redis.url.expose_secret(),
                     &config.redis.topology,
@@ -220,25 +217,24 @@ impl Cli {
                     config.redis.timeout,
                     config.links.negative_ttl_s,
                 )?);
-                let done = command.run(&config, Arc::clone(&store), publisher).await;
-                store.close().await;
-                done
+                with_store(&config, async |store| {
+                    command.run(&config, Arc::clone(store), publisher).await
+                })
+                .await
             }
             Command::Export(command) => {
-                let store = open(&config).await?;
-                let done = command.run(&store).await;
-                store.close().await;
-                done
+                with_store(&config, async |store| command.run(store).await).await
             }
             Command::Rebuild { restart, json } => {
                 rebuild::run(&config, restart, json).await?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::SkipCodes { links } => {
-                let store = open(&config).await?;
-                let done = skip::run(&config, &store, links).await;
-                store.close().await;
-                done.map(|()| ExitCode::SUCCESS)
+                with_store(&config, async |store| {
+                    skip::run(&config, store, links).await
+                })
+                .await?;
+                Ok(ExitCode::SUCCESS)
             }
             Command::Audit(arguments) => audit::run(&config, arguments).await,
             Command::Reclassify(arguments) => reclassify::run(&config, arguments).await,
@@ -255,13 +251,20 @@ impl Cli {
     }
 }
 
-/// Opens the database for a command, which does one thing at a time.
-async fn open(config: &Config) -> anyhow::Result<Arc<Store>> {
+/// Opens the database for a command, which does one thing at a time, and closes it behind the
+/// command.
+async fn with_store<T>(
+    config: &Config,
+    command: impl AsyncFnOnce(&Arc<Store>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let options = StoreOptions {
         max_connections: 1,
         ..config.database.clone()
     };
-    Ok(store::open(&options).await?)
+    let store = store::open(&options).await?;
+    let done = command(&store).await;
+    store.close().await;
+    done
 }
 
 /// The variables that are text; no setting is anything else.

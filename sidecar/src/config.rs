@@ -151,6 +151,7 @@ impl Config {
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> anyhow::Result<Self> {
         let settings = Settings(layers::merged(file, environment)?);
+        let timeout = |key| settings.milliseconds(key, 10, 60_000);
         Ok(Self {
             http: Http {
                 listen: settings.listen("http.listen")?,
@@ -160,23 +161,15 @@ impl Config {
             database: StoreOptions {
                 url: settings.store_url("database.url")?,
                 max_connections: settings.number("database.max_connections", 1, 64)?,
-                acquire_timeout: settings.milliseconds(
-                    "database.acquire_timeout_ms",
-                    10,
-                    60_000,
-                )?,
-                statement_timeout: settings.milliseconds(
-                    "database.statement_timeout_ms",
-                    10,
-                    60_000,
-                )?,
-                lock_timeout: settings.milliseconds("database.lock_timeout_ms", 10, 60_000)?,
+                acquire_timeout: timeout("database.acquire_timeout_ms")?,
+                statement_timeout: timeout("database.statement_timeout_ms")?,
+                lock_timeout: timeout("database.lock_timeout_ms")?,
             },
             redis: Redis {
                 url: settings.get::<String>("redis.url").into(),
                 topology: settings.topology()?,
                 prefix: settings.prefix("redis.prefix")?,
-                timeout: settings.milliseconds("redis.timeout_ms", 10, 60_000)?,
+                timeout: timeout("redis.timeout_ms")?,
             },
             codes: Codes {
                 rules: settings.rules()?,

@@ -33,16 +33,6 @@ pub(super) struct AuditArguments {
 
 /// Compares SQL with Redis.
 pub(super) async fn run(config: &Config, arguments: AuditArguments) -> anyhow::Result<ExitCode> {
-    let bench = Workbench::open(config).await?;
-    let audit = Audit {
-        inspector: Inspector {
-            store: Arc::clone(&bench.store),
-            index: Arc::clone(&bench.index),
-            clock: Arc::clone(&bench.clock),
-        },
-        examples: arguments.examples,
-        repair: arguments.repair,
-    };
     let shutdown = cancelled_by_signal()?;
     let begun = Instant::now();
     let display = Progress::new(None, "{spinner} {msg}");
@@ -56,12 +46,23 @@ pub(super) async fn run(config: &Config, arguments: AuditArguments) -> anyhow::R
             )
         });
     };
-    let report = tokio::select! {
-        report = audit.run(&progress) => report.map_err(anyhow::Error::from),
-        () = shutdown.cancelled() => Err(anyhow::anyhow!("interrupted")),
+    let audit = async |bench: &Workbench| {
+        let audit = Audit {
+            inspector: Inspector {
+                store: Arc::clone(&bench.store),
+                index: Arc::clone(&bench.index),
+                clock: Arc::clone(&bench.clock),
+            },
+            examples: arguments.examples,
+            repair: arguments.repair,
+        };
+        tokio::select! {
+            report = audit.run(&progress) => Ok(report?),
+            () = shutdown.cancelled() => Err(anyhow::anyhow!("interrupted")),
+        }
     };
+    let report = Workbench::with(config, audit).await;
     display.finish();
-    bench.close().await;
     let report = report?;
     let seconds = begun.elapsed().as_secs_f64();
     print(&if arguments.json {

@@ -68,6 +68,15 @@ enum Verdict {
 }
 
 impl Verdict {
+    /// The verdict on a value with two bounds.
+    fn of(is_near: bool, is_beyond: bool) -> Self {
+        match (is_near, is_beyond) {
+            (_, true) => Self::Fail,
+            (true, false) => Self::Warn,
+            (false, false) => Self::Ok,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -90,29 +99,31 @@ struct Finding {
 }
 
 impl Finding {
-    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+    /// The result of a check; `advice` is only for one that is not well.
+    fn new(
+        check: &'static str,
+        verdict: Verdict,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
         Self {
             check,
-            verdict: Verdict::Ok,
+            verdict,
             found: found.into(),
-            advice: None,
+            advice: (verdict != Verdict::Ok).then(|| advice.into()),
         }
+    }
+
+    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Ok, found, "")
     }
 
     fn warn(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            check,
-            verdict: Verdict::Warn,
-            found: found.into(),
-            advice: Some(advice.into()),
-        }
+        Self::new(check, Verdict::Warn, found, advice)
     }
 
     fn fail(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self {
-            verdict: Verdict::Fail,
-            ..Self::warn(check, found, advice)
-        }
+        Self::new(check, Verdict::Fail, found, advice)
     }
 
     /// The section of the book that explains the check.
@@ -199,13 +210,13 @@ fn clock(check: &'static str, whose: &str, theirs: Timestamp, ours: Timestamp) -
     let apart = theirs.duration_since(ours).abs();
     let found = format!("{whose} differs by {:.1} s from here", apart.as_secs_f64());
     let advice = "have both machines set their clocks by NTP: links begin and end by them";
-    if apart >= CLOCKS.1 {
-        Finding::fail(check, found, advice)
-    } else if apart >= CLOCKS.0 {
-        Finding::warn(check, found, advice)
-    } else {
-        Finding::ok(check, found)
-    }
+    let (harmless, visible) = CLOCKS;
+    Finding::new(
+        check,
+        Verdict::of(apart >= harmless, apart >= visible),
+        found,
+        advice,
+    )
 }
 
 fn as_text(findings: &[Finding]) -> String {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
@@ -16,9 +17,10 @@ use shortlink_client::columns::Columns;
 use shortlink_client::output::print;
 use shortlink_client::{ClientArguments, commands};
 use shortlink_core::clock::{Clock, SystemClock};
+use shortlink_store::Store;
 use vocabulary::domains::{BoundTo, Domain, DomainState, Domains, Retirement};
 
-use super::open;
+use super::with_store;
 use crate::config::Config;
 use certificate::Certificate;
 
@@ -197,11 +199,10 @@ async fn visits_of_last_hour(
     config: &Config,
     now: Timestamp,
 ) -> anyhow::Result<HashMap<String, u64>> {
-    let store = open(config).await?;
-    let counts = store.count_domains(now - HOUR).await;
-    store.close().await;
+    let count = async |store: &Arc<Store>| Ok(store.count_domains(now - HOUR).await?);
+    let counts = with_store(config, count).await?;
     let mut visits = HashMap::new();
-    for count in counts? {
+    for count in counts {
         *visits.entry(count.host).or_insert(0) += count.visits;
     }
     Ok(visits)

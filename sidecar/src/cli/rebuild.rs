@@ -21,10 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Writes the records of all links into Redis.
 pub(super) async fn run(config: &Config, restart: bool, json: bool) -> anyhow::Result<()> {
-    let bench = Workbench::open(config).await?;
-    let done = rebuild(&bench, restart, json).await;
-    bench.close().await;
-    done
+    Workbench::with(config, async |bench| rebuild(bench, restart, json).await).await
 }
 
 async fn rebuild(bench: &Workbench, restart: bool, json: bool) -> anyhow::Result<()> {

@@ -63,17 +63,6 @@ pub(super) async fn run(
         bail!("--since must be before --until");
     }
     let agents = AgentReader::new(config.visits.remembered_agents)?;
-    let bench = Workbench::open(config).await?;
-    let reclassify = Reclassify {
-        store: Arc::clone(&bench.store),
-        agents: Arc::new(agents),
-        time: TimeSpan { since, until },
-        hours_since: config
-            .visits
-            .hours_retention
-            .and_then(|kept| bench.clock.now().checked_sub(kept).ok()),
-        is_rehearsal: dry_run,
-    };
     let shutdown = cancelled_by_signal()?;
     let begun = Instant::now();
     let display = Progress::of_items("visits");
@@ -83,11 +72,22 @@ pub(super) async fn run(
             "shortlink: another process counts unique visitors again, or was killed; waiting"
         ),
     };
-    let done = reclassify
-        .run(&bench.claims, &shutdown, &mut progress)
-        .await;
+    let done = Workbench::with(config, async |bench| {
+        let reclassify = Reclassify {
+            store: Arc::clone(&bench.store),
+            agents: Arc::new(agents),
+            time: TimeSpan { since, until },
+            hours_since: config
+                .visits
+                .hours_retention
+                .and_then(|kept| bench.clock.now().checked_sub(kept).ok()),
+            is_rehearsal: dry_run,
+        };
+        let done = reclassify.run(&bench.claims, &shutdown, &mut progress);
+        Ok(done.await?)
+    });
+    let done = done.await;
     display.finish();
-    bench.close().await;
     let (outcome, report) = done?;
     print(&as_text(&report, begun.elapsed().as_secs_f64(), dry_run))?;
     if outcome == Outcome::Stopped {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
+use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::{Change, Destination, Link, Second};
 use shortlink_core::ports::MAX_TOGETHER;
 use shortlink_core::target::Target;
@@ -23,14 +24,10 @@ pub(super) async fn run(
     print_codes: bool,
     expired_days_ago: Option<u16>,
 ) -> anyhow::Result<()> {
-    let bench = Workbench::open(config).await?;
-    let expired_at = expired_days_ago.map(|days| {
-        let ago = SignedDuration::from_hours(24 * i64::from(days));
-        bench.clock.now() - ago
-    });
-    let done = make(&bench, config, count, print_codes, expired_at).await;
-    bench.close().await;
-    done
+    let expired_at = expired_days_ago
+        .map(|days| SystemClock.now() - SignedDuration::from_hours(24 * i64::from(days)));
+    let make = async |bench: &Workbench| make(bench, config, count, print_codes, expired_at).await;
+    Workbench::with(config, make).await
 }
 
 async fn make(

@@ -23,7 +23,18 @@ pub(super) struct Workbench {
 }
 
 impl Workbench {
-    pub(super) async fn open(config: &Config) -> anyhow::Result<Self> {
+    /// Does some work with it, and closes it.
+    pub(super) async fn with<T>(
+        config: &Config,
+        work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let bench = Self::open(config).await?;
+        let done = work(&bench).await;
+        bench.store.close().await;
+        done
+    }
+
+    async fn open(config: &Config) -> anyhow::Result<Self> {
         let store = store::open(&config.database).await?;
         let index = RedisIndex::new(
             config.redis.url.expose_secret(),
@@ -43,9 +54,5 @@ impl Workbench {
             clock,
             claims,
         })
-    }
-
-    pub(super) async fn close(&self) {
-        self.store.close().await;
     }
 }

@@ -5,164 +5,114 @@ use std::str::FromStr;
 use anyhow::bail;
 use shortlink_api::kinds::Shape;
 use shortlink_api::link::LinkSettings;
-use shortlink_api::members::Members;
+use shortlink_api::members::{Member, Members};
 
-/// The meaning of a column.
+/// The meaning of a column, by its place in [`Column::all`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// The code, or a short URL that ends with it.
-    Code,
-    /// The target.
-    Url,
-    /// The time of the link's creation.
-    Created,
-    /// The time of its revocation.
-    Revoked,
-    /// Its revision.
-    Revision,
-    /// The time of its last change.
-    Updated,
-    /// The time of its pause.
-    Paused,
-    /// Its campaign.
-    Campaign,
-    /// The values for the campaign's target, as they are in a record.
-    Parameters,
-    /// One of its settings, by its place in [`LinkSettings::MEMBERS`].
-    Setting(usize),
-}
+pub struct Column(usize);
 
-/// The columns that are no settings.
-const OTHERS: [Column; 9] = [
-    Column::Code,
-    Column::Url,
-    Column::Created,
-    Column::Revoked,
-    Column::Revision,
-    Column::Updated,
-    Column::Paused,
-    Column::Campaign,
-    Column::Parameters,
+/// The columns that are no settings: their names, and those in other programs' files, as [`normal`]
+/// writes names. If a file has several of them the first counts: next to `shortCode` a `shortUrl`
+/// adds nothing, and where there is a `longUrl` the `url` is something else.
+const OTHERS: [(&str, &str); 9] = [
+    (
+        "code",
+        "code shortcode slug keyword alias shorturl shortlink bitlink link",
+    ),
+    (
+        "url",
+        "longurl originalurl destination destinationurl target targeturl url",
+    ),
+    (
+        "created",
+        "created createdat creationdate datecreated timestamp",
+    ),
+    ("revokedAt", ""),
+    ("revision", ""),
+    ("updatedAt", ""),
+    ("pausedAt", ""),
+    ("campaignId", ""),
+    ("parameters", ""),
 ];
 
+/// The name of the column for `validUntil`, and those in other programs' files.
+const EXPIRES: (&str, &str) = (
+    "expires",
+    "expires expiresat validuntil expirationdate expirydate",
+);
+
 /// The number of columns.
-pub const COLUMNS: usize = Column::ALL.len();
+pub const COLUMNS: usize = OTHERS.len() + LinkSettings::MEMBERS.len();
 
 impl Column {
-    /// Every column.
-    pub const ALL: [Self; OTHERS.len() + LinkSettings::MEMBERS.len()] = {
-        let mut all = [Self::Code; OTHERS.len() + LinkSettings::MEMBERS.len()];
-        let mut place = 0;
-        while place < all.len() {
-            all[place] = match place.checked_sub(OTHERS.len()) {
-                None => OTHERS[place],
-                Some(setting) => Self::Setting(setting),
-            };
-            place += 1;
-        }
-        all
-    };
+    /// The code, or a short URL that ends with it.
+    pub const CODE: Self = Self(0);
+    /// The target.
+    pub const URL: Self = Self(1);
+    /// The time of the link's creation.
+    pub const CREATED: Self = Self(2);
+    /// The time of its revocation.
+    pub const REVOKED: Self = Self(3);
+    /// Its revision.
+    pub const REVISION: Self = Self(4);
+    /// The time of its last change.
+    pub const UPDATED: Self = Self(5);
+    /// The time of its pause.
+    pub const PAUSED: Self = Self(6);
+    /// Its campaign.
+    pub const CAMPAIGN: Self = Self(7);
+    /// The values for the campaign's target, as they are in a record.
+    pub const PARAMETERS: Self = Self(8);
+
+    /// Every column: those above, then the settings of links.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..COLUMNS).map(Self)
+    }
+
+    /// The columns of the settings, with their declarations.
+    pub fn settings() -> impl Iterator<Item = (Self, &'static Member)> {
+        Self::all().skip(OTHERS.len()).zip(LinkSettings::MEMBERS)
+    }
 
     /// The column of a setting.
     pub fn setting(name: &str) -> Option<Self> {
-        let mut settings = LinkSettings::MEMBERS.iter();
-        let place = settings.position(|member| member.name == name)?;
-        Some(Self::Setting(place))
+        let found = Self::settings().find(|(_, member)| member.name == name);
+        found.map(|(column, _)| column)
     }
 
-    /// Its place in [`Column::ALL`].
+    fn member(self) -> Option<&'static Member> {
+        LinkSettings::MEMBERS.get(self.0.checked_sub(OTHERS.len())?)
+    }
+
+    /// Its place in [`Column::all`].
     pub fn place(self) -> usize {
-        match self {
-            Self::Setting(place) => OTHERS.len() + place,
-            other => OTHERS
-                .iter()
-                .position(|it| *it == other)
-                .unwrap_or_default(),
-        }
+        self.0
     }
 
     /// The form of its values.
     pub fn shape(self) -> Shape {
-        match self {
-            Self::Setting(place) => LinkSettings::MEMBERS[place].shape,
-            _ => Shape::Text,
-        }
-    }
-
-    /// The names, for messages that list the allowed ones.
-    fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+        self.member().map_or(Shape::Text, |member| member.shape)
     }
 
     /// The column's name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::Url => "url",
-            Self::Created => "created",
-            Self::Revoked => "revokedAt",
-            Self::Revision => "revision",
-            Self::Updated => "updatedAt",
-            Self::Paused => "pausedAt",
-            Self::Campaign => "campaignId",
-            Self::Parameters => "parameters",
-            Self::Setting(place) => match LinkSettings::MEMBERS[place].name {
-                "validUntil" => "expires",
-                name => name,
-            },
-        }
+        self.names().0
     }
 
-    /// The names in other programs' files, as [`normal`] writes names, for columns that have
-    /// several. If a file has several of them the first counts: next to `shortCode` a `shortUrl`
-    /// adds nothing, and where there is a `longUrl` the `url` is something else.
-    fn synonyms(self) -> &'static [&'static str] {
-        match self.name() {
-            "code" => &[
-                "code",
-                "shortcode",
-                "slug",
-                "keyword",
-                "alias",
-                "shorturl",
-                "shortlink",
-                "bitlink",
-                "link",
-            ],
-            "url" => &[
-                "longurl",
-                "originalurl",
-                "destination",
-                "destinationurl",
-                "target",
-                "targeturl",
-                "url",
-            ],
-            "created" => &[
-                "created",
-                "createdat",
-                "creationdate",
-                "datecreated",
-                "timestamp",
-            ],
-            "expires" => &[
-                "expires",
-                "expiresat",
-                "validuntil",
-                "expirationdate",
-                "expirydate",
-            ],
-            _ => &[],
+    /// Its name, and those in other programs' files.
+    fn names(self) -> (&'static str, &'static str) {
+        match self.member() {
+            None => OTHERS[self.0],
+            Some(member) if member.name == "validUntil" => EXPIRES,
+            Some(member) => (member.name, ""),
         }
     }
 
     /// The rank of a name, as [`normal`] writes it, for the column: 0 is best.
     fn rank(self, name: &str) -> Option<usize> {
-        if normal_characters(self.name()).eq(name.chars()) {
-            let own = self.synonyms().iter().position(|&it| it == name);
-            return own.or(Some(0));
-        }
-        self.synonyms().iter().position(|&it| it == name)
+        let (own, others) = self.names();
+        let rank = others.split_ascii_whitespace().position(|it| it == name);
+        rank.or_else(|| normal_characters(own).eq(name.chars()).then_some(0))
     }
 }
 
@@ -193,10 +143,13 @@ impl FromStr for Assignment {
             .split_once('=')
             .ok_or("must be like code=keyword".to_owned())?;
         let wanted = normal(column);
-        let mut columns = Column::ALL.into_iter();
-        let column = columns.find(|column| column.rank(&wanted).is_some());
+        let column = Column::all().find(|column| column.rank(&wanted).is_some());
+        let column = column.ok_or_else(|| {
+            let names: Vec<&str> = Column::all().map(Column::name).collect();
+            format!("must begin with one of {}", names.join(", "))
+        })?;
         Ok(Self {
-            column: column.ok_or_else(|| format!("must begin with one of {}", Column::names()))?,
+            column,
             name: name.trim().to_owned(),
         })
     }
@@ -227,7 +180,7 @@ impl Names {
             return Some((named.column, 0));
         }
         let normal = normal(name);
-        Column::ALL.into_iter().find_map(|column| {
+        Column::all().find_map(|column| {
             if self.assigned.iter().any(|it| it.column == column) {
                 return None;
             }
@@ -236,7 +189,7 @@ impl Names {
         })
     }
 
-    /// Finds the columns in a file with a header: the place of each of [`Column::ALL`].
+    /// Finds the columns in a file with a header: the place of each of [`Column::all`].
     ///
     /// # Errors
     /// Fails when the code or the target is missing, or two columns are equally good.
@@ -261,7 +214,7 @@ impl Names {
                 bail!("there is no column {name:?}; the file has: {has}");
             }
         }
-        for column in [Column::Code, Column::Url] {
+        for column in [Column::CODE, Column::URL] {
             if best[column.place()].is_none() {
                 let column = column.name();
                 bail!(
@@ -302,7 +255,7 @@ impl Cells {
         let text = self.text[start..end].trim_ascii();
         let is_none = text.is_empty() || text == b"\\N" || text.eq_ignore_ascii_case(b"null");
         // `null` is a code, if an odd one.
-        (!is_none || column == Column::Code && !text.is_empty()).then_some(text)
+        (!is_none || column == Column::CODE && !text.is_empty()).then_some(text)
     }
 }
 
@@ -359,10 +312,11 @@ mod tests {
             ),
             (&["created="], "code,url,created", 0, 1, None, None),
             (&["longUrl=b"], " a ,b, code", 2, 1, None, None),
+            (&[], "code,url,, ,_", 0, 1, None, None),
         ] {
             let places = names(assigned).places(&header(text)).expect(text);
             let until = Column::setting("validUntil").expect("a setting");
-            let columns = [Column::Code, Column::Url, Column::Created, until];
+            let columns = [Column::CODE, Column::URL, Column::CREATED, until];
             let found = columns.map(|column| places[column.place()]);
             assert_eq!(found, [Some(code), Some(url), created, expires], "{text}");
         }
@@ -396,12 +350,12 @@ mod tests {
             (" a ", Some("a")),
         ] {
             cells.clear();
-            cells.set(Column::Created, text.as_bytes());
-            assert_eq!(cells.get(Column::Created), found.map(str::as_bytes));
+            cells.set(Column::CREATED, text.as_bytes());
+            assert_eq!(cells.get(Column::CREATED), found.map(str::as_bytes));
         }
         cells.clear();
-        assert_eq!(cells.get(Column::Code), None);
-        cells.set(Column::Code, b"Null");
-        assert_eq!(cells.get(Column::Code), Some(&b"Null"[..]));
+        assert_eq!(cells.get(Column::CODE), None);
+        cells.set(Column::CODE, b"Null");
+        assert_eq!(cells.get(Column::CODE), Some(&b"Null"[..]));
     }
 }

@@ -85,7 +85,7 @@ impl<R: BufRead + Send> CsvRows<R> {
         };
         rows.meanings = vec![None; header.len()];
         let places = names.places(&header)?;
-        for (column, place) in Column::ALL.into_iter().zip(places) {
+        for (column, place) in Column::all().zip(places) {
             if let Some(place) = place {
                 rows.meanings[place] = Some(column);
             }
@@ -175,8 +175,8 @@ mod tests {
                     };
                     found.push(format!(
                         "{line} {} {}",
-                        text(Column::Code),
-                        text(Column::Url)
+                        text(Column::CODE),
+                        text(Column::URL)
                     ));
                 }
                 Next::Refused { line, refusal } => {
@@ -267,6 +267,6 @@ mod tests {
         let mut cells = Cells::default();
         let next = rows.next(&mut cells).expect("a slice");
         assert_eq!(next, Next::Row { line: 1, lines: 1 });
-        assert_eq!(cells.get(Column::Code), Some(&b"a"[..]));
+        assert_eq!(cells.get(Column::CODE), Some(&b"a"[..]));
     }
 }

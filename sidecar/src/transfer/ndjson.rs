@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use serde_json::{Map, Value};
 use shortlink_api::kinds::Shape;
 
-use super::columns::{Cells, Column, Names};
+use super::columns::{COLUMNS, Cells, Column, Names};
 use super::csv::{Next, Rows};
 use super::row::{MAX_ROW, Refusal};
 
@@ -47,7 +47,7 @@ impl<R: BufRead + Send> NdjsonRows<R> {
     /// Fills cells from an object.
     fn fill(&self, object: &Map<String, Value>, cells: &mut Cells) -> Result<(), Refusal> {
         cells.clear();
-        let mut ranks = [usize::MAX; Column::ALL.len()];
+        let mut ranks = [usize::MAX; COLUMNS];
         for (name, value) in object {
             let Some((column, rank)) = self.names.meaning(name) else {
                 continue;
@@ -121,7 +121,7 @@ mod tests {
                     let text = |column| {
                         String::from_utf8_lossy(cells.get(column).unwrap_or_default()).into_owned()
                     };
-                    let columns = [Column::Code, Column::Url, Column::Created];
+                    let columns = [Column::CODE, Column::URL, Column::CREATED];
                     found.push(format!("{line} {}", columns.map(text).join(" ")));
                 }
                 Next::Refused { line, refusal } => {

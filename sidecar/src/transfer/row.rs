@@ -54,17 +54,17 @@ impl Checks {
         let code = self.code(cells)?;
         let destination = self.destination(cells)?;
         let settings = self.settings(cells)?;
-        let paused_at = time(cells, Column::Paused)?;
-        let revoked_at = time(cells, Column::Revoked)?;
-        let revision = number(cells, Column::Revision, MAX_REVISION)?;
+        let paused_at = time(cells, Column::PAUSED)?;
+        let revoked_at = time(cells, Column::REVOKED)?;
+        let revision = number(cells, Column::REVISION, MAX_REVISION)?;
         Ok(Link {
             // A link has a revision of its own for being paused or revoked.
             revision: revision
                 .unwrap_or(1 + u64::from(paused_at.is_some()) + u64::from(revoked_at.is_some())),
             paused_at,
             revoked_at,
-            created_at: time(cells, Column::Created)?.unwrap_or(self.now),
-            updated_at: time(cells, Column::Updated)?.unwrap_or(self.now),
+            created_at: time(cells, Column::CREATED)?.unwrap_or(self.now),
+            updated_at: time(cells, Column::UPDATED)?.unwrap_or(self.now),
             ..Link::new(
                 code,
                 destination,
@@ -78,8 +78,8 @@ impl Checks {
     /// Reads the settings as a request for a link has them.
     fn settings(&self, cells: &Cells) -> Result<Change, Refusal> {
         let mut members = Map::new();
-        for (place, member) in LinkSettings::MEMBERS.iter().enumerate() {
-            if let Some(value) = value(cells, Column::Setting(place))? {
+        for (column, member) in Column::settings() {
+            if let Some(value) = value(cells, column)? {
                 members.insert(member.name.to_owned(), value);
             }
         }
@@ -104,7 +104,7 @@ impl Checks {
     }
 
     fn destination(&self, cells: &Cells) -> Result<Destination, Refusal> {
-        if let Some(id) = text(cells, Column::Campaign)? {
+        if let Some(id) = text(cells, Column::CAMPAIGN)? {
             let known = CampaignId::parse(id.as_bytes())
                 .and_then(|id| self.campaigns.get(&id).map(|parameters| (id, *parameters)));
             let (id, parameters) = known.ok_or_else(|| {
@@ -112,7 +112,7 @@ impl Checks {
                     "campaignId is unknown; a link without one redirects to its longUrl",
                 )
             })?;
-            let values = text(cells, Column::Parameters)?.unwrap_or_default();
+            let values = text(cells, Column::PARAMETERS)?.unwrap_or_default();
             return Parameters::parse(values.as_bytes())
                 .filter(|values| values.count() == parameters)
                 .map(|_values| Destination::Campaign {
@@ -125,7 +125,7 @@ impl Checks {
                     ))
                 });
         }
-        let target = text(cells, Column::Url)?.ok_or_else(|| Refusal::absent(Column::Url))?;
+        let target = text(cells, Column::URL)?.ok_or_else(|| Refusal::absent(Column::URL))?;
         Target::parse(target, self.policy, &self.own)
             .map(Destination::Target)
             .map_err(|fault| {
@@ -138,8 +138,8 @@ impl Checks {
 
     fn code(&self, cells: &Cells) -> Result<Code, Refusal> {
         let text = cells
-            .get(Column::Code)
-            .ok_or_else(|| Refusal::absent(Column::Code))?;
+            .get(Column::CODE)
+            .ok_or_else(|| Refusal::absent(Column::CODE))?;
         let code = Code::parse(last_segment(text))
             .map_err(|fault| Refusal::new("texts that can't be codes", fault.to_string()))?;
         if self.reserved.contain(&code) {
@@ -342,8 +342,8 @@ mod tests {
 
     fn link(cells: &[(Column, &[u8])]) -> Result<Link, Refusal> {
         let mut row = Cells::default();
-        row.set(Column::Code, b"old");
-        row.set(Column::Url, b"https://example.com/");
+        row.set(Column::CODE, b"old");
+        row.set(Column::URL, b"https://example.com/");
         for (column, text) in cells {
             row.set(*column, text);
         }
@@ -356,16 +356,16 @@ mod tests {
         assert_eq!(made.code.as_str(), "old");
         assert_eq!((made.revision, made.created_at), (1, checks().now));
         let full = link(&[
-            (Column::Created, b"2019-05-01 08:00:00"),
+            (Column::CREATED, b"2019-05-01 08:00:00"),
             (setting("validUntil"), b"1600000000"),
             (setting("redirectStatus"), b"301"),
-            (Column::Revoked, b"2020-01-01"),
-            (Column::Revision, b"7"),
-            (Column::Updated, b"2020-01-01"),
+            (Column::REVOKED, b"2020-01-01"),
+            (Column::REVISION, b"7"),
+            (Column::UPDATED, b"2020-01-01"),
             (setting("validSince"), b"2019-06-01"),
             (setting("forwardQuery"), b"true"),
             (setting("maxVisits"), b"9"),
-            (Column::Paused, b"2019-07-01"),
+            (Column::PAUSED, b"2019-07-01"),
             (setting("externalId"), b"order 7"),
             (setting("note"), b"two\nlines"),
             (setting("tags"), b"b | a|a"),
@@ -388,9 +388,9 @@ mod tests {
         let tagged = link(&[(setting("tags"), b"[\"a|b\"]")]).expect("a link");
         assert_eq!(tagged.tags, ["a|b"]);
         let of_campaign = link(&[
-            (Column::Url, b""),
-            (Column::Campaign, b"1"),
-            (Column::Parameters, b"Wien&b%20c"),
+            (Column::URL, b""),
+            (Column::CAMPAIGN, b"1"),
+            (Column::PARAMETERS, b"Wien&b%20c"),
         ]);
         assert_eq!(
             of_campaign.expect("a link").destination,
@@ -399,7 +399,7 @@ mod tests {
                 values: ParameterValues::from_stored("Wien&b%20c".to_owned()),
             }
         );
-        let revoked = link(&[(Column::Revoked, b"2020-01-01")]).expect("a link");
+        let revoked = link(&[(Column::REVOKED, b"2020-01-01")]).expect("a link");
         assert_eq!(revoked.revision, 2);
     }
 
@@ -424,36 +424,55 @@ mod tests {
 
     #[test]
     fn a_row_that_would_not_be_resolved_is_refused() {
-        use Column::{Campaign, Code, Created, Revision, Url};
         for (column, text, kind) in [
-            (Code, &b""[..], "rows without a code or target"),
-            (Code, b"https://short/", "texts that can't be codes"),
-            (Code, b"a-b", "texts that can't be codes"),
-            (Code, b"a\0b", "texts that can't be codes"),
-            (Code, b"\xff\xfe", "texts that can't be codes"),
-            (Code, b"ABCDEFGHIJKLMNOPQ", "texts that can't be codes"),
-            (Code, b"Admin", "reserved words"),
+            (Column::CODE, &b""[..], "rows without a code or target"),
+            (Column::CODE, b"https://short/", "texts that can't be codes"),
+            (Column::CODE, b"a-b", "texts that can't be codes"),
+            (Column::CODE, b"a\0b", "texts that can't be codes"),
+            (Column::CODE, b"\xff\xfe", "texts that can't be codes"),
             (
-                Code,
+                Column::CODE,
+                b"ABCDEFGHIJKLMNOPQ",
+                "texts that can't be codes",
+            ),
+            (Column::CODE, b"Admin", "reserved words"),
+            (
+                Column::CODE,
                 b"abcdefgh",
                 "codes of an issued length without its check character",
             ),
-            (Url, b"", "rows without a code or target"),
-            (Url, b"NULL", "rows without a code or target"),
-            (Url, b"https://example.com/\xff", "texts that are not UTF-8"),
+            (Column::URL, b"", "rows without a code or target"),
+            (Column::URL, b"NULL", "rows without a code or target"),
             (
-                Url,
+                Column::URL,
+                b"https://example.com/\xff",
+                "texts that are not UTF-8",
+            ),
+            (
+                Column::URL,
                 b"https://example.com/\0",
                 "targets that links may not have",
             ),
             (
-                Url,
+                Column::URL,
                 b"javascript:alert(1)",
                 "targets that links may not have",
             ),
-            (Url, b"https://10.0.0.1/", "targets that links may not have"),
-            (Created, b"yesterday", "times and numbers that are none"),
-            (Created, b"1969-01-01", "times and numbers that are none"),
+            (
+                Column::URL,
+                b"https://10.0.0.1/",
+                "targets that links may not have",
+            ),
+            (
+                Column::CREATED,
+                b"yesterday",
+                "times and numbers that are none",
+            ),
+            (
+                Column::CREATED,
+                b"1969-01-01",
+                "times and numbers that are none",
+            ),
             (
                 setting("validUntil"),
                 b"1970-01-01",
@@ -464,9 +483,17 @@ mod tests {
                 b"200",
                 "times and numbers that are none",
             ),
-            (Campaign, b"2", "links of campaigns that there are not"),
+            (
+                Column::CAMPAIGN,
+                b"2",
+                "links of campaigns that there are not",
+            ),
             // It has two parameters.
-            (Campaign, b"1", "links of campaigns that there are not"),
+            (
+                Column::CAMPAIGN,
+                b"1",
+                "links of campaigns that there are not",
+            ),
             (
                 setting("forwardQuery"),
                 b"maybe",
@@ -483,9 +510,9 @@ mod tests {
                 "texts that links may not have",
             ),
             (setting("tags"), b"[1]", "texts that links may not have"),
-            (Revision, b"0", "times and numbers that are none"),
+            (Column::REVISION, b"0", "times and numbers that are none"),
             (
-                Revision,
+                Column::REVISION,
                 b"9007199254740992",
                 "times and numbers that are none",
             ),
@@ -494,6 +521,6 @@ mod tests {
             assert_eq!(refusal.kind, kind, "{}", refusal.problem);
         }
         // Nine characters are no issued length.
-        assert!(link(&[(Code, b"abcdefghi")]).is_ok());
+        assert!(link(&[(Column::CODE, b"abcdefghi")]).is_ok());
     }
 }

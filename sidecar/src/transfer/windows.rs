@@ -204,7 +204,7 @@ fn size_of_link(link: &Link) -> usize {
 
 /// A row's code as it is written, shortened, to find the row.
 fn code(cells: &Cells) -> Option<String> {
-    let text = String::from_utf8_lossy(last_segment(cells.get(Column::Code)?)).into_owned();
+    let text = String::from_utf8_lossy(last_segment(cells.get(Column::CODE)?)).into_owned();
     Some(text.chars().take(64).collect())
 }
 

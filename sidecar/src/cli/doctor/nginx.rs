@@ -3,6 +3,7 @@
 mod agreement;
 mod dump;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -15,65 +16,64 @@ pub(super) fn examine(
     arguments: &DoctorArguments,
     config: Option<&Config>,
 ) -> (Vec<Finding>, Option<Dump>) {
-    let Some(program) = arguments.nginx.clone().or_else(installed) else {
-        let advice = "give --nginx FILE, or --without-nginx where it runs on another machine";
-        let found = "there is no nginx in the path";
-        return (vec![Finding::fail("nginx", found, advice)], None);
-    };
-    let shown = program.display().to_string();
-    let version = match run(&program, &["-v".as_ref()]) {
-        Ok(output) if output.status.success() => said(&output),
-        Ok(output) => {
-            let found = format!("{shown} -v: {}", said(&output));
-            return (vec![Finding::fail("nginx", found, "is it nginx?")], None);
-        }
-        Err(error) => {
-            let found = format!("{shown} can't be run: {error}");
-            return (
-                vec![Finding::fail("nginx", found, "give --nginx FILE")],
-                None,
+    let mut findings = Vec::new();
+    match examined(arguments, &mut findings) {
+        Ok(dump) => {
+            findings.extend(
+                config
+                    .into_iter()
+                    .flat_map(|it| agreement::examine(&dump, it)),
             );
+            (findings, Some(dump))
         }
+        Err(fault) => {
+            findings.push(fault);
+            (findings, None)
+        }
+    }
+}
+
+/// Reads the configuration; the error is the finding that ends the examination.
+fn examined(arguments: &DoctorArguments, findings: &mut Vec<Finding>) -> Result<Dump, Finding> {
+    let program = arguments.nginx.clone().or_else(installed).ok_or_else(|| {
+        let advice = "give --nginx FILE, or --without-nginx where it runs on another machine";
+        Finding::fail("nginx", "there is no nginx in the path", advice)
+    })?;
+    let shown = program.display();
+    let run = |check, words: &[&OsStr]| {
+        run(&program, words).map_err(|error| {
+            let found = format!("{shown} can't be run: {error}");
+            Finding::fail(check, found, "give --nginx FILE")
+        })
     };
-    let version = version.trim_start_matches("nginx version: ").to_owned();
-    let mut findings = vec![Finding::ok("nginx", format!("{shown}, {version}"))];
-    let mut words: Vec<&std::ffi::OsStr> = vec!["-T".as_ref()];
+    let output = run("nginx", &["-v".as_ref()])?;
+    if !output.status.success() {
+        let found = format!("{shown} -v: {}", said(&output));
+        return Err(Finding::fail("nginx", found, "is it nginx?"));
+    }
+    let version = said(&output);
+    let version = version.trim_start_matches("nginx version: ");
+    findings.push(Finding::ok("nginx", format!("{shown}, {version}")));
+    let mut words: Vec<&OsStr> = vec!["-T".as_ref()];
     if let Some(prefix) = &arguments.nginx_prefix {
         words.extend(["-p".as_ref(), prefix.as_os_str()]);
     }
     if let Some(conf) = &arguments.nginx_conf {
         words.extend(["-c".as_ref(), conf.as_os_str()]);
     }
-    let dumped = match run(&program, &words) {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        }
-        Ok(output) => {
-            findings.push(refused(&said(&output)));
-            return (findings, None);
-        }
-        Err(error) => {
-            let found = format!("{shown} -T can't be run: {error}");
-            findings.push(Finding::fail(
-                "nginx-configuration",
-                found,
-                "give --nginx FILE",
-            ));
-            return (findings, None);
-        }
-    };
-    let dump = Dump::read(&dumped);
+    let check = "nginx-configuration";
+    let output = run(check, &words)?;
+    if !output.status.success() {
+        return Err(refused(&said(&output)));
+    }
+    let dump = Dump::read(&String::from_utf8_lossy(&output.stdout));
     if dump.all("shortlink").next().is_none() {
         let found = "it is right, but no location has `shortlink`";
         let advice = "include shortlink.conf in nginx' `http` block, or give --nginx-conf FILE";
-        findings.push(Finding::fail("nginx-configuration", found, advice));
-        return (findings, None);
+        return Err(Finding::fail(check, found, advice));
     }
-    findings.push(Finding::ok("nginx-configuration", "nginx takes it"));
-    if let Some(config) = config {
-        findings.extend(agreement::examine(&dump, config));
-    }
-    (findings, Some(dump))
+    findings.push(Finding::ok(check, "nginx takes it"));
+    Ok(dump)
 }
 
 /// The nginx in the path; it may be where only root looks.
@@ -85,7 +85,7 @@ fn installed() -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-fn run(program: &Path, words: &[&std::ffi::OsStr]) -> std::io::Result<Output> {
+fn run(program: &Path, words: &[&OsStr]) -> std::io::Result<Output> {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null());
     command.output()

@@ -24,28 +24,23 @@ pub(super) async fn readiness(config: &Config) -> Finding {
         Err(failure) => Finding::fail(check, failure.line(), "start it: systemctl start shortlink"),
         Ok((_, body)) => {
             let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let status = told.get("status").and_then(Value::as_str);
-            let found = format!(
-                "{server} is {}",
-                status.unwrap_or("none that says how it is")
-            );
+            let Some(status) = told.get("status").and_then(Value::as_str) else {
+                let advice = "another program listens on the port of http.listen";
+                let found = format!("{server} is none that says how it is");
+                return Finding::fail(check, found, advice);
+            };
+            let found = format!("{server} is {status}");
+            let checks = format!("{found}: {}", told["checks"]);
             match status {
-                Some("ready") => Finding::ok(check, found),
-                Some("degraded") => Finding::warn(
-                    check,
-                    format!("{found}: {}", told["checks"]),
-                    "it works without what is down; see to that",
-                ),
-                Some(_) => Finding::fail(
-                    check,
-                    format!("{found}: {}", told["checks"]),
-                    "see to what is down: links in Redis go on redirecting",
-                ),
-                None => Finding::fail(
-                    check,
-                    found,
-                    "another program listens on the port of http.listen",
-                ),
+                "ready" => Finding::ok(check, found),
+                "degraded" => {
+                    let advice = "it works without what is down; see to that";
+                    Finding::warn(check, checks, advice)
+                }
+                _ => {
+                    let advice = "see to what is down: links in Redis go on redirecting";
+                    Finding::fail(check, checks, advice)
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_store::{self as store, Store, StoreOptions};
 
-use super::{Finding, PATIENCE, clock};
+use super::{Finding, PATIENCE, Verdict, clock};
 use crate::config::Config;
 
 /// The free space below which writes fail soon, in MiB.
@@ -76,18 +76,12 @@ fn room(file: &Path) -> Option<Finding> {
 fn judge_room(free: u64, directory: &Path) -> Finding {
     let found = format!("{free} MiB free in {}", directory.display());
     let advice = "free space: without it no link is created and no visit stored";
-    if free < LEAST_SPACE {
-        Finding::fail("database-space", found, advice)
-    } else if free < LITTLE_SPACE {
-        Finding::warn("database-space", found, advice)
-    } else {
-        Finding::ok("database-space", found)
-    }
+    let verdict = Verdict::of(free < LITTLE_SPACE, free < LEAST_SPACE);
+    Finding::new("database-space", verdict, found, advice)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
     use super::*;
 
     #[test]

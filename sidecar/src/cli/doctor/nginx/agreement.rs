@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use vocabulary::{Alphabet, BodyLengths, Check, CheckKeys, CodeRules, KeyPrefix};
 
-use super::super::Finding;
+use super::super::{Finding, Verdict};
 use super::dump::{Directive, Dump};
 use crate::config::Config;
 
@@ -38,11 +38,7 @@ fn streams(dump: &Dump, ours: u16) -> Finding {
     }
     let found = format!("nginx has streams={theirs}, and visits.streams is {ours}");
     let advice = "set both to the same number: visits in a stream without a reader stay in Redis";
-    if theirs > ours {
-        Finding::fail(check, found, advice)
-    } else {
-        Finding::warn(check, found, advice)
-    }
+    Finding::new(check, Verdict::of(true, theirs > ours), found, advice)
 }
 
 fn prefix(dump: &Dump, ours: &KeyPrefix) -> Finding {
@@ -131,7 +127,6 @@ fn codes(dump: &Dump, ours: &CodeRules, (shortest, longest): (u8, u8)) -> Findin
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Verdict;
     use super::*;
 
     fn dump(text: &str) -> Dump {
