@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use rand::RngExt;
-use secrecy::ExposeSecret;
 use shortlink_client::commands::{self, RemoteCommand};
 use shortlink_client::output::print;
 use shortlink_core::codes::numbering::CodeKey;
@@ -210,13 +209,8 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Import(command) => {
-                let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
-                    config.redis.url.expose_secret(),
-                    &config.redis.topology,
-                    config.redis.prefix.clone(),
-                    config.redis.timeout,
-                    config.links.negative_ttl_s,
-                )?);
+                let publisher = RedisPublisher::new(&config.redis, config.links.negative_ttl_s)?;
+                let publisher: Arc<dyn Publisher> = Arc::new(publisher);
                 with_store(&config, async |store| {
                     command.run(&config, Arc::clone(store), publisher).await
                 })

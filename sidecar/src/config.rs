@@ -20,7 +20,7 @@ use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::target::TargetPolicy;
 use shortlink_core::target::domains::{DomainRule, DomainRules, TargetDomains};
 use shortlink_core::trace::Sampling;
-use shortlink_publisher::Topology;
+use shortlink_publisher::{RedisOptions, Topology};
 use shortlink_service::codes::pool::Watermarks;
 use shortlink_store::{Scheme, StoreOptions};
 use toml::Table;
@@ -41,7 +41,7 @@ pub struct Config {
     /// `[database]`
     pub database: StoreOptions,
     /// `[redis]`
-    pub redis: Redis,
+    pub redis: RedisOptions,
     /// `[codes]`
     pub codes: Codes,
     /// `[links]`
@@ -63,19 +63,6 @@ pub struct Http {
     pub body_limit_bytes: usize,
     /// The time that requests have to finish after the signal to stop.
     pub shutdown_grace: Duration,
-}
-
-/// The settings of Redis.
-#[derive(Debug)]
-pub struct Redis {
-    /// The address. Secret, since a URL may hold a password.
-    pub url: SecretString,
-    /// The way in which the servers are found through it.
-    pub topology: Topology,
-    /// The prefix of every key.
-    pub prefix: KeyPrefix,
-    /// The time limit of an operation.
-    pub timeout: Duration,
 }
 
 /// The settings of codes.
@@ -165,7 +152,7 @@ impl Config {
                 statement_timeout: timeout("database.statement_timeout_ms")?,
                 lock_timeout: timeout("database.lock_timeout_ms")?,
             },
-            redis: Redis {
+            redis: RedisOptions {
                 url: settings.get::<String>("redis.url").into(),
                 topology: settings.topology()?,
                 prefix: settings.prefix("redis.prefix")?,

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
 use vocabulary::KeyPrefix;
 
 use super::UrlError;
-use super::servers::{Address, Servers, Topology};
+use super::servers::{Address, RedisOptions, Servers};
 
 /// The state of a server that takes writes, as it reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +46,9 @@ pub enum ConditionError {
 ///
 /// # Errors
 /// Fails if the servers can't be found, or one of them can't be reached.
-pub async fn examine(
-    url: &str,
-    topology: &Topology,
-    prefix: &KeyPrefix,
-    limit: Duration,
-) -> Result<Vec<ServerCondition>, ConditionError> {
-    let servers = Servers::new(url, topology)?;
+pub async fn examine(options: &RedisOptions) -> Result<Vec<ServerCondition>, ConditionError> {
+    let (prefix, limit) = (&options.prefix, options.timeout);
+    let servers = Servers::new(options)?;
     let masters = match tokio::time::timeout(limit, servers.all_masters()).await {
         Ok(masters) => masters.map_err(|error| ConditionError::Away(describe(&*error)))?,
         Err(_elapsed) => return Err(ConditionError::Away("no answer in time".to_owned())),

@@ -13,7 +13,7 @@ use redis::RedisError;
 use shortlink_core::ports::PublishError;
 use tokio::time::Instant;
 
-use super::servers::{Handle, Servers, Topology};
+use super::servers::{Handle, RedisOptions, Servers};
 use super::{UrlError, load_publish};
 
 /// Pause after a failure, without attempts to connect.
@@ -47,11 +47,10 @@ struct State {
 }
 
 impl Connection {
-    /// Connects to the server at `url`, or to those that are found through it, at the first
-    /// operation.
-    pub(super) fn new(url: &str, topology: &Topology, timeout: Duration) -> Result<Self, UrlError> {
+    /// Connects at the first operation.
+    pub(super) fn new(options: &RedisOptions, timeout: Duration) -> Result<Self, UrlError> {
         Ok(Self {
-            servers: Servers::new(url, topology)?,
+            servers: Servers::new(options)?,
             timeout,
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use vocabulary::{CampaignId, KeyPrefix};
 
 use super::connection::{Connection, limited};
-use super::servers::{Servers, Topology};
+use super::servers::{RedisOptions, Servers};
 use super::wire::{Commands, Reply, Wire, unexpected};
 use super::{KeyedRecord, UrlError, ask_incarnation, publish_all};
 
@@ -60,17 +60,12 @@ impl RedisIndex {
     ///
     /// # Errors
     /// Fails if the URL does not name a Redis server.
-    pub fn new(
-        url: &str,
-        topology: &Topology,
-        prefix: KeyPrefix,
-        timeout: Duration,
-    ) -> Result<Self, UrlError> {
-        let limit = timeout.max(LIMIT);
+    pub fn new(options: &RedisOptions) -> Result<Self, UrlError> {
+        let limit = options.timeout.max(LIMIT);
         Ok(Self {
-            servers: Servers::new(url, topology)?,
-            connection: Connection::new(url, topology, limit)?,
-            prefix,
+            servers: Servers::new(options)?,
+            connection: Connection::new(options, limit)?,
+            prefix: options.prefix.clone(),
             limit,
             idle: Mutex::default(),
             is_full: AtomicBool::new(false),

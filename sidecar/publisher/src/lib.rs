@@ -18,8 +18,6 @@ mod tail;
 mod visits;
 mod wire;
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use shortlink_core::campaign::Campaign;
@@ -32,7 +30,7 @@ use servers::Handle;
 
 pub use condition::{ConditionError, ServerCondition, examine};
 pub use index::RedisIndex;
-pub use servers::Topology;
+pub use servers::{RedisOptions, Topology};
 pub use tail::RedisTail;
 pub use visits::RedisVisits;
 
@@ -82,21 +80,14 @@ pub struct RedisPublisher {
 }
 
 impl RedisPublisher {
-    /// Writes to the server at `url` (`redis://…` or `redis+unix://…`), or to those that are found
-    /// through it, giving each operation `timeout`. Does not connect yet.
+    /// Writes to the servers. Does not connect yet.
     ///
     /// # Errors
     /// Fails if the URL does not name a Redis server.
-    pub fn new(
-        url: &str,
-        topology: &Topology,
-        prefix: KeyPrefix,
-        timeout: Duration,
-        negative_ttl_s: u64,
-    ) -> Result<Self, UrlError> {
+    pub fn new(options: &RedisOptions, negative_ttl_s: u64) -> Result<Self, UrlError> {
         Ok(Self {
-            connection: Connection::new(url, topology, timeout)?,
-            prefix,
+            connection: Connection::new(options, options.timeout)?,
+            prefix: options.prefix.clone(),
             negative_ttl_s,
         })
     }

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -11,6 +12,8 @@ use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo};
 use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, Value};
+use secrecy::{ExposeSecret, SecretString};
+use vocabulary::KeyPrefix;
 
 use super::UrlError;
 use super::wire::refused;
@@ -25,6 +28,19 @@ pub enum Topology {
     Sentinel(Vec<String>),
     /// Some nodes of a cluster, `host:port` each; the URL's host is one more.
     Cluster(Vec<String>),
+}
+
+/// The servers, and the keys of this service in them.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// The address: `redis://…` or `redis+unix://…`. Secret, since a URL may hold a password.
+    pub url: SecretString,
+    /// The way in which the servers are found through it.
+    pub topology: Topology,
+    /// The prefix of every key.
+    pub prefix: KeyPrefix,
+    /// The time limit of an operation.
+    pub timeout: Duration,
 }
 
 /// Opens connections.
@@ -50,10 +66,11 @@ pub(super) enum Handle {
 }
 
 impl Servers {
-    pub(super) fn new(url: &str, topology: &Topology) -> Result<Self, UrlError> {
+    pub(super) fn new(options: &RedisOptions) -> Result<Self, UrlError> {
+        let url = options.url.expose_secret();
         let info = url.into_connection_info()?;
         let settings = info.redis_settings().clone();
-        Ok(match topology {
+        Ok(match &options.topology {
             Topology::Server => Self::One(Client::open(info)?),
             Topology::Sentinel(nodes) => {
                 let node = SentinelNodeConnectionInfo::default();

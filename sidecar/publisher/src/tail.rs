@@ -5,17 +5,15 @@
 //! within one time limit.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use shortlink_core::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
-use vocabulary::KeyPrefix;
 
 use super::UrlError;
 use super::connection::{Connection, Open};
-use super::servers::Topology;
+use super::servers::RedisOptions;
 use super::visits::{frames, is_no_key, stream_keys};
 
 /// Read-only view of the streams of visits.
@@ -31,16 +29,10 @@ impl RedisTail {
     ///
     /// # Errors
     /// Fails if the URL does not name a Redis server.
-    pub fn new(
-        url: &str,
-        topology: &Topology,
-        prefix: &KeyPrefix,
-        timeout: Duration,
-        shards: u16,
-    ) -> Result<Self, UrlError> {
+    pub fn new(options: &RedisOptions, shards: u16) -> Result<Self, UrlError> {
         Ok(Self {
-            connection: Connection::new(url, topology, timeout)?,
-            keys: stream_keys(prefix, shards),
+            connection: Connection::new(options, options.timeout)?,
+            keys: stream_keys(&options.prefix, shards),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Against a real Redis: what matters here is what its script does.
 
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use shortlink_core::testing::link;
 
@@ -11,6 +11,16 @@ use super::*;
 pub(super) struct Server {
     process: Child,
     directory: tempfile::TempDir,
+}
+
+/// The options for one server.
+pub(super) fn options(url: &str, timeout: Duration) -> RedisOptions {
+    RedisOptions {
+        url: url.to_owned().into(),
+        topology: Topology::Server,
+        prefix: KeyPrefix::default(),
+        timeout,
+    }
 }
 
 impl Server {
@@ -48,14 +58,7 @@ impl Server {
     }
 
     fn publisher(&self, timeout: Duration) -> RedisPublisher {
-        RedisPublisher::new(
-            &self.url(),
-            &Topology::Server,
-            KeyPrefix::default(),
-            timeout,
-            30,
-        )
-        .expect("a good URL")
+        RedisPublisher::new(&options(&self.url(), timeout), 30).expect("a good URL")
     }
 
     pub(super) async fn redis(&self) -> redis::aio::MultiplexedConnection {

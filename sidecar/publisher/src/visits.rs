@@ -18,7 +18,7 @@ use vocabulary::visit::BATCH_FIELD;
 
 use super::UrlError;
 use super::connection::{Connection, Open};
-use super::servers::{Handle, Topology};
+use super::servers::{Handle, RedisOptions};
 
 /// The group that all sidecars read as.
 const GROUP: &str = "shortlink";
@@ -53,17 +53,10 @@ impl RedisVisits {
     ///
     /// # Errors
     /// Fails if the URL does not name a Redis server.
-    pub fn new(
-        url: &str,
-        topology: &Topology,
-        prefix: &KeyPrefix,
-        timeout: Duration,
-        shards: u16,
-        consumer: String,
-    ) -> Result<Self, UrlError> {
+    pub fn new(options: &RedisOptions, shards: u16, consumer: String) -> Result<Self, UrlError> {
         Ok(Self {
-            connection: Connection::new(url, topology, timeout)?,
-            keys: stream_keys(prefix, shards),
+            connection: Connection::new(options, options.timeout)?,
+            keys: stream_keys(&options.prefix, shards),
             consumer,
         })
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use secrecy::ExposeSecret;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::ports::RecordIndex;
 use shortlink_publisher::RedisIndex;
@@ -36,12 +35,7 @@ impl Workbench {
 
     async fn open(config: &Config) -> anyhow::Result<Self> {
         let store = store::open(&config.database).await?;
-        let index = RedisIndex::new(
-            config.redis.url.expose_secret(),
-            &config.redis.topology,
-            config.redis.prefix.clone(),
-            config.redis.timeout,
-        )?;
+        let index = RedisIndex::new(&config.redis)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let claims = Claims {
             store: Arc::clone(&store),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rand::rngs::StdRng;
-use secrecy::ExposeSecret;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::ports::{Delivery, Publisher, RecordIndex};
 use shortlink_core::visit::Enrichment;
@@ -70,26 +69,10 @@ impl Parts {
         let holder = random::holder()?;
         let store = store::open(&config.database).await?;
         let (redis, visits) = (&config.redis, &config.visits);
-        let url = redis.url.expose_secret();
-        let publisher: Arc<dyn Publisher> = Arc::new(RedisPublisher::new(
-            url,
-            &redis.topology,
-            redis.prefix.clone(),
-            redis.timeout,
-            config.links.negative_ttl_s,
-        )?);
-        let queue = if visits.stores {
-            Some(Arc::new(RedisVisits::new(
-                url,
-                &redis.topology,
-                &redis.prefix,
-                redis.timeout,
-                visits.streams,
-                holder.clone(),
-            )?))
-        } else {
-            None
-        };
+        let publisher = RedisPublisher::new(redis, config.links.negative_ttl_s)?;
+        let publisher: Arc<dyn Publisher> = Arc::new(publisher);
+        let queue = || RedisVisits::new(redis, visits.streams, holder.clone());
+        let queue = visits.stores.then(queue).transpose()?.map(Arc::new);
         let geo = Arc::new(Geo::open(visits.geo.clone())?);
         let has_live = visits.live.listeners > 0;
         let agents: Option<Arc<dyn Agents>> = if visits.stores {
@@ -109,13 +92,7 @@ impl Parts {
         });
         let live = match &enrichment {
             Some(enrichment) if has_live => Some(Arc::new(LiveVisits::new(LiveParts {
-                tail: Arc::new(RedisTail::new(
-                    url,
-                    &redis.topology,
-                    &redis.prefix,
-                    redis.timeout,
-                    visits.streams,
-                )?),
+                tail: Arc::new(RedisTail::new(redis, visits.streams)?),
                 keys: Arc::clone(&store) as _,
                 enrichment: Arc::clone(enrichment),
                 clock: Arc::clone(&clock),
@@ -125,12 +102,6 @@ impl Parts {
             }))),
             _ => None,
         };
-        let index = Arc::new(RedisIndex::new(
-            url,
-            &redis.topology,
-            redis.prefix.clone(),
-            redis.timeout,
-        )?);
         let pool = Arc::new(PooledCodes::new(
             Arc::clone(&store),
             config.codes.rules.clone(),
@@ -147,7 +118,7 @@ impl Parts {
             clock,
             store,
             publisher,
-            index,
+            index: Arc::new(RedisIndex::new(&config.redis)?),
             delivery: Arc::new(outbox),
             pool,
             visits: queue,

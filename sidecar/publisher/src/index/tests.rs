@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use shortlink_core::link::Link;
 use shortlink_core::testing::{link, moment};
 
-use super::super::tests::Server;
+use super::super::tests::{Server, options};
 use super::*;
 
 fn index(url: &str, prefix: &[u8]) -> RedisIndex {
-    let prefix = KeyPrefix::new(prefix).expect("a good prefix");
-    let timeout = Duration::from_secs(5);
-    RedisIndex::new(url, &Topology::Server, prefix, timeout).expect("a good URL")
+    let options = RedisOptions {
+        prefix: KeyPrefix::new(prefix).expect("a good prefix"),
+        ..options(url, Duration::from_secs(5))
+    };
+    RedisIndex::new(&options).expect("a good URL")
 }
 
 /// Records of revision 3.

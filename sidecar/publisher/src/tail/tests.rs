@@ -1,14 +1,14 @@
 //! Against a real Redis.
 
+use std::time::Duration;
+
 use super::*;
-use crate::tests::Server;
+use crate::tests::{Server, options};
 
 const FIRST: &str = "sl:v:{0}";
 
 fn tail(url: &str) -> RedisTail {
-    let (topology, prefix) = (Topology::Server, KeyPrefix::default());
-    let limit = Duration::from_secs(5);
-    RedisTail::new(url, &topology, &prefix, limit, 2).expect("a good URL")
+    RedisTail::new(&options(url, Duration::from_secs(5)), 2).expect("a good URL")
 }
 
 fn entry(text: &str) -> EntryId {

@@ -1,16 +1,13 @@
 //! Against a real Redis.
 
 use super::*;
-use crate::tests::Server;
+use crate::tests::{Server, options};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn reader(server: &Server, name: &str) -> RedisVisits {
-    let prefix = KeyPrefix::default();
-    let url = server.url();
-    let limit = 5 * SECOND;
-    RedisVisits::new(&url, &Topology::Server, &prefix, limit, 1, name.to_owned())
-        .expect("a good URL")
+    let options = options(&server.url(), 5 * SECOND);
+    RedisVisits::new(&options, 1, name.to_owned()).expect("a good URL")
 }
 
 async fn put(server: &Server, count: usize) {

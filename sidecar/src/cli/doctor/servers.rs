@@ -1,8 +1,7 @@
 //! Redis: its reachability, role, persistence and permissions.
 
-use secrecy::ExposeSecret;
 use shortlink_core::clock::{Clock, SystemClock};
-use shortlink_publisher::{self as publisher, ServerCondition};
+use shortlink_publisher::{self as publisher, RedisOptions, ServerCondition};
 
 use super::{Finding, PATIENCE, clock};
 use crate::config::Config;
@@ -13,11 +12,11 @@ const OLDEST: (u32, u32) = (6, 2);
 
 /// Examines every server that is written to.
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
-    let settings = &config.redis;
-    let url = settings.url.expose_secret();
-    let limit = settings.timeout.max(PATIENCE);
-    let examined = publisher::examine(url, &settings.topology, &settings.prefix, limit).await;
-    match examined {
+    let options = RedisOptions {
+        timeout: config.redis.timeout.max(PATIENCE),
+        ..config.redis.clone()
+    };
+    match publisher::examine(&options).await {
         Ok(servers) => {
             let mut findings = Vec::new();
             for server in servers {
