@@ -144,6 +144,24 @@ impl<'c> Db<'c> {
         self.run(sql, &values).await
     }
 
+    /// Runs a statement with the values of rows and with other values behind them: in SQLite once for
+    /// each row, which is found by an index on all of them, in PostgreSQL once with lists.
+    pub(super) async fn run_each<'a, const N: usize>(
+        &mut self,
+        sql: Sql,
+        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+        others: &[Value<'a>],
+    ) -> Result<(), sqlx::Error> {
+        if self.scheme() == Scheme::Postgres {
+            self.run_table(sql, rows, others).await?;
+            return Ok(());
+        }
+        for row in rows {
+            self.run(sql, &[&row[..], others].concat()).await?;
+        }
+        Ok(())
+    }
+
     /// Inserts rows, many with one statement, between whose parts they are; `types` are those of
     /// the columns in PostgreSQL.
     pub(super) async fn insert<'a, const N: usize>(

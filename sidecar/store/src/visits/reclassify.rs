@@ -11,7 +11,6 @@ use shortlink_core::visit::class::Class;
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
 
-use super::counts::LINK;
 use super::keeping::{add, add_visitors, insert_agents, keys, lock_sketch, put_sketch};
 use super::moves::Moves;
 use super::{ALL, Counts, EARLIER, agent_id, method, visitor_id, with};
@@ -323,13 +322,12 @@ async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::
     let less = less.map(|((key, hour, class), _)| [(*key).into(), (*hour).into(), (*class).into()]);
     let less: Vec<_> = less.collect();
     let sql = sql!(
-        "DELETE FROM visit_link_hours WHERE (",
-        LINK,
-        ", hour, class) IN (SELECT link, hour, class FROM ",
-        table!("less": 1 "link" "text", 2 "hour" "bigint", 3 "class" "text"),
-        ") AND (visits = 0 OR visits < 0 AND hour > $4)"
+        "DELETE FROM visit_link_hours AS kept{| USING unnest($1::text[], $2::bigint[], $3::text[]) \
+         AS less (code, hour, class)} WHERE {link_id = $1|kept.code = less.code} \
+         AND kept.hour = {$2|less.hour} AND kept.class = {$3|less.class} \
+         AND (visits = 0 OR visits < 0 AND kept.hour > $4)"
     );
-    db.run_table(sql, less.into_iter(), args![EARLIER]).await?;
+    db.run_each(sql, less.into_iter(), args![EARLIER]).await?;
     let less = counts.hours.iter().filter(|(_, by)| **by < 0);
     let less = less.map(|((campaign, dimension, hour, value, class), _)| {
         let (campaign, hour) = ((*campaign).into(), (*hour).into());
@@ -343,13 +341,13 @@ async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::
     });
     let less: Vec<_> = less.collect();
     let sql = sql!(
-        "DELETE FROM visit_hours WHERE (campaign_id, dimension, hour, value, class) IN \
-         (SELECT campaign_id, dimension, hour, value, class FROM ",
-        table!("less": 1 "campaign_id" "bigint", 2 "dimension" "text", 3 "hour" "bigint",
-            4 "value" "text", 5 "class" "text"),
-        ") AND visits <= 0"
+        "DELETE FROM visit_hours AS kept{| USING unnest($1::bigint[], $2::text[], $3::bigint[], \
+         $4::text[], $5::text[]) AS less (campaign_id, dimension, hour, value, class)} \
+         WHERE kept.campaign_id = {$1|less.campaign_id} AND kept.dimension = {$2|less.dimension} \
+         AND kept.hour = {$3|less.hour} AND kept.value = {$4|less.value} \
+         AND kept.class = {$5|less.class} AND visits <= 0"
     );
-    db.run_table(sql, less.into_iter(), &[]).await?;
+    db.run_each(sql, less.into_iter(), &[]).await?;
     Ok(())
 }
 
