@@ -140,7 +140,7 @@ async fn authorize(
     let caller = caller.ok_or_else(Problem::unauthorized)?;
     caller.charge(1)?;
     if !caller.key().allows(scope) {
-        return Err(Problem::forbidden(scope.name()));
+        return Err(Problem::lacks(scope));
     }
     Ok((caller, presented))
 }

@@ -35,10 +35,10 @@ use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::campaigns::no_such_campaign;
 use super::extract::Domains;
-use super::idempotency::{IDEMPOTENCY_KEY, bad_key, idempotency_key};
+use super::idempotency::{IDEMPOTENCY_KEY, bad_key, dedupes_twice, idempotency_key};
 use super::new_link::read_new_link;
 use super::operation::operations;
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 use chunks::{RawChunk, chunks};
 use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
 use rows::{BadRow, BrokenBody, Format, Rows};
@@ -236,28 +236,22 @@ impl Context {
     ) -> Result<NewLink, Problem> {
         let new = read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)?;
         if new.dedupe && self.idempotency_key.is_some() {
-            return Err(Problem::validation(vec![FieldError {
-                pointer: "/dedupe".to_owned(),
-                detail: "can't be with an Idempotency-Key, which does the same and more".to_owned(),
-            }]));
+            return Err(dedupes_twice());
         }
         Ok(new)
     }
 
     fn problem_of(&self, bad: BadRow) -> Problem {
-        let about = |pointer: String, detail: String| {
-            Problem::validation(vec![FieldError { pointer, detail }])
-        };
         match bad {
             BadRow::Json { line, column } => Problem::malformed(format!(
                 "The row is not valid JSON: line {line}, column {column} of the row."
             )),
-            BadRow::NotAnObject => about(String::new(), "must be a JSON object".to_owned()),
-            BadRow::Values { values, names } => about(
-                String::new(),
+            BadRow::NotAnObject => Problem::invalid("", "must be a JSON object"),
+            BadRow::Values { values, names } => Problem::invalid(
+                "",
                 format!("has {values} values, but the first line has {names} names"),
             ),
-            BadRow::Value { name, expected } => about(
+            BadRow::Value { name, expected } => Problem::invalid(
                 format!("/{}", name.replace('.', "/")),
                 format!("must be {expected}"),
             ),

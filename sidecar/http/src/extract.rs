@@ -15,7 +15,7 @@ use vocabulary::domains::Base;
 use super::app::SharedApp;
 use super::operation::parameter::{of, parameters, string};
 use super::operation::{Operation, Taken};
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 use super::words;
 
 parameters! {
@@ -44,10 +44,7 @@ impl FromRequest<SharedApp> for JsonObject {
         })?;
         match serde_json::from_slice(&body) {
             Ok(Value::Object(members)) => Ok(Self(members)),
-            Ok(_) => Err(Problem::validation(vec![FieldError {
-                pointer: String::new(),
-                detail: "must be a JSON object".to_owned(),
-            }])),
+            Ok(_) => Err(Problem::invalid("", "must be a JSON object")),
             Err(error) => Err(Problem::malformed(format!(
                 "The body is not valid JSON: line {}, column {}.",
                 error.line(),

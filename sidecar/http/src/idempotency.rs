@@ -40,6 +40,12 @@ pub(super) fn bad_key() -> Problem {
     ))
 }
 
+/// 422: a request has a key and asks for `dedupe`.
+pub(super) fn dedupes_twice() -> Problem {
+    let detail = "can't be with an Idempotency-Key, which does the same and more";
+    Problem::invalid("/dedupe", detail)
+}
+
 /// The outcome of creating a link with an idempotency key.
 pub(super) enum Once {
     /// The link, created now or before.

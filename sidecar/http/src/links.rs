@@ -22,7 +22,9 @@ use super::app::{App, SharedApp};
 use super::auth::{MayRead, MayWrite};
 use super::campaign_links::{Campaigns, read_values};
 use super::extract::{CODE, CodeInPath, Domains, JsonObject, no_such_link};
-use super::idempotency::{IDEMPOTENCY_KEY, Once, bad_key, create_once, digest, idempotency_key};
+use super::idempotency::{
+    IDEMPOTENCY_KEY, Once, bad_key, create_once, dedupes_twice, digest, idempotency_key,
+};
 use super::link_members::read_members;
 use super::new_link::{not_created, read_new_link};
 use super::operation::{Operation, operations};
@@ -105,10 +107,7 @@ async fn create(
             created.map_err(|error| not_created(&app, policy, error))?
         }
         Some(_) if new.as_ref().is_ok_and(|new| new.dedupe) => {
-            return Err(Problem::validation(vec![FieldError {
-                pointer: "/dedupe".to_owned(),
-                detail: "can't be with an Idempotency-Key, which does the same and more".to_owned(),
-            }]));
+            return Err(dedupes_twice());
         }
         Some((key, digest)) => match create_once(&app, key, digest, new).await? {
             Once::Made(stored) => *stored,
@@ -168,10 +167,7 @@ async fn change(
         Err(LinkError::Refused {
             refusal: Refusal::NeverValid,
             ..
-        }) => Err(Problem::validation(vec![FieldError {
-            pointer: pointer.to_owned(),
-            detail: detail.to_owned(),
-        }])),
+        }) => Err(Problem::invalid(pointer, detail)),
         Err(LinkError::Refused {
             refusal: Refusal::OfCampaign,
             ..

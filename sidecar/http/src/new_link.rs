@@ -15,7 +15,7 @@ use super::campaign_links::{Campaigns, read_membership};
 use super::code_members::{GivenCodes, check_codes};
 use super::extract::Domains;
 use super::link_members::{default_status, read_members};
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 
 /// Reads a new link; `campaigns` are those that the members name.
 ///
@@ -93,10 +93,10 @@ pub(super) fn not_created(app: &App, policy: CodePolicy, error: LinkError) -> Pr
     if !is_full || policy == app.default_policy {
         return error.into();
     }
-    Problem::validation(vec![FieldError {
-        pointer: "/codeLength".to_owned(),
-        detail: "must leave a choice: too many codes of this length are in use".to_owned(),
-    }])
+    Problem::invalid(
+        "/codeLength",
+        "must leave a choice: too many codes of this length are in use",
+    )
 }
 
 fn parse_slug(app: &App, fields: &mut Fields, text: &str) -> Option<Code> {

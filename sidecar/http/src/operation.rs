@@ -16,7 +16,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::Value;
 
 use super::app::SharedApp;
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 pub(super) use describe::Components;
 use shortlink_core::api_key::Scope;
 use shortlink_service::access::ChargeError;
@@ -191,7 +191,7 @@ impl Operation {
         };
         operation.problems([
             Problem::unauthorized(),
-            Problem::forbidden(scope.name()),
+            Problem::lacks(scope),
             limited.into(),
             Problem::unavailable(
                 "The database does not answer. Whether the request had an effect is not known.",
@@ -226,10 +226,7 @@ impl Operation {
             Problem::malformed("The body is not valid JSON: line 1, column 2."),
             Problem::too_large(65_536),
             Problem::not_json(),
-            Problem::validation(vec![FieldError {
-                pointer: "/longUrl".to_owned(),
-                detail: "is required".to_owned(),
-            }]),
+            Problem::invalid("/longUrl", "is required"),
         ])
     }
 

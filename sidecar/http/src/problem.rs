@@ -7,6 +7,7 @@ mod access;
 
 use std::any::Any;
 use std::error::Error;
+use std::time::Duration;
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -16,14 +17,16 @@ use serde::Serialize;
 
 use super::words::{self, TYPE_PREFIX};
 pub(super) use shortlink_api::fields::FieldError;
+use shortlink_core::api_key::Scope;
 use shortlink_core::link::Refusal;
 use shortlink_core::ports::StoreError;
+use shortlink_service::access::ChargeError;
 use shortlink_service::campaigns::CampaignError;
 use shortlink_service::codes::strategy::DrawError;
 use shortlink_service::new_link::{LinkError, NoCode};
 
 /// The seconds after which a client should retry when a dependency is unavailable.
-const RETRY_AFTER_SECONDS: &str = "2";
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
 /// An error as a client sees it. Boxed, since most requests have none.
 #[derive(Clone, Debug)]
@@ -40,202 +43,203 @@ struct Content {
     header: Option<(HeaderName, HeaderValue)>,
 }
 
-impl Problem {
-    fn new(
-        status: StatusCode,
-        name: &'static str,
-        title: &'static str,
-        detail: impl Into<String>,
-    ) -> Self {
-        Self(Box::new(Content {
-            status,
-            name,
-            title,
-            detail: detail.into(),
-            errors: Vec::new(),
-            header: None,
-        }))
-    }
+/// Declares problems: a constructor each, with the status, the type, the title and the detail of the problem, and calls
+/// that add to it.
+macro_rules! problems {
+    ($(
+        $(#[$about:meta])+
+        $constructor:ident($($given:ident: $Given:ty)?):
+        $status:ident, $name:literal, $title:literal,
+        $detail:expr $(, $(.$more:ident($($argument:tt)*))+)?;
+    )+) => {
+        /// The types of all problems.
+        pub(super) const TYPES: &[&str] = &[$($name),+];
 
+        impl Problem {
+            $(
+                $(#[$about])+
+                pub(super) fn $constructor($($given: $Given)?) -> Self {
+                    Self(Box::new(Content {
+                        status: StatusCode::$status,
+                        name: $name,
+                        title: $title,
+                        detail: $detail.into(),
+                        errors: Vec::new(),
+                        header: None,
+                    }))
+                    $($(.$more($($argument)*))+)?
+                }
+            )+
+        }
+    };
+}
+
+problems! {
     /// 400: the body is not JSON or is unreadable.
-    pub(super) fn malformed(detail: impl Into<String>) -> Self {
-        let title = "The request can't be read";
-        Self::new(StatusCode::BAD_REQUEST, "malformed", title, detail)
-    }
+    malformed(detail: impl Into<String>):
+        BAD_REQUEST, "malformed", "The request can't be read", detail;
 
     /// 400: a query parameter is invalid.
-    pub(super) fn query(detail: impl Into<String>) -> Self {
-        let title = "A query parameter is not valid";
-        Self::new(StatusCode::BAD_REQUEST, "query", title, detail)
-    }
+    query(detail: impl Into<String>): BAD_REQUEST, "query", "A query parameter is not valid", detail;
 
+    /// 401: the key is missing or invalid. Every cause has the same answer.
+    unauthorized(): UNAUTHORIZED, "unauthorized", "An API key is needed",
+        "Send a valid API key as X-Api-Key or as a Bearer token.",
+        .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"shortlink\""));
+
+    /// 403: the key does not allow this.
+    forbidden(detail: impl Into<String>):
+        FORBIDDEN, "forbidden", "The API key does not allow this", detail;
+
+    /// 403: a request with a session does not come from the console.
+    not_from_console(): FORBIDDEN, "not-from-console", "The request does not come from the console",
+        "With a session of the console only the console itself may change anything: the header \
+         X-Shortlink-Console is missing, or the request comes from another site.";
+
+    /// 404.
+    not_found(detail: impl Into<String>): NOT_FOUND, "not-found", "Not found", detail;
+
+    /// 405. The router adds which methods are allowed.
+    method_not_allowed():
+        METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed here",
+        "The header Allow names the methods that are.";
+
+    /// 409: another link has the code.
+    taken(): CONFLICT, "taken", "The code is taken",
+        "Another link has this code, or had it: codes are never given out twice.",
+        .at("/customSlug", "is taken");
+
+    /// 409: the link is revoked.
+    revoked(): CONFLICT, "revoked", "The link is revoked", "A revoked link can't be changed.";
+
+    /// 409: the campaign is revoked.
+    campaign_revoked():
+        CONFLICT, "revoked", "The campaign is revoked", "A revoked campaign can't be changed.";
+
+    /// 409: the API key is revoked.
+    key_revoked(): CONFLICT, "revoked", "The API key is revoked",
+        "A revoked API key can't be changed or rotated.";
+
+    /// 409: the API key has expired.
+    key_expired(): CONFLICT, "expired", "The API key has expired",
+        "An API key that has expired can't be rotated.";
+
+    /// 409: the API key has a successor.
+    key_rotated(): CONFLICT, "rotated", "The API key has been rotated already",
+        "Its successorId names the key to rotate.";
+
+    /// 409: no key would be left that may do everything.
+    last_admin(): CONFLICT, "last-admin", "This is the last administrator's key",
+        "Create another API key with the scope admin first, or use the command line.";
+
+    /// 410: the link that an earlier attempt created has been deleted.
+    forgotten(): GONE, "forgotten", "The link does not exist any more",
+        "An earlier attempt of this request created a link, which has been deleted since.";
+
+    /// 412: the link has changed since the caller read it.
+    other_revision(revision: u64):
+        PRECONDITION_FAILED, "other-revision", "The link has another revision",
+        format!("The link has the revision {revision}, which If-Match does not name.");
+
+    /// 413.
+    too_large(limit_bytes: usize): PAYLOAD_TOO_LARGE, "too-large", "The body is too large",
+        format!("A body may have at most {limit_bytes} bytes.");
+
+    /// 413: a batch exceeds the rate limit of its key at once. Waiting does not help.
+    batch_too_large(most: u32): PAYLOAD_TOO_LARGE, "batch-too-large", "The batch is too large",
+        format!("The rate limit of this API key allows {most} rows at once at most.");
+
+    /// 415.
+    not_json(): UNSUPPORTED_MEDIA_TYPE, "not-json", "The body is not JSON",
+        "Send JSON with the header Content-Type: application/json.";
+
+    /// 415: a batch is sent in another form.
+    not_rows():
+        UNSUPPORTED_MEDIA_TYPE, "not-rows", "The body is in no form that rows can be read from",
+        "Send application/json (an array), application/x-ndjson or text/csv.";
+
+    /// 422: the body is JSON but invalid.
+    validation(errors: Vec<FieldError>): UNPROCESSABLE_ENTITY, "validation", "The request is not valid",
+        "The list of errors says what is wrong with which part of the body.", .because_of(errors);
+
+    /// 422: the idempotency key belongs to another request.
+    other_request(): UNPROCESSABLE_ENTITY, "idempotency-key-reused",
+        "The Idempotency-Key was used for another request",
+        "Repeat the request that it was used for unchanged, or use another key.";
+
+    /// 429: so much must pass until the next attempt.
+    rate_limited(retry_after: Duration): TOO_MANY_REQUESTS, "rate-limited", "Too many requests",
+        "The rate limit of this API key is exceeded. The header Retry-After says how many seconds to wait.",
+        .with(RETRY_AFTER, whole_seconds(retry_after));
+
+    /// 500: an unexpected failure.
+    internal(): INTERNAL_SERVER_ERROR, "internal", "Something went wrong here",
+        "The log has more under this request's X-Request-Id.";
+
+    /// 503: a temporary failure.
+    unavailable(detail: &'static str):
+        SERVICE_UNAVAILABLE, "unavailable", "The service is not available for the moment", detail,
+        .with(RETRY_AFTER, RETRY_AFTER_SECONDS);
+}
+
+/// A duration as whole seconds, rounded up, so that a client that waits this long succeeds.
+fn whole_seconds(duration: Duration) -> HeaderValue {
+    HeaderValue::from(duration.as_millis().div_ceil(1000).max(1) as u64)
+}
+
+impl Problem {
     /// 400: the cursor is invalid.
     pub(super) fn cursor() -> Self {
         Self::query("cursor must be the nextCursor of an earlier answer.")
     }
 
-    /// 401: the key is missing or invalid. Every cause has the same answer.
-    pub(super) fn unauthorized() -> Self {
-        let mut problem = Self::new(
-            StatusCode::UNAUTHORIZED,
-            "unauthorized",
-            "An API key is needed",
-            "Send a valid API key as X-Api-Key or as a Bearer token.",
-        );
-        let challenge = HeaderValue::from_static("Bearer realm=\"shortlink\"");
-        problem.0.header = Some((WWW_AUTHENTICATE, challenge));
+    /// 401: the key for signing in is missing or invalid. Every cause has the same answer.
+    pub(super) fn wrong_key() -> Self {
+        Self::unauthorized().at("/apiKey", "is not a valid API key")
+    }
+
+    /// 403: the key lacks a scope.
+    pub(super) fn lacks(scope: Scope) -> Self {
+        Self::forbidden(format!("The scope {scope} is needed."))
+    }
+
+    /// 422: one part of the body is invalid.
+    pub(super) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::validation(Vec::new()).at(pointer, detail)
+    }
+
+    /// 429: too many attempts to sign in.
+    pub(super) fn too_many_sign_ins(error: ChargeError) -> Self {
+        let mut problem = Self::from(error);
+        problem.0.detail = "Too many attempts to sign in. The header Retry-After says how many \
+                            seconds to wait."
+            .into();
         problem
     }
 
-    /// 403: the key does not allow this.
-    pub(super) fn forbidden(scope: &str) -> Self {
-        Self::new(
-            StatusCode::FORBIDDEN,
-            "forbidden",
-            "The API key does not allow this",
-            format!("The scope {scope} is needed."),
-        )
-    }
-
-    /// 404.
-    pub(super) fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
-    }
-
-    /// 405. The router adds which methods are allowed.
-    pub(super) fn method_not_allowed() -> Self {
-        Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "method-not-allowed",
-            "The method is not allowed here",
-            "The header Allow names the methods that are.",
-        )
-    }
-
-    /// 409: another link has the code.
-    pub(super) fn taken() -> Self {
-        let mut problem = Self::new(
-            StatusCode::CONFLICT,
-            "taken",
-            "The code is taken",
-            "Another link has this code, or had it: codes are never given out twice.",
-        );
-        problem.0.errors.push(FieldError {
-            pointer: "/customSlug".to_owned(),
-            detail: "is taken".to_owned(),
+    /// Adds a fault of the body.
+    fn at(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        self.0.errors.push(FieldError {
+            pointer: pointer.into(),
+            detail: detail.into(),
         });
-        problem
+        self
     }
 
-    /// 410: the link that an earlier attempt created has been deleted.
-    pub(super) fn forgotten() -> Self {
-        Self::new(
-            StatusCode::GONE,
-            "forgotten",
-            "The link does not exist any more",
-            "An earlier attempt of this request created a link, which has been deleted since.",
-        )
+    fn because_of(mut self, errors: Vec<FieldError>) -> Self {
+        self.0.errors = errors;
+        self
     }
 
-    /// 409: the link is revoked.
-    pub(super) fn revoked() -> Self {
-        Self::new(
-            StatusCode::CONFLICT,
-            "revoked",
-            "The link is revoked",
-            "A revoked link can't be changed.",
-        )
-    }
-
-    /// 412: the link has changed since the caller read it.
-    pub(super) fn other_revision(revision: u64) -> Self {
-        Self::new(
-            StatusCode::PRECONDITION_FAILED,
-            "other-revision",
-            "The link has another revision",
-            format!("The link has the revision {revision}, which If-Match does not name."),
-        )
-    }
-
-    /// 413.
-    pub(super) fn too_large(limit_bytes: usize) -> Self {
-        Self::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "too-large",
-            "The body is too large",
-            format!("A body may have at most {limit_bytes} bytes."),
-        )
-    }
-
-    /// 415.
-    pub(super) fn not_json() -> Self {
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "not-json",
-            "The body is not JSON",
-            "Send JSON with the header Content-Type: application/json.",
-        )
-    }
-
-    /// 422: the body is JSON but invalid.
-    pub(super) fn validation(errors: Vec<FieldError>) -> Self {
-        let mut problem = Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "validation",
-            "The request is not valid",
-            "The list of errors says what is wrong with which part of the body.",
-        );
-        problem.0.errors = errors;
-        problem
-    }
-
-    /// 415: a batch is sent in another form.
-    pub(super) fn not_rows() -> Self {
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "not-rows",
-            "The body is in no form that rows can be read from",
-            "Send application/json (an array), application/x-ndjson or text/csv.",
-        )
-    }
-
-    /// 422: the idempotency key belongs to another request.
-    pub(super) fn other_request() -> Self {
-        Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "idempotency-key-reused",
-            "The Idempotency-Key was used for another request",
-            "Repeat the request that it was used for unchanged, or use another key.",
-        )
+    fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.header = Some((name, value));
+        self
     }
 
     /// The problem as the bytes of a JSON object, and its status.
     pub(super) fn to_json(&self) -> (StatusCode, String) {
         let body = serde_json::to_string(&self.body());
         (self.0.status, body.unwrap_or_default())
-    }
-
-    /// 500: an unexpected failure.
-    pub(super) fn internal() -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
-            "Something went wrong here",
-            "The log has more under this request's X-Request-Id.",
-        )
-    }
-
-    /// 503: a temporary failure.
-    pub(super) fn unavailable(detail: &'static str) -> Self {
-        let mut problem = Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "unavailable",
-            "The service is not available for the moment",
-            detail,
-        );
-        let seconds = HeaderValue::from_static(RETRY_AFTER_SECONDS);
-        problem.0.header = Some((RETRY_AFTER, seconds));
-        problem
     }
 }
 
@@ -251,12 +255,7 @@ impl From<StoreError> for Problem {
 impl From<CampaignError> for Problem {
     fn from(error: CampaignError) -> Self {
         match error {
-            CampaignError::Revoked => Self::new(
-                StatusCode::CONFLICT,
-                "revoked",
-                "The campaign is revoked",
-                "A revoked campaign can't be changed.",
-            ),
+            CampaignError::Revoked => Self::campaign_revoked(),
             CampaignError::Store(error) => error.into(),
         }
     }
@@ -275,18 +274,11 @@ impl From<LinkError> for Problem {
             LinkError::Refused { refusal, .. } => match refusal {
                 Refusal::Revoked => Self::revoked(),
                 Refusal::OtherRevision { revision } => Self::other_revision(revision),
-                Refusal::NeverValid => Self::validation(vec![FieldError {
-                    pointer: String::new(),
-                    detail: "the link would end before it begins".to_owned(),
-                }]),
-                Refusal::OfCampaign => Self::validation(vec![FieldError {
-                    pointer: String::new(),
-                    detail: "the link's campaign defines its target and redirect".to_owned(),
-                }]),
-                Refusal::OfNoCampaign => Self::validation(vec![FieldError {
-                    pointer: "/parameters".to_owned(),
-                    detail: "is for links of campaigns".to_owned(),
-                }]),
+                Refusal::NeverValid => Self::invalid("", "the link would end before it begins"),
+                Refusal::OfCampaign => {
+                    Self::invalid("", "the link's campaign defines its target and redirect")
+                }
+                Refusal::OfNoCampaign => Self::invalid("/parameters", "is for links of campaigns"),
             },
             LinkError::Forgotten { .. } => Self::forgotten(),
             LinkError::Store(error) => error.into(),

@@ -1,5 +1,7 @@
 //! Schemas of enumerations and of formatted texts.
 
+use std::collections::BTreeSet;
+
 use schemars::json_schema;
 
 pub(crate) use shortlink_api::words::{
@@ -9,35 +11,10 @@ use shortlink_api::words::{one_of, split, word};
 use shortlink_core::ports;
 use shortlink_core::visit::class::Class;
 
+use super::problem;
+
 /// The prefix of identifiers of problems.
 pub(crate) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
-
-/// All problems, by the last part of their type.
-pub(crate) const PROBLEMS: [&str; 23] = [
-    "batch-too-large",
-    "expired",
-    "forbidden",
-    "forgotten",
-    "idempotency-key-reused",
-    "internal",
-    "last-admin",
-    "malformed",
-    "method-not-allowed",
-    "not-found",
-    "not-from-console",
-    "not-json",
-    "not-rows",
-    "other-revision",
-    "query",
-    "rate-limited",
-    "revoked",
-    "rotated",
-    "taken",
-    "too-large",
-    "unauthorized",
-    "unavailable",
-    "validation",
-];
 
 word! {
     /// Class of a visit: the kind of its client.
@@ -74,7 +51,8 @@ word! {
 word! {
     /// Identifier of a problem.
     pub(crate) ProblemType: {
-        let types: Vec<String> = PROBLEMS.iter().map(|name| format!("{TYPE_PREFIX}{name}")).collect();
+        let types: BTreeSet<String> =
+            problem::TYPES.iter().map(|name| format!("{TYPE_PREFIX}{name}")).collect();
         json_schema!({ "type": "string", "format": "uri", "enum": types })
     }
 }
