@@ -1,7 +1,7 @@
 //! `/v1/audit`
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,11 +11,11 @@ use shortlink_core::ports::AuditListing;
 
 use super::app::SharedApp;
 use super::auth::MayAudit;
+use super::cursor;
 use super::operation::operations;
-use super::operation::parameter::{Parameter, parameters, string};
+use super::operation::parameter::{parameters, string};
 use super::problem::Problem;
-use super::query::{CURSOR, LIMIT};
-use super::{cursor, query};
+use super::query::{Asked, CURSOR, LIMIT, Limit, cut, one_more, query};
 
 /// An entry of the audit log.
 #[derive(Serialize, JsonSchema)]
@@ -52,13 +52,21 @@ parameters! {
     ACTION: query "action", "Action", "Only changes of this name, such as link.revoke.", string;
 }
 
-/// The parameters of the listing.
-const QUERY: [Parameter; 5] = [LIMIT, CURSOR, SUBJECT, BY_KEY, ACTION];
+query! {
+    /// The filter of the listing.
+    AuditQuery {
+        limit: Limit = LIMIT,
+        cursor: String = CURSOR,
+        subject: String = SUBJECT,
+        key_id: String = BY_KEY,
+        action: String = ACTION,
+    }
+}
 
 operations! {
     get "/v1/audit", "listAudit", "Lists the audit log, the latest entry first", list {
         .text("Changes of API keys, campaigns and links. The creator of a link is its `createdBy`.")
-        .query(&QUERY).answers::<PageBody>(200, "A page of entries.")
+        .answers::<PageBody>(200, "A page of entries.")
     }
 }
 
@@ -66,47 +74,33 @@ operations! {
 async fn list(
     State(app): State<SharedApp>,
     _: MayAudit,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<AuditQuery>,
 ) -> Result<Json<PageBody>, Problem> {
-    let mut listing = read_listing(&query.unwrap_or_default())?;
-    let limit = listing.limit;
-    // One extra entry shows whether there is another page.
-    listing.limit += 1;
-    let mut entries = app.store.list_audit(&listing).await?;
-    let next_cursor =
-        query::page(&mut entries, limit).map(|last| cursor::encode(cursor::AUDIT, last.id));
-    let entries = entries.into_iter().map(body).collect();
+    let listing = AuditListing {
+        subject: asked.subject,
+        key_id: asked.key_id,
+        action: asked.action,
+        before: cursor::decode(cursor::AUDIT, asked.cursor)?,
+        limit: one_more(asked.limit),
+    };
+    let entries = app.store.list_audit(&listing).await?;
+    let encode = |last: &StoredAuditEntry| cursor::encode(cursor::AUDIT, last.id);
+    let (entries, next_cursor) = cut(entries, listing.limit, encode);
     Ok(Json(PageBody {
-        entries,
+        entries: entries.into_iter().map(EntryBody::from).collect(),
         next_cursor,
     }))
 }
 
-fn body(entry: StoredAuditEntry) -> EntryBody {
-    EntryBody {
-        id: entry.id,
-        at: entry.at,
-        key_id: entry.key_id,
-        action: entry.action,
-        subject: entry.subject,
-        detail: entry.detail,
-    }
-}
-
-fn read_listing(query: &str) -> Result<AuditListing, Problem> {
-    let mut listing = AuditListing {
-        limit: query::DEFAULT_LIMIT,
-        ..AuditListing::default()
-    };
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "limit" => listing.limit = query::limit(&value)?,
-            "cursor" => listing.before = Some(cursor::decode(cursor::AUDIT, &value)?),
-            "subject" => listing.subject = Some(value.into_owned()),
-            "keyId" => listing.key_id = Some(value.into_owned()),
-            "action" => listing.action = Some(value.into_owned()),
-            _ => return Err(query::only(&QUERY)),
+impl From<StoredAuditEntry> for EntryBody {
+    fn from(entry: StoredAuditEntry) -> Self {
+        Self {
+            id: entry.id,
+            at: entry.at,
+            key_id: entry.key_id,
+            action: entry.action,
+            subject: entry.subject,
+            detail: entry.detail,
         }
     }
-    Ok(listing)
 }

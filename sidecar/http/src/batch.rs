@@ -39,6 +39,7 @@ use super::idempotency::{IDEMPOTENCY_KEY, bad_key, dedupes_twice, idempotency_ke
 use super::new_link::read_new_link;
 use super::operation::operations;
 use super::problem::Problem;
+use super::query::Query;
 use chunks::{RawChunk, chunks};
 use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
 use rows::{BadRow, BrokenBody, Format, Rows};
@@ -58,7 +59,7 @@ operations! {
              `|` separates `tags`, and `parameters.member` names a member of an object.",
         )
         .takes(&[IDEMPOTENCY_KEY])
-        .takes(&said_of_all::QUERY)
+        .takes(said_of_all::BatchQuery::PARAMETERS)
         .takes_rows::<link::NewLink>(json!([
             { "longUrl": "https://www.example.com/a" },
             { "longUrl": "https://www.example.com/b", "externalId": "m-18" },

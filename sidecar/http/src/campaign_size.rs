@@ -11,7 +11,7 @@ use super::campaigns::{CampaignInPath, no_such_campaign};
 use super::operation::operations;
 use super::operation::parameter::{number, parameters};
 use super::problem::Problem;
-use super::query;
+use super::query::{Number, Query, query};
 
 /// The default and the maximum number up to which links are counted.
 const DEFAULT_MOST: u32 = 100_000;
@@ -33,11 +33,17 @@ parameters! {
         |_| number(1, MOST.into(), DEFAULT_MOST.into());
 }
 
+query! {
+    /// The query of the operation.
+    SizeQuery { most: Number<MOST> = COUNTED, }
+}
+
 operations! {
     get "/v1/campaigns/{id}/links", "countCampaignLinks", "Counts a campaign's links", count {
         .text("Stops at `most`. `GET /v1/links?campaignId=…` lists the links.")
         .takes(&[COUNTED])
-        .answers::<SizeBody>(200, "The number of links.").problems([refused()])
+        .answers::<SizeBody>(200, "The number of links.")
+        .problems([Problem::query(format!("most must be a number from 1 to {MOST}."))])
     }
 }
 
@@ -48,15 +54,8 @@ async fn count(
     CampaignInPath(id): CampaignInPath,
     RawQuery(text): RawQuery,
 ) -> Result<Json<SizeBody>, Problem> {
-    let mut most = DEFAULT_MOST;
-    for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
-        if name != "most" {
-            return Err(query::only(&[COUNTED]));
-        }
-        let number = value.parse().ok();
-        let number = number.filter(|number| (1..=MOST).contains(number));
-        most = number.ok_or_else(refused)?;
-    }
+    let asked = SizeQuery::read(&text.unwrap_or_default())?;
+    let most = asked.most.map_or(DEFAULT_MOST, |most| most.0);
     app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
     // One extra link shows whether the count is complete.
     let found = app.campaigns.count_links(id, most + 1).await?;
@@ -64,9 +63,4 @@ async fn count(
         count: found.min(most),
         is_all: found <= most,
     }))
-}
-
-/// 400: the limit is invalid.
-fn refused() -> Problem {
-    Problem::query(format!("most must be a number from 1 to {MOST}."))
 }

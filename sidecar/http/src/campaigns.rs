@@ -1,7 +1,7 @@
 //! `/v1/campaigns`
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
@@ -27,22 +27,19 @@ use super::app::SharedApp;
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
 use super::campaign_defaults::read_defaults;
 use super::extract::{BASE, DOMAINS, Domains, JsonObject};
-use super::operation::parameter::{Parameter, of, parameters};
+use super::operation::parameter::{of, parameters};
 use super::operation::{Operation, Taken, operations};
 use super::problem::Problem;
-use super::query::{self, CURSOR, LIMIT};
+use super::query::{Asked, PageQuery, cut, one_more};
 use super::words;
 
 parameters! {
     pub(super) ID: path "id", "CampaignId", "Id of the campaign.", of::<words::CampaignId>;
 }
 
-/// The parameters of the listing.
-const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
-
 operations! {
     get "/v1/campaigns", "listCampaigns", "Lists campaigns, the latest first", list {
-        .query(&QUERY).answers::<PageBody>(200, "A page of campaigns.")
+        .answers::<PageBody>(200, "A page of campaigns.")
     }
     post "/v1/campaigns", "createCampaign", "Creates a campaign", create {
         .takes(&[DOMAINS, BASE])
@@ -216,22 +213,13 @@ async fn revoke(
 async fn list(
     State(app): State<SharedApp>,
     _: MayReadCampaigns,
-    RawQuery(text): RawQuery,
+    Asked(asked): Asked<PageQuery>,
 ) -> Result<Json<PageBody>, Problem> {
-    let (mut after, mut limit) = (None, query::DEFAULT_LIMIT);
-    for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
-        match &*name {
-            "limit" => limit = query::limit(&value)?,
-            "cursor" => {
-                let id = CampaignId::parse(value.as_bytes());
-                after = Some(id.ok_or_else(Problem::cursor)?);
-            }
-            _ => return Err(query::only(&QUERY)),
-        }
-    }
-    // One extra campaign shows whether there is another page.
-    let mut campaigns = app.campaigns.list(after, limit + 1).await?;
-    let next_cursor = query::page(&mut campaigns, limit).map(|last| last.id.to_string());
+    let after = asked.cursor.map(|id| id.parse());
+    let after = after.transpose().map_err(|_error| Problem::cursor())?;
+    let limit = one_more(asked.limit);
+    let campaigns = app.campaigns.list(after, limit).await?;
+    let (campaigns, next_cursor) = cut(campaigns, limit, |last| last.id.to_string());
     let now = app.clock.now();
     let campaigns = campaigns.iter();
     Ok(Json(PageBody {

@@ -42,14 +42,18 @@ pub(super) fn encode(prefix: &str, item: impl Display) -> String {
     URL_SAFE_NO_PAD.encode(format!("{prefix}.{item}"))
 }
 
-/// Reads a cursor of a listing.
-pub(super) fn decode<T: FromStr>(prefix: &str, cursor: &str) -> Result<T, Problem> {
-    let item = || {
+/// Reads a cursor of a listing, if a request has one.
+pub(super) fn decode<T: FromStr>(
+    prefix: &str,
+    cursor: Option<String>,
+) -> Result<Option<T>, Problem> {
+    let item = |cursor| {
         let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
         let (found, item) = std::str::from_utf8(&bytes).ok()?.split_once('.')?;
         (found == prefix).then(|| item.parse().ok())?
     };
-    item().ok_or_else(Problem::cursor)
+    let item = cursor.map(|cursor| item(cursor).ok_or_else(Problem::cursor));
+    item.transpose()
 }
 
 #[cfg(test)]
@@ -59,7 +63,7 @@ mod tests {
     use super::*;
 
     fn read<T: FromStr>(prefix: &str, cursor: &str) -> Option<T> {
-        decode(prefix, cursor).ok()
+        decode(prefix, Some(cursor.to_owned())).ok().flatten()
     }
 
     fn read_link(cursor: &str) -> Option<Dated<Code>> {

@@ -1,26 +1,22 @@
 //! `GET /v1/links/{code}/history`
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 
 use super::app::SharedApp;
 use super::auth::MayRead;
 use super::campaign_links::Campaigns;
+use super::cursor;
 use super::extract::{CodeInPath, no_such_link};
 use super::operation::operations;
-use super::operation::parameter::Parameter;
 use super::problem::Problem;
-use super::query::{CURSOR, LIMIT};
+use super::query::{Asked, PageQuery, cut, one_more};
 use super::wire::{HistoryBody, PastChangeBody};
-use super::{cursor, query};
-
-/// The parameters of the listing.
-const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
 
 operations! {
     get "/v1/links/{code}/history", "listLinkHistory", "Lists the history of a link", list {
         .text("The link before each of its changes, the latest change first.")
-        .query(&QUERY).answers::<HistoryBody>(200, "A page of changes.")
+        .answers::<HistoryBody>(200, "A page of changes.")
     }
 }
 
@@ -29,24 +25,15 @@ async fn list(
     State(app): State<SharedApp>,
     _: MayRead,
     CodeInPath(code): CodeInPath,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<PageQuery>,
 ) -> Result<Json<HistoryBody>, Problem> {
-    let mut limit = query::DEFAULT_LIMIT;
-    let mut before = None;
-    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        match &*name {
-            "limit" => limit = query::limit(&value)?,
-            "cursor" => {
-                before = Some(cursor::decode(cursor::HISTORY, &value)?);
-            }
-            _ => return Err(query::only(&QUERY)),
-        }
-    }
-    // One extra change shows whether there is another page.
-    let history = app.links.history(&code, before, limit + 1).await?;
-    let mut history = history.ok_or_else(no_such_link)?;
-    let next_cursor = query::page(&mut history, limit)
-        .map(|change| cursor::encode(cursor::HISTORY, change.before.revision));
+    let before = cursor::decode(cursor::HISTORY, asked.cursor)?;
+    let limit = one_more(asked.limit);
+    let history = app.links.history(&code, before, limit).await?;
+    let history = history.ok_or_else(no_such_link)?;
+    let (history, next_cursor) = cut(history, limit, |last| {
+        cursor::encode(cursor::HISTORY, last.before.revision)
+    });
     // A link never leaves its campaign.
     let links = history.iter().map(|change| &change.before);
     let campaigns = Campaigns::of(&app, links).await?;

@@ -3,7 +3,7 @@
 mod body;
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, LOCATION};
 use axum::http::request::Parts;
@@ -22,12 +22,12 @@ use shortlink_service::keys::{Actor, KeyChange, NewKey};
 
 use super::app::SharedApp;
 use super::auth::MayManageKeys;
+use super::cursor;
 use super::extract::JsonObject;
-use super::operation::parameter::{Parameter, parameters, string};
+use super::operation::parameter::{parameters, string};
 use super::operation::{Operation, Taken, operations};
 use super::problem::Problem;
-use super::query::{CURSOR, LIMIT};
-use super::{cursor, query};
+use super::query::{Asked, PageQuery, cut, one_more};
 use body::{PageBody, SecretBody};
 
 /// The id in the path.
@@ -58,12 +58,9 @@ parameters! {
     ID: path "id", "KeyId", "Id of the API key.", string;
 }
 
-/// The parameters of the listing.
-const QUERY: [Parameter; 2] = [LIMIT, CURSOR];
-
 operations! {
     get "/v1/keys", "listKeys", "Lists API keys, the latest first", list {
-        .query(&QUERY).answers::<PageBody>(200, "A page of keys.")
+        .answers::<PageBody>(200, "A page of keys.")
     }
     post "/v1/keys", "createKey", "Creates an API key", create {
         .takes_json::<NewKeyBody, 1>([("key", json!({
@@ -159,15 +156,17 @@ async fn find(
 async fn list(
     State(app): State<SharedApp>,
     _: MayManageKeys,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<PageQuery>,
 ) -> Result<Json<PageBody>, Problem> {
-    let mut listing = read_listing(&query.unwrap_or_default())?;
-    let limit = listing.limit;
-    // One extra key shows whether there is another page.
-    listing.limit += 1;
-    let mut keys = app.keys.list(&listing).await?;
-    let next_cursor = query::page(&mut keys, limit)
-        .map(|last| cursor::encode(cursor::KEYS, cursor::Dated(last.created_at, &last.id)));
+    let after = cursor::decode(cursor::KEYS, asked.cursor)?;
+    let listing = KeyListing {
+        after: after.map(|cursor::Dated(created_at, id)| KeyPosition { created_at, id }),
+        limit: one_more(asked.limit),
+    };
+    let keys = app.keys.list(&listing).await?;
+    let (keys, next_cursor) = cut(keys, listing.limit, |last| {
+        cursor::encode(cursor::KEYS, cursor::Dated(last.created_at, &last.id))
+    });
     let now = app.clock.now();
     let keys = keys.iter().map(|key| KeyBody::new(key, now)).collect();
     Ok(Json(PageBody { keys, next_cursor }))
@@ -244,22 +243,4 @@ fn check_expiry(fields: &mut Fields, given: Option<Option<Timestamp>>, now: Time
     if given.flatten().is_some_and(|expiry| expiry <= now) {
         fields.refuse("expiresAt", IN_THE_FUTURE);
     }
-}
-
-fn read_listing(query: &str) -> Result<KeyListing, Problem> {
-    let mut listing = KeyListing {
-        after: None,
-        limit: query::DEFAULT_LIMIT,
-    };
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "limit" => listing.limit = query::limit(&value)?,
-            "cursor" => {
-                let cursor::Dated(created_at, id) = cursor::decode(cursor::KEYS, &value)?;
-                listing.after = Some(KeyPosition { created_at, id });
-            }
-            _ => return Err(query::only(&QUERY)),
-        }
-    }
-    Ok(listing)
 }

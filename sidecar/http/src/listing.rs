@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
-use jiff::Timestamp;
+use axum::extract::State;
 use shortlink_core::ports::{LinkTotal, Listing, Position};
 use vocabulary::{CampaignId, Code, State as LinkState};
 
@@ -13,11 +12,11 @@ use super::auth::MayRead;
 use super::campaign_links::Campaigns;
 use super::extract::Domains;
 use super::operation::operations;
-use super::operation::parameter::{Parameter, of, parameters, string};
+use super::operation::parameter::{of, parameters, string};
 use super::problem::Problem;
-use super::query::{CURSOR, EXTERNAL_ID, LIMIT, OF_CAMPAIGN};
+use super::query::{Asked, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, cut, one_more, query};
 use super::wire::{LinkBody, PageBody};
-use super::{cursor, query, words};
+use super::{cursor, words};
 
 parameters! {
     STATE: query "state", "LinkState", "Only links in this state.", of::<words::LinkState>;
@@ -26,20 +25,22 @@ parameters! {
         "Only links that this API key has created.", string;
 }
 
-/// The parameters of the listing.
-const QUERY: [Parameter; 7] = [
-    LIMIT,
-    CURSOR,
-    STATE,
-    TAG,
-    EXTERNAL_ID,
-    OF_CAMPAIGN,
-    CREATED_BY,
-];
+query! {
+    /// The filter of the listing.
+    LinkQuery {
+        limit: Limit = LIMIT,
+        cursor: String = CURSOR,
+        state: LinkState = STATE,
+        tag: String = TAG,
+        external_id: String = EXTERNAL_ID,
+        campaign: CampaignId = OF_CAMPAIGN,
+        created_by: String = CREATED_BY,
+    }
+}
 
 operations! {
     get "/v1/links", "listLinks", "Lists links, the latest first", list {
-        .query(&QUERY).answers::<PageBody>(200, "A page of links.")
+        .answers::<PageBody>(200, "A page of links.")
     }
 }
 
@@ -48,18 +49,24 @@ async fn list(
     State(app): State<SharedApp>,
     _: MayRead,
     domains: Domains,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<LinkQuery>,
 ) -> Result<Json<PageBody>, Problem> {
     let now = app.clock.now();
-    let mut listing = read_listing(&query.unwrap_or_default(), now)?;
-    let limit = listing.limit;
-    // One extra link shows whether there is another page.
-    listing.limit += 1;
+    let after = cursor::decode(cursor::LINKS, asked.cursor)?;
+    let listing = Listing {
+        state: asked.state.map(|state| (state, now)),
+        tag: asked.tag,
+        external_id: asked.external_id,
+        campaign: asked.campaign,
+        created_by: asked.created_by,
+        after: after.map(|cursor::Dated(created_at, code)| Position { created_at, code }),
+        until: None,
+        limit: one_more(asked.limit),
+    };
     let page = app.links.page(&listing).await?;
-    let mut links = page.links;
-    let next = query::page(&mut links, limit).map(|link| Position {
-        created_at: link.created_at,
-        code: link.code,
+    let (links, next) = cut(page.links, listing.limit, |last| Position {
+        created_at: last.created_at,
+        code: last.code,
     });
     let next = next.or(page.read_to);
     let next_cursor =
@@ -77,41 +84,4 @@ async fn list(
         })
         .collect();
     Ok(Json(PageBody { links, next_cursor }))
-}
-
-fn read_listing(query: &str, now: Timestamp) -> Result<Listing, Problem> {
-    let mut listing = Listing {
-        limit: query::DEFAULT_LIMIT,
-        ..Listing::default()
-    };
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "limit" => listing.limit = query::limit(&value)?,
-            "cursor" => {
-                listing.after = {
-                    let cursor::Dated(created_at, code) = cursor::decode(cursor::LINKS, &value)?;
-                    Some(Position { created_at, code })
-                };
-            }
-            "state" => {
-                let state = LinkState::by_name(&value);
-                let state = state.ok_or_else(|| {
-                    let names = LinkState::ALL.map(LinkState::name).join(", ");
-                    Problem::query(format!("state must be one of {names}."))
-                })?;
-                listing.state = Some((state, now));
-            }
-            "tag" => listing.tag = Some(value.into_owned()),
-            "externalId" => listing.external_id = Some(value.into_owned()),
-            "campaignId" => {
-                let id = CampaignId::parse(value.as_bytes()).ok_or_else(|| {
-                    Problem::query("campaignId must be the id of a campaign.".to_owned())
-                })?;
-                listing.campaign = Some(id);
-            }
-            "createdBy" => listing.created_by = Some(value.into_owned()),
-            _ => return Err(query::only(&QUERY)),
-        }
-    }
-    Ok(listing)
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -14,14 +14,16 @@ use futures_util::stream;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::json;
+use shortlink_core::visit::class::Class;
 use shortlink_service::live::{Listener, LiveFilter, LiveId, Told};
+use vocabulary::Code;
 
 use super::app::SharedApp;
 use super::auth::{Admission, MayListen};
 use super::operation::operations;
-use super::operation::parameter::{Parameter, parameters, string};
+use super::operation::parameter::{parameters, string};
 use super::problem::Problem;
-use super::query::{self, CLASS, OF_CODE};
+use super::query::{Asked, CLASS, OF_CODE, Query, query};
 use super::visits::VisitBody;
 
 /// The silence after which a comment is sent: proxies close idle connections.
@@ -43,8 +45,14 @@ parameters! {
         |_| json!({ "type": "string", "minLength": 1 });
 }
 
-/// The parameters of the query.
-const QUERY: [Parameter; 3] = [CLASS, OF_CODE, DOMAIN];
+query! {
+    /// The filter of the feed.
+    LiveQuery {
+        class: Class = CLASS,
+        code: Code = OF_CODE,
+        domain: String = DOMAIN,
+    }
+}
 
 operations! {
     get "/v1/visits/live", "listenToVisits", "Streams visits live", listen {
@@ -56,7 +64,7 @@ operations! {
              `gap`: visits after `Last-Event-ID` may be missing. `end`: the key is no longer allowed \
              to listen, or the service stops.",
         )
-        .takes(&[LAST_EVENT_ID]).query(&QUERY)
+        .takes(&[LAST_EVENT_ID]).takes(LiveQuery::PARAMETERS)
         .answers_events::<LiveData>(200, "The events.").with(["Cache-Control"])
         .problems([bad_id(), switched_off()])
     }
@@ -88,9 +96,16 @@ async fn listen(
     State(app): State<SharedApp>,
     MayListen(admission): MayListen,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<LiveQuery>,
 ) -> Result<impl IntoResponse, Problem> {
-    let filter = read_filter(&query.unwrap_or_default())?;
+    if asked.domain.as_deref() == Some("") {
+        return Err(Problem::query("domain must be a short domain."));
+    }
+    let filter = LiveFilter {
+        class: asked.class,
+        code: asked.code,
+        host: asked.domain,
+    };
     let after = read_last_event_id(&headers)?;
     let Some(live) = &app.live else {
         return Err(switched_off());
@@ -109,24 +124,6 @@ async fn listen(
     });
     let heartbeat = KeepAlive::new().interval(HEARTBEAT).text("alive");
     Ok(([UNBUFFERED], Sse::new(events).keep_alive(heartbeat)))
-}
-
-fn read_filter(text: &str) -> Result<LiveFilter, Problem> {
-    let mut filter = LiveFilter::default();
-    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-        match &*name {
-            "class" => filter.class = Some(query::class(&value)?),
-            "code" => filter.code = Some(query::code(&value)?),
-            "domain" => {
-                if value.is_empty() {
-                    return Err(Problem::query("domain must be a short domain."));
-                }
-                filter.host = Some(value.into_owned());
-            }
-            _ => return Err(query::only(&QUERY)),
-        }
-    }
-    Ok(filter)
 }
 
 fn read_last_event_id(headers: &HeaderMap) -> Result<Option<LiveId>, Problem> {

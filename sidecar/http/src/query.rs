@@ -1,11 +1,16 @@
-//! Parameters and pagination that all listings share.
+//! Queries: their parameters, and the pages of listings.
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use jiff::Timestamp;
 use serde_json::json;
+use shortlink_core::ports::Dimension;
 use shortlink_core::visit::class::Class;
-use vocabulary::Code;
+use vocabulary::{CampaignId, Code, State};
 
+use super::app::SharedApp;
 use super::operation::parameter::{self, Parameter, number, of, parameters, string};
+use super::operation::{Operation, Taken};
 use super::problem::Problem;
 use super::words;
 
@@ -32,6 +37,131 @@ parameters! {
         "Only links of this campaign.", of::<words::CampaignId>;
 }
 
+/// The parameters that the query of an operation can have.
+pub(super) trait Query: Sized {
+    /// Each of them.
+    const PARAMETERS: &'static [Parameter];
+
+    /// Reads a query.
+    fn read(text: &str) -> Result<Self, Problem>;
+}
+
+/// Declares a query: the type and the parameter of each field.
+macro_rules! query {
+    ($(#[$about:meta])* $Query:ident { $($field:ident: $Value:ty = $PARAMETER:expr,)+ }) => {
+        $(#[$about])*
+        #[derive(Default)]
+        pub(super) struct $Query {
+            $(pub(super) $field: Option<$Value>,)+
+        }
+
+        impl $crate::query::Query for $Query {
+            const PARAMETERS: &'static [$crate::operation::parameter::Parameter] = &[$($PARAMETER),+];
+
+            fn read(text: &str) -> Result<Self, $crate::problem::Problem> {
+                let mut query = Self::default();
+                for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+                    $(if name == $PARAMETER.name {
+                        $crate::query::set(&mut query.$field, &name, &value)?;
+                        continue;
+                    })+
+                    return Err($crate::query::only(Self::PARAMETERS));
+                }
+                Ok(query)
+            }
+        }
+    };
+}
+pub(super) use query;
+
+/// The query of a request.
+pub(super) struct Asked<Q>(pub(super) Q);
+
+impl<Q: Query> FromRequestParts<SharedApp> for Asked<Q> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &SharedApp) -> Result<Self, Problem> {
+        Q::read(parts.uri.query().unwrap_or_default()).map(Self)
+    }
+}
+
+impl<Q: Query> Taken for Asked<Q> {
+    fn describe(operation: Operation) -> Operation {
+        operation.query(Q::PARAMETERS)
+    }
+}
+
+/// The value of a parameter.
+pub(super) trait Value: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What a valid value is.
+    fn read(text: &str) -> Result<Self, String>;
+
+    /// Combines it with the value of an earlier parameter of the same name.
+    fn after(self, _earlier: Option<Self>) -> Self {
+        self
+    }
+}
+
+/// Declares how values of some types are read, and what a valid one is.
+macro_rules! values {
+    ($($Value:ty: $read:expr, $expected:expr;)+) => {$(
+        impl $crate::query::Value for $Value {
+            fn read(text: &str) -> Result<Self, String> {
+                let read: fn(&str) -> Option<Self> = $read;
+                read(text).ok_or_else(|| $expected.into())
+            }
+        }
+    )+};
+}
+pub(super) use values;
+
+values! {
+    String: |text| Some(text.to_owned()), "a text";
+    bool: |text| text.parse().ok(), "true or false";
+    Timestamp: |text| text.parse().ok(), "a date and time like 2030-12-31T23:59:59Z";
+    Class: Class::by_name, format!("one of {}", Class::NAMES);
+    State: State::by_name, format!("one of {}", State::ALL.map(State::name).join(", "));
+    Dimension: Dimension::by_name, format!("of {}", Dimension::NAMES);
+    Code: |text| text.parse().ok(), "a link's code";
+    CampaignId: |text| text.parse().ok(), "the id of a campaign";
+}
+
+/// A number from 1 to `MOST`.
+pub(super) struct Number<const MOST: u32>(pub(super) u32);
+
+impl<const MOST: u32> Value for Number<MOST> {
+    fn read(text: &str) -> Result<Self, String> {
+        let number = text.parse().ok().filter(|it| (1..=MOST).contains(it));
+        number
+            .map(Self)
+            .ok_or_else(|| format!("a number from 1 to {MOST}"))
+    }
+}
+
+/// The number of items on a page.
+pub(super) type Limit = Number<MAX_LIMIT>;
+
+impl<T: Value> Value for Vec<T> {
+    fn read(text: &str) -> Result<Self, String> {
+        text.split(',').map(T::read).collect()
+    }
+
+    fn after(self, earlier: Option<Self>) -> Self {
+        earlier.into_iter().flatten().chain(self).collect()
+    }
+}
+
+/// Reads the value of a parameter.
+pub(super) fn set<T: Value>(field: &mut Option<T>, name: &str, text: &str) -> Result<(), Problem> {
+    let value = T::read(text);
+    let value = value.map_err(|expected| Problem::query(format!("{name} must be {expected}.")))?;
+    *field = Some(value.after(field.take()));
+    Ok(())
+}
+
 /// Refuses every parameter but these.
 pub(super) fn only(parameters: &[Parameter]) -> Problem {
     let names: Vec<&str> = parameters.iter().map(|it| it.name).collect();
@@ -44,41 +174,29 @@ pub(super) fn only(parameters: &[Parameter]) -> Problem {
     })
 }
 
-/// Parses the number of items on a page.
-pub(super) fn limit(value: &str) -> Result<u32, Problem> {
-    let limit = value.parse().ok();
-    limit
-        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-        .ok_or_else(|| Problem::query(format!("limit must be a number from 1 to {MAX_LIMIT}.")))
-}
-
-/// Reads a moment.
-pub(super) fn moment(name: &str, value: &str) -> Result<Timestamp, Problem> {
-    value.parse().map_err(|_error| {
-        Problem::query(format!(
-            "{name} must be a date and time like 2030-12-31T23:59:59Z."
-        ))
-    })
-}
-
-/// Reads a class of visits.
-pub(super) fn class(value: &str) -> Result<Class, Problem> {
-    Class::by_name(value)
-        .ok_or_else(|| Problem::query(format!("class must be one of {}.", Class::NAMES)))
-}
-
-/// Reads a code.
-pub(super) fn code(value: &str) -> Result<Code, Problem> {
-    Code::parse(value.as_bytes()).map_err(|_error| Problem::query("code must be a link's code."))
-}
-
-/// Cuts a page off `items`, which have one more item than a page if there is another page. In that
-/// case, returns the last item of the page.
-pub(super) fn page<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
-    let length = limit as usize;
-    if items.len() <= length {
-        return None;
+query! {
+    /// A page of a listing without filters.
+    PageQuery {
+        limit: Limit = LIMIT,
+        cursor: String = CURSOR,
     }
+}
+
+/// The number of items that a page is cut from: one extra item shows whether there is another page.
+pub(super) fn one_more(limit: Option<Limit>) -> u32 {
+    limit.map_or(DEFAULT_LIMIT, |limit| limit.0) + 1
+}
+
+/// Cuts a page off `items`, of which at most `limit` were read ([`one_more`]). Returns the position after its last item
+/// if there is another page.
+pub(super) fn cut<T, P>(
+    mut items: Vec<T>,
+    limit: u32,
+    position: impl FnOnce(&T) -> P,
+) -> (Vec<T>, Option<P>) {
+    let length = limit as usize - 1;
+    let is_last = items.len() <= length;
     items.truncate(length);
-    items.last()
+    let last = items.last().filter(|_| !is_last).map(position);
+    (items, last)
 }

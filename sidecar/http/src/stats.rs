@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -16,10 +16,10 @@ use super::app::SharedApp;
 use super::auth::MayReadStats;
 use super::campaigns::{self, CampaignInPath, no_such_campaign};
 use super::extract::{CODE, CodeInPath, no_such_link};
-use super::operation::parameter::{Parameter, number, of, parameters};
+use super::operation::parameter::{number, of, parameters};
 use super::operation::{Operation, operations};
 use super::problem::Problem;
-use super::query::{self, MAX_LIMIT, SINCE, UNTIL};
+use super::query::{Asked, Limit, MAX_LIMIT, Number, SINCE, UNTIL, query, values};
 use super::words;
 
 /// The default time span.
@@ -40,7 +40,7 @@ const MAX_INTERVALS_OF_VALUES: i64 = 1000;
 
 /// The default and the maximum number of minutes in the statistics of domains.
 const DEFAULT_MINUTES: i64 = 60;
-const MAX_MINUTES: i64 = 24 * 60;
+const MAX_MINUTES: u32 = 24 * 60;
 
 /// Numbers of visits by class.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -125,7 +125,7 @@ pub(super) struct StatsBody {
 
 parameters! {
     MINUTES: query "minutes", "Minutes", "Length of the period up to now, in minutes.",
-        |_| number(1, MAX_MINUTES, DEFAULT_MINUTES);
+        |_| number(1, MAX_MINUTES.into(), DEFAULT_MINUTES);
     INTERVAL: query "interval", "Interval",
         "Length of the intervals. Default: an hour for a period of up to three days, else a day.",
         of::<words::Interval>;
@@ -142,8 +142,22 @@ parameters! {
         |_| json!({ "type": "boolean", "default": false });
 }
 
-/// The parameters of statistics.
-const QUERY: [Parameter; 6] = [SINCE, UNTIL, INTERVAL, BY, VALUES, VALUE_INTERVALS];
+query! {
+    /// The query of statistics.
+    StatsQuery {
+        since: Timestamp = SINCE,
+        until: Timestamp = UNTIL,
+        interval: Hours = INTERVAL,
+        by: Vec<Dimension> = BY,
+        limit: Limit = VALUES,
+        value_intervals: bool = VALUE_INTERVALS,
+    }
+}
+
+query! {
+    /// The query of the statistics of domains.
+    DomainsQuery { minutes: Number<MAX_MINUTES> = MINUTES, }
+}
 
 operations! {
     get "/v1/stats", "getStats", "Counts all visits", of_all { .also(counts) }
@@ -155,24 +169,22 @@ operations! {
     }
     get "/v1/domains/stats", "getDomainStats", "Counts visits of each short domain", of_domains {
         .text("Per minute, which makes a blocked domain visible. Minutes without visits are omitted.")
-        .query(&[MINUTES]).answers::<DomainsBody>(200, "The counts.")
+        .answers::<DomainsBody>(200, "The counts.")
     }
 }
 
 /// Describes what all statistics share.
 fn counts(operation: Operation) -> Operation {
-    operation
-        .query(&QUERY)
-        .answers::<StatsBody>(200, "The counts.")
+    operation.answers::<StatsBody>(200, "The counts.")
 }
 
 /// `GET /v1/stats`
 async fn of_all(
     State(app): State<SharedApp>,
     _: MayReadStats,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<StatsQuery>,
 ) -> Result<Json<StatsBody>, Problem> {
-    count(&app, Counted::All, query).await
+    count(&app, Counted::All, asked).await
 }
 
 /// `GET /v1/campaigns/{id}/stats`
@@ -180,12 +192,12 @@ async fn of_campaign(
     State(app): State<SharedApp>,
     _: MayReadStats,
     CampaignInPath(id): CampaignInPath,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<StatsQuery>,
 ) -> Result<Json<StatsBody>, Problem> {
     if app.campaigns.find(id).await?.is_none() {
         return Err(no_such_campaign());
     }
-    count(&app, Counted::Campaign(id), query).await
+    count(&app, Counted::Campaign(id), asked).await
 }
 
 /// `GET /v1/links/{code}/stats`
@@ -193,123 +205,79 @@ async fn of_link(
     State(app): State<SharedApp>,
     _: MayReadStats,
     CodeInPath(code): CodeInPath,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<StatsQuery>,
 ) -> Result<Json<StatsBody>, Problem> {
     if app.links.find(&code).await?.is_none() {
         return Err(no_such_link());
     }
-    count(&app, Counted::Link(code), query).await
+    count(&app, Counted::Link(code), asked).await
 }
 
-/// The length of the intervals.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Interval {
-    Hour,
-    Day,
+values! {
+    Hours: |name| [Hours::One, Hours::Day].into_iter().find(|it| name_of(*it) == name), "hour or day";
 }
 
-impl Interval {
-    /// Converts the interval for the store.
-    fn hours(self) -> Hours {
-        match self {
-            Self::Hour => Hours::One,
-            Self::Day => Hours::Day,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-        }
-    }
-
-    /// The start of the interval that contains an hour. Days are in UTC.
-    fn begin(self, hour: Timestamp) -> Timestamp {
-        match self {
-            Self::Hour => hour,
-            Self::Day => hour
-                .to_zoned(TimeZone::UTC)
-                .start_of_day()
-                .map_or(hour, |day| day.timestamp()),
-        }
+/// The name of a length of intervals.
+fn name_of(interval: Hours) -> &'static str {
+    match interval {
+        Hours::One => "hour",
+        Hours::Day => "day",
     }
 }
 
-struct Asked {
+/// The start of the interval that contains an hour. Days are in UTC.
+fn begin_of(interval: Hours, hour: Timestamp) -> Timestamp {
+    match interval {
+        Hours::One => hour,
+        Hours::Day => hour
+            .to_zoned(TimeZone::UTC)
+            .start_of_day()
+            .map_or(hour, |day| day.timestamp()),
+    }
+}
+
+/// What is counted.
+struct Counting {
     since: Timestamp,
     until: Timestamp,
-    interval: Interval,
+    interval: Hours,
     by: Vec<Dimension>,
     limit: u32,
     value_intervals: bool,
 }
 
-fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
-    let (mut since, mut until, mut interval) = (None, None, None);
-    let mut by = Vec::new();
-    let mut limit = DEFAULT_VALUES;
-    let mut value_intervals = false;
-    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-        match &*name {
-            "since" => since = Some(query::moment("since", &value)?),
-            "until" => until = Some(query::moment("until", &value)?),
-            "interval" => {
-                interval = Some(match &*value {
-                    "hour" => Interval::Hour,
-                    "day" => Interval::Day,
-                    _ => return Err(Problem::query("interval must be hour or day.")),
-                });
-            }
-            "by" => {
-                for name in value.split(',') {
-                    by.push(Dimension::by_name(name).ok_or_else(|| {
-                        Problem::query(format!("by must be of {}.", Dimension::NAMES))
-                    })?);
-                }
-            }
-            "limit" => limit = query::limit(&value)?,
-            "valueIntervals" => {
-                value_intervals = match &*value {
-                    "true" => true,
-                    "false" => false,
-                    _ => return Err(Problem::query("valueIntervals must be true or false.")),
-                };
-            }
-            _ => return Err(query::only(&QUERY)),
-        }
-    }
-    let until = until.unwrap_or(now);
-    let since = match since {
-        Some(since) => since,
-        None => until.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN),
-    };
+fn check(asked: StatsQuery, now: Timestamp) -> Result<Counting, Problem> {
+    let until = asked.until.unwrap_or(now);
+    let default = || until.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN);
+    let since = asked.since.unwrap_or_else(default);
     let span = until.duration_since(since);
     if !span.is_positive() || span > LONGEST_SPAN {
         return Err(Problem::query(
             "since must be before until, and at most 800 days.",
         ));
     }
-    let interval = interval.unwrap_or(if span <= SHORT_SPAN {
-        Interval::Hour
+    let interval = asked.interval.unwrap_or(if span <= SHORT_SPAN {
+        Hours::One
     } else {
-        Interval::Day
+        Hours::Day
     });
-    let intervals = span.as_hours() / interval.hours().count();
+    let intervals = span.as_hours() / interval.count();
+    let value_intervals = asked.value_intervals.unwrap_or_default();
     if value_intervals && intervals > MAX_INTERVALS_OF_VALUES {
         return Err(Problem::query(format!(
             "valueIntervals is for at most {MAX_INTERVALS_OF_VALUES} intervals: ask for days, or a \
              shorter time."
         )));
     }
+    let mut by = asked.by.unwrap_or_default();
     by.sort_unstable();
     by.dedup();
-    Ok(Asked {
+    Ok(Counting {
         since,
         until,
         interval,
         by,
-        limit,
+        limit: asked.limit.map_or(DEFAULT_VALUES, |limit| limit.0),
         value_intervals,
     })
 }
@@ -317,9 +285,9 @@ fn read(text: &str, now: Timestamp) -> Result<Asked, Problem> {
 async fn count(
     app: &SharedApp,
     of: Counted,
-    query: Option<String>,
+    asked: StatsQuery,
 ) -> Result<Json<StatsBody>, Problem> {
-    let asked = read(&query.unwrap_or_default(), app.clock.now())?;
+    let asked = check(asked, app.clock.now())?;
     let query = CountQuery {
         of,
         since: asked.since,
@@ -329,7 +297,7 @@ async fn count(
     let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
     for count in app.store.count_visits(&query).await? {
         visits.add(count.class, count.visits);
-        let begin = asked.interval.begin(count.hour);
+        let begin = begin_of(asked.interval, count.hour);
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
@@ -353,15 +321,14 @@ async fn count(
         values.truncate(asked.limit as usize);
         if asked.value_intervals {
             let first = values.len().min(MAX_VALUES_OVER_TIME);
-            let length = asked.interval.hours();
-            add_intervals(app, &query, dimension, length, &mut values[..first]).await?;
+            add_intervals(app, &query, dimension, asked.interval, &mut values[..first]).await?;
         }
         by.insert(dimension.name(), values);
     }
     Ok(Json(StatsBody {
         since: asked.since,
         until: asked.until,
-        interval: asked.interval.name(),
+        interval: name_of(asked.interval),
         visits,
         intervals: intervals
             .into_iter()
@@ -446,21 +413,11 @@ pub(super) struct DomainsBody {
 async fn of_domains(
     State(app): State<SharedApp>,
     _: MayReadStats,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<DomainsQuery>,
 ) -> Result<Json<DomainsBody>, Problem> {
-    let mut minutes = DEFAULT_MINUTES;
-    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        if name != "minutes" {
-            return Err(query::only(&[MINUTES]));
-        }
-        minutes = value
-            .parse()
-            .ok()
-            .filter(|minutes| (1..=MAX_MINUTES).contains(minutes))
-            .ok_or_else(|| {
-                Problem::query(format!("minutes must be a number from 1 to {MAX_MINUTES}."))
-            })?;
-    }
+    let minutes = asked
+        .minutes
+        .map_or(DEFAULT_MINUTES, |minutes| minutes.0.into());
     let since = app.clock.now() - SignedDuration::from_mins(minutes);
     let mut domains: BTreeMap<String, DomainBody> = BTreeMap::new();
     for count in app.store.count_domains(since).await? {

@@ -15,6 +15,7 @@ use serde::Serialize;
 use shortlink_core::ports::{KeptVisit, Listing, Position, StoreError, VisitListing};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Versioned;
+use shortlink_core::visit::class::Class;
 use shortlink_store::Store;
 use vocabulary::{CampaignId, Code};
 
@@ -22,9 +23,11 @@ use super::app::SharedApp;
 use super::auth::{MayReadStats, MayWrite};
 use super::extract::CodeInPath;
 use super::operation::operations;
-use super::operation::parameter::Parameter;
 use super::problem::Problem;
-use super::query::{self, CLASS, CURSOR, EXTERNAL_ID, LIMIT, OF_CAMPAIGN, OF_CODE, SINCE, UNTIL};
+use super::query::{
+    Asked, CLASS, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_CODE, Query, SINCE, UNTIL,
+    cut, one_more, query,
+};
 use super::{cursor, words};
 
 /// The number of visits read at a time for an export.
@@ -141,11 +144,25 @@ pub(super) struct PageBody {
     next_cursor: Option<String>,
 }
 
-/// The parameters of the listing.
-const QUERY: [Parameter; 6] = [LIMIT, CURSOR, CLASS, OF_CODE, SINCE, UNTIL];
+query! {
+    /// The filter of the listing.
+    VisitQuery {
+        limit: Limit = LIMIT,
+        cursor: String = CURSOR,
+        class: Class = CLASS,
+        code: Code = OF_CODE,
+        since: Timestamp = SINCE,
+        until: Timestamp = UNTIL,
+    }
+}
 
-/// The parameters that select links whose visits are erased.
-const ERASED: [Parameter; 2] = [EXTERNAL_ID, OF_CAMPAIGN];
+query! {
+    /// Selects links whose visits are erased.
+    ErasureQuery {
+        external_id: String = EXTERNAL_ID,
+        campaign: CampaignId = OF_CAMPAIGN,
+    }
+}
 
 operations! {
     get "/v1/visits", "listVisits", "Lists visits, the latest first", list {
@@ -153,7 +170,7 @@ operations! {
             "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
              After an error it breaks off.",
         )
-        .query(&QUERY).answers::<PageBody>(200, "A page of visits, or all visits.")
+        .answers::<PageBody>(200, "A page of visits, or all visits.")
         .or_rows::<VisitBody>("application/x-ndjson").or_text("text/csv")
     }
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
@@ -161,7 +178,7 @@ operations! {
             "Deletes the stored visits of all links with an `externalId` or of a campaign; one of both \
              parameters is required. Counts stay: they identify no visitor.",
         )
-        .query(&ERASED).answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
+        .answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
     }
     get "/v1/links/{code}/visits", "listLinkVisits", "Lists visits of a link", of_link {
         .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page of visits.")
@@ -179,7 +196,7 @@ async fn of_link(
     CodeInPath(code): CodeInPath,
     RawQuery(query): RawQuery,
 ) -> Result<Json<PageBody>, Problem> {
-    let mut listing = read_listing(&query.unwrap_or_default())?;
+    let mut listing = VisitQuery::read(&query.unwrap_or_default())?.listing()?;
     if listing.code.is_some() {
         return Err(Problem::query("code can't be given: the path has it."));
     }
@@ -192,9 +209,9 @@ async fn list(
     State(app): State<SharedApp>,
     _: MayReadStats,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<VisitQuery>,
 ) -> Result<Response<Body>, Problem> {
-    let listing = read_listing(&query.unwrap_or_default())?;
+    let listing = asked.listing()?;
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let accept = accept.unwrap_or_default().to_ascii_lowercase();
     let format = if accept.contains("ndjson") || accept.contains("jsonl") {
@@ -243,23 +260,14 @@ async fn erase_of_link(
 async fn erase(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
-    RawQuery(query): RawQuery,
+    Asked(asked): Asked<ErasureQuery>,
 ) -> Result<Json<ErasureBody>, Problem> {
     let mut listing = Listing {
+        external_id: asked.external_id,
+        campaign: asked.campaign,
         limit: TOGETHER,
         ..Listing::default()
     };
-    for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        match &*name {
-            "externalId" => listing.external_id = Some(value.into_owned()),
-            "campaignId" => {
-                let id = CampaignId::parse(value.as_bytes())
-                    .ok_or_else(|| Problem::query("campaignId must be the id of a campaign."))?;
-                listing.campaign = Some(id);
-            }
-            _ => return Err(query::only(&ERASED)),
-        }
-    }
     if listing.external_id.is_none() && listing.campaign.is_none() {
         return Err(Problem::query("externalId or campaignId must be given."));
     }
@@ -284,36 +292,27 @@ async fn erase(
     }
 }
 
-async fn page(app: &SharedApp, mut listing: VisitListing) -> Result<Json<PageBody>, Problem> {
-    let limit = listing.limit;
-    // One extra visit shows whether there is another page.
-    listing.limit += 1;
-    let mut visits = app.store.list_visits(&listing).await?;
-    let last = query::page(&mut visits, limit);
-    let next_cursor = last.map(|visit| cursor::encode(cursor::VISITS, visit.number));
+async fn page(app: &SharedApp, listing: VisitListing) -> Result<Json<PageBody>, Problem> {
+    let visits = app.store.list_visits(&listing).await?;
+    let encode = |last: &KeptVisit| cursor::encode(cursor::VISITS, last.number);
+    let (visits, next_cursor) = cut(visits, listing.limit, encode);
     Ok(Json(PageBody {
         visits: visits.into_iter().map(VisitBody::from).collect(),
         next_cursor,
     }))
 }
 
-fn read_listing(text: &str) -> Result<VisitListing, Problem> {
-    let mut listing = VisitListing {
-        limit: query::DEFAULT_LIMIT,
-        ..VisitListing::default()
-    };
-    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-        match &*name {
-            "limit" => listing.limit = query::limit(&value)?,
-            "cursor" => listing.before = Some(cursor::decode(cursor::VISITS, &value)?),
-            "class" => listing.class = Some(query::class(&value)?),
-            "code" => listing.code = Some(query::code(&value)?),
-            "since" => listing.since = Some(query::moment("since", &value)?),
-            "until" => listing.until = Some(query::moment("until", &value)?),
-            _ => return Err(query::only(&QUERY)),
-        }
+impl VisitQuery {
+    fn listing(self) -> Result<VisitListing, Problem> {
+        Ok(VisitListing {
+            code: self.code,
+            class: self.class,
+            since: self.since,
+            until: self.until,
+            before: cursor::decode(cursor::VISITS, self.cursor)?,
+            limit: one_more(self.limit),
+        })
     }
-    Ok(listing)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use vocabulary::CampaignId;
 use super::rows::{Csv, Format};
 use crate::app::App;
 use crate::campaigns::no_such_campaign;
-use crate::operation::parameter::{Parameter, of, parameters, string};
+use crate::operation::parameter::{of, parameters, string};
 use crate::problem::Problem;
-use crate::{query, words};
+use crate::query::{Query, query};
+use crate::words;
 
 parameters! {
     CAMPAIGN: query "campaignId", "CampaignOfRows",
@@ -25,8 +26,14 @@ parameters! {
     };
 }
 
-/// The parameters of the query.
-pub(super) const QUERY: [Parameter; 3] = [CAMPAIGN, COLUMNS, DELIMITER];
+query! {
+    /// The query of a batch.
+    BatchQuery {
+        campaign_id: CampaignId = CAMPAIGN,
+        columns: String = COLUMNS,
+        delimiter: String = DELIMITER,
+    }
+}
 
 /// The names that a delimiter has in a query.
 const DELIMITERS: [(&str, u8); 3] = [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
@@ -37,7 +44,6 @@ pub(super) fn bad_delimiter() -> Problem {
 }
 
 /// Options for all rows of a batch.
-#[derive(Default)]
 pub(super) struct SaidOfAll {
     /// The campaign of rows that name none.
     pub(super) campaign_id: Option<CampaignId>,
@@ -60,32 +66,30 @@ impl SaidOfAll {
     }
 
     fn parse(text: &str, format: Format) -> Result<Self, Problem> {
-        let mut said = Self {
-            text: text.to_owned(),
-            ..Self::default()
-        };
-        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-            match &*name {
-                "campaignId" => {
-                    let id = CampaignId::parse(value.as_bytes());
-                    let id = id.ok_or_else(|| {
-                        Problem::query("campaignId must be the id of a campaign.")
-                    })?;
-                    said.campaign_id = Some(id);
-                }
-                "columns" | "delimiter" if format != Format::Csv => {
-                    return Err(Problem::query(format!("{name} is for text/csv.")));
-                }
-                "columns" => said.csv.columns = Some(read_columns(&value)?),
-                "delimiter" => {
-                    let known = DELIMITERS.iter().find(|(known, _)| *known == value);
-                    let (_, byte) = known.ok_or_else(bad_delimiter)?;
-                    said.csv.delimiter = *byte;
-                }
-                _ => return Err(query::only(&QUERY)),
-            }
+        let asked = BatchQuery::read(text)?;
+        let of_csv = [
+            ("columns", asked.columns.is_some()),
+            ("delimiter", asked.delimiter.is_some()),
+        ];
+        if format != Format::Csv
+            && let Some((name, _)) = of_csv.iter().find(|(_, is_given)| *is_given)
+        {
+            return Err(Problem::query(format!("{name} is for text/csv.")));
         }
-        Ok(said)
+        let columns = asked.columns.as_deref().map(read_columns);
+        let mut csv = Csv {
+            columns: columns.transpose()?,
+            ..Csv::default()
+        };
+        if let Some(name) = asked.delimiter {
+            let known = DELIMITERS.iter().find(|(known, _)| *known == name);
+            csv.delimiter = known.ok_or_else(bad_delimiter)?.1;
+        }
+        Ok(Self {
+            campaign_id: asked.campaign_id,
+            csv,
+            text: text.to_owned(),
+        })
     }
 
     /// Adds the options to the digest that identifies a retry: the same rows for another campaign
