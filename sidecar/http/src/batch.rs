@@ -36,7 +36,7 @@ use super::campaign_links::Campaigns;
 use super::campaigns::no_such_campaign;
 use super::extract::Domains;
 use super::idempotency::{IDEMPOTENCY_KEY, bad_key, dedupes_twice, idempotency_key};
-use super::new_link::read_new_link;
+use super::link_members::read_new_link;
 use super::operation::operations;
 use super::problem::Problem;
 use super::query::Query;

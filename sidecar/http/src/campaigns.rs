@@ -1,7 +1,7 @@
 //! `/v1/campaigns`
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
@@ -9,28 +9,30 @@ use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use shortlink_api::campaign::{
-    CampaignBody, CampaignIdentity, CampaignPatch, CampaignSettings, NewCampaign as NewCampaignBody,
+    CampaignBody, CampaignIdentity, CampaignPatch, CampaignSettings, DefaultMembers,
+    NewCampaign as NewCampaignBody,
 };
 use shortlink_api::fields::Fields;
 use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
-use shortlink_core::campaign::{CampaignChange, CampaignTarget};
+use shortlink_core::api_key::KeyPolicy;
+use shortlink_core::campaign::{CampaignChange, CampaignDefaults, CampaignTarget};
 use shortlink_core::link::Second;
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::campaigns::{CampaignError, NewCampaign, StoredCampaign};
 use vocabulary::{CampaignId, Validity};
 
-use super::app::SharedApp;
+use super::app::{App, SharedApp};
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
-use super::campaign_defaults::read_defaults;
 use super::extract::{BASE, DOMAINS, Domains, JsonObject};
-use super::operation::parameter::{of, parameters};
+use super::link_members::check_codes;
+use super::operation::parameter::{number, of, parameters};
 use super::operation::{Operation, Taken, operations};
 use super::problem::Problem;
-use super::query::{Asked, PageQuery, cut, one_more};
+use super::query::{Asked, Number, PageQuery, Query, cut, one_more, query};
 use super::words;
 
 parameters! {
@@ -71,6 +73,12 @@ operations! {
     }
     post "/v1/campaigns/{id}/resume", "resumeCampaign", "Resumes a campaign", resume {
         .also(changes).text("Idempotent.")
+    }
+    get "/v1/campaigns/{id}/links", "countCampaignLinks", "Counts a campaign's links", count {
+        .text("Stops at `most`. `GET /v1/links?campaignId=…` lists the links.")
+        .takes(&[COUNTED])
+        .answers::<SizeBody>(200, "The number of links.")
+        .problems([Problem::query(format!("most must be a number from 1 to {MOST}."))])
     }
 }
 
@@ -344,4 +352,68 @@ impl Taken for CampaignInPath {
 /// 404: the campaign in the path is unknown.
 pub(super) fn no_such_campaign() -> Problem {
     Problem::not_found("There is no campaign with this id.")
+}
+
+/// The default and the maximum number up to which links are counted.
+const DEFAULT_MOST: u32 = 100_000;
+const MOST: u32 = 1_000_000;
+
+/// Number of links of a campaign.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CampaignSize")]
+pub(super) struct SizeBody {
+    /// Number of links in any state; at most the parameter `most`.
+    count: u32,
+    /// True if these are all links; false if counting stopped at `most`.
+    is_all: bool,
+}
+
+parameters! {
+    COUNTED: query "most", "Most", "Number of links at which counting stops.",
+        |_| number(1, MOST.into(), DEFAULT_MOST.into());
+}
+
+query! {
+    /// The query of the operation.
+    SizeQuery { most: Number<MOST> = COUNTED, }
+}
+
+/// `GET /v1/campaigns/{id}/links`
+async fn count(
+    State(app): State<SharedApp>,
+    _: MayReadCampaigns,
+    CampaignInPath(id): CampaignInPath,
+    RawQuery(text): RawQuery,
+) -> Result<Json<SizeBody>, Problem> {
+    let asked = SizeQuery::read(&text.unwrap_or_default())?;
+    let most = asked.most.map_or(DEFAULT_MOST, |most| most.0);
+    app.campaigns.find(id).await?.ok_or_else(no_such_campaign)?;
+    // One extra link shows whether the count is complete.
+    let found = app.campaigns.count_links(id, most + 1).await?;
+    Ok(Json(SizeBody {
+        count: found.min(most),
+        is_all: found <= most,
+    }))
+}
+
+/// Reads defaults of new links and checks them against the caller's policy.
+pub(super) fn read_defaults(
+    app: &App,
+    fields: &mut Fields,
+    members: Map<String, Value>,
+    allowed: &KeyPolicy,
+) -> CampaignDefaults {
+    fields.within("defaults", members, |fields| {
+        let given = DefaultMembers::read(fields, Usage::New);
+        let (strategy, lengths) = (given.strategy.flatten(), given.code_length.flatten());
+        let default = app.default_policy.strategy;
+        let codes = check_codes(fields, strategy, lengths, default, allowed);
+        CampaignDefaults {
+            strategy: codes.strategy,
+            code_lengths: codes.lengths,
+            max_visits: given.max_visits.flatten(),
+            tags: given.tags.unwrap_or_default(),
+        }
+    })
 }

@@ -1,7 +1,5 @@
 //! `/v1/keys`
 
-mod body;
-
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
@@ -9,6 +7,8 @@ use axum::http::header::{CACHE_CONTROL, LOCATION};
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 use shortlink_api::fields::Fields;
 use shortlink_api::key::{
@@ -16,7 +16,7 @@ use shortlink_api::key::{
 };
 use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
-use shortlink_core::api_key::Scope;
+use shortlink_core::api_key::{ApiKey, Scope};
 use shortlink_core::ports::{KeyListing, KeyPosition, KeyRefusal};
 use shortlink_service::keys::{Actor, KeyChange, NewKey};
 
@@ -28,7 +28,6 @@ use super::operation::parameter::{parameters, string};
 use super::operation::{Operation, Taken, operations};
 use super::problem::Problem;
 use super::query::{Asked, PageQuery, cut, one_more};
-use body::{PageBody, SecretBody};
 
 /// The id in the path.
 struct IdInPath(String);
@@ -243,4 +242,49 @@ fn check_expiry(fields: &mut Fields, given: Option<Option<Timestamp>>, now: Time
     if given.flatten().is_some_and(|expiry| expiry <= now) {
         fields.refuse("expiresAt", IN_THE_FUTURE);
     }
+}
+
+/// A new key with its secret.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "KeyWithSecret")]
+pub(crate) struct SecretBody {
+    #[serde(flatten)]
+    key: KeyBody,
+    /// Secret of the key, to be sent with requests. No other answer contains it.
+    secret: String,
+    /// The key that it replaces by a rotation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "KeyBody")]
+    predecessor: Option<KeyBody>,
+}
+
+impl SecretBody {
+    /// Describes a new key.
+    pub(super) fn new(key: &ApiKey, secret: String, now: Timestamp) -> Self {
+        Self {
+            key: KeyBody::new(key, now),
+            secret,
+            predecessor: None,
+        }
+    }
+
+    /// Adds the key that it was rotated from.
+    pub(super) fn with_predecessor(self, predecessor: &ApiKey, now: Timestamp) -> Self {
+        Self {
+            predecessor: Some(KeyBody::new(predecessor, now)),
+            ..self
+        }
+    }
+}
+
+/// A page of the listing.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "KeyPage")]
+pub(crate) struct PageBody {
+    /// The keys.
+    pub(super) keys: Vec<KeyBody>,
+    /// Cursor of the next page; `null` on the last page.
+    pub(super) next_cursor: Option<String>,
 }

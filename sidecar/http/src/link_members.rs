@@ -1,16 +1,24 @@
 //! Checks of a link's members that depend on more than the request: the rules for targets, the time,
 //! and the caller's policy.
 
+use serde_json::{Map, Value};
 use shortlink_api::fields::Fields;
 use shortlink_api::kinds::link::IN_THE_FUTURE;
-use shortlink_api::link::{LinkSettings, LinkTarget};
+use shortlink_api::kinds::whole;
+use shortlink_api::link::{LinkIssue, LinkSettings, LinkTarget};
 use shortlink_api::members::{Members, Usage};
-use shortlink_core::link::{Change, is_never_valid};
+use shortlink_core::api_key::KeyPolicy;
+use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
+use shortlink_core::link::{Change, Destination, is_never_valid};
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
-use vocabulary::RedirectStatus;
+use shortlink_service::new_link::{LinkError, NewLink, NoCode};
+use vocabulary::{Code, RedirectStatus};
 
 use super::app::App;
+use super::campaign_links::{Campaigns, read_membership};
+use super::extract::Domains;
+use super::problem::Problem;
 
 /// Reads the target and the settings of a link, and notes their faults.
 pub(super) fn read_members(
@@ -41,7 +49,7 @@ pub(super) fn read_members(
 
 /// The default of a new link for the status of its redirect. That of a campaign counts for its links, whatever
 /// is configured when they are created.
-pub(super) fn default_status(app: &App, is_of_campaign: bool) -> RedirectStatus {
+fn default_status(app: &App, is_of_campaign: bool) -> RedirectStatus {
     match is_of_campaign {
         true => RedirectStatus::default(),
         false => app.default_redirect_status,
@@ -80,4 +88,181 @@ fn check_target(
     Target::parse(&utm.appended(target.as_str()), app.policy, own)
         .map_err(|error| fields.refuse("utm", format!("longUrl with utm {error}")))
         .ok()
+}
+
+/// Reads a new link; `campaigns` are those that the members name.
+///
+/// # Errors
+/// A problem that lists all faults, with pointers relative to these members.
+pub(super) fn read_new_link(
+    app: &App,
+    members: Map<String, Value>,
+    domains: &Domains,
+    caller: &Caller,
+    campaigns: &Campaigns,
+) -> Result<NewLink, Problem> {
+    let mut fields = Fields::new(members);
+    let is_of_campaign = fields.has("campaignId");
+    let membership = read_membership(app, &mut fields, caller, campaigns);
+    let mut settings = read_members(app, &mut fields, &domains.own, caller, Usage::New);
+    if settings.target.is_none() && !is_of_campaign {
+        // A fault that was noted already is not repeated.
+        fields.require("longUrl");
+    }
+    let has_slug = fields.has("customSlug");
+    for name in ["strategy", "codeLength"] {
+        if has_slug && fields.has(name) {
+            fields.refuse(name, "can't be with customSlug, which is the code");
+        }
+    }
+    let issue = LinkIssue::read(&mut fields, Usage::New);
+    let slug = issue.custom_slug.flatten();
+    let slug = slug.and_then(|text| parse_slug(app, &mut fields, &text));
+    let defaults = membership
+        .as_ref()
+        .and_then(|membership| campaigns.of_destination(membership))
+        .map(|campaign| &campaign.defaults);
+    let default = defaults.map_or(app.default_policy, |it| it.policy(app.default_policy));
+    let default = caller.key().policy.narrow(default);
+    let codes = check_codes(
+        &mut fields,
+        issue.strategy.flatten(),
+        issue.code_length.flatten(),
+        default.strategy,
+        &caller.key().policy,
+    );
+    let dedupe = issue.dedupe.flatten().unwrap_or_default();
+    if dedupe && has_slug {
+        fields.refuse(
+            "dedupe",
+            "can't be combined with customSlug: only one link can have a custom code",
+        );
+    }
+    fields.finish()?;
+    let destination = membership.or(settings.target.take().map(Destination::Target));
+    let status = default_status(app, is_of_campaign);
+    settings.redirect_status.get_or_insert(status);
+    if let Some(defaults) = defaults {
+        defaults.complete(&mut settings);
+    }
+    Ok(NewLink {
+        destination: destination.ok_or_else(Problem::internal)?,
+        slug,
+        policy: policy(codes, default),
+        settings,
+        dedupe,
+        created_by: caller.key().id.clone(),
+    })
+}
+
+/// Describes why a link was not created. If no codes are left, the request is at fault when it
+/// specified the policy; else the configuration is.
+pub(super) fn not_created(app: &App, policy: CodePolicy, error: LinkError) -> Problem {
+    let is_full = match &error {
+        LinkError::NoCode(reason) => matches!(**reason, NoCode::Full),
+        LinkError::Exhausted { .. } => true,
+        _ => false,
+    };
+    if !is_full || policy == app.default_policy {
+        return error.into();
+    }
+    Problem::invalid(
+        "/codeLength",
+        "must leave a choice: too many codes of this length are in use",
+    )
+}
+
+fn parse_slug(app: &App, fields: &mut Fields, text: &str) -> Option<Code> {
+    app.links
+        .parse_slug(text)
+        .map_err(|error| fields.refuse("customSlug", error.to_string()))
+        .ok()
+}
+
+/// The policy of a new code, where the request specifies some of it.
+fn policy(given: GivenCodes, default: CodePolicy) -> CodePolicy {
+    let strategy = given.strategy.unwrap_or(default.strategy);
+    let (least, most) = strategy.lengths();
+    let (shortest, longest) = default.lengths;
+    CodePolicy {
+        strategy,
+        // The configured lengths, as far as the strategy supports them.
+        lengths: given
+            .lengths
+            .unwrap_or((shortest.clamp(least, most), longest.clamp(least, most))),
+    }
+}
+
+/// Options of a request for issuing codes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GivenCodes {
+    /// The strategy.
+    pub(super) strategy: Option<StrategyName>,
+    /// The minimum and the maximum number of characters before the check character.
+    pub(super) lengths: Option<(u8, u8)>,
+}
+
+/// Checks the options; `default` is the strategy if none is specified.
+pub(super) fn check_codes(
+    fields: &mut Fields,
+    strategy: Option<StrategyName>,
+    lengths: Option<Value>,
+    default: StrategyName,
+    allowed: &KeyPolicy,
+) -> GivenCodes {
+    if let Some(strategy) = strategy
+        && let Err(error) = allowed.check_strategy(strategy)
+    {
+        fields.refuse("strategy", error.to_string());
+    }
+    // The bounds of the length follow from the strategy, which is unknown if it has a fault of its own.
+    let is_unknown = strategy.is_none() && fields.is_refused("strategy");
+    let lengths = lengths.filter(|_| !is_unknown);
+    let lengths = lengths.and_then(|it| check_lengths(fields, it, strategy.unwrap_or(default)));
+    if let Some((shortest, longest)) = lengths {
+        let mut checks = [shortest, longest]
+            .map(|it| allowed.check_body_length(it))
+            .into_iter();
+        if let Some(error) = checks.find_map(Result::err) {
+            fields.refuse("codeLength", error.to_string());
+        }
+    }
+    GivenCodes { strategy, lengths }
+}
+
+/// Reads a number of characters, or a minimum and a maximum, without the check character.
+fn check_lengths(fields: &mut Fields, value: Value, strategy: StrategyName) -> Option<(u8, u8)> {
+    let (least, most) = strategy.lengths();
+    let allowed =
+        format!("must be a whole number from {least} to {most} with the strategy {strategy}");
+    let within = |value: &Value| {
+        let length = u8::try_from(whole(value)?).ok()?;
+        (least..=most).contains(&length).then_some(length)
+    };
+    let mut members = match value {
+        Value::Object(members) => members,
+        number => {
+            let length = within(&number);
+            if length.is_none() {
+                fields.refuse("codeLength", allowed);
+            }
+            return length.map(|length| (length, length));
+        }
+    };
+    let mut bound = |name| {
+        let length = members.remove(name).as_ref().and_then(within);
+        if length.is_none() {
+            fields.refuse_at(&["codeLength", name], &*allowed);
+        }
+        length
+    };
+    let (min, max) = (bound("min"), bound("max"));
+    for name in members.keys() {
+        fields.refuse_at(&["codeLength", name], "is not known");
+    }
+    let lengths = (min?, max?);
+    if lengths.0 > lengths.1 {
+        fields.refuse("codeLength", "must have a min that is not above its max");
+    }
+    Some(lengths)
 }

@@ -1,4 +1,6 @@
-//! `/v1/links`: one link at a time.
+//! `/v1/links`: single links, their listing and their history.
+
+use std::collections::HashMap;
 
 use axum::Json;
 use axum::body::Body;
@@ -12,11 +14,11 @@ use shortlink_api::link::{LinkPatch, NewLink};
 use shortlink_api::members::Usage;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Change, Expected, Link, Refusal};
-use shortlink_core::ports::ChunkKey;
+use shortlink_core::ports::{ChunkKey, LinkTotal, Listing, Position};
 use shortlink_service::access::Caller;
 use shortlink_service::links::EditedBy;
 use shortlink_service::new_link::{LinkError, Stored};
-use vocabulary::Code;
+use vocabulary::{CampaignId, Code, State as LinkState};
 
 use super::app::{App, SharedApp};
 use super::auth::{MayRead, MayWrite};
@@ -25,14 +27,21 @@ use super::extract::{CODE, CodeInPath, Domains, JsonObject, no_such_link};
 use super::idempotency::{
     IDEMPOTENCY_KEY, Once, bad_key, create_once, dedupes_twice, digest, idempotency_key,
 };
-use super::link_members::read_members;
-use super::new_link::{not_created, read_new_link};
+use super::link_members::{not_created, read_members, read_new_link};
+use super::operation::parameter::{of, parameters, string};
 use super::operation::{Operation, operations};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
-use super::wire::LinkBody;
+use super::query::{
+    Asked, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, PageQuery, cut, one_more, query,
+};
+use super::wire::{HistoryBody, LinkBody, PageBody, PastChangeBody};
+use super::{cursor, words};
 
 operations! {
+    get "/v1/links", "listLinks", "Lists links, the latest first", list {
+        .answers::<PageBody>(200, "A page of links.")
+    }
     post "/v1/links", "createLink", "Creates a link", create {
         .text("With `dedupe`, an existing link of an identical request is returned with 200.")
         .takes(&[IDEMPOTENCY_KEY])
@@ -69,6 +78,10 @@ operations! {
     }
     post "/v1/links/{code}/resume", "resumeLink", "Resumes a link", resume {
         .also(changes).text("Idempotent.")
+    }
+    get "/v1/links/{code}/history", "listLinkHistory", "Lists the history of a link", history {
+        .text("The link before each of its changes, the latest change first.")
+        .answers::<HistoryBody>(200, "A page of changes.")
     }
 }
 
@@ -273,4 +286,93 @@ fn body(link: &Link, app: &App, domains: &Domains, campaigns: &Campaigns) -> Lin
 
 fn tagged(link: &Link, body: LinkBody) -> Response<Body> {
     ([(ETAG, etag(link))], Json(body)).into_response()
+}
+
+parameters! {
+    STATE: query "state", "LinkState", "Only links in this state.", of::<words::LinkState>;
+    TAG: query "tag", "Tag", "Only links with this tag.", string;
+    CREATED_BY: query "createdBy", "CreatedBy",
+        "Only links that this API key has created.", string;
+}
+
+query! {
+    /// The filter of the listing.
+    LinkQuery {
+        limit: Limit = LIMIT,
+        cursor: String = CURSOR,
+        state: LinkState = STATE,
+        tag: String = TAG,
+        external_id: String = EXTERNAL_ID,
+        campaign: CampaignId = OF_CAMPAIGN,
+        created_by: String = CREATED_BY,
+    }
+}
+
+/// `GET /v1/links`
+async fn list(
+    State(app): State<SharedApp>,
+    _: MayRead,
+    domains: Domains,
+    Asked(asked): Asked<LinkQuery>,
+) -> Result<Json<PageBody>, Problem> {
+    let now = app.clock.now();
+    let after = cursor::decode(cursor::LINKS, asked.cursor)?;
+    let listing = Listing {
+        state: asked.state.map(|state| (state, now)),
+        tag: asked.tag,
+        external_id: asked.external_id,
+        campaign: asked.campaign,
+        created_by: asked.created_by,
+        after: after.map(|cursor::Dated(created_at, code)| Position { created_at, code }),
+        until: None,
+        limit: one_more(asked.limit),
+    };
+    let page = app.links.page(&listing).await?;
+    let (links, next) = cut(page.links, listing.limit, |last| Position {
+        created_at: last.created_at,
+        code: last.code,
+    });
+    let next = next.or(page.read_to);
+    let next_cursor =
+        next.map(|it| cursor::encode(cursor::LINKS, cursor::Dated(it.created_at, it.code)));
+    let bases = &domains.bases;
+    let campaigns = Campaigns::of(&app, &links).await?;
+    let codes: Vec<Code> = links.iter().map(|link| link.code).collect();
+    let totals = app.store.visit_totals(&codes).await?;
+    let totals: HashMap<Code, LinkTotal> = totals.into_iter().map(|it| (it.code, it)).collect();
+    let links = links
+        .iter()
+        .map(|link| {
+            let body = LinkBody::new(link, campaigns.of_link(link), now, bases);
+            body.visited(totals.get(&link.code))
+        })
+        .collect();
+    Ok(Json(PageBody { links, next_cursor }))
+}
+
+/// `GET /v1/links/{code}/history`: the changes of a link, the latest first.
+async fn history(
+    State(app): State<SharedApp>,
+    _: MayRead,
+    CodeInPath(code): CodeInPath,
+    Asked(asked): Asked<PageQuery>,
+) -> Result<Json<HistoryBody>, Problem> {
+    let before = cursor::decode(cursor::HISTORY, asked.cursor)?;
+    let limit = one_more(asked.limit);
+    let history = app.links.history(&code, before, limit).await?;
+    let history = history.ok_or_else(no_such_link)?;
+    let (history, next_cursor) = cut(history, limit, |last| {
+        cursor::encode(cursor::HISTORY, last.before.revision)
+    });
+    // A link never leaves its campaign.
+    let links = history.iter().map(|change| &change.before);
+    let campaigns = Campaigns::of(&app, links).await?;
+    let history = history
+        .iter()
+        .map(|change| PastChangeBody::new(change, campaigns.of_link(&change.before)))
+        .collect();
+    Ok(Json(HistoryBody {
+        history,
+        next_cursor,
+    }))
 }

@@ -5,7 +5,7 @@
 mod process;
 mod text;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -18,7 +18,7 @@ use shortlink_service::jobs::JOBS;
 use super::app::{App, SharedApp};
 use super::health::count_waiting;
 use super::operation::operations;
-use text::{Kind, Text};
+use text::{Text, metrics};
 
 /// The time limit for all database queries except that of the backlog.
 const DATABASE_LIMIT: Duration = Duration::from_secs(2);
@@ -32,35 +32,25 @@ operations! {
 /// `GET /metrics`. Omits values that are currently unavailable.
 async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     let mut text = Text::default();
-    text.metric(
-        "shortlink_sidecar_info",
-        Kind::Gauge,
-        "Version of the sidecar; the value is 1.",
-    )
-    .add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    let now = app.clock.now();
-    text.gauge(
-        "shortlink_clock_seconds",
-        "Clock of this machine, in seconds since 1970.",
-        now.as_duration().as_secs_f64(),
-    );
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    metrics! { text;
+        Gauge "shortlink_sidecar_info", "Version of the sidecar; the value is 1.", |it| it.add(&version, 1);
+        Gauge "shortlink_clock_seconds", "Clock of this machine, in seconds since 1970."
+            = app.clock.now().as_duration().as_secs_f64();
+    }
     process::add(&mut text);
-    answers(&app, &mut text);
-    durations(&app, &mut text);
+    requests(&app, &mut text);
     jobs(&mut text);
     visits(&app, &mut text).await;
     let waiting = count_waiting(&app).await;
-    text.gauge(
-        "shortlink_database_up",
-        "Whether the database responds: 1 or 0.",
-        u8::from(waiting.is_some()),
-    );
+    metrics! { text;
+        Gauge "shortlink_database_up", "Whether the database responds: 1 or 0." = u8::from(waiting.is_some());
+    }
     if let Some(waiting) = waiting {
-        text.gauge(
-            "shortlink_outbox_waiting",
-            "Links and campaigns not published to Redis for over 2 seconds, counted up to 100000.",
-            waiting,
-        );
+        metrics! { text;
+            Gauge "shortlink_outbox_waiting",
+                "Links and campaigns not published to Redis for over 2 seconds, counted up to 100000." = waiting;
+        }
         let asked = tokio::time::timeout(DATABASE_LIMIT, database(&app, &mut text)).await;
         if let Ok(Err(error)) = asked {
             tracing::debug!(
@@ -70,11 +60,9 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
         }
     }
     // Last, so that it counts the queries above as well.
-    text.counter(
-        "shortlink_database_errors_total",
-        "Database operations that failed.",
-        shortlink_store::errors(),
-    );
+    metrics! { text;
+        Counter "shortlink_database_errors_total", "Database operations that failed." = shortlink_store::errors();
+    }
     let headers = [
         (CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"),
         (CACHE_CONTROL, "no-store"),
@@ -82,204 +70,156 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     (headers, text.into_string())
 }
 
-/// Adds the counts of answers.
-fn answers(app: &App, text: &mut Text) {
-    let mut samples = text.metric(
-        "shortlink_answers_total",
-        Kind::Counter,
-        "Responses of this process to callers of the API and to visitors, by class of status.",
-    );
-    for (to, counts) in [
-        ("api", &app.answers.api),
-        ("visitor", &app.answers.visitors),
-    ] {
-        for (class, count) in counts.by_class() {
-            samples.add(&[("to", to), ("status", class)], count);
-        }
-    }
-}
-
-/// Adds the durations of requests and of database queries. The names are those of OpenTelemetry.
-fn durations(app: &App, text: &mut Text) {
-    text.gauge(
-        "http_server_active_requests",
-        "Requests in progress.",
-        app.requests.active.load(Ordering::Relaxed),
-    );
-    let mut samples = text.metric(
-        "http_server_request_duration_seconds",
-        Kind::Histogram,
-        "Time until a response began, in seconds.",
-    );
-    for ((route, method, status), counted) in app.requests.durations.read() {
-        let status = status.to_string();
-        let labels = [
-            ("http_request_method", method),
-            ("http_route", &route),
-            ("http_response_status_code", &status),
-        ];
-        samples.add_durations(&labels, &counted);
-    }
-    let mut samples = text.metric(
-        "db_client_operation_duration_seconds",
-        Kind::Histogram,
-        "Duration of database operations, with the wait for a connection, in seconds.",
-    );
-    for (operation, counted) in DATABASE.read() {
-        samples.add_durations(&[("db_operation_name", operation)], &counted);
+/// Adds the counts of answers, and the durations of requests and of database queries. The names of durations are those
+/// of OpenTelemetry.
+fn requests(app: &App, text: &mut Text) {
+    metrics! { text;
+        Counter "shortlink_answers_total",
+            "Responses of this process to callers of the API and to visitors, by class of status.",
+            |samples| {
+                for (to, counts) in [("api", &app.answers.api), ("visitor", &app.answers.visitors)] {
+                    for (class, count) in counts.by_class() {
+                        samples.add(&[("to", to), ("status", class)], count);
+                    }
+                }
+            };
+        Gauge "http_server_active_requests", "Requests in progress."
+            = app.requests.active.load(Ordering::Relaxed);
+        Histogram "http_server_request_duration_seconds", "Time until a response began, in seconds.",
+            |samples| {
+                for ((route, method, status), counted) in app.requests.durations.read() {
+                    let status = status.to_string();
+                    let labels = [
+                        ("http_request_method", method),
+                        ("http_route", &route),
+                        ("http_response_status_code", &status),
+                    ];
+                    samples.add_durations(&labels, &counted);
+                }
+            };
+        Histogram "db_client_operation_duration_seconds",
+            "Duration of database operations, with the wait for a connection, in seconds.",
+            |samples| {
+                for (operation, counted) in DATABASE.read() {
+                    samples.add_durations(&[("db_operation_name", operation)], &counted);
+                }
+            };
     }
 }
 
 /// Adds the steps of background jobs.
 fn jobs(text: &mut Text) {
-    let mut samples = text.metric(
-        "shortlink_job_duration_seconds",
-        Kind::Histogram,
-        "Duration of the steps of background jobs of this process, in seconds.",
-    );
-    for (job, counted) in JOBS.steps.read() {
-        samples.add_durations(&[("job", job)], &counted);
-    }
     let results = JOBS.results();
-    let mut samples = text.metric(
-        "shortlink_job_failures_total",
-        Kind::Counter,
-        "Steps of background jobs of this process that failed.",
-    );
-    for (job, of) in &results {
-        samples.add(&[("job", job)], of.failures);
-    }
-    let mut samples = text.metric(
-        "shortlink_job_last_success_seconds",
-        Kind::Gauge,
-        "Time of the last successful step of a background job of this process, in seconds since 1970.",
-    );
-    for (job, of) in &results {
-        if let Some(at) = of.succeeded_at {
-            samples.add(&[("job", job)], at.as_duration().as_secs_f64());
-        }
+    metrics! { text;
+        Histogram "shortlink_job_duration_seconds",
+            "Duration of the steps of background jobs of this process, in seconds.",
+            |samples| {
+                for (job, counted) in JOBS.steps.read() {
+                    samples.add_durations(&[("job", job)], &counted);
+                }
+            };
+        Counter "shortlink_job_failures_total", "Steps of background jobs of this process that failed.",
+            |samples| {
+                for (job, of) in &results {
+                    samples.add(&[("job", job)], of.failures);
+                }
+            };
+        Gauge "shortlink_job_last_success_seconds",
+            "Time of the last successful step of a background job of this process, in seconds since 1970.",
+            |samples| {
+                for (job, of) in &results {
+                    if let Some(at) = of.succeeded_at {
+                        samples.add(&[("job", job)], at.as_duration().as_secs_f64());
+                    }
+                }
+            };
     }
 }
 
 /// Adds the counts of visits and the state of their live feed.
 async fn visits(app: &App, text: &mut Text) {
     let counters = &app.visit_counters;
-    for (name, help, counter) in [
-        (
-            "shortlink_visits_kept_total",
-            "Visits that this process stored in the database.",
-            &counters.stored,
-        ),
-        (
-            "shortlink_visits_repeated_total",
-            "Visits delivered again after they were stored.",
-            &counters.repeated,
-        ),
-        (
-            "shortlink_visits_quarantined_total",
-            "Visits that could not be read and were put into quarantine.",
-            &counters.quarantined,
-        ),
-        (
-            "shortlink_visits_forgotten_total",
-            "Visits deleted at the end of their retention.",
-            &counters.forgotten,
-        ),
-        (
-            "shortlink_links_ended_total",
-            "Links that expired because they reached their maximum of visits.",
-            &counters.ended,
-        ),
-    ] {
-        text.counter(name, help, counter.load(Ordering::Relaxed));
-    }
-    let mut samples = text.metric(
-        "shortlink_domain_visits_total",
-        Kind::Counter,
-        "Visits that this process stored in the database, by short domain.",
-    );
-    for (domain, count) in counters.domains() {
-        samples.add(&[("domain", &domain)], count);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    metrics! { text;
+        Counter "shortlink_visits_kept_total", "Visits that this process stored in the database."
+            = count(&counters.stored);
+        Counter "shortlink_visits_repeated_total", "Visits delivered again after they were stored."
+            = count(&counters.repeated);
+        Counter "shortlink_visits_quarantined_total",
+            "Visits that could not be read and were put into quarantine." = count(&counters.quarantined);
+        Counter "shortlink_visits_forgotten_total", "Visits deleted at the end of their retention."
+            = count(&counters.forgotten);
+        Counter "shortlink_links_ended_total",
+            "Links that expired because they reached their maximum of visits." = count(&counters.ended);
+        Counter "shortlink_domain_visits_total",
+            "Visits that this process stored in the database, by short domain.",
+            |samples| {
+                for (domain, count) in counters.domains() {
+                    samples.add(&[("domain", &domain)], count);
+                }
+            };
     }
     if let Some(live) = &app.live {
-        text.gauge(
-            "shortlink_live_listeners",
-            "Clients of the live feed of visits.",
-            live.listeners(),
-        );
+        metrics! { text;
+            Gauge "shortlink_live_listeners", "Clients of the live feed of visits." = live.listeners();
+        }
     }
-    text.gauge(
-        "shortlink_redis_up",
-        "Whether Redis responds to this process: 1 or 0.",
-        u8::from(app.publisher.incarnation().await.is_ok()),
-    );
+    metrics! { text;
+        Gauge "shortlink_redis_up", "Whether Redis responds to this process: 1 or 0."
+            = u8::from(app.publisher.incarnation().await.is_ok());
+    }
     if let Some(queue) = &app.visit_queue
         && let Ok(depth) = queue.depth().await
     {
-        text.gauge(
-            "shortlink_visit_queue_batches",
-            "Batches of visits in Redis that are not stored in the database.",
-            depth.batches,
-        );
         let age = depth.oldest.map_or(0.0, |oldest| {
             let age = app.clock.now().duration_since(oldest);
             age.as_secs_f64().max(0.0)
         });
-        text.gauge(
-            "shortlink_visit_queue_age_seconds",
-            "Age of the oldest batch of visits that is not stored, in seconds.",
-            age,
-        );
+        metrics! { text;
+            Gauge "shortlink_visit_queue_batches",
+                "Batches of visits in Redis that are not stored in the database." = depth.batches;
+            Gauge "shortlink_visit_queue_age_seconds",
+                "Age of the oldest batch of visits that is not stored, in seconds." = age;
+        }
     }
 }
 
 /// Adds the values that only the database has.
 async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
-    let quarantine = app.store.count_quarantine().await?;
-    text.gauge(
-        "shortlink_visit_quarantine_entries",
-        "Visits that could not be read and are in quarantine.",
-        quarantine,
-    );
+    metrics! { text;
+        Gauge "shortlink_visit_quarantine_entries",
+            "Visits that could not be read and are in quarantine." = app.store.count_quarantine().await?;
+    }
     let usage = app.codespace.usage().await?;
     let lengths: Vec<String> = usage.iter().map(|it| it.length.to_string()).collect();
     let all = || lengths.iter().zip(&usage);
-    let mut samples = text.metric(
-        "shortlink_codes_used",
-        Kind::Gauge,
-        "Links, by length of their codes.",
-    );
-    for (length, usage) in all() {
-        samples.add(&[("length", length)], usage.links);
+    metrics! { text;
+        Gauge "shortlink_codes_used", "Links, by length of their codes.", |samples| {
+            for (length, usage) in all() {
+                samples.add(&[("length", length)], usage.links);
+            }
+        };
+        Gauge "shortlink_codes_capacity",
+            "Links that get codes of a length before longer codes are issued, by length.",
+            |samples| {
+                for (length, usage) in all() {
+                    if let Some(capacity) = usage.capacity {
+                        samples.add(&[("length", length)], capacity);
+                    }
+                }
+            };
+        Gauge "shortlink_pool_codes",
+            "Codes in the pool, by length and status: unused, used, or void (taken by a link).",
+            |samples| {
+                for (length, usage) in all() {
+                    let pool = &usage.pool;
+                    for (status, count) in [("unused", pool.unused), ("used", pool.used), ("void", pool.void)] {
+                        samples.add(&[("length", length), ("status", status)], count);
+                    }
+                }
+            };
+        Gauge "shortlink_pool_low", "Number of unused codes below which the pool is refilled."
+            = app.codespace.pool.low;
     }
-    let mut samples = text.metric(
-        "shortlink_codes_capacity",
-        Kind::Gauge,
-        "Links that get codes of a length before longer codes are issued, by length.",
-    );
-    for (length, usage) in all() {
-        if let Some(capacity) = usage.capacity {
-            samples.add(&[("length", length)], capacity);
-        }
-    }
-    let mut samples = text.metric(
-        "shortlink_pool_codes",
-        Kind::Gauge,
-        "Codes in the pool, by length and status: unused, used, or void (taken by a link).",
-    );
-    for (length, usage) in all() {
-        for (status, count) in [
-            ("unused", usage.pool.unused),
-            ("used", usage.pool.used),
-            ("void", usage.pool.void),
-        ] {
-            samples.add(&[("length", length), ("status", status)], count);
-        }
-    }
-    text.gauge(
-        "shortlink_pool_low",
-        "Number of unused codes below which the pool is refilled.",
-        app.codespace.pool.low,
-    );
     Ok(())
 }

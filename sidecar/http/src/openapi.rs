@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::operation::{Components, Operation, operations};
 use super::words::Description;
 use super::{
-    audit, batch, campaign_size, campaigns, codespace, docs, domains, explain, health, history,
-    keys, links, listing, live, metrics, qr, resolve, stats, visits,
+    audit, batch, campaigns, codespace, docs, domains, explain, health, keys, links, live, metrics,
+    qr, resolve, stats, visits,
 };
 
 /// The description as it is sent: always the same.
@@ -52,7 +52,7 @@ pub(super) fn text() -> String {
 /// Describes all operations.
 fn document() -> Value {
     let mut operations = all_operations();
-    operations.extend(Operation::tagged("service", [vec![resolve::operation()]]));
+    operations.push(resolve::operation().tagged("service"));
     let mut components = Components::new(&operations);
     let mut paths = json!({});
     for operation in operations {
@@ -88,33 +88,25 @@ operations! {
 /// Lists every operation but that of visitors ([`resolve::operation`]), which the router treats
 /// otherwise. Names of shared responses depend on the order.
 pub(super) fn all_operations() -> Vec<Operation> {
-    let links = [
-        listing::operations(),
-        batch::operations(),
-        links::operations(),
-        history::operations(),
-        explain::operations(),
-        qr::operations(),
-        codespace::operations(),
+    let tables = [
+        ("links", codespace::operations()),
+        ("links", batch::operations()),
+        ("links", links::operations()),
+        ("links", explain::operations()),
+        ("links", qr::operations()),
+        ("campaigns", campaigns::operations()),
+        ("visits", stats::operations()),
+        ("visits", domains::operations()),
+        ("visits", visits::operations()),
+        ("visits", live::operations()),
+        ("keys", keys::operations()),
+        ("keys", audit::operations()),
+        ("service", health::operations()),
+        ("service", metrics::operations()),
+        ("service", docs::operations()),
+        ("service", operations()),
     ];
-    let campaigns = [campaigns::operations(), campaign_size::operations()];
-    let visits = [
-        stats::operations(),
-        domains::operations(),
-        visits::operations(),
-        live::operations(),
-    ];
-    let keys = [keys::operations(), audit::operations()];
-    let service = [
-        health::operations(),
-        metrics::operations(),
-        docs::operations(),
-        operations(),
-    ];
-    Operation::tagged("links", links)
-        .chain(Operation::tagged("campaigns", campaigns))
-        .chain(Operation::tagged("visits", visits))
-        .chain(Operation::tagged("keys", keys))
-        .chain(Operation::tagged("service", service))
-        .collect()
+    let tables = tables.into_iter();
+    let tagged = tables.flat_map(|(tag, table)| table.into_iter().map(move |it| it.tagged(tag)));
+    tagged.collect()
 }

@@ -12,8 +12,8 @@ use axum::extract::{RawQuery, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::Value;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Value, json};
 
 use super::app::SharedApp;
 use super::problem::Problem;
@@ -21,21 +21,45 @@ pub(super) use describe::Components;
 use shortlink_core::api_key::Scope;
 use shortlink_service::access::ChargeError;
 
-use parameter::Parameter;
+use parameter::{Parameter, of};
 
-/// Finds or generates the schema of a type.
-type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+/// A media type of a body, and the description of the body.
+type Content = (&'static str, fn(&mut SchemaGenerator) -> Value);
 
-/// The format of a body.
-enum Content {
-    /// JSON of a type.
-    Json(SchemaOf),
-    /// Text with one JSON value of a type per line.
-    Rows(&'static str, SchemaOf),
-    /// Server-sent events, whose data are JSON of a type.
-    Events(SchemaOf),
-    /// Other text.
-    Text(&'static str),
+/// JSON of a type.
+fn json_of<T: JsonSchema>() -> Content {
+    (
+        "application/json",
+        |generator| json!({ "schema": of::<T>(generator) }),
+    )
+}
+
+/// Text with one JSON value of a type per line. OpenAPI describes the rows of a body from 3.2 on; until then this is
+/// for readers and tests.
+fn rows_of<T: JsonSchema>(media: &'static str) -> Content {
+    (
+        media,
+        |generator| json!({ "schema": { "type": "string" }, "x-itemSchema": of::<T>(generator) }),
+    )
+}
+
+/// Server-sent events, whose data are JSON of a type. Each event is described, with fields that it may have.
+fn events_of<T: JsonSchema>() -> Content {
+    ("text/event-stream", |generator| {
+        let data = json!({
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": of::<T>(generator),
+        });
+        let name = json!({ "type": "string" });
+        let properties = json!({ "event": name, "id": name, "data": data });
+        json!({ "schema": { "type": "object", "properties": properties } })
+    })
+}
+
+/// Other text.
+fn text_of(media: &'static str) -> Content {
+    (media, |_| json!({ "schema": { "type": "string" } }))
 }
 
 /// An answer that is no problem.
@@ -166,13 +190,9 @@ impl Operation {
         })
     }
 
-    /// Lists operations under a tag.
-    pub(super) fn tagged<const N: usize>(
-        tag: &'static str,
-        operations: [Vec<Self>; N],
-    ) -> impl Iterator<Item = Self> {
-        let operations = operations.into_iter().flatten();
-        operations.map(move |it| Self { tag, ..it })
+    /// Lists the operation under a tag.
+    pub(super) fn tagged(self, tag: &'static str) -> Self {
+        Self { tag, ..self }
     }
 
     /// Adds a longer description.
@@ -219,7 +239,7 @@ impl Operation {
         examples: [(&'static str, Value); N],
     ) -> Self {
         self.body = Some(Body {
-            contents: vec![Content::Json(|generator| generator.subschema_for::<T>())],
+            contents: vec![json_of::<T>()],
             examples: examples.into(),
         });
         self.problems([
@@ -234,9 +254,9 @@ impl Operation {
     pub(super) fn takes_rows<T: JsonSchema>(mut self, example: Value) -> Self {
         self.body = Some(Body {
             contents: vec![
-                Content::Json(|generator| generator.subschema_for::<Vec<T>>()),
-                Content::Rows("application/x-ndjson", |it| it.subschema_for::<T>()),
-                Content::Text("text/csv"),
+                json_of::<Vec<T>>(),
+                rows_of::<T>("application/x-ndjson"),
+                text_of("text/csv"),
             ],
             examples: vec![("rows", example)],
         });
@@ -245,19 +265,17 @@ impl Operation {
 
     /// Answers with JSON.
     pub(super) fn answers<T: JsonSchema>(self, status: u16, text: &'static str) -> Self {
-        let content = Content::Json(|generator| generator.subschema_for::<T>());
-        self.answer(status, text, vec![content])
+        self.answer(status, text, vec![json_of::<T>()])
     }
 
     /// Answers with server-sent events.
     pub(super) fn answers_events<T: JsonSchema>(self, status: u16, text: &'static str) -> Self {
-        let content = Content::Events(|generator| generator.subschema_for::<T>());
-        self.answer(status, text, vec![content])
+        self.answer(status, text, vec![events_of::<T>()])
     }
 
     /// Answers with text of a media type.
     pub(super) fn answers_text(self, status: u16, text: &'static str, media: &'static str) -> Self {
-        self.answer(status, text, vec![Content::Text(media)])
+        self.answer(status, text, vec![text_of(media)])
     }
 
     /// Answers without a body.
@@ -267,12 +285,12 @@ impl Operation {
 
     /// Lets the last answer also be text with one JSON value of a type per line.
     pub(super) fn or_rows<T: JsonSchema>(self, media: &'static str) -> Self {
-        self.or(Content::Rows(media, |it| it.subschema_for::<T>()))
+        self.or(rows_of::<T>(media))
     }
 
     /// The last answer can also be other text.
     pub(super) fn or_text(self, media: &'static str) -> Self {
-        self.or(Content::Text(media))
+        self.or(text_of(media))
     }
 
     /// The last answer always has these headers, by their names in `parts`.

@@ -19,6 +19,24 @@ pub(super) enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Text(String);
 
+/// Adds metrics to a [`Text`]: the type of each, its name, its help, and its only value or a function that adds its
+/// samples.
+macro_rules! metrics {
+    ($text:expr; $($kind:ident $name:literal, $help:literal $(= $value:expr)? $(, $samples:expr)?;)+) => {
+        $(
+            let mut samples = $text.metric($name, $crate::metrics::text::Kind::$kind, $help);
+            $(samples.add(&[], $value);)?
+            $($crate::metrics::text::fill(&mut samples, $samples);)?
+        )+
+    };
+}
+pub(super) use metrics;
+
+/// Adds the samples of a metric.
+pub(super) fn fill(samples: &mut Samples<'_>, fill: impl FnOnce(&mut Samples<'_>)) {
+    fill(samples);
+}
+
 /// Takes the samples of a metric.
 #[derive(Debug)]
 pub(super) struct Samples<'t> {
@@ -45,16 +63,6 @@ impl Text {
             text: &mut self.0,
             name,
         }
-    }
-
-    /// Adds a counter that has one sample.
-    pub(super) fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
-        self.metric(name, Kind::Counter, help).add(&[], value);
-    }
-
-    /// Adds a gauge that has one sample.
-    pub(super) fn gauge(&mut self, name: &'static str, help: &'static str, value: impl Display) {
-        self.metric(name, Kind::Gauge, help).add(&[], value);
     }
 
     /// The whole text.
@@ -114,9 +122,10 @@ mod tests {
     #[test]
     fn labels_are_escaped() {
         let mut text = Text::default();
-        text.counter("a_total", "All.", 7);
-        let mut samples = text.metric("b", Kind::Gauge, "Some.");
-        samples.add(&[("one", "x\"y\\z\nw"), ("two", "")], 1.5);
+        metrics! { text;
+            Counter "a_total", "All." = 7;
+            Gauge "b", "Some.", |it| it.add(&[("one", "x\"y\\z\nw"), ("two", "")], 1.5);
+        }
         assert_eq!(
             text.into_string(),
             "# HELP a_total All.\n# TYPE a_total counter\na_total 7\n\

@@ -160,35 +160,9 @@ impl Components {
 }
 
 fn content(contents: &[Content], generator: &mut SchemaGenerator) -> Value {
-    let mut media = Map::new();
-    for content in contents {
-        let (name, value) = match content {
-            Content::Json(schema) => ("application/json", json!({ "schema": schema(generator) })),
-            // OpenAPI describes the rows of a body from 3.2 on; until then this is for readers
-            // and tests.
-            Content::Rows(name, schema) => (
-                *name,
-                json!({ "schema": { "type": "string" }, "x-itemSchema": schema(generator) }),
-            ),
-            // It is each event that is described, with fields that it may have.
-            Content::Events(schema) => {
-                let data = json!({
-                    "type": "string",
-                    "contentMediaType": "application/json",
-                    "contentSchema": schema(generator),
-                });
-                let name = json!({ "type": "string" });
-                let event = json!({
-                    "type": "object",
-                    "properties": { "event": name, "id": name, "data": data },
-                });
-                ("text/event-stream", json!({ "schema": event }))
-            }
-            Content::Text(name) => (*name, json!({ "schema": { "type": "string" } })),
-        };
-        media.insert(name.to_owned(), value);
-    }
-    Value::Object(media)
+    let contents = contents.iter();
+    let described = contents.map(|(media, describe)| ((*media).to_owned(), describe(generator)));
+    Value::Object(described.collect())
 }
 
 /// An answer that is one of some problems of the same status.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::SchemaGenerator;
 use serde_json::{Value, json};
+pub(crate) use shortlink_api::schema::of;
 
 /// A parameter of requests, to which all operations refer by its key.
 #[derive(Clone, Debug)]
@@ -57,11 +58,6 @@ impl Parameter {
         parameter["schema"] = schema;
         parameter
     }
-}
-
-/// The schema of a type, by its name.
-pub(crate) fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
-    generator.subschema_for::<T>().to_value()
 }
 
 /// The schema of any text.
