@@ -19,9 +19,9 @@ use super::query::{Asked, CURSOR, LIMIT, Limit, cut, one_more, query};
 
 /// An entry of the audit log.
 #[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "StoredAuditEntry")]
 #[schemars(rename = "AuditEntry")]
-struct EntryBody {
+struct EntryMembers {
     id: i64,
     at: Timestamp,
     /// Id of the API key that made the change; `null` for the command line and the service itself.
@@ -33,6 +33,12 @@ struct EntryBody {
     /// Details of the change; their members depend on the action.
     detail: Map<String, Value>,
 }
+
+// An entry in an answer. Not a doc comment: the schema is that of the members.
+#[derive(Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+struct EntryBody(#[serde(with = "EntryMembers")] StoredAuditEntry);
 
 /// A page of the audit log.
 #[derive(Serialize, JsonSchema)]
@@ -87,20 +93,7 @@ async fn list(
     let encode = |last: &StoredAuditEntry| cursor::encode(cursor::AUDIT, last.id);
     let (entries, next_cursor) = cut(entries, listing.limit, encode);
     Ok(Json(PageBody {
-        entries: entries.into_iter().map(EntryBody::from).collect(),
+        entries: entries.into_iter().map(EntryBody).collect(),
         next_cursor,
     }))
-}
-
-impl From<StoredAuditEntry> for EntryBody {
-    fn from(entry: StoredAuditEntry) -> Self {
-        Self {
-            id: entry.id,
-            at: entry.at,
-            key_id: entry.key_id,
-            action: entry.action,
-            subject: entry.subject,
-            detail: entry.detail,
-        }
-    }
 }

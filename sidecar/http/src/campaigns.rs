@@ -1,10 +1,9 @@
 //! `/v1/campaigns`
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
-use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -27,10 +26,10 @@ use vocabulary::{CampaignId, Validity};
 
 use super::app::{App, SharedApp};
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
-use super::extract::{BASE, DOMAINS, Domains, JsonObject};
+use super::extract::{BASE, DOMAINS, Domains, JsonObject, in_path};
 use super::link_members::check_codes;
 use super::operation::parameter::{number, of, parameters};
-use super::operation::{Operation, Taken, operations};
+use super::operation::{Operation, operations};
 use super::problem::Problem;
 use super::query::{Asked, Number, PageQuery, Query, cut, one_more, query};
 use super::words;
@@ -327,26 +326,9 @@ fn body_of(stored: &StoredCampaign, app: &SharedApp) -> CampaignBody {
     CampaignBody::new(&stored.campaign, app.clock.now()).published(stored.published)
 }
 
-/// The id of a campaign in the path.
-pub(super) struct CampaignInPath(pub(super) CampaignId);
-
-impl FromRequestParts<SharedApp> for CampaignInPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        Path::<String>::from_request_parts(parts, app)
-            .await
-            .ok()
-            .and_then(|Path(id)| CampaignId::parse(id.as_bytes()))
-            .map(Self)
-            .ok_or_else(no_such_campaign)
-    }
-}
-
-impl Taken for CampaignInPath {
-    fn describe(operation: Operation) -> Operation {
-        operation.takes(&[ID]).problems([no_such_campaign()])
-    }
+in_path! {
+    /// The id of a campaign in the path.
+    pub(super) CampaignInPath(CampaignId): ID, no_such_campaign
 }
 
 /// 404: the campaign in the path is unknown.

@@ -1,7 +1,7 @@
 //! Extractors for handlers, with a problem for each kind of invalid request.
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
@@ -57,27 +57,38 @@ impl FromRequest<SharedApp> for JsonObject {
 /// Described by its operation ([`Operation::takes_json`]).
 impl Taken for JsonObject {}
 
-/// The code in the path.
-pub(super) struct CodeInPath(pub(super) Code);
+/// Declares extractors of what a path names, with its parameter and the problem of what there is not.
+macro_rules! in_path {
+    ($(#[$about:meta])+ $visibility:vis $Named:ident($Id:ty): $PARAMETER:expr, $unknown:path) => {
+        $(#[$about])+
+        $visibility struct $Named($visibility $Id);
 
-impl FromRequestParts<SharedApp> for CodeInPath {
-    type Rejection = Problem;
+        impl axum::extract::FromRequestParts<SharedApp> for $Named {
+            type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        // Text that cannot be a code belongs to no link, and gets the answer of an unknown code.
-        Path::<String>::from_request_parts(parts, app)
-            .await
-            .ok()
-            .and_then(|Path(code)| code.parse().ok())
-            .map(Self)
-            .ok_or_else(no_such_link)
-    }
+            async fn from_request_parts(
+                parts: &mut axum::http::request::Parts,
+                app: &SharedApp,
+            ) -> Result<Self, Problem> {
+                // Text that cannot be an id names nothing, like an unknown id.
+                let path = axum::extract::Path::<String>::from_request_parts(parts, app).await;
+                let id = path.ok().and_then(|axum::extract::Path(id)| id.parse().ok());
+                id.map(Self).ok_or_else($unknown)
+            }
+        }
+
+        impl $crate::operation::Taken for $Named {
+            fn describe(operation: $crate::operation::Operation) -> $crate::operation::Operation {
+                operation.takes(&[$PARAMETER]).problems([$unknown()])
+            }
+        }
+    };
 }
+pub(super) use in_path;
 
-impl Taken for CodeInPath {
-    fn describe(operation: Operation) -> Operation {
-        operation.takes(&[CODE]).problems([no_such_link()])
-    }
+in_path! {
+    /// The code in the path.
+    pub(super) CodeInPath(Code): CODE, no_such_link
 }
 
 /// 404: the link in the path is unknown.

@@ -1,10 +1,9 @@
 //! `/v1/keys`
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, LOCATION};
-use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -23,29 +22,15 @@ use shortlink_service::keys::{Actor, KeyChange, NewKey};
 use super::app::SharedApp;
 use super::auth::MayManageKeys;
 use super::cursor;
-use super::extract::JsonObject;
+use super::extract::{JsonObject, in_path};
+use super::operation::operations;
 use super::operation::parameter::{parameters, string};
-use super::operation::{Operation, Taken, operations};
 use super::problem::Problem;
 use super::query::{Asked, PageQuery, cut, one_more};
 
-/// The id in the path.
-struct IdInPath(String);
-
-impl FromRequestParts<SharedApp> for IdInPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        // An unreadable id belongs to no key.
-        let id = Path::<String>::from_request_parts(parts, app).await;
-        id.map(|Path(id)| Self(id)).map_err(|_| no_such_key())
-    }
-}
-
-impl Taken for IdInPath {
-    fn describe(operation: Operation) -> Operation {
-        operation.takes(&[ID]).problems([no_such_key()])
-    }
+in_path! {
+    /// The id in the path.
+    IdInPath(String): ID, no_such_key
 }
 
 /// 404: the key in the path is unknown.

@@ -35,13 +35,17 @@ const TOGETHER: u32 = 1000;
 
 /// A visit.
 #[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "KeptVisit")]
 #[schemars(rename = "Visit")]
-pub(super) struct VisitBody {
+struct VisitMembers {
+    #[serde(skip)]
+    number: i64,
     at: Timestamp,
-    short_code: String,
+    #[serde(rename = "shortCode")]
+    code: String,
     /// The short domain.
-    domain: String,
+    #[serde(rename = "domain")]
+    host: String,
     /// Status of the answer.
     status: u16,
     method: String,
@@ -71,44 +75,21 @@ pub(super) struct VisitBody {
     user_agent: String,
 }
 
-impl From<KeptVisit> for VisitBody {
-    fn from(visit: KeptVisit) -> Self {
-        Self {
-            at: visit.at,
-            short_code: visit.code,
-            domain: visit.host,
-            status: visit.status,
-            method: visit.method,
-            class: visit.class,
-            reason: visit.reason,
-            ruleset: visit.ruleset,
-            visitor: visit.visitor,
-            client: visit.client,
-            country: visit.country,
-            province: visit.province,
-            city: visit.city,
-            isp: visit.isp,
-            language: visit.language,
-            device: visit.device,
-            os: visit.os,
-            browser: visit.browser,
-            app: visit.app,
-            referrer_host: visit.referrer_host,
-            referrer: visit.referrer,
-            purpose: visit.purpose,
-            user_agent: visit.user_agent,
-        }
-    }
-}
+// A visit in an answer. Not a doc comment: the schema is that of the members.
+#[derive(Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(super) struct VisitBody(#[serde(with = "VisitMembers")] KeptVisit);
 
 impl From<&Visit> for VisitBody {
     /// Equals the answer for the stored visit.
     fn from(visit: &Visit) -> Self {
         let (agent, place) = (&visit.agent, &visit.place);
-        Self {
+        Self(KeptVisit {
+            number: 0,
             at: visit.at,
-            short_code: visit.code.clone(),
-            domain: visit.host.clone(),
+            code: visit.code.clone(),
+            host: visit.host.clone(),
             status: visit.status,
             method: visit.method_name().to_owned(),
             class: visit.classification.class.name().to_owned(),
@@ -129,7 +110,7 @@ impl From<&Visit> for VisitBody {
             referrer: visit.referrer.clone(),
             purpose: visit.purpose.clone(),
             user_agent: visit.user_agent.clone(),
-        }
+        })
     }
 }
 
@@ -297,7 +278,7 @@ async fn page(app: &SharedApp, listing: VisitListing) -> Result<Json<PageBody>, 
     let encode = |last: &KeptVisit| cursor::encode(cursor::VISITS, last.number);
     let (visits, next_cursor) = cut(visits, listing.limit, encode);
     Ok(Json(PageBody {
-        visits: visits.into_iter().map(VisitBody::from).collect(),
+        visits: visits.into_iter().map(VisitBody).collect(),
         next_cursor,
     }))
 }
@@ -331,7 +312,7 @@ impl Format {
 
     /// The text of some visits; the first part of a file begins with the header.
     fn text(self, visits: Vec<KeptVisit>, is_first: bool) -> Vec<u8> {
-        let bodies = visits.into_iter().map(VisitBody::from);
+        let bodies = visits.into_iter().map(VisitBody);
         match self {
             Self::Ndjson => {
                 let mut text = Vec::new();

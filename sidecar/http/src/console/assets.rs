@@ -16,69 +16,19 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use include_dir::{Dir, include_dir};
 use sha2::{Digest, Sha256};
 
 use super::super::problem::Problem;
 
-/// Lists files of `sidecar/console/`.
-macro_rules! files {
-    ($($path:literal),* $(,)?) => {
-        &[$(($path, include_bytes!(concat!("../../../console/", $path)))),*]
-    };
-}
+/// The files of the console, embedded when this crate is compiled.
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../console");
 
 /// The page that every address of the console is answered with.
 const PAGE: &str = "index.html";
 
 /// The placeholder of the version in the page.
 const VERSION_PLACE: &str = "{version}";
-
-const FILES: &[(&str, &[u8])] = files![
-    "index.html",
-    "style.css",
-    "icon.svg",
-    "actions.js",
-    "app.js",
-    "api.js",
-    "chart.js",
-    "csv.js",
-    "dom.js",
-    "feed.js",
-    "form.js",
-    "format.js",
-    "i18n.js",
-    "listing.js",
-    "parts.js",
-    "scale.js",
-    "statistics.js",
-    "reach.js",
-    "template.js",
-    "pages/audit.js",
-    "pages/campaign.js",
-    "pages/campaign-form.js",
-    "pages/campaigns.js",
-    "pages/change.js",
-    "pages/key.js",
-    "pages/key-parts.js",
-    "pages/keys.js",
-    "pages/domains.js",
-    "pages/link.js",
-    "pages/links.js",
-    "pages/live.js",
-    "pages/new-link.js",
-    "pages/service.js",
-    "pages/sign-in.js",
-    "pages/statistics.js",
-    "pages/upload.js",
-    "texts/en.json",
-    "texts/zh.json",
-    "upload/columns.js",
-    "upload/csv.js",
-    "upload/kept.js",
-    "upload/part.js",
-    "upload/upload.js",
-    "upload/worker.js",
-];
 
 /// The content security policy: only files of this server, and nothing inline.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; \
@@ -102,14 +52,15 @@ struct File {
 impl Assets {
     fn new() -> Self {
         let mut whole = Sha256::new();
-        for (path, bytes) in FILES {
+        let embedded = all_files(&FILES);
+        for (path, bytes) in &embedded {
             whole.update(path);
             whole.update((bytes.len() as u64).to_be_bytes());
             whole.update(bytes);
         }
         let version = hex(&whole.finalize());
-        let files = FILES.iter().map(|(path, bytes)| {
-            let plain = match *path {
+        let files = embedded.iter().map(|&(path, bytes)| {
+            let plain = match path {
                 PAGE => {
                     let page = String::from_utf8_lossy(bytes);
                     Bytes::from(page.replace(VERSION_PLACE, &version))
@@ -133,6 +84,13 @@ impl Assets {
     fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
+}
+
+/// The paths and contents of the files below a folder, always in the same order.
+fn all_files(folder: &'static Dir<'_>) -> Vec<(&'static str, &'static [u8])> {
+    let files = folder.files();
+    let files = files.filter_map(|file| Some((file.path().to_str()?, file.contents())));
+    files.chain(folder.dirs().flat_map(all_files)).collect()
 }
 
 /// The first bytes of a digest: enough that no two files meet.

@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::path::Path as FilePath;
 
 use serde_json::{Map, Value};
 
@@ -9,38 +8,16 @@ fn file(path: &str) -> &'static File {
     ASSETS.file(path).expect("a file of the console")
 }
 
-/// The names of the files below a folder, as paths from `root`.
-fn names(root: &FilePath, folder: &FilePath, found: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            names(root, &path, found);
-        } else {
-            let name = path.strip_prefix(root).expect("a path below");
-            found.insert(name.to_string_lossy().into_owned());
-        }
-    }
-}
-
-#[test]
-fn every_file_of_the_console_is_part_of_the_program() {
-    let root = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../console");
-    let mut found = BTreeSet::new();
-    names(&root, &root, &mut found);
-    let listed = FILES.iter().map(|(path, _)| (*path).to_owned());
-    assert_eq!(listed.collect::<BTreeSet<_>>(), found);
-}
-
 #[test]
 fn all_of_it_is_small_and_of_this_server() {
     let all: usize = ASSETS.files.iter().map(|file| file.gzip.len()).sum();
     assert!(all < 100 * 1024, "{all} bytes");
-    for (path, bytes) in FILES {
+    for (path, bytes) in all_files(&FILES) {
         let text = std::str::from_utf8(bytes).expect("text");
         let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
         // The only text with "https:" is the placeholder of a target.
         let elsewhere = elsewhere.replace("placeholder: 'https://'", "");
-        let is_text = *path == "texts/en.json" || *path == "texts/zh.json";
+        let is_text = path == "texts/en.json" || path == "texts/zh.json";
         assert!(is_text || !elsewhere.contains("://"), "{path}");
         assert!(!text.contains("innerHTML"), "{path}");
     }
@@ -73,7 +50,10 @@ fn every_text_that_is_asked_for_is_there() {
     let texts: Map<String, Value> =
         serde_json::from_slice(&file("texts/en.json").plain).expect("an object");
     let mut asked = 0;
-    for (path, bytes) in FILES.iter().filter(|(path, _)| path.ends_with(".js")) {
+    for (path, bytes) in all_files(&FILES) {
+        if !path.ends_with(".js") {
+            continue;
+        }
         let code = std::str::from_utf8(bytes).expect("text");
         for (start, _) in code.match_indices("t('") {
             let before = code[..start].chars().next_back();
