@@ -117,6 +117,21 @@ impl Fields {
         }
     }
 
+    /// Returns the value of a member, or notes that it is missing.
+    pub fn required<T>(&mut self, name: &str, given: Option<T>) -> Option<T> {
+        if given.is_none() {
+            self.require(name);
+        }
+        given
+    }
+
+    /// Returns a checked value of a member, or notes the reason why it is invalid.
+    pub fn checked<T, E: ToString>(&mut self, name: &str, checked: Result<T, E>) -> Option<T> {
+        checked
+            .map_err(|error| self.refuse(name, error.to_string()))
+            .ok()
+    }
+
     /// Returns whether a member, or a value within it, has a fault.
     pub fn is_refused(&self, name: &str) -> bool {
         let is_of_member = |error: &FieldError| error.pointer.split('/').nth(1) == Some(name);

@@ -138,10 +138,7 @@ impl Kind for RateLimit {
         let members = Parameters::check(value, faults)?;
         faults.within(members, |fields| {
             let given = RateLimitMembers::read(fields, Usage::New);
-            let Some(per_second) = given.requests_per_second else {
-                fields.require("requestsPerSecond");
-                return None;
-            };
+            let per_second = fields.required("requestsPerSecond", given.requests_per_second)?;
             api_key::RateLimit::new(per_second, given.burst.unwrap_or(per_second))
         })
     }

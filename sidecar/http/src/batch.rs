@@ -13,6 +13,7 @@ mod results;
 mod rows;
 mod said_of_all;
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -28,14 +29,14 @@ use shortlink_core::ports::ChunkKey;
 use shortlink_core::trace;
 use shortlink_service::access::{Caller, ChargeError};
 use shortlink_service::new_link::{LinkError, NewLink};
-use shortlink_service::repeat::{RepeatError, RowResult, RowsDigest};
+use shortlink_service::repeat::{RowResult, RowsDigest};
 
 use super::app::SharedApp;
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::campaigns::no_such_campaign;
 use super::extract::Domains;
-use super::idempotency::{IDEMPOTENCY_KEY, bad_key, dedupes_twice, idempotency_key};
+use super::idempotency::{IDEMPOTENCY_KEY, bad_key, create_chunk, dedupes_twice, idempotency_key};
 use super::link_members::read_new_link;
 use super::operation::operations;
 use super::problem::Problem;
@@ -124,12 +125,6 @@ struct Context {
     idempotency_key: Option<String>,
 }
 
-/// A row that was read: its echoed id and the new link.
-struct Read {
-    external_id: Option<String>,
-    link: Result<NewLink, Problem>,
-}
-
 impl Context {
     /// Creates the links of a chunk and returns the result of each.
     async fn answer(&self, chunk: RawChunk) -> Answer {
@@ -153,7 +148,7 @@ impl Context {
         let named = rows.iter().filter_map(|row| row.as_ref().ok());
         let campaigns = Campaigns::named(&self.app, named).await;
         for row in rows {
-            let Read { external_id, link } = self.read(row, campaigns.as_ref());
+            let (external_id, link) = self.read(row, campaigns.as_ref());
             external_ids.push(external_id);
             links.push(link);
         }
@@ -167,11 +162,22 @@ impl Context {
                     idempotency_key: key.clone(),
                     chunk: chunk.number,
                 };
-                self.create_once(key, digest, links).await
+                let count = links.len();
+                let created = create_chunk(&self.app, key, digest, links).await;
+                created.unwrap_or_else(|problem| {
+                    let problem = problem.to_json().1;
+                    let same = std::iter::repeat_n(problem, count);
+                    same.map(RowResult::Problem).collect()
+                })
             }
         };
         let known = campaigns.as_ref().ok();
-        let mut teller = Teller::new(known, self.app.clock.now(), &self.domains.bases);
+        let mut teller = Teller {
+            campaigns: known,
+            now: self.app.clock.now(),
+            bases: &self.domains.bases,
+            failures: HashMap::new(),
+        };
         let mut answers: Vec<String> = results
             .into_iter()
             .zip(external_ids)
@@ -207,39 +213,27 @@ impl Context {
         }
     }
 
+    /// Reads a row: its echoed id and the new link.
     fn read(
         &self,
         row: Result<Map<String, Value>, BadRow>,
         campaigns: Result<&Campaigns, &Problem>,
-    ) -> Read {
+    ) -> (Option<String>, Result<NewLink, Problem>) {
         let members = match row {
             Ok(members) => members,
-            Err(bad) => {
-                return Read {
-                    external_id: None,
-                    link: Err(self.problem_of(bad)),
-                };
-            }
+            Err(bad) => return (None, Err(self.problem_of(bad))),
         };
         let external_id = members.get("externalId").and_then(Value::as_str);
-        Read {
-            external_id: external_id.map(str::to_owned),
-            link: campaigns
-                .map_err(Problem::clone)
-                .and_then(|campaigns| self.read_link(members, campaigns)),
+        let external_id = external_id.map(str::to_owned);
+        let link = campaigns.map_err(Problem::clone).and_then(|campaigns| {
+            read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)
+        });
+        match link {
+            Ok(new) if new.dedupe && self.idempotency_key.is_some() => {
+                (external_id, Err(dedupes_twice()))
+            }
+            link => (external_id, link),
         }
-    }
-
-    fn read_link(
-        &self,
-        members: Map<String, Value>,
-        campaigns: &Campaigns,
-    ) -> Result<NewLink, Problem> {
-        let new = read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)?;
-        if new.dedupe && self.idempotency_key.is_some() {
-            return Err(dedupes_twice());
-        }
-        Ok(new)
     }
 
     fn problem_of(&self, bad: BadRow) -> Problem {
@@ -262,19 +256,13 @@ impl Context {
 
     async fn create(&self, links: Vec<Result<NewLink, Problem>>) -> Vec<RowResult> {
         let mut good = Vec::with_capacity(links.len());
-        let mut results: Vec<Option<RowResult>> = Vec::with_capacity(links.len());
-        for link in links {
-            match link {
-                Ok(link) => {
-                    good.push(link);
-                    results.push(None);
-                }
-                Err(problem) => results.push(Some(RowResult::Problem(problem.to_json().1))),
-            }
-        }
+        let links = links.into_iter();
+        let problems: Vec<Option<Problem>> = links
+            .map(|link| link.map(|link| good.push(link)).err())
+            .collect();
         let mut made = self.app.links.issuer.create_all(good).await.into_iter();
-        let results = results.into_iter().map(|result| match result {
-            Some(result) => result,
+        let results = problems.into_iter().map(|problem| match problem {
+            Some(problem) => RowResult::Problem(problem.to_json().1),
             None => match made.next() {
                 Some(Ok(stored)) => RowResult::Link(Box::new(stored)),
                 Some(Err(error)) => RowResult::Failed(error),
@@ -282,31 +270,6 @@ impl Context {
             },
         });
         results.collect()
-    }
-
-    async fn create_once(
-        &self,
-        key: ChunkKey,
-        digest: RowsDigest,
-        links: Vec<Result<NewLink, Problem>>,
-    ) -> Vec<RowResult> {
-        let count = links.len();
-        let rows = links.into_iter();
-        let rows = rows.map(|link| link.map_err(|problem| problem.to_json().1));
-        let describe = |error| Problem::from(error).to_json().1;
-        let issuer = &self.app.links.issuer;
-        let problem = match issuer
-            .create_chunk(key, digest.finish(), rows.collect(), describe)
-            .await
-        {
-            Ok(results) => return results,
-            Err(RepeatError::Different) => Problem::other_request(),
-            Err(RepeatError::Store(error)) => error.into(),
-        };
-        let problem = problem.to_json().1;
-        (0..count)
-            .map(|_| RowResult::Problem(problem.clone()))
-            .collect()
     }
 }
 

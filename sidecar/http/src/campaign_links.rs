@@ -115,14 +115,11 @@ fn read_campaign<'a>(
     campaigns: &'a Campaigns,
 ) -> Option<&'a Campaign> {
     let text = fields.read::<kinds::CampaignId>("campaignId").value()?;
-    let id: Result<CampaignId, _> = text.parse();
-    let id = id
-        .map_err(|_error| fields.refuse("campaignId", "must be the id of a campaign"))
-        .ok()?;
-    let Some(campaign) = campaigns.0.get(&id) else {
-        fields.refuse("campaignId", "must be the id of a campaign that there is");
-        return None;
-    };
+    let id: Option<CampaignId> = text.parse().ok();
+    let id = fields.checked("campaignId", id.ok_or("must be the id of a campaign"))?;
+    let campaign = campaigns.0.get(&id);
+    let campaign = campaign.ok_or("must be the id of a campaign that there is");
+    let campaign = fields.checked("campaignId", campaign)?;
     if campaign.revoked_at.is_some() {
         fields.refuse(
             "campaignId",
@@ -173,10 +170,6 @@ pub(super) fn read_values(fields: &mut Fields, campaign: &Campaign) -> Option<Pa
         }
     };
     let code = LONGEST_CODE.as_ref()?;
-    campaign
-        .target
-        .expand(code, &values)
-        .map_err(|error| fields.refuse("parameters", error.to_string()))
-        .ok()?;
-    Some(values)
+    let expanded = campaign.target.expand(code, &values);
+    fields.checked("parameters", expanded).map(|_| values)
 }

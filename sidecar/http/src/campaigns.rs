@@ -103,14 +103,8 @@ async fn create(
         .long_url
         .as_deref()
         .and_then(|text| check_target(&app, &mut fields, text, &declared, &domains.own, &caller));
-    for (name, is_given) in [
-        ("name", given.name.is_some()),
-        ("longUrl", target.is_some()),
-    ] {
-        if !is_given {
-            fields.require(name);
-        }
-    }
+    let name = fields.required("name", given.name);
+    let target = fields.required("longUrl", target);
     let bounds = (given.valid_since, given.valid_until);
     let validity = check_validity(&mut fields, Validity::ALWAYS, bounds, app.clock.now());
     let defaults = given
@@ -118,7 +112,7 @@ async fn create(
         .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy));
     fields.finish()?;
     let new = NewCampaign {
-        name: given.name.ok_or_else(Problem::internal)?,
+        name: name.ok_or_else(Problem::internal)?,
         target: target.ok_or_else(Problem::internal)?,
         redirect_status: given.redirect_status.unwrap_or(app.default_redirect_status),
         forward_query: given.forward_query.unwrap_or(false),
@@ -269,18 +263,12 @@ fn check_target(
     own: &OwnHosts,
     caller: &Caller,
 ) -> Option<CampaignTarget> {
-    let checked = match CampaignTarget::parse(text, declared, app.policy, own) {
-        Ok(target) => {
-            // The host has no places, so that it is that of every link.
-            let of_all = Target::from_stored(target.template().to_owned());
-            let allowed = app.target_domains.check(&of_all, &caller.key().policy);
-            allowed.map(|()| target).map_err(|error| error.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    checked
-        .map_err(|refusal| fields.refuse("longUrl", refusal))
-        .ok()
+    let checked = CampaignTarget::parse(text, declared, app.policy, own);
+    let target = fields.checked("longUrl", checked)?;
+    // The host has no places, so that it is that of every link.
+    let of_all = Target::from_stored(target.template().to_owned());
+    let allowed = app.target_domains.check(&of_all, &caller.key().policy);
+    fields.checked("longUrl", allowed).map(|()| target)
 }
 
 /// The bounds in a patch: `None` leaves a bound unchanged, `Some(None)` removes it.

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CACHE_CONTROL;
 use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -11,7 +10,7 @@ use shortlink_service::codespace::LengthUsage;
 
 use super::app::SharedApp;
 use super::auth::MayRead;
-use super::operation::operations;
+use super::operation::{NO_STORE, operations};
 use super::problem::Problem;
 use super::words;
 
@@ -122,5 +121,5 @@ async fn usage(State(app): State<SharedApp>, _: MayRead) -> Result<impl IntoResp
         one_in: app.codespace.one_in,
         lengths: usage.iter().map(LengthBody::new).collect(),
     };
-    Ok(([(CACHE_CONTROL, "no-store")], Json(body)))
+    Ok(([NO_STORE], Json(body)))
 }

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CACHE_CONTROL;
 use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -14,7 +13,7 @@ use shortlink_service::explain::{Explanation, Source};
 use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::CodeInPath;
-use super::operation::operations;
+use super::operation::{NO_STORE, operations};
 use super::problem::Problem;
 
 /// Reason for the answer to a code.
@@ -159,5 +158,5 @@ async fn explain(
 ) -> Result<impl IntoResponse, Problem> {
     let explanation = app.explainer.explain(&code).await?;
     let body = ExplanationBody::new(code.to_string(), &explanation);
-    Ok(([(CACHE_CONTROL, "no-store")], Json(body)))
+    Ok(([NO_STORE], Json(body)))
 }

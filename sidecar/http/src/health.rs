@@ -6,14 +6,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CACHE_CONTROL;
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shortlink_service::outbox::overdue;
 
 use super::app::SharedApp;
-use super::operation::operations;
+use super::operation::{NO_STORE, operations};
 use super::words;
 
 /// The time limit of a database check. Redis has its own.
@@ -68,10 +67,7 @@ operations! {
 
 /// `GET /healthz`: the process runs.
 async fn alive() -> impl IntoResponse {
-    (
-        [(CACHE_CONTROL, "no-store")],
-        Json(Alive { status: "alive" }),
-    )
+    ([NO_STORE], Json(Alive { status: "alive" }))
 }
 
 /// `GET /readyz`: reports whether the dependencies are available. Without Redis the service works,
@@ -97,7 +93,7 @@ async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    (code, [(CACHE_CONTROL, "no-store")], Json(body))
+    (code, [NO_STORE], Json(body))
 }
 
 /// Returns the number of links whose publication to Redis is overdue; `None` if the database does

@@ -70,30 +70,38 @@ pub(super) async fn create_once(
     digest: RowsDigest,
     new: Result<NewLink, Problem>,
 ) -> Result<Once, Problem> {
+    // A request that is invalid now may have been valid then: a bound in time has passed, or a
+    // campaign was revoked.
     let row = match new {
-        Ok(new) => Ok(new),
-        // A request that is invalid now may have been valid then: a bound in time has passed, or a
-        // campaign was revoked.
-        Err(problem) => match app.store.find_chunk(&key).await? {
-            Some(_) => Err(problem.to_json().1),
-            None => return Err(problem),
-        },
+        Err(problem) if app.store.find_chunk(&key).await?.is_none() => return Err(problem),
+        row => row,
     };
-    let describe = |error: LinkError| Problem::from(error).to_json().1;
-    let issuer = &app.links.issuer;
-    let made = issuer
-        .create_chunk(key, digest.finish(), vec![row], describe)
-        .await;
-    let results = made.map_err(|error| match error {
-        RepeatError::Different => Problem::other_request(),
-        RepeatError::Store(error) => error.into(),
-    })?;
+    let results = create_chunk(app, key, digest, vec![row]).await?;
     match results.into_iter().next() {
         Some(RowResult::Link(stored)) => Ok(Once::Made(stored)),
         Some(RowResult::Problem(problem)) => Ok(Once::Told(told(problem))),
         Some(RowResult::Failed(error)) => Err(error.into()),
         None => Err(Problem::internal()),
     }
+}
+
+/// Creates links together once per idempotency key.
+pub(super) async fn create_chunk(
+    app: &App,
+    key: ChunkKey,
+    digest: RowsDigest,
+    links: Vec<Result<NewLink, Problem>>,
+) -> Result<Vec<RowResult>, Problem> {
+    let rows = links.into_iter();
+    let rows = rows.map(|link| link.map_err(|problem| problem.to_json().1));
+    let describe = |error: LinkError| Problem::from(error).to_json().1;
+    let digest = digest.finish();
+    let issuer = &app.links.issuer;
+    let made = issuer.create_chunk(key, digest, rows.collect(), describe);
+    made.await.map_err(|error| match error {
+        RepeatError::Different => Problem::other_request(),
+        RepeatError::Store(error) => error.into(),
+    })
 }
 
 fn told(problem: String) -> Response<Body> {

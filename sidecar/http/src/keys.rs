@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, LOCATION};
+use axum::http::header::LOCATION;
 use axum::response::IntoResponse;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -23,8 +23,8 @@ use super::app::SharedApp;
 use super::auth::MayManageKeys;
 use super::cursor;
 use super::extract::{JsonObject, in_path};
-use super::operation::operations;
 use super::operation::parameter::{parameters, string};
+use super::operation::{NO_STORE, operations};
 use super::problem::Problem;
 use super::query::{Asked, PageQuery, cut, one_more};
 
@@ -99,31 +99,19 @@ async fn create(
     let now = app.clock.now();
     let mut fields = Fields::new(members);
     let given = KeySettings::read(&mut fields, Usage::New);
-    for (name, is_given) in [
-        ("name", given.name.is_some()),
-        ("scopes", given.scopes.is_some()),
-    ] {
-        if !is_given {
-            fields.require(name);
-        }
-    }
+    let name = fields.required("name", given.name);
+    let scopes = fields.required("scopes", given.scopes);
     check_expiry(&mut fields, given.expires_at, now);
     fields.finish()?;
     let new = NewKey {
-        name: given.name.ok_or_else(Problem::internal)?,
-        scopes: given.scopes.ok_or_else(Problem::internal)?,
+        name: name.ok_or_else(Problem::internal)?,
+        scopes: scopes.ok_or_else(Problem::internal)?,
         expires_at: given.expires_at.flatten(),
         rate_limit: given.rate_limit.flatten(),
         policy: given.policy.unwrap_or_default(),
     };
     let (key, secret) = app.keys.create(&Actor::Key(caller), new).await?;
-    let location = format!("/v1/keys/{}", key.id);
-    let body = SecretBody::new(&key, secret, now);
-    Ok((
-        StatusCode::CREATED,
-        [(LOCATION, location), no_store()],
-        Json(body),
-    ))
+    Ok(created(&key, secret, None, now))
 }
 
 /// `GET /v1/keys/{id}`
@@ -188,21 +176,18 @@ async fn rotate(
 ) -> Result<impl IntoResponse, Problem> {
     let mut fields = Fields::new(members);
     let overlap = RotationMembers::read(&mut fields, Usage::New).overlap_seconds;
-    if overlap.is_none() {
-        fields.require("overlapSeconds");
-    }
+    let overlap = fields.required("overlapSeconds", overlap);
     fields.finish()?;
     let overlap = SignedDuration::from_secs(overlap.ok_or_else(Problem::internal)?.into());
     let rotation = app.keys.rotate(&Actor::Key(caller), &id, overlap).await?;
     let rotation = rotation.ok_or_else(no_such_key)?;
-    let location = format!("/v1/keys/{}", rotation.successor.id);
+    let predecessor = Some(&rotation.predecessor);
     let now = app.clock.now();
-    let body = SecretBody::new(&rotation.successor, rotation.secret, now)
-        .with_predecessor(&rotation.predecessor, now);
-    Ok((
-        StatusCode::CREATED,
-        [(LOCATION, location), no_store()],
-        Json(body),
+    Ok(created(
+        &rotation.successor,
+        rotation.secret,
+        predecessor,
+        now,
     ))
 }
 
@@ -217,9 +202,25 @@ async fn revoke(
     Ok(Json(KeyBody::new(&key, app.clock.now())))
 }
 
-/// The header that forbids caches to store an answer with a secret.
-fn no_store() -> (axum::http::HeaderName, String) {
-    (CACHE_CONTROL, "no-store".to_owned())
+/// Answers with a new key and its secret, and the key that it replaces by a rotation.
+fn created(
+    key: &ApiKey,
+    secret: String,
+    predecessor: Option<&ApiKey>,
+    now: Timestamp,
+) -> impl IntoResponse + use<> {
+    let location = format!("/v1/keys/{}", key.id);
+    let body = SecretBody {
+        key: KeyBody::new(key, now),
+        secret,
+        predecessor: predecessor.map(|key| KeyBody::new(key, now)),
+    };
+    (
+        StatusCode::CREATED,
+        [(LOCATION, location)],
+        [NO_STORE],
+        Json(body),
+    )
 }
 
 /// Checks that a key does not expire before it is created.
@@ -242,25 +243,6 @@ pub(crate) struct SecretBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "KeyBody")]
     predecessor: Option<KeyBody>,
-}
-
-impl SecretBody {
-    /// Describes a new key.
-    pub(super) fn new(key: &ApiKey, secret: String, now: Timestamp) -> Self {
-        Self {
-            key: KeyBody::new(key, now),
-            secret,
-            predecessor: None,
-        }
-    }
-
-    /// Adds the key that it was rotated from.
-    pub(super) fn with_predecessor(self, predecessor: &ApiKey, now: Timestamp) -> Self {
-        Self {
-            predecessor: Some(KeyBody::new(predecessor, now)),
-            ..self
-        }
-    }
 }
 
 /// A page of the listing.

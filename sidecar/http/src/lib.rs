@@ -1,7 +1,6 @@
 //! The HTTP interface. Only this module depends on axum.
 #![forbid(unsafe_code)]
 
-mod answers;
 mod app;
 mod audit;
 mod auth;
@@ -31,15 +30,14 @@ mod qr;
 mod query;
 mod resolve;
 mod router;
-mod serve;
 mod stats;
 mod visits;
 mod wire;
 mod words;
 
-pub use answers::{AnswerCounters, Requests};
 pub use app::App;
-pub use serve::serve;
+pub use observe::{AnswerCounters, Requests};
+pub use router::serve;
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use shortlink_core::link::{Change, Destination, is_never_valid};
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::new_link::{LinkError, NewLink, NoCode};
-use vocabulary::{Code, RedirectStatus};
+use vocabulary::RedirectStatus;
 
 use super::app::App;
 use super::campaign_links::{Campaigns, read_membership};
@@ -65,17 +65,9 @@ fn check_target(
     caller: &Caller,
 ) -> Option<Target> {
     let target = given.long_url.and_then(|text| {
-        let target = match Target::parse(&text, app.policy, own) {
-            Ok(target) => app
-                .target_domains
-                .check(&target, &caller.key().policy)
-                .map(|()| target)
-                .map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        target
-            .map_err(|refusal| fields.refuse("longUrl", refusal))
-            .ok()
+        let target = fields.checked("longUrl", Target::parse(&text, app.policy, own))?;
+        let allowed = app.target_domains.check(&target, &caller.key().policy);
+        fields.checked("longUrl", allowed).map(|()| target)
     });
     let Some(utm) = given.utm.flatten() else {
         return target;
@@ -117,7 +109,7 @@ pub(super) fn read_new_link(
     }
     let issue = LinkIssue::read(&mut fields, Usage::New);
     let slug = issue.custom_slug.flatten();
-    let slug = slug.and_then(|text| parse_slug(app, &mut fields, &text));
+    let slug = slug.and_then(|text| fields.checked("customSlug", app.links.parse_slug(&text)));
     let defaults = membership
         .as_ref()
         .and_then(|membership| campaigns.of_destination(membership))
@@ -172,13 +164,6 @@ pub(super) fn not_created(app: &App, policy: CodePolicy, error: LinkError) -> Pr
     )
 }
 
-fn parse_slug(app: &App, fields: &mut Fields, text: &str) -> Option<Code> {
-    app.links
-        .parse_slug(text)
-        .map_err(|error| fields.refuse("customSlug", error.to_string()))
-        .ok()
-}
-
 /// The policy of a new code, where the request specifies some of it.
 fn policy(given: GivenCodes, default: CodePolicy) -> CodePolicy {
     let strategy = given.strategy.unwrap_or(default.strategy);
@@ -210,22 +195,17 @@ pub(super) fn check_codes(
     default: StrategyName,
     allowed: &KeyPolicy,
 ) -> GivenCodes {
-    if let Some(strategy) = strategy
-        && let Err(error) = allowed.check_strategy(strategy)
-    {
-        fields.refuse("strategy", error.to_string());
+    if let Some(strategy) = strategy {
+        fields.checked("strategy", allowed.check_strategy(strategy));
     }
     // The bounds of the length follow from the strategy, which is unknown if it has a fault of its own.
     let is_unknown = strategy.is_none() && fields.is_refused("strategy");
     let lengths = lengths.filter(|_| !is_unknown);
     let lengths = lengths.and_then(|it| check_lengths(fields, it, strategy.unwrap_or(default)));
     if let Some((shortest, longest)) = lengths {
-        let mut checks = [shortest, longest]
-            .map(|it| allowed.check_body_length(it))
-            .into_iter();
-        if let Some(error) = checks.find_map(Result::err) {
-            fields.refuse("codeLength", error.to_string());
-        }
+        let checked = allowed.check_body_length(shortest);
+        let checked = checked.and_then(|()| allowed.check_body_length(longest));
+        fields.checked("codeLength", checked);
     }
     GivenCodes { strategy, lengths }
 }

@@ -1,6 +1,5 @@
 //! `GET /v1/visits/live`: visits while they happen, as server-sent events.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use shortlink_core::visit::class::Class;
@@ -70,25 +69,14 @@ operations! {
     }
 }
 
-/// The data of an event of the live feed.
-enum LiveData {}
-
-impl JsonSchema for LiveData {
-    fn schema_name() -> Cow<'static, str> {
-        "LiveData".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "Data by event: of `visit`; of `sampled` and `lost`; of `end`; of all others.",
-            "anyOf": [
-                generator.subschema_for::<VisitBody>(),
-                generator.subschema_for::<CountBody>(),
-                generator.subschema_for::<EndBody>(),
-                generator.subschema_for::<NothingBody>(),
-            ],
-        })
-    }
+/// Data by event: of `visit`; of `sampled` and `lost`; of `end`; of all others.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum LiveData {
+    Visit(Box<VisitBody>),
+    Count(CountBody),
+    End(EndBody),
+    Nothing(NothingBody),
 }
 
 /// `GET /v1/visits/live`
@@ -203,25 +191,28 @@ impl Feed {
 }
 
 fn end(reason: &'static str) -> Event {
-    named("end", &EndBody { reason })
+    named("end", &LiveData::End(EndBody { reason }))
 }
 
 fn event(told: &Told) -> Event {
+    let nothing = LiveData::Nothing(NothingBody {});
+    let count = |visits: &u64| LiveData::Count(CountBody { visits: *visits });
     match told {
-        Told::Begun(at) => named("begun", &NothingBody {}).id(at.to_string()),
-        Told::Interrupted => named("interrupted", &NothingBody {}),
-        Told::Resumed => named("resumed", &NothingBody {}),
-        Told::Gap => named("gap", &NothingBody {}),
-        Told::Lost(visits) => named("lost", &CountBody { visits: *visits }),
-        Told::LeftOut(visits) => named("sampled", &CountBody { visits: *visits }),
+        Told::Begun(at) => named("begun", &nothing).id(at.to_string()),
+        Told::Interrupted => named("interrupted", &nothing),
+        Told::Resumed => named("resumed", &nothing),
+        Told::Gap => named("gap", &nothing),
+        Told::Lost(visits) => named("lost", &count(visits)),
+        Told::LeftOut(visits) => named("sampled", &count(visits)),
         Told::Visit(visit) => {
-            named("visit", &VisitBody::from(&visit.visit)).id(visit.id.to_string())
+            let body = LiveData::Visit(Box::new(VisitBody::from(&visit.visit)));
+            named("visit", &body).id(visit.id.to_string())
         }
     }
 }
 
-fn named(name: &'static str, body: &impl Serialize) -> Event {
+fn named(name: &'static str, data: &LiveData) -> Event {
     // Serialization of this type cannot fail.
-    let text = serde_json::to_string(body).unwrap_or_default();
+    let text = serde_json::to_string(data).unwrap_or_default();
     Event::default().event(name).data(text)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use shortlink_core::durations::DATABASE;
 use shortlink_core::ports::StoreError;
@@ -17,7 +17,7 @@ use shortlink_service::jobs::JOBS;
 
 use super::app::{App, SharedApp};
 use super::health::count_waiting;
-use super::operation::operations;
+use super::operation::{NO_STORE, operations};
 use text::{Text, metrics};
 
 /// The time limit for all database queries except that of the backlog.
@@ -65,7 +65,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     }
     let headers = [
         (CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"),
-        (CACHE_CONTROL, "no-store"),
+        NO_STORE,
     ];
     (headers, text.into_string())
 }

@@ -10,7 +10,8 @@ mod parts;
 use axum::body::Body as RawBody;
 use axum::extract::{RawQuery, State};
 use axum::handler::Handler;
-use axum::http::{HeaderMap, Uri};
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderMap, HeaderName, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -22,6 +23,9 @@ use shortlink_core::api_key::Scope;
 use shortlink_service::access::ChargeError;
 
 use parameter::{Parameter, of};
+
+/// The header that forbids caches to store an answer.
+pub(super) const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 
 /// A media type of a body, and the description of the body.
 type Content = (&'static str, fn(&mut SchemaGenerator) -> Value);

@@ -3,8 +3,6 @@
 //! A problem describes what a client can do. The internal cause is logged where the problem is
 //! created, and not part of it.
 
-mod access;
-
 use std::any::Any;
 use std::error::Error;
 use std::time::Duration;
@@ -17,12 +15,13 @@ use serde::Serialize;
 
 use super::words::{self, TYPE_PREFIX};
 pub(super) use shortlink_api::fields::FieldError;
-use shortlink_core::api_key::Scope;
+use shortlink_core::api_key::{PolicyError, Scope};
 use shortlink_core::link::Refusal;
-use shortlink_core::ports::StoreError;
+use shortlink_core::ports::{KeyRefusal, StoreError};
 use shortlink_service::access::ChargeError;
 use shortlink_service::campaigns::CampaignError;
 use shortlink_service::codes::strategy::DrawError;
+use shortlink_service::keys::KeyError;
 use shortlink_service::new_link::{LinkError, NoCode};
 
 /// The seconds after which a client should retry when a dependency is unavailable.
@@ -302,6 +301,50 @@ impl From<LinkError> for Problem {
                 }
             },
             LinkError::Stopped => Self::unavailable("The service is about to stop."),
+        }
+    }
+}
+
+impl From<ChargeError> for Problem {
+    fn from(error: ChargeError) -> Self {
+        match error {
+            ChargeError::Exceeded { retry_after } => Self::rate_limited(retry_after),
+            ChargeError::TooMany { most } => Self::batch_too_large(most),
+        }
+    }
+}
+
+impl From<PolicyError> for Problem {
+    /// Points to no member, since the request did not specify the rejected value.
+    fn from(error: PolicyError) -> Self {
+        Self::forbidden(format!("The policy: {error}."))
+    }
+}
+
+impl From<KeyError> for Problem {
+    fn from(error: KeyError) -> Self {
+        let refusal = match error {
+            KeyError::Store(error) => return error.into(),
+            KeyError::Refused(refusal) => refusal,
+        };
+        tracing::info!(
+            error = &refusal as &dyn Error,
+            "a change of an API key was refused"
+        );
+        refusal.into()
+    }
+}
+
+impl From<KeyRefusal> for Problem {
+    fn from(refusal: KeyRefusal) -> Self {
+        match refusal {
+            KeyRefusal::Scope(scope) => Self::forbidden(format!(
+                "Only a key that has the scope {scope} itself may do this."
+            )),
+            KeyRefusal::Revoked => Self::key_revoked(),
+            KeyRefusal::Expired => Self::key_expired(),
+            KeyRefusal::Rotated => Self::key_rotated(),
+            KeyRefusal::LastAdmin => Self::last_admin(),
         }
     }
 }

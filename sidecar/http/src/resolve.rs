@@ -7,20 +7,18 @@ use std::error::Error;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{ALLOW, CACHE_CONTROL, LOCATION, RETRY_AFTER};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
+use axum::http::header::{ALLOW, LOCATION, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use shortlink_core::query::with_forwarded;
 use shortlink_service::resolve::{Redirect, Resolution};
 use vocabulary::RedirectStatus;
 
 use super::app::SharedApp;
-use super::operation::Operation;
 use super::operation::parameter::{parameters, string};
+use super::operation::{NO_STORE, Operation};
 use super::problem::log_panic;
 use super::words::redirect_statuses;
-
-const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 
 // The visitor's query is in a header instead of the URL: it may have bytes that URL parsers reject,
 // and the visitor must be redirected nevertheless.
@@ -48,25 +46,18 @@ pub(super) fn operation() -> Operation {
             operation = operation.with(["Cache-Control"]);
         }
     }
-    operation
-        .answers_text(
-            404,
-            "The link does not exist or is not valid yet.",
-            "text/plain",
-        )
-        .with(["Cache-Control"])
-        .answers_text(
+    for (status, text) in [
+        (404, "The link does not exist or is not valid yet."),
+        (
             410,
             "The link or its campaign is paused, expired or revoked.",
-            "text/plain",
-        )
-        .with(["Cache-Control"])
-        .answers_text(
-            503,
-            "The target of the link is unknown at the moment.",
-            "text/plain",
-        )
-        .with(["Cache-Control", "Retry-After"])
+        ),
+        (503, "The target of the link is unknown at the moment."),
+    ] {
+        let answered = operation.answers_text(status, text, "text/plain");
+        operation = answered.with(["Cache-Control"]);
+    }
+    operation.with(["Retry-After"])
 }
 
 /// `GET /resolve/{code}`, with whatever follows the code.
@@ -79,18 +70,8 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
             let query = headers.get(QUERY.name).map(HeaderValue::as_bytes);
             redirect(&to, query.unwrap_or_default(), code)
         }
-        Ok(Resolution::Gone) => (
-            StatusCode::GONE,
-            [NO_STORE],
-            "This link is no longer valid.\n",
-        )
-            .into_response(),
-        Ok(Resolution::Unknown) => (
-            StatusCode::NOT_FOUND,
-            [NO_STORE],
-            "There is no such link.\n",
-        )
-            .into_response(),
+        Ok(Resolution::Gone) => plain(StatusCode::GONE, "This link is no longer valid.\n"),
+        Ok(Resolution::Unknown) => plain(StatusCode::NOT_FOUND, "There is no such link.\n"),
         Err(error) => {
             tracing::error!(
                 error = &error as &dyn Error,
@@ -130,17 +111,18 @@ fn redirect(to: &Redirect, query: &[u8], code: &str) -> Response<Body> {
     };
     let mut response = status.into_response();
     response.headers_mut().insert(LOCATION, location);
-    if !to.status.is_permanent() {
-        let (name, value) = NO_STORE;
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+    if to.status.is_permanent() {
+        return response;
     }
-    response
+    ([NO_STORE], response).into_response()
 }
 
 fn unavailable() -> Response<Body> {
-    let headers = [NO_STORE, (RETRY_AFTER, "2")];
     let body = "Please try again in a moment.\n";
-    (StatusCode::SERVICE_UNAVAILABLE, headers, body).into_response()
+    let answer = plain(StatusCode::SERVICE_UNAVAILABLE, body);
+    ([(RETRY_AFTER, "2")], answer).into_response()
+}
+
+fn plain(status: StatusCode, body: &'static str) -> Response<Body> {
+    (status, [NO_STORE], body).into_response()
 }

@@ -347,7 +347,7 @@ const ACTING_ON_VISITS: [&str; 8] = [
     "service/src/visits.rs",
     "store/src/visits/keeping.rs",
     "api/src/campaign.rs",
-    "http/src/campaign_defaults.rs",
+    "http/src/campaigns.rs",
     "core/src/campaign/defaults.rs",
     "store/src/defaults.rs",
     "console/pages/campaign.js",

@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use shortlink_core::short_url::Bases;
-use shortlink_service::new_link::LinkError;
 use shortlink_service::repeat::RowResult;
 
 use crate::campaign_links::Campaigns;
@@ -53,23 +52,17 @@ pub(crate) struct ResultBody {
 
 /// Writes the results of a chunk's rows.
 pub(super) struct Teller<'a> {
-    campaigns: Option<&'a Campaigns>,
-    now: Timestamp,
-    bases: &'a Bases,
-    failures: Failures,
+    /// The campaigns that the rows name, if they could be read.
+    pub(super) campaigns: Option<&'a Campaigns>,
+    pub(super) now: Timestamp,
+    pub(super) bases: &'a Bases,
+    /// Status and problem of links that could not be created, by error. One cause usually affects many rows, and is
+    /// logged once for all of them.
+    pub(super) failures: HashMap<String, (u16, String)>,
 }
 
-impl<'a> Teller<'a> {
-    /// Creates it; `campaigns` are those that the rows name, if they could be read.
-    pub(super) fn new(campaigns: Option<&'a Campaigns>, now: Timestamp, bases: &'a Bases) -> Self {
-        Self {
-            campaigns,
-            now,
-            bases,
-            failures: Failures::default(),
-        }
-    }
-
+impl Teller<'_> {
+    /// Writes the result of a row.
     pub(super) fn tell(
         &mut self,
         index: u64,
@@ -86,8 +79,11 @@ impl<'a> Teller<'a> {
             }
             RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
             RowResult::Failed(error) => {
-                let (status, problem) = self.failures.tell(error);
-                (status, None, raw(problem))
+                let told = self.failures.entry(error.to_string()).or_insert_with(|| {
+                    let (status, problem) = Problem::from(error).to_json();
+                    (status.as_u16(), problem)
+                });
+                (told.0, None, raw(told.1.clone()))
             }
         };
         to_line(&ResultBody {
@@ -97,21 +93,6 @@ impl<'a> Teller<'a> {
             link,
             problem,
         })
-    }
-}
-
-/// Problems of rows whose links could not be created. One cause usually affects many rows, and is
-/// logged once for all of them.
-#[derive(Default)]
-struct Failures(HashMap<String, (u16, String)>);
-
-impl Failures {
-    fn tell(&mut self, error: LinkError) -> (u16, String) {
-        let told = self.0.entry(error.to_string()).or_insert_with(|| {
-            let (status, problem) = Problem::from(error).to_json();
-            (status.as_u16(), problem)
-        });
-        told.clone()
     }
 }
 
@@ -151,26 +132,18 @@ pub(super) fn lines(
 pub(super) fn array(
     answers: impl Stream<Item = Answer>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let mut is_first = true;
-    let parts = answers.map(move |Answer(results)| {
-        let begin = if std::mem::take(&mut is_first) {
-            "["
-        } else {
-            ",\n"
-        };
-        format!("{begin}{}", results.join(",\n"))
-    });
-    let mut has_begun = false;
-    let parts = parts.map(Some).chain(stream::iter([None]));
-    parts.map(move |part| {
-        let text = match part {
-            Some(text) => {
-                has_begun = true;
-                text
-            }
-            None if has_begun => "]\n".to_owned(),
-            None => "[]\n".to_owned(),
-        };
-        Ok(Bytes::from(text))
-    })
+    let mut begin = "[";
+    answers
+        .map(Some)
+        .chain(stream::iter([None]))
+        .map(move |answer| {
+            Ok(Bytes::from(match answer {
+                Some(Answer(results)) => {
+                    let begin = std::mem::replace(&mut begin, ",\n");
+                    format!("{begin}{}", results.join(",\n"))
+                }
+                None if begin == "[" => "[]\n".to_owned(),
+                None => "]\n".to_owned(),
+            }))
+        })
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, SET_COOKIE};
+use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,7 @@ use shortlink_service::sessions::LIFE;
 
 use super::super::app::SharedApp;
 use super::super::extract::JsonObject;
+use super::super::operation::NO_STORE;
 use super::super::problem::Problem;
 use super::{COOKIE_NAME, require_console};
 
@@ -57,9 +58,7 @@ pub(super) async fn begin(
     })?;
     let mut fields = Fields::new(members);
     let text = read::<Required<Text>>(&mut fields, "apiKey", Usage::New);
-    if text.is_none() {
-        fields.require("apiKey");
-    }
+    let text = fields.required("apiKey", text);
     fields.finish()?;
     let text = text.ok_or_else(Problem::internal)?;
     let text = text.trim();
@@ -81,14 +80,15 @@ pub(super) async fn begin(
     let cookie = cookie(&token, LIFE.as_secs(), &headers);
     Ok((
         StatusCode::CREATED,
-        [(SET_COOKIE, cookie), no_store()],
+        [(SET_COOKIE, cookie)],
+        [NO_STORE],
         Json(SessionBody::new(&caller, until)),
     ))
 }
 
 /// `GET /console/session`: 204 without a session, which is not an error.
 pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<Response, Problem> {
-    let nobody = || (StatusCode::NO_CONTENT, [no_store()]).into_response();
+    let nobody = || (StatusCode::NO_CONTENT, [NO_STORE]).into_response();
     let Some(session) = super::session(&parts, &app)? else {
         return Ok(nobody());
     };
@@ -97,14 +97,14 @@ pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<R
     };
     caller.charge(1)?;
     let body = SessionBody::new(&caller, session.until);
-    Ok(([no_store()], Json(body)).into_response())
+    Ok(([NO_STORE], Json(body)).into_response())
 }
 
 /// `DELETE /console/session`: the browser forgets the session, which is nowhere else.
 pub(super) async fn end(headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
     require_console(&headers)?;
     let cookie = cookie("", 0, &headers);
-    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie), no_store()]))
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)], [NO_STORE]))
 }
 
 fn cookie(token: &str, max_age_s: i64, headers: &HeaderMap) -> String {
@@ -119,8 +119,4 @@ fn cookie(token: &str, max_age_s: i64, headers: &HeaderMap) -> String {
 fn client(headers: &HeaderMap) -> &str {
     let address = headers.get("x-real-ip").and_then(|it| it.to_str().ok());
     address.unwrap_or_default()
-}
-
-fn no_store() -> (axum::http::HeaderName, String) {
-    (CACHE_CONTROL, "no-store".to_owned())
 }
