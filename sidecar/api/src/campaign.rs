@@ -11,8 +11,8 @@ use shortlink_core::campaign::{Campaign, CampaignDefaults};
 use super::fields::Faults;
 use super::kinds::link::{CodeLength, Parameters, Since, Strategy, Tags, TargetWithNames, Until};
 use super::kinds::{Count, Kind, List, Name, Shape, ShortText, Status, Truth};
-use super::members::{Always, Emptied, Members, Optional, Required, Usage, members, properties};
-use super::schema::request;
+use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
+use super::schema::{object, request};
 use super::words;
 
 members! {
@@ -88,8 +88,7 @@ impl Kind for Defaults {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Value {
-        let properties = properties(generator, Usage::New, &[DefaultMembers::MEMBERS]);
-        json!({ "type": "object", "properties": properties, "additionalProperties": false })
+        object(generator, Usage::New, &[DefaultMembers::MEMBERS], &[])
     }
 }
 
@@ -142,7 +141,7 @@ pub struct CampaignBody {
     /// True if Redis has confirmed this revision; only in answers to changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
-    published: Option<bool>,
+    pub published: Option<bool>,
 }
 
 impl CampaignBody {
@@ -168,14 +167,6 @@ impl CampaignBody {
             created_at: campaign.created_at,
             updated_at: campaign.updated_at,
             published: None,
-        }
-    }
-
-    /// Adds whether Redis has confirmed the revision.
-    pub fn published(self, published: bool) -> Self {
-        Self {
-            published: Some(published),
-            ..self
         }
     }
 }

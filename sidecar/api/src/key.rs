@@ -13,8 +13,8 @@ use shortlink_core::target::domains::{DomainRule, DomainRules};
 use super::fields::Faults;
 use super::kinds::link::Parameters;
 use super::kinds::{Kind, Length, List, Moment, Number, Shape, Text};
-use super::members::{Always, Emptied, Members, Optional, Required, Usage, members, properties};
-use super::schema::request;
+use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
+use super::schema::{object, request};
 use super::words;
 
 /// A number of units of a rate limit.
@@ -144,13 +144,13 @@ impl Kind for RateLimit {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Value {
-        let properties = properties(generator, Usage::New, &[RateLimitMembers::MEMBERS]);
-        json!({
-            "type": "object",
-            "properties": properties,
-            "required": ["requestsPerSecond"],
-            "additionalProperties": false,
-        })
+        let required = ["requestsPerSecond"];
+        object(
+            generator,
+            Usage::New,
+            &[RateLimitMembers::MEMBERS],
+            &required,
+        )
     }
 }
 
@@ -188,8 +188,7 @@ impl Kind for KeyPolicy {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Value {
-        let properties = properties(generator, Usage::New, &[PolicyMembers::MEMBERS]);
-        json!({ "type": "object", "properties": properties, "additionalProperties": false })
+        object(generator, Usage::New, &[PolicyMembers::MEMBERS], &[])
     }
 }
 

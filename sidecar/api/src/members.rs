@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::fields::{Fields, Read};
 use super::kinds::{Kind, Shape, Shown};
@@ -254,18 +254,6 @@ pub trait Members: Sized {
 
     /// Reads them.
     fn read(fields: &mut Fields, usage: Usage) -> Self;
-}
-
-/// Schemas of some members, by their names.
-pub fn properties(
-    generator: &mut SchemaGenerator,
-    usage: Usage,
-    tables: &[&[Member]],
-) -> Map<String, Value> {
-    let members = tables.iter().copied().flatten();
-    members
-        .map(|member| (member.name.to_owned(), member.schema(generator, usage)))
-        .collect()
 }
 
 /// Declares members: a table with one row per member, `field: Rule<Kind> = "name in JSON"`, with

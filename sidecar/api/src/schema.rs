@@ -1,7 +1,9 @@
 //! Schemas of objects that are read member by member.
 
 use schemars::{JsonSchema, SchemaGenerator};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use super::members::{Member, Usage};
 
 /// The schema of a type, by its name.
 pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
@@ -17,6 +19,24 @@ pub fn or_null(mut schema: Value) -> Value {
         choices.push(json!({ "type": "null" }));
     } else if let Some(kind) = schema["type"].as_str() {
         schema["type"] = json!([kind, "null"]);
+    }
+    schema
+}
+
+/// The schema of an object: its members, and the names of those that it requires.
+pub fn object(
+    generator: &mut SchemaGenerator,
+    usage: Usage,
+    tables: &[&[Member]],
+    required: &[&str],
+) -> Value {
+    let members = tables.iter().copied().flatten();
+    let schema = |member: &Member| (member.name.to_owned(), member.schema(generator, usage));
+    let properties: Map<String, Value> = members.map(schema).collect();
+    let mut schema =
+        json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
     }
     schema
 }
@@ -37,19 +57,13 @@ macro_rules! request {
             }
 
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                use $crate::members::{Members, Usage, properties};
+                use $crate::members::{Members, Usage};
 
-                let required: &[&str] = &$required;
                 let tables = [$(<$members as Members>::MEMBERS),+];
-                let mut schema = schemars::json_schema!({
-                    "type": "object",
-                    "description": concat!($($text),*).trim(),
-                    "properties": properties(generator, Usage::$usage, &tables),
-                    "additionalProperties": false,
-                });
-                if !required.is_empty() {
-                    schema.insert("required".to_owned(), serde_json::json!(required));
-                }
+                let schema = $crate::schema::object(generator, Usage::$usage, &tables, &$required);
+                let about = concat!($($text),*).trim();
+                let mut schema = schemars::Schema::try_from(schema).unwrap_or_default();
+                schema.insert("description".to_owned(), about.into());
                 schema
             }
         }

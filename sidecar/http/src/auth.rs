@@ -14,19 +14,12 @@ use super::console;
 use super::operation::{Operation, Taken};
 use super::problem::Problem;
 
-/// Declares an extractor that requires a scope; with `(Caller)` it also yields the caller.
-macro_rules! permission {
-    ($(#[$text:meta])* $name:ident(Caller): $scope:ident) => {
-        $(#[$text])*
-        pub(super) struct $name(pub(super) Caller);
-        permission!(@extract $name, $scope, Self);
-    };
-    ($(#[$text:meta])* $name:ident: $scope:ident) => {
-        $(#[$text])*
-        pub(super) struct $name;
-        permission!(@extract $name, $scope, |_caller| Self);
-    };
-    (@extract $name:ident, $scope:ident, $with:expr) => {
+/// Declares extractors that require a scope, and what of the admitted request they hold.
+macro_rules! permissions {
+    ($($(#[$about:meta])+ $name:ident $(($Held:ident))?: $scope:ident;)+) => {$(
+        $(#[$about])+
+        pub(super) struct $name $((pub(super) $Held))?;
+
         impl Taken for $name {
             fn describe(operation: Operation) -> Operation {
                 operation.scope(Scope::$scope)
@@ -40,55 +33,37 @@ macro_rules! permission {
                 parts: &mut Parts,
                 app: &SharedApp,
             ) -> Result<Self, Problem> {
-                let caller = authorize(parts, app, Scope::$scope).await;
-                caller.map(|(caller, _presented)| caller).map($with)
+                let _admission = authorize(parts, app, Scope::$scope).await?;
+                Ok($name $(($Held::from(_admission)))?)
             }
         }
-    };
+    )+};
 }
 
-permission! {
+permissions! {
     /// The caller may create, change and revoke links.
-    MayWrite(Caller): LinksWrite
-}
+    MayWrite(Caller): LinksWrite;
 
-permission! {
     /// The caller may read links.
-    MayRead: LinksRead
-}
+    MayRead: LinksRead;
 
-permission! {
     /// The caller may create, change and revoke campaigns.
-    MayWriteCampaigns(Caller): CampaignsWrite
-}
+    MayWriteCampaigns(Caller): CampaignsWrite;
 
-permission! {
     /// The caller may read campaigns.
-    MayReadCampaigns: CampaignsRead
-}
+    MayReadCampaigns: CampaignsRead;
 
-permission! {
     /// The caller may manage API keys.
-    MayManageKeys(Caller): KeysAdmin
-}
+    MayManageKeys(Caller): KeysAdmin;
 
-permission! {
     /// The caller may read visits.
-    MayReadStats: StatsRead
-}
+    MayReadStats: StatsRead;
 
-permission! {
+    /// The caller may read visits; a long response checks again whether that still holds.
+    MayListen(Admission): StatsRead;
+
     /// The caller may read the audit log.
-    MayAudit: Admin
-}
-
-/// The caller may read visits; a long response checks again whether that still holds.
-pub(super) struct MayListen(pub(super) Admission);
-
-impl Taken for MayListen {
-    fn describe(operation: Operation) -> Operation {
-        operation.scope(Scope::StatsRead)
-    }
+    MayAudit: Admin;
 }
 
 /// An admitted request: its credentials and its caller.
@@ -97,12 +72,9 @@ pub(super) struct Admission {
     caller: Caller,
 }
 
-impl FromRequestParts<SharedApp> for MayListen {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        let (caller, presented) = authorize(parts, app, Scope::StatsRead).await?;
-        Ok(Self(Admission { presented, caller }))
+impl From<Admission> for Caller {
+    fn from(admission: Admission) -> Self {
+        admission.caller
     }
 }
 
@@ -130,11 +102,7 @@ struct Presented {
 
 /// Authenticates a request, charges its key's rate limit, and checks a scope. A request that lacks
 /// the scope is charged as well, so that failed attempts are limited like any others.
-async fn authorize(
-    parts: &Parts,
-    app: &SharedApp,
-    scope: Scope,
-) -> Result<(Caller, Presented), Problem> {
+async fn authorize(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<Admission, Problem> {
     let presented = presented(parts, app)?;
     let caller = app.access.recognise(&presented.key).await?;
     let caller = caller.ok_or_else(Problem::unauthorized)?;
@@ -142,7 +110,7 @@ async fn authorize(
     if !caller.key().allows(scope) {
         return Err(Problem::lacks(scope));
     }
-    Ok((caller, presented))
+    Ok(Admission { presented, caller })
 }
 
 /// Finds the key of a request. A key in a header outranks the session of the console, which is read

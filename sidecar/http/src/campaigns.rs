@@ -311,7 +311,9 @@ pub(super) struct PageBody {
 }
 
 fn body_of(stored: &StoredCampaign, app: &SharedApp) -> CampaignBody {
-    CampaignBody::new(&stored.campaign, app.clock.now()).published(stored.published)
+    let mut body = CampaignBody::new(&stored.campaign, app.clock.now());
+    body.published = Some(stored.published);
+    body
 }
 
 in_path! {

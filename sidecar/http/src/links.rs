@@ -275,7 +275,8 @@ fn answer_with(
     domains: &Domains,
     campaigns: &Campaigns,
 ) -> Response<Body> {
-    let body = body(&stored.link, app, domains, campaigns).published(stored.published);
+    let mut body = body(&stored.link, app, domains, campaigns);
+    body.published = Some(stored.published);
     tagged(&stored.link, body)
 }
 

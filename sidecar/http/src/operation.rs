@@ -12,7 +12,7 @@ use axum::extract::{RawQuery, State};
 use axum::handler::Handler;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, HeaderName, Uri};
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::routing::MethodRouter;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
@@ -143,43 +143,27 @@ macro_rules! operations {
         /// Lists the operations of this file.
         pub(super) fn operations() -> Vec<$crate::operation::Operation> {
             use $crate::operation::Operation;
-            vec![$(Operation::$method($path, $id, $summary, $handler) $($description)*),*]
+            vec![$({
+                let method = (stringify!($method), axum::routing::$method as fn(_) -> _);
+                Operation::new(method, $path, $id, $summary, $handler) $($description)*
+            }),*]
         }
     };
 }
 pub(super) use operations;
 
-/// Declares a constructor for each method.
-macro_rules! methods {
-    ($($name:ident: $filter:ident),*) => {
-        $(
-            /// Creates an operation of this method; `id` is its name in generated clients.
-            pub(super) fn $name<T: Taken + 'static>(
-                path: &'static str,
-                id: &'static str,
-                summary: &'static str,
-                handler: impl Handler<T, SharedApp>,
-            ) -> Self {
-                let method = (stringify!($name), MethodFilter::$filter);
-                Self::new(method, path, id, summary, handler)
-            }
-        )*
-    };
-}
-
 impl Operation {
-    methods! { get: GET, post: POST, patch: PATCH, delete: DELETE }
-
-    fn new<T: Taken + 'static>(
-        (method, filter): (&'static str, MethodFilter),
+    /// Creates an operation of a method with its route; `id` is its name in generated clients.
+    pub(super) fn new<T: Taken, H: Handler<T, SharedApp>>(
+        (method, route): (&'static str, fn(H) -> MethodRouter<SharedApp>),
         path: &'static str,
         id: &'static str,
         summary: &'static str,
-        handler: impl Handler<T, SharedApp>,
+        handler: H,
     ) -> Self {
         T::describe(Self {
             path,
-            handler: on(filter, handler),
+            handler: route(handler),
             method,
             id,
             tag: "",

@@ -29,17 +29,17 @@ const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
 /// An error as a client sees it. Boxed, since most requests have none.
 #[derive(Clone, Debug)]
-pub(super) struct Problem(Box<Content>);
+pub(super) struct Problem(pub(super) Box<Content>);
 
 #[derive(Clone, Debug)]
-struct Content {
-    status: StatusCode,
+pub(super) struct Content {
+    pub(super) status: StatusCode,
     /// The last part of the identifier; clients may depend on it.
-    name: &'static str,
-    title: &'static str,
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
     detail: String,
     errors: Vec<FieldError>,
-    header: Option<(HeaderName, HeaderValue)>,
+    pub(super) header: Option<(HeaderName, HeaderValue)>,
 }
 
 /// Declares problems: a constructor each, with the status, the type, the title and the detail of the problem, and calls
@@ -369,26 +369,6 @@ pub(super) struct ProblemBody<'a> {
 }
 
 impl Problem {
-    /// The status of the answer.
-    pub(super) fn status(&self) -> StatusCode {
-        self.0.status
-    }
-
-    /// The last part of its type.
-    pub(super) fn name(&self) -> &'static str {
-        self.0.name
-    }
-
-    /// The title of all problems of its type.
-    pub(super) fn title(&self) -> &'static str {
-        self.0.title
-    }
-
-    /// The additional header of the answer, if any.
-    pub(super) fn header(&self) -> Option<&HeaderName> {
-        self.0.header.as_ref().map(|(name, _)| name)
-    }
-
     /// The problem as it is sent.
     pub(super) fn body(&self) -> ProblemBody<'_> {
         ProblemBody {

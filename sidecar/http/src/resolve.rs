@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::header::{ALLOW, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
+use axum::routing;
 use shortlink_core::query::with_forwarded;
 use shortlink_service::resolve::{Redirect, Resolution};
 use vocabulary::RedirectStatus;
@@ -33,10 +34,17 @@ pub(super) fn operation() -> Operation {
     let path = "/resolve/{*path}";
     let text =
         "For nginx' public server, when Redis has no answer. The internal server rejects it.";
-    let mut operation = Operation::get(path, "followLink", "Resolves a link for nginx", resolve)
-        .text(text)
-        .takes(&[PATH, QUERY])
-        .terse();
+    let get = ("get", routing::get as fn(_) -> _);
+    let mut operation = Operation::new(
+        get,
+        path,
+        "followLink",
+        "Resolves a link for nginx",
+        resolve,
+    )
+    .text(text)
+    .takes(&[PATH, QUERY])
+    .terse();
     for status in redirect_statuses() {
         operation = operation
             .answers_nothing(status, "The redirect to the link's target.")

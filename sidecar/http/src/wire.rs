@@ -42,7 +42,7 @@ pub(super) struct LinkBody {
     /// True if Redis has confirmed this revision; only in answers to creations and changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
-    published: Option<bool>,
+    pub(super) published: Option<bool>,
     /// Visits of the link; only in answers that count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "VisitsBody")]
@@ -143,14 +143,6 @@ impl LinkBody {
                 human: total.map_or(0, |it| it.human),
                 last_at: total.map(|it| it.last_at),
             }),
-            ..self
-        }
-    }
-
-    /// Adds whether Redis has confirmed the link.
-    pub(super) fn published(self, published: bool) -> Self {
-        Self {
-            published: Some(published),
             ..self
         }
     }

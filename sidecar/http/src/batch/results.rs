@@ -73,9 +73,10 @@ impl Teller<'_> {
             RowResult::Link(stored) => {
                 // The campaigns of the request suffice: a link that is found equals the requested one.
                 let campaign = self.campaigns.and_then(|known| known.of_link(&stored.link));
-                let body = LinkBody::new(&stored.link, campaign, self.now, self.bases);
+                let mut body = LinkBody::new(&stored.link, campaign, self.now, self.bases);
                 let status = if stored.is_new { 201 } else { 200 };
-                (status, Some(body.published(stored.published)), None)
+                body.published = Some(stored.published);
+                (status, Some(body), None)
             }
             RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
             RowResult::Failed(error) => {

@@ -75,7 +75,7 @@ impl Operation {
         }
         let mut by_status: BTreeMap<u16, Vec<&Problem>> = BTreeMap::new();
         for problem in &self.problems {
-            let problems = by_status.entry(problem.status().as_u16()).or_default();
+            let problems = by_status.entry(problem.0.status.as_u16()).or_default();
             problems.push(problem);
         }
         for (status, problems) in by_status {
@@ -133,7 +133,7 @@ impl Components {
     /// Adds a response unless it exists, and refers to it. Its name consists of its problems, and
     /// a number if their details differ from those of another response.
     fn add_refusal(&mut self, status: u16, problems: &[&Problem], described: &Value) -> String {
-        let mut names: Vec<&str> = problems.iter().map(|problem| problem.name()).collect();
+        let mut names: Vec<&str> = problems.iter().map(|problem| problem.0.name).collect();
         names.dedup();
         let name = format!("{status}.{}", names.join("."));
         let others = (2..).map(|number| format!("{name}.{number}"));
@@ -173,10 +173,16 @@ fn describe_problems(problems: &[&Problem], generator: &mut SchemaGenerator) -> 
     let mut texts = Vec::new();
     for problem in problems {
         let body: ProblemBody<'_> = problem.body();
-        let name = problem.name();
-        let title = problem.title();
+        let name = problem.0.name;
+        let title = problem.0.title;
         examples.insert(name.to_owned(), json!({ "summary": title, "value": body }));
-        headers.extend(problem.header().map(parts::header_name));
+        headers.extend(
+            problem
+                .0
+                .header
+                .iter()
+                .map(|(name, _)| parts::header_name(name)),
+        );
         types.push(body.r#type.clone());
         texts.push(format!("`{name}`: {title}."));
     }
