@@ -43,7 +43,7 @@ use super::problem::Problem;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
 use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
-use rows::{BadRow, BrokenBody, Format, Rows};
+use rows::{BrokenBody, Format, Rows};
 use said_of_all::SaidOfAll;
 
 /// The maximum number of chunks in progress: one is committed while another is read and a third
@@ -129,8 +129,6 @@ impl Context {
     /// Creates the links of a chunk and returns the result of each.
     async fn answer(&self, chunk: RawChunk) -> Answer {
         self.pay(&chunk).await;
-        let mut external_ids = Vec::with_capacity(chunk.rows.len());
-        let mut links = Vec::with_capacity(chunk.rows.len());
         let mut digest = RowsDigest::default();
         self.said.add_to(&mut digest);
         let mut rows = Vec::with_capacity(chunk.rows.len());
@@ -138,7 +136,7 @@ impl Context {
             if self.idempotency_key.is_some() {
                 row.for_each_part(|part| digest.add(part));
             }
-            let mut members = row.members(&chunk.names);
+            let mut members = row.members(&chunk.names, self.app.body_limit_bytes);
             if let (Ok(members), Some(id)) = (&mut members, self.said.campaign_id) {
                 let campaign = members.entry("campaignId");
                 campaign.or_insert_with(|| Value::from(id.to_string()));
@@ -147,11 +145,9 @@ impl Context {
         }
         let named = rows.iter().filter_map(|row| row.as_ref().ok());
         let campaigns = Campaigns::named(&self.app, named).await;
-        for row in rows {
-            let (external_id, link) = self.read(row, campaigns.as_ref());
-            external_ids.push(external_id);
-            links.push(link);
-        }
+        let rows = rows.into_iter();
+        let read = rows.map(|row| self.read(row, campaigns.as_ref()));
+        let (external_ids, links): (Vec<_>, Vec<_>) = read.unzip();
         let results = match &self.idempotency_key {
             // The outcome of an empty chunk is not stored: its rows may arrive with a retry.
             _ if links.is_empty() => Vec::new(),
@@ -171,9 +167,8 @@ impl Context {
                 })
             }
         };
-        let known = campaigns.as_ref().ok();
         let mut teller = Teller {
-            campaigns: known,
+            campaigns: campaigns.as_ref().ok(),
             now: self.app.clock.now(),
             bases: &self.domains.bases,
             failures: HashMap::new(),
@@ -216,12 +211,12 @@ impl Context {
     /// Reads a row: its echoed id and the new link.
     fn read(
         &self,
-        row: Result<Map<String, Value>, BadRow>,
+        row: Result<Map<String, Value>, Problem>,
         campaigns: Result<&Campaigns, &Problem>,
     ) -> (Option<String>, Result<NewLink, Problem>) {
         let members = match row {
             Ok(members) => members,
-            Err(bad) => return (None, Err(self.problem_of(bad))),
+            Err(problem) => return (None, Err(problem)),
         };
         let external_id = members.get("externalId").and_then(Value::as_str);
         let external_id = external_id.map(str::to_owned);
@@ -233,24 +228,6 @@ impl Context {
                 (external_id, Err(dedupes_twice()))
             }
             link => (external_id, link),
-        }
-    }
-
-    fn problem_of(&self, bad: BadRow) -> Problem {
-        match bad {
-            BadRow::Json { line, column } => Problem::malformed(format!(
-                "The row is not valid JSON: line {line}, column {column} of the row."
-            )),
-            BadRow::NotAnObject => Problem::invalid("", "must be a JSON object"),
-            BadRow::Values { values, names } => Problem::invalid(
-                "",
-                format!("has {values} values, but the first line has {names} names"),
-            ),
-            BadRow::Value { name, expected } => Problem::invalid(
-                format!("/{}", name.replace('.', "/")),
-                format!("must be {expected}"),
-            ),
-            BadRow::TooLong => Problem::too_large(self.app.body_limit_bytes),
         }
     }
 

@@ -236,17 +236,8 @@ fn begin_of(interval: Hours, hour: Timestamp) -> Timestamp {
     }
 }
 
-/// What is counted.
-struct Counting {
-    since: Timestamp,
-    until: Timestamp,
-    interval: Hours,
-    by: Vec<Dimension>,
-    limit: u32,
-    value_intervals: bool,
-}
-
-fn check(asked: StatsQuery, now: Timestamp) -> Result<Counting, Problem> {
+/// The period of statistics and the length of its intervals.
+fn period(asked: &StatsQuery, now: Timestamp) -> Result<(Timestamp, Timestamp, Hours), Problem> {
     let until = asked.until.unwrap_or(now);
     let default = || until.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN);
     let since = asked.since.unwrap_or_else(default);
@@ -262,24 +253,13 @@ fn check(asked: StatsQuery, now: Timestamp) -> Result<Counting, Problem> {
         Hours::Day
     });
     let intervals = span.as_hours() / interval.count();
-    let value_intervals = asked.value_intervals.unwrap_or_default();
-    if value_intervals && intervals > MAX_INTERVALS_OF_VALUES {
+    if asked.value_intervals == Some(true) && intervals > MAX_INTERVALS_OF_VALUES {
         return Err(Problem::query(format!(
             "valueIntervals is for at most {MAX_INTERVALS_OF_VALUES} intervals: ask for days, or a \
              shorter time."
         )));
     }
-    let mut by = asked.by.unwrap_or_default();
-    by.sort_unstable();
-    by.dedup();
-    Ok(Counting {
-        since,
-        until,
-        interval,
-        by,
-        limit: asked.limit.map_or(DEFAULT_VALUES, |limit| limit.0),
-        value_intervals,
-    })
+    Ok((since, until, interval))
 }
 
 async fn count(
@@ -287,23 +267,23 @@ async fn count(
     of: Counted,
     asked: StatsQuery,
 ) -> Result<Json<StatsBody>, Problem> {
-    let asked = check(asked, app.clock.now())?;
-    let query = CountQuery {
-        of,
-        since: asked.since,
-        until: asked.until,
-    };
+    let (since, until, interval) = period(&asked, app.clock.now())?;
+    let query = CountQuery { of, since, until };
+    let limit = asked.limit.map_or(DEFAULT_VALUES, |limit| limit.0);
+    let mut dimensions = asked.by.unwrap_or_default();
+    dimensions.sort_unstable();
+    dimensions.dedup();
     let mut visits = ClassCounts::default();
     let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
     for count in app.store.count_visits(&query).await? {
         visits.add(count.class, count.visits);
-        let begin = begin_of(asked.interval, count.hour);
+        let begin = begin_of(interval, count.hour);
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
     let visitors = app.store.count_visitors(&query).await?;
     let mut by = BTreeMap::new();
-    for dimension in asked.by {
+    for dimension in dimensions {
         let mut values: BTreeMap<String, ClassCounts> = BTreeMap::new();
         for count in app.store.count_by(&query, dimension).await? {
             let counts = values.entry(count.value).or_default();
@@ -318,22 +298,19 @@ async fn count(
             })
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.visits.total));
-        values.truncate(asked.limit as usize);
-        if asked.value_intervals {
+        values.truncate(limit as usize);
+        if asked.value_intervals == Some(true) {
             let first = values.len().min(MAX_VALUES_OVER_TIME);
-            add_intervals(app, &query, dimension, asked.interval, &mut values[..first]).await?;
+            add_intervals(app, &query, dimension, interval, &mut values[..first]).await?;
         }
         by.insert(dimension.name(), values);
     }
     Ok(Json(StatsBody {
-        since: asked.since,
-        until: asked.until,
-        interval: name_of(asked.interval),
+        since,
+        until,
+        interval: name_of(interval),
         visits,
-        intervals: intervals
-            .into_iter()
-            .map(|(begin, visits)| IntervalBody { begin, visits })
-            .collect(),
+        intervals: listed(intervals),
         visitors: visitors
             .into_iter()
             .map(|day| VisitorsBody {
@@ -343,6 +320,14 @@ async fn count(
             .collect(),
         by,
     }))
+}
+
+/// Intervals in chronological order.
+fn listed(intervals: BTreeMap<Timestamp, ClassCounts>) -> Vec<IntervalBody> {
+    let intervals = intervals.into_iter();
+    intervals
+        .map(|(begin, visits)| IntervalBody { begin, visits })
+        .collect()
 }
 
 /// Adds to each value when its visits were.
@@ -358,25 +343,14 @@ async fn add_intervals(
         .store
         .count_over_time(query, dimension, &names, length)
         .await?;
-    let mut found: HashMap<String, Vec<IntervalBody>> = HashMap::new();
+    let mut found: HashMap<String, BTreeMap<Timestamp, ClassCounts>> = HashMap::new();
     for count in counts {
         let intervals = found.entry(count.value).or_default();
-        // The store returns them in chronological order.
-        if intervals
-            .last()
-            .is_none_or(|last| last.begin != count.begin)
-        {
-            intervals.push(IntervalBody {
-                begin: count.begin,
-                visits: ClassCounts::default(),
-            });
-        }
-        if let Some(last) = intervals.last_mut() {
-            last.visits.add(count.class, count.visits);
-        }
+        let counts = intervals.entry(count.begin).or_default();
+        counts.add(count.class, count.visits);
     }
     for value in values {
-        value.intervals = Some(found.remove(&value.value).unwrap_or_default());
+        value.intervals = Some(listed(found.remove(&value.value).unwrap_or_default()));
     }
     Ok(())
 }

@@ -7,6 +7,8 @@ use shortlink_api::csv_parser::{Parser, Step};
 use shortlink_api::kinds::Shape;
 use shortlink_api::link;
 
+use crate::problem::Problem;
+
 /// In which form rows are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -317,36 +319,6 @@ impl CsvCutter {
     }
 }
 
-/// The fault of a row's text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BadRow {
-    /// It is not JSON.
-    Json {
-        /// The line of the fault, from 1.
-        line: usize,
-        /// The column of the fault, from 1.
-        column: usize,
-    },
-    /// It is JSON but no object.
-    NotAnObject,
-    /// A line has more or fewer values than there are names.
-    Values {
-        /// The number of values.
-        values: usize,
-        /// The number of names.
-        names: usize,
-    },
-    /// A value is not UTF-8, or not valid for its name.
-    Value {
-        /// The value's name.
-        name: String,
-        /// A description of valid values.
-        expected: &'static str,
-    },
-    /// It has more bytes than allowed.
-    TooLong,
-}
-
 impl RawRow {
     /// The bytes that were sent, for a digest.
     pub(super) fn for_each_part(&self, mut part: impl FnMut(&[u8])) {
@@ -368,32 +340,38 @@ impl RawRow {
 
     /// Reads the row as an object. `names` are those of CSV rows, where an empty value counts as
     /// absent, lists are separated by `|`, and a name with a dot denotes a member of an object.
-    pub(super) fn members(&self, names: &[Option<String>]) -> Result<Map<String, Value>, BadRow> {
+    pub(super) fn members(
+        &self,
+        names: &[Option<String>],
+        most_bytes: usize,
+    ) -> Result<Map<String, Value>, Problem> {
         match self {
             Self::Json(text) => match serde_json::from_slice(text) {
                 Ok(Value::Object(members)) => Ok(members),
-                Ok(_) => Err(BadRow::NotAnObject),
-                Err(error) => Err(BadRow::Json {
-                    line: error.line(),
-                    column: error.column(),
-                }),
+                Ok(_) => Err(Problem::invalid("", "must be a JSON object")),
+                Err(error) => Err(Problem::malformed(format!(
+                    "The row is not valid JSON: line {}, column {} of the row.",
+                    error.line(),
+                    error.column()
+                ))),
             },
-            Self::Csv(values) if values.len() != names.len() => Err(BadRow::Values {
-                values: values.len(),
-                names: names.len(),
-            }),
+            Self::Csv(values) if values.len() != names.len() => {
+                let (values, names) = (values.len(), names.len());
+                let detail = format!("has {values} values, but the first line has {names} names");
+                Err(Problem::invalid("", detail))
+            }
             Self::Csv(values) => {
                 let mut members = Map::new();
                 for (name, value) in names.iter().zip(values) {
                     let Some(name) = name.as_ref().filter(|_| !value.is_empty()) else {
                         continue;
                     };
-                    let bad = |expected| BadRow::Value {
-                        name: name.clone(),
-                        expected,
-                    };
-                    let text = std::str::from_utf8(value).map_err(|_error| bad("UTF-8"))?;
-                    let value = csv_value(name, text).map_err(bad)?;
+                    let text = std::str::from_utf8(value).map_err(|_error| "UTF-8");
+                    let value = text.and_then(|text| csv_value(name, text));
+                    let value = value.map_err(|expected| {
+                        let pointer = format!("/{}", name.replace('.', "/"));
+                        Problem::invalid(pointer, format!("must be {expected}"))
+                    })?;
                     match name.split_once('.') {
                         Some((outer, inner)) => {
                             let object = members
@@ -410,7 +388,7 @@ impl RawRow {
                 }
                 Ok(members)
             }
-            Self::TooLong => Err(BadRow::TooLong),
+            Self::TooLong => Err(Problem::too_large(most_bytes)),
         }
     }
 }
