@@ -57,7 +57,7 @@ impl FromRequest<SharedApp> for JsonObject {
 /// Described by its operation ([`Operation::takes_json`]).
 impl Taken for JsonObject {}
 
-/// Declares extractors of what a path names, with its parameter and the problem of what there is not.
+/// Declares extractors of what a path names, with its parameter and the problem of an unknown one.
 macro_rules! in_path {
     ($(#[$about:meta])+ $visibility:vis $Named:ident($Id:ty): $PARAMETER:expr, $unknown:path) => {
         $(#[$about])+
