@@ -255,28 +255,22 @@ fn concerns(rows: &[Row<'_>], directory: &Path, now: Timestamp, soon: Timestamp)
 
 /// Further remarks about a domain.
 fn remarks(domain: &Domain) -> String {
-    let mut remarks = Vec::new();
-    match domain.state() {
-        DomainState::Active => {
-            let base = domain.base();
-            remarks.push(base.url.clone());
-            if base.weight != 1 {
-                remarks.push(format!("weight {}", base.weight));
-            }
-            match &base.bound {
-                None => {}
-                Some(BoundTo::Campaign(id)) => remarks.push(format!("only campaign {id}")),
-                Some(BoundTo::Key(id)) => remarks.push(format!("only key {id}")),
-            }
+    let base = domain.base();
+    match (domain.state(), domain.retirement()) {
+        (DomainState::Active, _) => {
+            let weight = (base.weight != 1).then(|| format!("weight {}", base.weight));
+            let bound = base.bound.as_ref().map(|bound| match bound {
+                BoundTo::Campaign(id) => format!("only campaign {id}"),
+                BoundTo::Key(id) => format!("only key {id}"),
+            });
+            let remarks = [Some(base.url.clone()), weight, bound];
+            remarks.into_iter().flatten().collect::<Vec<_>>().join(", ")
         }
-        DomainState::Serving => {}
-        DomainState::Retired => match domain.retirement() {
-            None => remarks.push("410".to_owned()),
-            Some(Retirement::Target(target)) => remarks.push(format!("leads to {target}")),
-            Some(Retirement::Page(page)) => remarks.push(format!("410 with {page}")),
-        },
+        (DomainState::Serving, _) => String::new(),
+        (DomainState::Retired, None) => "410".to_owned(),
+        (DomainState::Retired, Some(Retirement::Target(target))) => format!("leads to {target}"),
+        (DomainState::Retired, Some(Retirement::Page(page))) => format!("410 with {page}"),
     }
-    remarks.join(", ")
 }
 
 fn as_text(rows: &[Row<'_>], concerns: &[String]) -> String {

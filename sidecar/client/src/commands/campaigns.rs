@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::export::{self, ExportArguments, ExportFormat};
 use super::links::confirm;
-use super::members::{Campaign, Options, put};
+use super::members::{Campaign, Changes, Options, put};
 use super::session::Session;
 use super::show::{block, member, parse};
 use super::values::campaign_id;
@@ -104,17 +104,8 @@ pub struct ChangeArguments {
     /// the old target but not add others.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Member to remove. Can be repeated; commas separate several values.
-    #[arg(
-        long = "clear",
-        id = "cleared",
-        value_name = "MEMBER",
-        value_delimiter = ',',
-        value_parser = Options::<Campaign>::removable()
-    )]
-    cleared: Vec<String>,
     #[command(flatten)]
-    options: Options<Campaign>,
+    changes: Changes<Campaign>,
 }
 
 impl CampaignsCommand {
@@ -185,8 +176,7 @@ impl ChangeArguments {
         let mut members = Map::new();
         put(&mut members, "name", self.name.as_ref());
         put(&mut members, "longUrl", self.url.as_ref());
-        self.options.add_to(&mut members);
-        Options::<Campaign>::clear(&mut members, &self.cleared);
+        self.changes.add_to(&mut members);
         members
     }
 }

@@ -13,7 +13,7 @@ use shortlink_api::members::Members;
 use super::export::ExportArguments;
 use super::filters::Filters;
 use super::import::ImportArguments;
-use super::members::{Link, Options, put};
+use super::members::{Changes, Link, Options, put};
 use super::session::Session;
 use super::show::{block, member, parse, plain};
 use super::values::{CodeText, code_length};
@@ -119,17 +119,8 @@ pub struct ChangeArguments {
     /// New target: an http or https URL of at most 8192 bytes. Not for a link of a campaign.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Member to remove. Can be repeated; commas separate several values.
-    #[arg(
-        long = "clear",
-        id = "cleared",
-        value_name = "MEMBER",
-        value_delimiter = ',',
-        value_parser = Options::<Link>::removable()
-    )]
-    cleared: Vec<String>,
     #[command(flatten)]
-    options: Options<Link>,
+    changes: Changes<Link>,
 }
 
 #[derive(Debug, Args)]
@@ -265,8 +256,7 @@ impl ChangeArguments {
     fn members(&self) -> Map<String, Value> {
         let mut members = Map::new();
         put(&mut members, "longUrl", self.url.as_ref());
-        self.options.add_to(&mut members);
-        Options::<Link>::clear(&mut members, &self.cleared);
+        self.changes.add_to(&mut members);
         members
     }
 }

@@ -13,17 +13,15 @@ use shortlink_api::members::{Member, Members};
 use super::values::{Pair, code_length, moment, object};
 
 /// The resource that options describe.
-pub(super) trait Subject {
-    /// The members that have an option each.
-    fn members() -> Vec<&'static Member>;
-
-    /// The members that a change can remove.
-    fn removable() -> Vec<&'static Member>;
-
+pub(super) trait Subject: 'static {
+    /// The members that a change can have.
+    const SETTINGS: &'static [Member];
+    /// The members that have an option besides.
+    const OTHERS: &'static [Member] = &[];
+    /// Members that commands have as arguments of their own.
+    const ARGUMENTS: &'static [&'static str];
     /// The member that is an object of the options of these members.
-    fn inner() -> Option<(&'static str, &'static [Member])> {
-        None
-    }
+    const INNER: (&'static str, &'static [Member]) = ("", &[]);
 }
 
 /// A link.
@@ -31,17 +29,9 @@ pub(super) trait Subject {
 pub(super) struct Link;
 
 impl Subject for Link {
-    fn members() -> Vec<&'static Member> {
-        let target = LinkTarget::MEMBERS.iter();
-        // Commands have the target as an argument of their own.
-        let target = target.filter(|member| member.name != "longUrl");
-        LinkSettings::MEMBERS.iter().chain(target).collect()
-    }
-
-    fn removable() -> Vec<&'static Member> {
-        let members = LinkSettings::MEMBERS.iter();
-        members.filter(|member| member.is_removable()).collect()
-    }
+    const SETTINGS: &'static [Member] = LinkSettings::MEMBERS;
+    const OTHERS: &'static [Member] = LinkTarget::MEMBERS;
+    const ARGUMENTS: &'static [&'static str] = &["longUrl"];
 }
 
 /// A campaign.
@@ -49,20 +39,37 @@ impl Subject for Link {
 pub(super) struct Campaign;
 
 impl Subject for Campaign {
-    fn members() -> Vec<&'static Member> {
-        let members = CampaignSettings::MEMBERS.iter();
-        let others = ["name", "longUrl", "defaults"];
-        let members = members.filter(|member| !others.contains(&member.name));
-        members.collect()
-    }
+    const SETTINGS: &'static [Member] = CampaignSettings::MEMBERS;
+    const ARGUMENTS: &'static [&'static str] = &["name", "longUrl", "defaults"];
+    const INNER: (&'static str, &'static [Member]) = ("defaults", DefaultMembers::MEMBERS);
+}
 
-    fn removable() -> Vec<&'static Member> {
-        let members = CampaignSettings::MEMBERS.iter();
-        members.filter(|member| member.is_removable()).collect()
-    }
+/// The options of a change: the new members, and those to remove.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Changes<S: Subject> {
+    /// Member to remove. Can be repeated; commas separate several values.
+    #[arg(
+        long = "clear",
+        id = "cleared",
+        value_name = "MEMBER",
+        value_delimiter = ',',
+        value_parser = Options::<S>::removable_names()
+    )]
+    cleared: Vec<String>,
+    #[command(flatten)]
+    options: Options<S>,
+}
 
-    fn inner() -> Option<(&'static str, &'static [Member])> {
-        Some(("defaults", DefaultMembers::MEMBERS))
+impl<S: Subject> Changes<S> {
+    /// Adds them to a request.
+    pub(super) fn add_to(&self, members: &mut Map<String, Value>) {
+        self.options.add_to(members);
+        for member in Options::<S>::removable() {
+            if self.cleared.contains(&member.kebab()) {
+                members.insert(member.name.to_owned(), Value::Null);
+            }
+        }
     }
 }
 
@@ -71,9 +78,17 @@ impl Subject for Campaign {
 pub(super) struct Options<S>(Map<String, Value>, PhantomData<S>);
 
 impl<S: Subject> Options<S> {
+    fn members() -> impl Iterator<Item = &'static Member> {
+        let members = S::SETTINGS.iter().chain(S::OTHERS);
+        members.filter(|member| !S::ARGUMENTS.contains(&member.name))
+    }
+
     fn all() -> impl Iterator<Item = &'static Member> {
-        let inner = S::inner().map_or(&[][..], |(_, members)| members);
-        S::members().into_iter().chain(inner)
+        Self::members().chain(S::INNER.1)
+    }
+
+    fn removable() -> impl Iterator<Item = &'static Member> {
+        S::SETTINGS.iter().filter(|member| member.is_removable())
     }
 
     /// Adds the specified members to a request.
@@ -88,22 +103,13 @@ impl<S: Subject> Options<S> {
     }
 
     /// Reads the names of members that are to be removed.
-    pub(super) fn removable() -> ValueParser {
-        let values = S::removable().into_iter().map(|member| {
+    fn removable_names() -> ValueParser {
+        let values = Self::removable().map(|member| {
             let about = member.about();
             let about = about.split(['.', ',', ';', ':']).next().unwrap_or_default();
             PossibleValue::new(member.kebab()).help(format!("{about}."))
         });
         PossibleValuesParser::new(values).into()
-    }
-
-    /// Removes members.
-    pub(super) fn clear(members: &mut Map<String, Value>, removed: &[String]) {
-        for member in S::removable() {
-            if removed.contains(&member.kebab()) {
-                members.insert(member.name.to_owned(), Value::Null);
-            }
-        }
     }
 }
 
@@ -119,17 +125,12 @@ impl<S: Subject> Args for Options<S> {
 
 impl<S: Subject> FromArgMatches for Options<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |members: &mut dyn Iterator<Item = &'static Member>| -> Map<String, Value> {
-            members
-                .filter_map(|member| Some((member.name.to_owned(), value(member, matches)?)))
-                .collect()
-        };
-        let mut all = given(&mut S::members().into_iter());
-        if let Some((name, members)) = S::inner() {
-            let inner = given(&mut members.iter());
-            if !inner.is_empty() {
-                all.insert(name.to_owned(), Value::Object(inner));
-            }
+        let given = |member: &Member| Some((member.name.to_owned(), value(member, matches)?));
+        let mut all: Map<String, Value> = Self::members().filter_map(given).collect();
+        let (name, members) = S::INNER;
+        let inner: Map<String, Value> = members.iter().filter_map(given).collect();
+        if !inner.is_empty() {
+            all.insert(name.to_owned(), Value::Object(inner));
         }
         Ok(Self(all, PhantomData))
     }
