@@ -86,34 +86,23 @@ impl ClientArguments {
         // An empty variable means the same as none.
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let server = self.server.clone().or_else(|| variable("SHORTLINK_SERVER"));
-        let key = if let Some(path) = &self.key_file {
-            Some(key_in(path)?)
-        } else if let Some(key) = variable("SHORTLINK_KEY") {
-            Some((key.into(), "SHORTLINK_KEY".to_owned()))
-        } else if let Some(path) = variable("SHORTLINK_KEY_FILE") {
-            Some(key_in(Path::new(&path))?)
-        } else {
-            None
+        let (text, path) = (variable("SHORTLINK_KEY"), variable("SHORTLINK_KEY_FILE"));
+        let key = match (&self.key_file, text, path) {
+            (Some(path), ..) => Some(key_in(path)?),
+            (None, Some(key), _) => Some((key.into(), "SHORTLINK_KEY".to_owned())),
+            (None, None, path) => path.map(|path| key_in(Path::new(&path))).transpose()?,
         };
         // The client file is read only if something is missing.
-        let (server, key) = match (server, key) {
-            (Some(server), Some(key)) => (server, key),
-            (server, key) => {
-                let path = client_file(variable);
-                let file = path.as_deref().map(read_client_file).transpose()?;
-                let file = file.flatten().unwrap_or_default();
-                let server = server.or(file.server.clone());
-                let key = match key {
-                    Some(key) => key,
-                    None => key_of(file, path.as_deref())?,
-                };
-                (server.unwrap_or_else(|| DEFAULT_SERVER.to_owned()), key)
-            }
-        };
+        let is_missing = server.is_none() || key.is_none();
+        let path = client_file(variable).filter(|_| is_missing);
+        let file = path.as_deref().map(read_client_file).transpose()?;
+        let mut file = file.flatten().unwrap_or_default();
+        let server = server.or(file.server.take());
+        let (key, key_origin) = key.map_or_else(|| key_of(file, path.as_deref()), Ok)?;
         Ok(Settings {
-            server: checked_server(&server)?,
-            key: key.0,
-            key_origin: key.1,
+            server: checked_server(server.as_deref().unwrap_or(DEFAULT_SERVER))?,
+            key,
+            key_origin,
             timeout: Duration::from_secs(self.timeout),
         })
     }

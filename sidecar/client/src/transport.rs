@@ -137,8 +137,7 @@ impl Client {
 
     /// Reads a resource, whatever the status: returns the status and the body.
     pub async fn look(&self, path: &str) -> Result<(u16, Bytes), Failure> {
-        let whole = self.exchange(Method::GET, path, &[], None);
-        let (parts, bytes) = self.in_time(whole).await?;
+        let (parts, bytes) = self.exchange(Method::GET, path, &[], None).await?;
         Ok((parts.status.as_u16(), bytes))
     }
 
@@ -158,8 +157,8 @@ impl Client {
     ) -> Result<Bytes, Failure> {
         let mut repeats = 0;
         loop {
-            let whole = self.exchange(method.clone(), path, headers, body);
-            let (parts, bytes) = self.in_time(whole).await?;
+            let asked = self.exchange(method.clone(), path, headers, body);
+            let (parts, bytes) = asked.await?;
             if parts.status.is_success() {
                 return Ok(bytes);
             }
@@ -239,9 +238,12 @@ impl Client {
                     .boxed_unsync(),
             )
             .map_err(|error| Failure::Usage(format!("the request can't be made: {error}")))?;
-        let answer = self.pool.request(request).await;
-        let (parts, body) = answer.map_err(|error| self.away(error))?.into_parts();
-        Ok((parts, collect(body).await?))
+        self.in_time(async {
+            let answer = self.pool.request(request).await;
+            let (parts, body) = answer.map_err(|error| self.away(error))?.into_parts();
+            Ok((parts, collect(body).await?))
+        })
+        .await
     }
 
     fn request(&self, method: Method, path: &str) -> hyper::http::request::Builder {

@@ -8,7 +8,7 @@ use super::maxmind::MaxMind;
 pub use super::watched::FileFault;
 use shortlink_core::visit::place::{Place, Places};
 
-use super::watched::Watched;
+use super::watched::{Read, Watched};
 use super::xdb::Xdb;
 
 /// The configured databases. Without any, all places are unknown.
@@ -112,11 +112,7 @@ impl Places for Geo {
     }
 }
 
-fn opened<T>(
-    setting: &'static str,
-    path: &Path,
-    read: impl Fn(&Path) -> Result<T, FileFault> + Send + Sync + 'static,
-) -> Result<Watched<T>, GeoError> {
+fn opened<T>(setting: &'static str, path: &Path, read: Read<T>) -> Result<Watched<T>, GeoError> {
     Watched::open(path, read).map_err(|source| GeoError {
         setting,
         path: path.to_owned(),
@@ -126,11 +122,10 @@ fn opened<T>(
 
 fn is_read(path: &Path, look: &Result<bool, FileFault>) -> bool {
     match look {
-        Ok(read) => {
-            if *read {
-                tracing::info!(?path, "a new database of places is in use");
-            }
-            *read
+        Ok(false) => false,
+        Ok(true) => {
+            tracing::info!(?path, "a new database of places is in use");
+            true
         }
         Err(error) => {
             tracing::error!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Reads a file. The error says why it can't be used.
-type Read<T> = Box<dyn Fn(&Path) -> Result<T, FileFault> + Send + Sync>;
+pub(super) type Read<T> = fn(&Path) -> Result<T, FileFault>;
 
 /// Reason for which a file can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -55,16 +55,13 @@ impl Stamp {
 
 impl<T> Watched<T> {
     /// Reads a file for the first time.
-    pub(super) fn open(
-        path: &Path,
-        read: impl Fn(&Path) -> Result<T, FileFault> + Send + Sync + 'static,
-    ) -> Result<Self, FileFault> {
+    pub(super) fn open(path: &Path, read: Read<T>) -> Result<Self, FileFault> {
         // Before it is read: if it is replaced meanwhile, the next look sees that.
         let stamp = Stamp::of(path)?;
         let held = read(path)?;
         Ok(Self {
             path: path.to_owned(),
-            read: Box::new(read),
+            read,
             held: RwLock::new(Arc::new(held)),
             tried: Mutex::new(Some(stamp)),
         })

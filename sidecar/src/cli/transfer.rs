@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -105,8 +106,8 @@ pub(super) struct ExportCommand {
     #[arg(long)]
     format: Option<Format>,
     /// Only links in this state. Default: all links.
-    #[arg(long, value_enum)]
-    state: Option<StateName>,
+    #[arg(long, value_parser = state())]
+    state: Option<State>,
     /// Output file, which appears when it is complete. The extension .gz compresses it with gzip.
     /// Default: standard output.
     #[arg(long, value_name = "FILE")]
@@ -121,21 +122,12 @@ enum OnConflict {
     Fail,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StateName {
-    Live,
-    Expired,
-    Revoked,
-}
-
-impl From<StateName> for State {
-    fn from(name: StateName) -> Self {
-        match name {
-            StateName::Live => Self::Live,
-            StateName::Expired => Self::Expired,
-            StateName::Revoked => Self::Revoked,
-        }
-    }
+/// Reads a state that links of an export can have.
+fn state() -> impl TypedValueParser<Value = State> {
+    let states = [State::Live, State::Expired, State::Revoked];
+    let named = move |name: String| states.into_iter().find(|state| state.name() == name);
+    let names = PossibleValuesParser::new(states.map(State::name));
+    names.try_map(move |name| named(name).ok_or("no state"))
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {
@@ -293,12 +285,13 @@ impl ExportCommand {
         let name = self.out.as_deref();
         let format = self.format.or_else(|| name.and_then(Format::of));
         let format = format.unwrap_or(Format::Csv);
-        let state = self.state.map(State::from);
         let (progress, started) = (Progress::new(None, SPINNER), Instant::now());
         let count = match &self.out {
             None => {
                 let out = BufWriter::new(io::stdout().lock());
-                write_links(store, out, format, state, &progress).await?.0
+                write_links(store, out, format, self.state, &progress)
+                    .await?
+                    .0
             }
             Some(path) => {
                 let cannot = || format!("cannot write {}", path.display());
@@ -307,10 +300,11 @@ impl ExportCommand {
                 let file = File::create(&partial).with_context(cannot)?;
                 let written = if path.extension().is_some_and(|it| it == "gz") {
                     let out = GzEncoder::new(BufWriter::new(file), Compression::fast());
-                    let (count, out) = write_links(store, out, format, state, &progress).await?;
+                    let (count, out) =
+                        write_links(store, out, format, self.state, &progress).await?;
                     (count, out.finish().with_context(cannot)?)
                 } else {
-                    write_links(store, BufWriter::new(file), format, state, &progress).await?
+                    write_links(store, BufWriter::new(file), format, self.state, &progress).await?
                 };
                 let (count, out) = written;
                 let file = out.into_inner().map_err(io::IntoInnerError::into_error);
