@@ -15,34 +15,16 @@ const MAX_COLUMNS: usize = 1024;
 /// mark that is not closed, which must not be skipped silently.
 const MAX_LINES: u64 = 16;
 
-/// The outcome of reading a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// A row, from this line on.
-    Row {
-        /// Its first line.
-        line: u64,
-        /// The number of lines that it spans.
-        lines: u64,
-    },
-    /// Data that is not a row.
-    Refused {
-        /// Its first line.
-        line: u64,
-        /// The reason.
-        refusal: Refusal,
-    },
-    /// The end of the file.
-    End,
-}
+/// The lines of a row, and the reason why it is none.
+pub type Row = (Place, Result<(), Refusal>);
 
 /// Reads rows one after the other.
 pub trait Rows: Send {
-    /// Reads the next row into `cells`.
+    /// Reads the next row into `cells`; `None` at the end.
     ///
     /// # Errors
     /// Fails when the file can't be read any further.
-    fn next(&mut self, cells: &mut Cells) -> io::Result<Next>;
+    fn next(&mut self, cells: &mut Cells) -> io::Result<Option<Row>>;
 }
 
 /// Rows of comma-separated values.
@@ -72,15 +54,13 @@ impl<R: BufRead + Send> CsvRows<R> {
         let header = match header {
             Some(header) => header,
             None => match rows.read()? {
-                Next::Row { .. } => rows
+                Some((_, Ok(()))) => rows
                     .parser
                     .fields()
                     .map(|field| String::from_utf8_lossy(field).trim().to_owned())
                     .collect(),
-                Next::Refused { refusal, .. } => {
-                    bail!("the header can't be read: {}", refusal.problem)
-                }
-                Next::End => bail!("the file is empty; a header is needed"),
+                Some((_, Err(refusal))) => bail!("the header can't be read: {}", refusal.problem),
+                None => bail!("the file is empty; a header is needed"),
             },
         };
         rows.meanings = vec![None; header.len()];
@@ -94,7 +74,7 @@ impl<R: BufRead + Send> CsvRows<R> {
     }
 
     /// Reads the next record that is not blank.
-    fn read(&mut self) -> io::Result<Next> {
+    fn read(&mut self) -> io::Result<Option<Row>> {
         loop {
             let input = self.reader.fill_buf()?;
             let mut rest = input;
@@ -106,27 +86,26 @@ impl<R: BufRead + Send> CsvRows<R> {
             let read = input.len() - rest.len();
             self.reader.consume(read);
             match step {
-                Step::Record(Place { line, lines }) => {
+                Step::Record(place) => {
                     let mut fields = self.parser.fields();
                     if !fields.all(|field| field.trim_ascii().is_empty()) {
-                        return Ok(Next::Row { line, lines });
+                        return Ok(Some((place, Ok(()))));
                     }
                 }
-                Step::TooLong(Place { line, lines }) => {
-                    let refusal = Refusal::too_long(lines);
-                    return Ok(Next::Refused { line, refusal });
+                Step::TooLong(place) => {
+                    return Ok(Some((place, Err(Refusal::too_long(place.lines)))));
                 }
                 Step::More | Step::TooManyFields => {}
-                Step::End => return Ok(Next::End),
+                Step::End => return Ok(None),
             }
         }
     }
 }
 
 impl<R: BufRead + Send> Rows for CsvRows<R> {
-    fn next(&mut self, cells: &mut Cells) -> io::Result<Next> {
+    fn next(&mut self, cells: &mut Cells) -> io::Result<Option<Row>> {
         let next = self.read()?;
-        let Next::Row { line, lines } = next else {
+        let Some((place, Ok(()))) = next else {
             return Ok(next);
         };
         cells.clear();
@@ -137,21 +116,21 @@ impl<R: BufRead + Send> Rows for CsvRows<R> {
                 cells.set(*column, field);
             }
         }
-        let expected = self.meanings.len();
-        let refusal = if found != expected {
+        let (expected, lines) = (self.meanings.len(), place.lines);
+        let row = if found != expected {
             // An unquoted comma in a target, for example, shifts the columns.
             let spanning = spanning(lines);
-            Refusal::unreadable(format!(
+            Err(format!(
                 "has {found} columns where the header has {expected}{spanning}"
             ))
         } else if lines > MAX_LINES {
-            Refusal::unreadable(format!(
+            Err(format!(
                 "spans {lines} lines: is a quotation mark not closed? None of them was imported"
             ))
         } else {
-            return Ok(next);
+            Ok(())
         };
-        Ok(Next::Refused { line, refusal })
+        Ok(Some((place, row.map_err(Refusal::unreadable))))
     }
 }
 
@@ -169,7 +148,7 @@ mod tests {
         let mut found = Vec::new();
         loop {
             match rows.next(&mut cells).expect("a slice") {
-                Next::Row { line, .. } => {
+                Some((Place { line, .. }, Ok(()))) => {
                     let text = |column| {
                         String::from_utf8_lossy(cells.get(column).unwrap_or_default()).into_owned()
                     };
@@ -179,10 +158,10 @@ mod tests {
                         text(Column::URL)
                     ));
                 }
-                Next::Refused { line, refusal } => {
+                Some((Place { line, .. }, Err(refusal))) => {
                     found.push(format!("{line}: {}", refusal.problem))
                 }
-                Next::End => return found,
+                None => return found,
             }
         }
     }
@@ -266,7 +245,7 @@ mod tests {
         let mut rows = open("a,b\n", Some("code,url")).expect("a header");
         let mut cells = Cells::default();
         let next = rows.next(&mut cells).expect("a slice");
-        assert_eq!(next, Next::Row { line: 1, lines: 1 });
+        assert_eq!(next, Some((Place { line: 1, lines: 1 }, Ok(()))));
         assert_eq!(cells.get(Column::CODE), Some(&b"a"[..]));
     }
 }

@@ -3,10 +3,11 @@
 use std::io::{self, BufRead, Read};
 
 use serde_json::{Map, Value};
+use shortlink_api::csv_parser::Place;
 use shortlink_api::kinds::Shape;
 
 use super::columns::{COLUMNS, Cells, Column, Names};
-use super::csv::{Next, Rows};
+use super::csv::{Row, Rows};
 use super::row::{MAX_ROW, Refusal};
 
 /// Rows of JSON objects.
@@ -44,11 +45,19 @@ impl<R: BufRead + Send> NdjsonRows<R> {
         Ok(read > 0)
     }
 
-    /// Fills cells from an object.
-    fn fill(&self, object: &Map<String, Value>, cells: &mut Cells) -> Result<(), Refusal> {
+    /// Fills cells from the object in the buffer.
+    fn parse(&self, cells: &mut Cells) -> Result<(), Refusal> {
+        if self.buffer.len() > MAX_ROW {
+            return Err(Refusal::too_long(1));
+        }
+        // The parser's own words would name line 1 of 1.
+        let object: Map<String, Value> = serde_json::from_slice(&self.buffer).map_err(|error| {
+            let column = error.column();
+            Refusal::unreadable(format!("is not a JSON object: column {column}"))
+        })?;
         cells.clear();
         let mut ranks = [usize::MAX; COLUMNS];
-        for (name, value) in object {
+        for (name, value) in &object {
             let Some((column, rank)) = self.names.meaning(name) else {
                 continue;
             };
@@ -76,32 +85,15 @@ impl<R: BufRead + Send> NdjsonRows<R> {
 }
 
 impl<R: BufRead + Send> Rows for NdjsonRows<R> {
-    fn next(&mut self, cells: &mut Cells) -> io::Result<Next> {
-        let line = loop {
-            if !self.read_line()? {
-                return Ok(Next::End);
-            }
+    fn next(&mut self, cells: &mut Cells) -> io::Result<Option<Row>> {
+        while self.read_line()? {
             self.line += 1;
             if !self.buffer.trim_ascii().is_empty() {
-                break self.line;
+                let (line, lines) = (self.line, 1);
+                return Ok(Some((Place { line, lines }, self.parse(cells))));
             }
-        };
-        let refused = |refusal| Ok(Next::Refused { line, refusal });
-        if self.buffer.len() > MAX_ROW {
-            return refused(Refusal::too_long(1));
         }
-        let object: Map<String, Value> = match serde_json::from_slice(&self.buffer) {
-            Ok(object) => object,
-            Err(error) => {
-                // The parser's own words would name line 1 of 1.
-                let problem = format!("is not a JSON object: column {}", error.column());
-                return refused(Refusal::unreadable(problem));
-            }
-        };
-        match self.fill(&object, cells) {
-            Ok(()) => Ok(Next::Row { line, lines: 1 }),
-            Err(refusal) => refused(refusal),
-        }
+        Ok(None)
     }
 }
 
@@ -117,17 +109,17 @@ mod tests {
         let mut found = Vec::new();
         loop {
             match rows.next(&mut cells).expect("a slice") {
-                Next::Row { line, .. } => {
+                Some((Place { line, .. }, Ok(()))) => {
                     let text = |column| {
                         String::from_utf8_lossy(cells.get(column).unwrap_or_default()).into_owned()
                     };
                     let columns = [Column::CODE, Column::URL, Column::CREATED];
                     found.push(format!("{line} {}", columns.map(text).join(" ")));
                 }
-                Next::Refused { line, refusal } => {
+                Some((Place { line, .. }, Err(refusal))) => {
                     found.push(format!("{line}: {}", refusal.problem))
                 }
-                Next::End => return found,
+                None => return found,
             }
         }
     }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
+use shortlink_api::csv_parser::Place;
 use shortlink_core::link::Link;
 use tokio::sync::mpsc;
 
 use super::columns::{Cells, Column, Names};
-use super::csv::{CsvRows, Next, Rows};
+use super::csv::{CsvRows, Rows};
 use super::input::{Format, Source};
 use super::ndjson::NdjsonRows;
 use super::row::{Checks, Refusal, last_segment};
@@ -108,7 +109,7 @@ impl Reading {
             let mut rows = self.open(source, *format, &position)?;
             let mut last = None;
             loop {
-                let next = rows.next(&mut cells).with_context(|| {
+                let row = rows.next(&mut cells).with_context(|| {
                     let behind = last.map(|line| format!(" behind line {line}"));
                     format!(
                         "cannot read {}{}",
@@ -116,12 +117,9 @@ impl Reading {
                         behind.unwrap_or_default()
                     )
                 })?;
-                let line = match &next {
-                    Next::Row { line, .. } | Next::Refused { line, .. } => *line,
-                    Next::End => break,
-                };
-                last = Some(line);
-                self.add(next, &cells, Origin { file, line }, &mut window);
+                let Some((place, row)) = row else { break };
+                last = Some(place.line);
+                self.add(file, place, row, &cells, &mut window);
                 if window.size >= most {
                     window.position = position.load(Ordering::Relaxed);
                     if windows
@@ -156,27 +154,30 @@ impl Reading {
         Ok(Box::new(rows.with_context(cannot_read)?))
     }
 
-    /// Puts a row into a window.
-    fn add(&self, next: Next, cells: &Cells, origin: Origin, window: &mut Window) {
-        let (code, refusal) = match next {
-            Next::Row { lines, .. } => {
-                if lines > 1 {
-                    window.spanning.0 += 1;
-                    window.spanning.1.get_or_insert(origin);
-                }
-                match self.checks.link(cells) {
-                    Ok(link) => {
-                        window.size += size_of_link(&link);
-                        window.links.push(link);
-                        window.origins.push(origin);
-                        return;
-                    }
-                    Err(refusal) => (code(cells), refusal),
-                }
+    /// Puts a row of a file into a window.
+    fn add(
+        &self,
+        file: usize,
+        Place { line, lines }: Place,
+        row: Result<(), Refusal>,
+        cells: &Cells,
+        window: &mut Window,
+    ) {
+        let (origin, is_row) = (Origin { file, line }, row.is_ok());
+        if is_row && lines > 1 {
+            window.spanning.0 += 1;
+            window.spanning.1.get_or_insert(origin);
+        }
+        let refusal = match row.and_then(|()| self.checks.link(cells)) {
+            Ok(link) => {
+                window.size += size_of_link(&link);
+                window.links.push(link);
+                window.origins.push(origin);
+                return;
             }
-            Next::Refused { refusal, .. } => (None, refusal),
-            Next::End => return,
+            Err(refusal) => refusal,
         };
+        let code = is_row.then(|| code(cells)).flatten();
         let texts = refusal.problem.len() + code.as_ref().map_or(0, String::len);
         window.size += size_of::<RefusedRow>() + texts;
         window.refused.push(RefusedRow {
