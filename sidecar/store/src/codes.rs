@@ -5,7 +5,7 @@ use shortlink_core::ports::{CodeUsage, PoolCounts, StoreError};
 use vocabulary::Code;
 
 use super::db::Db;
-use super::links::ids_of;
+use super::rows::ids_of;
 use super::shared::usage;
 use super::sql::{IN_TEXTS, relaxed, sql, table};
 use super::value::{Row, args};

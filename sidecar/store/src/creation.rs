@@ -7,7 +7,7 @@ use shortlink_core::link::Link;
 use shortlink_core::ports::{Created, FoundOrCreated, Receipt, RequestDigest, StoreError};
 
 use super::db::Db;
-use super::links::ids_of;
+use super::rows::{NewLink, ids_of};
 use super::sql::{IN_NUMBERS, sql};
 use super::value::args;
 use super::{Scheme, Store, codes, digests, outbox, postgres, shared, sqlite, tags};
@@ -37,14 +37,6 @@ impl Store {
         })
         .await
     }
-}
-
-/// A link, its id, and which of the new links it is.
-#[derive(Clone, Copy)]
-pub(super) struct NewLink<'a> {
-    pub(super) id: i64,
-    pub(super) place: usize,
-    pub(super) link: &'a Link,
 }
 
 /// Stores links whose codes are free, within a transaction.

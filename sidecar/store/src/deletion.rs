@@ -11,7 +11,7 @@ use shortlink_core::ports::StoreError;
 use vocabulary::Code;
 
 use crate::db::Db;
-use crate::links::{columns, known_ids, read_with_id};
+use crate::rows::{columns, known_ids, read_with_id};
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use crate::value::{Row, args};
 use crate::{Store, codes, tags};

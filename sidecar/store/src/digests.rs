@@ -10,7 +10,7 @@ use shortlink_core::link::Link;
 use shortlink_core::ports::RequestDigest;
 
 use super::db::Db;
-use super::links::{find_by_id, ids_of};
+use super::rows::{find_by_id, ids_of};
 use super::sql::{FOR_UPDATE, sql};
 use super::value::{Row, args};
 
@@ -91,7 +91,8 @@ pub(super) async fn lock(
         );
         let read = |row: &Row| Ok((digest_of(row)?, row.get("link_id")?));
         let known: Vec<(RequestDigest, i64)> = db.all(find, args![known], read).await?;
-        let links = find_by_id(db, known.iter().map(|(_, id)| *id).collect()).await?;
+        let ids = known.iter().map(|(_, id)| *id).collect();
+        let links: HashMap<i64, Link> = find_by_id(db, ids).await?;
         let known = known.into_iter();
         found.extend(known.filter_map(|(digest, id)| Some((digest, links.get(&id)?.clone()))));
     }

@@ -7,7 +7,7 @@ use vocabulary::Code;
 
 use super::Store;
 use super::db::Db;
-use super::links::{find, find_id};
+use super::rows::{find, find_id};
 use super::sql::sql;
 use super::value::{Row, args, invalid};
 use crate::past::Past;

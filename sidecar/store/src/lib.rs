@@ -23,6 +23,7 @@ mod lines;
 mod links;
 mod listing;
 mod outbox;
+mod rows;
 mod schema;
 mod shared;
 mod sql;

@@ -1,11 +1,13 @@
 //! The outbox: changes that are not yet published to Redis.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{MAX_TOGETHER, OutboxSpan, Receipt, StoreError, Waiting};
 
 use super::db::Db;
-use super::links::{columns, find_by_id, read};
+use super::rows::{columns, find_by_id, read};
 use super::shared::failed;
 use super::sql::{Sql, relaxed, sql, table};
 use super::value::{Row, Value, args};
@@ -139,7 +141,8 @@ async fn read_waiting(db: &mut Db<'_>, since: Timestamp) -> Result<Waiting, sqlx
         };
         let spans: Vec<_> = db.all(sql, args![since, MAX_ROWS], read_span).await?;
         let singles = spans.iter().filter(|(span, _)| span.first == span.last);
-        let mut singles = find_by_id(db, singles.map(|(span, _)| span.first).collect()).await?;
+        let singles = singles.map(|(span, _)| span.first).collect();
+        let mut singles: HashMap<i64, Link> = find_by_id(db, singles).await?;
         for (mut span, ids) in spans {
             if waiting.links.len() >= MAX_TOGETHER {
                 return Ok(waiting);
@@ -152,8 +155,10 @@ async fn read_waiting(db: &mut Db<'_>, since: Timestamp) -> Result<Waiting, sqlx
                     waiting.links.push(link);
                 }
             } else if let Some(ids) = ids {
-                let links = find_by_id(db, ids).await?;
-                waiting.links.extend(links.into_values());
+                let links: Vec<(i64, Link)> = find_by_id(db, ids).await?;
+                waiting
+                    .links
+                    .extend(links.into_iter().map(|(_, link)| link));
             } else {
                 let sql = sql!(
                     "SELECT ",

@@ -81,22 +81,6 @@ pub(super) fn failed<E: Error + Send + Sync + 'static>(
     move |error| store_error(operation, Arc::new(error))
 }
 
-/// Something that a store does and that a caller waits for.
-pub(super) trait Operation<T> {
-    /// Does it: takes its time, and names it when it fails.
-    async fn operation(self, name: &'static str) -> Result<T, StoreError>;
-}
-
-impl<T, E, F> Operation<T> for F
-where
-    E: Error + Send + Sync + 'static,
-    F: Future<Output = Result<T, E>> + Send,
-{
-    async fn operation(self, name: &'static str) -> Result<T, StoreError> {
-        timed(name, self).await.map_err(failed(name))
-    }
-}
-
 /// Takes the time of something.
 pub(super) async fn timed<T>(operation: &'static str, done: impl Future<Output = T>) -> T {
     let begun = Instant::now();

@@ -32,7 +32,7 @@ use std::pin::Pin;
 use shortlink_core::ports::StoreError;
 
 use super::db::{Db, Text};
-use super::shared::{Operation, failed, timed};
+use super::shared::{failed, timed};
 use super::sql::Sql;
 use super::value::{Row, Value};
 use super::{Engine, Store};
@@ -53,7 +53,8 @@ impl Store {
         T: Send,
         F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
     {
-        let done = async {
+        // On the heap: callers' futures are moved often, and this one has some kilobytes.
+        let done = Box::pin(async {
             match &self.engine {
                 Engine::Sqlite(store) => {
                     let mut connection = store.readers.acquire().await?;
@@ -66,8 +67,8 @@ impl Store {
                     done.await
                 }
             }
-        };
-        done.operation(operation).await
+        });
+        timed(operation, done).await.map_err(failed(operation))
     }
 
     /// Does something in a transaction, which is durable when this returns.
@@ -164,6 +165,8 @@ impl Store {
             Engine::Postgres(store) => {
                 let numbering = &self.numbering;
                 let done = store.perform(numbering, operation, &args, &work, in_transaction);
+                // On the heap, as in `read`.
+                let done = Box::pin(done);
                 timed(operation, done).await.map_err(failed(operation))
             }
         }

@@ -11,7 +11,7 @@ use vocabulary::Code;
 use crate::Store;
 use crate::db::Db;
 use crate::lines::{line, push_lines};
-use crate::links::{columns, known_ids, read};
+use crate::rows::{columns, find_by_id, known_ids, read};
 use crate::shared::LONGEST_SPAN;
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, args};
@@ -22,8 +22,6 @@ const WALK: Sql = sql!(
     line!(),
     " AS line FROM links WHERE id > $1 ORDER BY id LIMIT $2) AS page"
 );
-
-const FIND: Sql = sql!("SELECT ", columns!(), " FROM links WHERE id", IN_NUMBERS);
 
 const WALK_BY_EXPIRY: Sql = sql!(
     "SELECT ",
@@ -201,10 +199,8 @@ async fn walk(
     if let Some(lines) = lines {
         records.reserve(count as usize, lines.len());
         let others = push_lines(&mut records, &lines, count)?;
-        if !others.is_empty() {
-            for link in db.all::<_, Vec<_>>(FIND, args![others], read).await? {
-                records.push(link.code, &link.record());
-            }
+        for (_, link) in find_by_id::<Vec<_>>(db, others).await? {
+            records.push(link.code, &link.record());
         }
     }
     let is_last = count < i64::from(limit);

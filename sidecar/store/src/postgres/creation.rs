@@ -4,10 +4,9 @@ use jiff::Timestamp;
 use shortlink_core::ports::{OutboxSpan, Receipt};
 
 use crate::codes::{COUNT, COUNTED};
-use crate::creation::NewLink;
 use crate::db::Db;
-use crate::links::{LISTS, columns, values};
 use crate::outbox::{self, WAIT_AGAIN};
+use crate::rows::{LISTS, NewLink, columns, values};
 use crate::shared::usage;
 use crate::sql::sql;
 use crate::value::{Value, args, lists};

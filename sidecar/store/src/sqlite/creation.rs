@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 
 use shortlink_core::link::{Destination, Link};
 
-use crate::creation::NewLink;
 use crate::db::{Db, SIZES, Text};
-use crate::links::{CAMPAIGN, OPTIONAL, TARGET, columns, values};
+use crate::rows::{CAMPAIGN, NewLink, OPTIONAL, TARGET, columns, values};
 use crate::sql::{IN_NUMBERS, sql};
 use crate::value::{Value, args};
 

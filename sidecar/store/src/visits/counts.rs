@@ -12,7 +12,7 @@ use vocabulary::Code;
 
 use super::{ALL, HOUR_MS, MINUTE_MS, class};
 use crate::db::Db;
-use crate::links::{find_id, known_ids};
+use crate::rows::{find_id, known_ids};
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args, invalid};

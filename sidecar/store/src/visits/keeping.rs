@@ -12,7 +12,7 @@ use vocabulary::Code;
 use super::counts::LINK;
 use super::{Counts, LinkKey, add_new, agent_id, parts, ranges, some, with};
 use crate::db::Db;
-use crate::links::{ids_of, known_ids};
+use crate::rows::{ids_of, known_ids};
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::{Engine, Scheme, Store, postgres};

@@ -8,7 +8,7 @@ use vocabulary::Code;
 use super::counts::{LINK, link};
 use super::joined;
 use crate::db::Statement;
-use crate::links::known_ids;
+use crate::rows::known_ids;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args, hex};
 use crate::{Scheme, Store, audit};

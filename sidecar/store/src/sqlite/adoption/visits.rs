@@ -1,7 +1,7 @@
 //! Moves rows of visits by code into the tables of visits by ids of links.
 
 use crate::db::Db;
-use crate::links::ids_of;
+use crate::rows::ids_of;
 use crate::sql::{sql, table};
 use crate::value::{Row, args};
 

@@ -1,0 +1,211 @@
+//! Rows of links: their columns, ids and look-ups.
+
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use jiff::Timestamp;
+use shortlink_core::campaign::ParameterValues;
+use shortlink_core::link::{Destination, Link};
+use shortlink_core::target::Target;
+use vocabulary::{CampaignId, Code};
+
+use super::db::Db;
+use super::sql::{IN_NUMBERS, IN_TEXTS, Sql, sql};
+use super::value::{Row, Value, args, invalid};
+use crate::texts::{of_tags, to_tags};
+
+/// The columns of a link besides its id, in the order of [`values`], as a macro since statements are
+/// literals.
+macro_rules! columns {
+    () => {
+        "code, redirect_status, revision, valid_until, created_at, updated_at, created_by, target, \
+         campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
+         external_id, note, tags"
+    };
+}
+pub(super) use columns;
+
+/// The number of the [`columns!`].
+pub(super) const WIDTH: usize = 18;
+
+/// Places of the columns of links with a target of their own among the [`columns!`]. Every link uses
+/// the columns before them.
+pub(super) const TARGET: Range<usize> = 7..8;
+
+/// As [`TARGET`] for links of campaigns.
+pub(super) const CAMPAIGN: Range<usize> = 8..10;
+
+/// Places of the columns that only some links use.
+pub(super) const OPTIONAL: Range<usize> = 10..WIDTH;
+
+/// PostgreSQL's parameters for a list of ids and a list of each of the [`columns!`].
+pub(super) const LISTS: &str = "$1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
+     $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::boolean[], \
+     $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::text[]";
+
+/// The values of the [`columns!`].
+pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
+    let destination = &link.destination;
+    [
+        (&link.code).into(),
+        link.redirect_status.code().into(),
+        link.revision.into(),
+        link.valid_until.into(),
+        link.created_at.into(),
+        link.updated_at.into(),
+        (&link.created_by).into(),
+        destination.target().map(Target::as_str).into(),
+        destination.campaign().into(),
+        destination.values().map(ParameterValues::as_str).into(),
+        link.forward_query.into(),
+        link.valid_since.into(),
+        link.max_visits.map(NonZeroU64::get).into(),
+        link.paused_at.into(),
+        link.revoked_at.into(),
+        (&link.external_id).into(),
+        (&link.note).into(),
+        of_tags(&link.tags).into(),
+    ]
+}
+
+/// A link, its id, and which of the new links it is.
+#[derive(Clone, Copy)]
+pub(super) struct NewLink<'a> {
+    pub(super) id: i64,
+    pub(super) place: usize,
+    pub(super) link: &'a Link,
+}
+
+/// Finds the ids of the links of texts without numbers.
+const FAR_IDS: Sql = sql!("SELECT code, -id AS id FROM far_codes WHERE code", IN_TEXTS);
+
+/// The id that a code's link has, if there is one.
+pub(super) async fn find_id(db: &mut Db<'_>, code: &Code) -> Result<Option<i64>, sqlx::Error> {
+    if let Some(number) = db.numbering.number(code) {
+        return Ok(Some(number.get()));
+    }
+    let sql = sql!("SELECT -id AS id FROM far_codes WHERE code = $1");
+    db.one(sql, args![code], |row| row.get("id")).await
+}
+
+/// The ids that the links of codes have, each in its code's place; none for a code that no link
+/// can have had.
+pub(super) async fn known_ids(
+    db: &mut Db<'_>,
+    codes: &[Code],
+) -> Result<Vec<Option<i64>>, sqlx::Error> {
+    let numbers = codes.iter().map(|code| db.numbering.number(code));
+    let mut ids: Vec<Option<i64>> = numbers
+        .map(|number| number.map(|number| number.get()))
+        .collect();
+    let unknown = codes.iter().zip(&ids).filter(|(_, id)| id.is_none());
+    let far: Vec<&str> = unknown.map(|(code, _)| code.as_str()).collect();
+    if !far.is_empty() {
+        let read = |row: &Row| Ok((row.get::<Code>("code")?, row.get::<i64>("id")?));
+        let far: HashMap<Code, i64> = db.all(FAR_IDS, args![far], read).await?;
+        for (id, code) in ids.iter_mut().zip(codes) {
+            *id = id.or_else(|| far.get(code).copied());
+        }
+    }
+    Ok(ids)
+}
+
+/// The ids that the links of texts have or would have, each in its text's place. A text without a
+/// number, which need not be a code, gets a row in `far_codes`, whether it has a link or not: its visits
+/// are found by that, also if its link is created later.
+pub(super) async fn ids_of(db: &mut Db<'_>, texts: &[&str]) -> Result<Vec<i64>, sqlx::Error> {
+    let number = |text: &&str| db.numbering.number(&text.parse().ok()?);
+    let numbers: Vec<_> = texts.iter().map(number).collect();
+    let far = texts.iter().zip(&numbers);
+    let far = far.filter(|(_, number)| number.is_none());
+    let far: BTreeSet<&str> = far.map(|(text, _)| *text).collect();
+    let mut far_ids: HashMap<String, i64> = HashMap::new();
+    if !far.is_empty() {
+        let insert = sql!(
+            "INSERT INTO far_codes (code) \
+             SELECT {value FROM json_each($1) WHERE true|* FROM unnest($1::text[])} \
+             ON CONFLICT DO NOTHING"
+        );
+        let far = args![far.into_iter().collect::<Vec<_>>()];
+        db.run(insert, far).await?;
+        let read = |row: &Row| Ok((row.get("code")?, row.get("id")?));
+        far_ids = db.all(FAR_IDS, far, read).await?;
+    }
+    let ids = texts.iter().zip(numbers);
+    ids.map(|(text, number)| match number {
+        Some(number) => Ok(number.get()),
+        None => far_ids.get(*text).copied().ok_or(sqlx::Error::RowNotFound),
+    })
+    .collect()
+}
+
+/// Finds the links that have these ids, each with its id.
+pub(super) async fn find_by_id<C: FromIterator<(i64, Link)>>(
+    db: &mut Db<'_>,
+    ids: Vec<i64>,
+) -> Result<C, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(C::from_iter([]));
+    }
+    let sql = sql!(
+        "SELECT id, ",
+        columns!(),
+        " FROM links WHERE id",
+        IN_NUMBERS
+    );
+    db.all(sql, args![ids], read_with_id).await
+}
+
+/// Finds a link by its id.
+pub(super) async fn find(
+    db: &mut Db<'_>,
+    id: i64,
+    code: &Code,
+) -> Result<Option<Link>, sqlx::Error> {
+    let sql = sql!("SELECT ", columns!(), " FROM links WHERE id = $1");
+    checked(db.one(sql, args![id], read).await?, code)
+}
+
+/// Checks a link that was found by the id of a code: with another key than that of the database, ids
+/// would be wrong.
+pub(super) fn checked(link: Option<Link>, code: &Code) -> Result<Option<Link>, sqlx::Error> {
+    match link {
+        Some(link) if link.code != *code => Err(invalid("id")),
+        link => Ok(link),
+    }
+}
+
+/// Reads a link with its id.
+pub(super) fn read_with_id(row: &Row) -> Result<(i64, Link), sqlx::Error> {
+    Ok((row.get("id")?, read(row)?))
+}
+
+/// Reads a link.
+pub(super) fn read(row: &Row) -> Result<Link, sqlx::Error> {
+    let destination = match row.find("target")? {
+        Some(target) => Destination::Target(Target::from_stored(target)),
+        None => Destination::Campaign {
+            id: row.get::<CampaignId>("campaign_id")?,
+            values: ParameterValues::from_stored(row.find("parameters")?.unwrap_or_default()),
+        },
+    };
+    Ok(Link {
+        code: row.get("code")?,
+        destination,
+        redirect_status: row.get("redirect_status")?,
+        forward_query: row.get("forward_query")?,
+        revision: row.get("revision")?,
+        valid_since: row.find("valid_since")?,
+        valid_until: row.find("valid_until")?,
+        max_visits: row.find("max_visits")?,
+        paused_at: row.find("paused_at")?,
+        revoked_at: row.find("revoked_at")?,
+        created_at: row.get::<Timestamp>("created_at")?,
+        updated_at: row.get("updated_at")?,
+        created_by: row.get("created_by")?,
+        external_id: row.find("external_id")?,
+        note: row.find("note")?,
+        tags: to_tags(row.find("tags")?)?,
+    })
+}
