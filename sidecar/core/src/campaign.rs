@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use vocabulary::{CampaignId, LinkRecord, Record, RedirectStatus, State, Validity};
 
 use crate::link::since_1970;
+use crate::revised::{self, Revised, overwrite, revised};
 pub use defaults::CampaignDefaults;
 pub use target::{CampaignTarget, CampaignTargetError};
 pub use values::ParameterValues;
@@ -72,15 +73,9 @@ pub struct CampaignChange {
 }
 
 /// Result of an attempt to change a campaign.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CampaignEdit {
-    /// The campaign as it is to be stored, with its next revision.
-    Changed(Campaign),
-    /// The campaign was as it should be already.
-    Unchanged(Campaign),
-    /// The campaign is revoked and can't be changed.
-    Refused,
-}
+pub type CampaignEdit = revised::Edit<Campaign>;
+
+revised!(Campaign);
 
 impl Campaign {
     /// Returns the campaign's state at a moment.
@@ -91,42 +86,18 @@ impl Campaign {
 
     /// Applies a change.
     pub fn change(self, change: &CampaignChange, now: Timestamp) -> CampaignEdit {
-        if self.revoked_at.is_some() {
-            return CampaignEdit::Refused;
-        }
-        let paused_at = match change.paused {
-            Some(true) => self.paused_at.or(Some(now)),
-            Some(false) => None,
-            None => self.paused_at,
-        };
         let change = change.clone();
-        let changed = Self {
-            name: change.name.unwrap_or_else(|| self.name.clone()),
-            target: change.target.unwrap_or_else(|| self.target.clone()),
-            redirect_status: change.redirect_status.unwrap_or(self.redirect_status),
-            forward_query: change.forward_query.unwrap_or(self.forward_query),
-            validity: change.validity.unwrap_or(self.validity),
-            note: change.note.unwrap_or_else(|| self.note.clone()),
-            defaults: change.defaults.unwrap_or_else(|| self.defaults.clone()),
-            paused_at,
-            ..self.clone()
-        };
-        if changed == self {
-            return CampaignEdit::Unchanged(self);
-        }
-        CampaignEdit::Changed(changed.next_revision(now))
-    }
-
-    /// Revokes the campaign; a revoked one stays as it is.
-    pub fn revoke(self, now: Timestamp) -> CampaignEdit {
-        if self.revoked_at.is_some() {
-            return CampaignEdit::Unchanged(self);
-        }
-        let revoked = Self {
-            revoked_at: Some(now),
-            ..self
-        };
-        CampaignEdit::Changed(revoked.next_revision(now))
+        self.edited(now, |campaign| {
+            overwrite!(campaign, change: name, target, redirect_status, forward_query);
+            overwrite!(campaign, change: validity, note, defaults);
+            match change.paused {
+                Some(true) => {
+                    campaign.paused_at.get_or_insert(now);
+                }
+                Some(false) => campaign.paused_at = None,
+                None => {}
+            }
+        })
     }
 
     /// The record that stands for the campaign in Redis.
@@ -143,15 +114,6 @@ impl Campaign {
             validity: self.validity,
             target: self.target.template().as_bytes(),
         })
-    }
-
-    fn next_revision(self, now: Timestamp) -> Self {
-        Self {
-            revision: self.revision + 1,
-            // A clock that was set back must not make it younger than its last change.
-            updated_at: now.max(self.updated_at),
-            ..self
-        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Durations of named operations, counted for histograms.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 /// The upper bounds of the histogram's buckets, in seconds: those that OpenTelemetry advises for
 /// durations of requests and of database operations, together. Longer durations are counted too.
@@ -71,19 +73,15 @@ impl<K> Durations<K> {
 impl<K: Ord + Clone> Durations<K> {
     /// Counts one. Names must be few: they are never forgotten.
     pub fn add(&self, name: K, duration: Duration) {
-        // A panic with the lock leaves a whole map, since it only grows.
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(histogram) = known.get(&name) {
+        if let Some(histogram) = self.0.read().get(&name) {
             return histogram.add(duration);
         }
-        drop(known);
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        all.entry(name).or_default().add(duration);
+        self.0.write().entry(name).or_default().add(duration);
     }
 
     /// Returns the counts in the order of the names.
     pub fn read(&self) -> Vec<(K, Counted)> {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.read();
         all.iter()
             .map(|(name, histogram)| (name.clone(), histogram.read()))
             .collect()

@@ -17,6 +17,7 @@ pub mod named;
 pub mod ports;
 pub mod query;
 pub mod records;
+pub mod revised;
 pub mod short_url;
 pub mod store_error;
 pub mod target;

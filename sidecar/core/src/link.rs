@@ -10,6 +10,8 @@ use vocabulary::parameters::Parameters;
 use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record, RedirectStatus, Validity};
 
 use crate::campaign::ParameterValues;
+use crate::revised::{self, Revised, overwrite, revised};
+pub use crate::revised::{Expected, Refusal};
 use crate::target::Target;
 pub use destination::Destination;
 pub use second::{Second, since_1970};
@@ -108,43 +110,9 @@ impl Change {
 }
 
 /// Result of an attempt to change a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Edit {
-    /// The link as it is to be stored, with its next revision.
-    Changed(Link),
-    /// The link was as it should be already.
-    Unchanged(Link),
-    /// The link stays as it is.
-    Refused(Refusal),
-}
+pub type Edit = revised::Edit<Link>;
 
-/// Reason for which a link is not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It is revoked, which is final.
-    Revoked,
-    /// It has another revision than was expected.
-    OtherRevision {
-        /// The revision that it has.
-        revision: u64,
-    },
-    /// It would end before it begins.
-    NeverValid,
-    /// It belongs to a campaign, which determines its target and redirect status.
-    OfCampaign,
-    /// It belongs to no campaign that could have parameters.
-    OfNoCampaign,
-}
-
-/// Revisions of a link that may be edited.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Expected {
-    /// Any revision.
-    #[default]
-    Any,
-    /// One of these.
-    OneOf(Vec<u64>),
-}
+revised!(Link);
 
 /// A change that a link has been through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,16 +158,8 @@ impl Link {
 
     /// Applies what a change specifies, but for the destination.
     fn set(&mut self, change: Change) {
-        /// Overwrites each member that the change has.
-        macro_rules! overwrite {
-            ($($member:ident),*) => {
-                $(if let Some(value) = change.$member {
-                    self.$member = value;
-                })*
-            };
-        }
-        overwrite!(redirect_status, forward_query, valid_since, valid_until);
-        overwrite!(max_visits, external_id, note, tags);
+        overwrite!(self, change: redirect_status, forward_query, valid_since, valid_until);
+        overwrite!(self, change: max_visits, external_id, note, tags);
     }
 
     /// The members, by the API's names, in which the link is not as another one is.
@@ -234,78 +194,31 @@ impl Link {
 
     /// Applies a change.
     pub fn change(self, change: &Change, now: Timestamp) -> Edit {
-        if self.revoked_at.is_some() {
-            return Edit::Refused(Refusal::Revoked);
+        let says_how = change.target.is_some()
+            || change.redirect_status.is_some()
+            || change.forward_query.is_some();
+        let refusal = match &self.destination {
+            _ if self.revoked_at.is_some() => Some(Refusal::Revoked),
+            Destination::Target(_) => change.values.is_some().then_some(Refusal::OfNoCampaign),
+            Destination::Campaign { .. } => says_how.then_some(Refusal::OfCampaign),
+        };
+        if let Some(refusal) = refusal {
+            return Edit::Refused(refusal);
         }
-        let before = self.clone();
-        let Change { target, values, .. } = change.clone();
-        let says_how =
-            target.is_some() || change.redirect_status.is_some() || change.forward_query.is_some();
-        let destination = match (self.destination, target, values) {
-            (Destination::Target(_), _, Some(_)) => return Edit::Refused(Refusal::OfNoCampaign),
-            (Destination::Target(old), target, None) => Destination::Target(target.unwrap_or(old)),
-            (Destination::Campaign { .. }, ..) if says_how => {
-                return Edit::Refused(Refusal::OfCampaign);
+        let edit = self.edited(now, |link| {
+            match (&mut link.destination, &change.target, &change.values) {
+                (Destination::Target(target), Some(new), _) => target.clone_from(new),
+                (Destination::Campaign { values, .. }, _, Some(new)) => values.clone_from(new),
+                _ => {}
             }
-            (Destination::Campaign { id, values: old }, _, values) => Destination::Campaign {
-                id,
-                values: values.unwrap_or(old),
-            },
-        };
-        let mut changed = Self {
-            destination,
-            ..self
-        };
-        changed.set(change.clone());
-        if changed == before {
-            return Edit::Unchanged(before);
+            link.set(change.clone());
+        });
+        match edit {
+            Edit::Changed(link) if is_never_valid(link.valid_since, link.valid_until) => {
+                Edit::Refused(Refusal::NeverValid)
+            }
+            edit => edit,
         }
-        if is_never_valid(changed.valid_since, changed.valid_until) {
-            return Edit::Refused(Refusal::NeverValid);
-        }
-        Edit::Changed(changed.next_revision(now))
-    }
-
-    /// Pauses the link; a paused one stays as it is.
-    pub fn pause(self, now: Timestamp) -> Edit {
-        if self.revoked_at.is_some() {
-            return Edit::Refused(Refusal::Revoked);
-        }
-        if self.paused_at.is_some() {
-            return Edit::Unchanged(self);
-        }
-        let paused = Self {
-            paused_at: Some(now),
-            ..self
-        };
-        Edit::Changed(paused.next_revision(now))
-    }
-
-    /// Ends a pause; a link that is not paused stays as it is.
-    pub fn resume(self, now: Timestamp) -> Edit {
-        if self.revoked_at.is_some() {
-            return Edit::Refused(Refusal::Revoked);
-        }
-        if self.paused_at.is_none() {
-            return Edit::Unchanged(self);
-        }
-        let resumed = Self {
-            paused_at: None,
-            ..self
-        };
-        Edit::Changed(resumed.next_revision(now))
-    }
-
-    /// Revokes the link; a revoked one stays as it is.
-    pub fn revoke(self, now: Timestamp) -> Edit {
-        if self.revoked_at.is_some() {
-            return Edit::Unchanged(self);
-        }
-        let revoked = Self {
-            revoked_at: Some(now),
-            ..self
-        };
-        Edit::Changed(revoked.next_revision(now))
     }
 
     /// Reports whether the link can be returned in place of a new one: it equals the wanted one but
@@ -356,15 +269,6 @@ impl Link {
         let bound = |second: Option<Second>| second.map(Second::non_zero);
         (bound(self.valid_since), bound(self.valid_until))
     }
-
-    fn next_revision(self, now: Timestamp) -> Self {
-        Self {
-            revision: self.revision + 1,
-            // A clock that was set back must not date a change before the last one.
-            updated_at: now.max(self.updated_at),
-            ..self
-        }
-    }
 }
 
 /// Reports whether a link with these bounds would never redirect.
@@ -372,19 +276,6 @@ pub fn is_never_valid(since: Option<Second>, until: Option<Second>) -> bool {
     since
         .zip(until)
         .is_some_and(|(since, until)| since >= until)
-}
-
-impl Edit {
-    /// Refuses the edit unless the revision before it was one of those expected. A refusal for
-    /// another reason takes precedence.
-    #[must_use]
-    pub fn only_of(self, expected: &Expected, revision: u64) -> Self {
-        match (&self, expected) {
-            (Self::Refused(_), _) | (_, Expected::Any) => self,
-            (_, Expected::OneOf(revisions)) if revisions.contains(&revision) => self,
-            _ => Self::Refused(Refusal::OtherRevision { revision }),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,46 +5,34 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
 use vocabulary::target::{encoded_query, with_query};
 
+/// All but the characters that every reader of a query takes literally. A space is `%20`, which
+/// every reader understands, while `+` is a space only for some.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 /// The `utm_…` parameters of a target: the source of a visit, for web analytics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Utm {
-    /// `utm_source`
-    pub source: Option<String>,
-    /// `utm_medium`
-    pub medium: Option<String>,
-    /// `utm_campaign`
-    pub campaign: Option<String>,
-    /// `utm_term`
-    pub term: Option<String>,
-    /// `utm_content`
-    pub content: Option<String>,
-}
+pub struct Utm([Option<String>; Self::MEMBERS.len()]);
 
 impl Utm {
-    /// The names of the members, without `utm_`, and their values.
-    pub fn members(&mut self) -> [(&'static str, &mut Option<String>); 5] {
-        [
-            ("source", &mut self.source),
-            ("medium", &mut self.medium),
-            ("campaign", &mut self.campaign),
-            ("term", &mut self.term),
-            ("content", &mut self.content),
-        ]
+    /// The names of the parameters, without `utm_`.
+    pub const MEMBERS: [&str; 5] = ["source", "medium", "campaign", "term", "content"];
+
+    /// The parameters and their names without `utm_`.
+    pub fn members(&mut self) -> impl Iterator<Item = (&'static str, &mut Option<String>)> {
+        Self::MEMBERS.into_iter().zip(&mut self.0)
     }
 
     fn parameters(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        [
-            ("utm_source", &self.source),
-            ("utm_medium", &self.medium),
-            ("utm_campaign", &self.campaign),
-            ("utm_term", &self.term),
-            ("utm_content", &self.content),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+        let members = Self::MEMBERS.into_iter().zip(&self.0);
+        members.filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
 
     /// Appends the parameters to the query of a serialised URL, in place of parameters of the
@@ -56,7 +44,10 @@ impl Utm {
         let (head, query, fragment) = split(url);
         let is_replaced = |parameter: &str| {
             let name = form_urlencoded::parse(parameter.as_bytes()).next();
-            name.is_some_and(|(name, _)| self.parameters().any(|(new, _)| new == name))
+            let name = name
+                .as_ref()
+                .and_then(|(name, _)| name.strip_prefix("utm_"));
+            name.is_some_and(|name| self.parameters().any(|(new, _)| new == name))
         };
         let mut parameters: Vec<Cow<'_, str>> = query
             .unwrap_or_default()
@@ -69,8 +60,12 @@ impl Utm {
             parameters.pop();
         }
         let new = self.parameters();
-        parameters
-            .extend(new.map(|(name, value)| Cow::Owned(format!("{name}={}", encoded(value)))));
+        parameters.extend(new.map(|(name, value)| {
+            Cow::Owned(format!(
+                "utm_{name}={}",
+                utf8_percent_encode(value, ENCODED)
+            ))
+        }));
         format!("{head}?{}{fragment}", parameters.join("&"))
     }
 }
@@ -97,28 +92,6 @@ fn split(url: &str) -> (&str, Option<&str>, &str) {
     }
 }
 
-/// Percent-encodes all but the characters that every reader of a query takes literally. A space is
-/// `%20`, which every reader understands, while `+` is a space only for some.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            _ => push_encoded(&mut out, byte),
-        }
-    }
-    out
-}
-
-fn push_encoded(out: &mut String, byte: u8) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.push('%');
-    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    out.push(char::from(DIGITS[usize::from(byte & 15)]));
-}
-
 #[cfg(test)]
 mod tests {
     use vocabulary::target::{MAX_TARGET_LENGTH, is_servable};
@@ -126,11 +99,13 @@ mod tests {
     use super::*;
 
     fn utm(source: &str, campaign: Option<&str>) -> Utm {
-        Utm {
-            source: Some(source.to_owned()),
-            campaign: campaign.map(str::to_owned),
-            ..Utm::default()
+        let mut utm = Utm::default();
+        let source = Some(source.to_owned());
+        let campaign = campaign.map(str::to_owned);
+        for ((_, member), value) in utm.members().zip([source, None, campaign]) {
+            *member = value;
         }
+        utm
     }
 
     #[test]

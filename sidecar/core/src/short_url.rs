@@ -42,17 +42,9 @@ impl Bases {
     }
 
     fn choose(&self, link: &Link, bound: Option<&BoundTo>) -> Option<&str> {
-        let mut for_it = self.0.iter().filter(|base| base.bound.as_ref() == bound);
-        let first = for_it.next()?;
-        let costs = for_it.map(|base| (base, cost(base, link)));
-        let (chosen, _) = costs.fold((first, None), |(chosen, least), (base, cost_of_it)| {
-            let least = least.unwrap_or_else(|| cost(chosen, link));
-            if cost_of_it < least {
-                (base, Some(cost_of_it))
-            } else {
-                (chosen, Some(least))
-            }
-        });
+        let for_it = self.0.iter().filter(|base| base.bound.as_ref() == bound);
+        let costs = for_it.map(|base| (cost(base, link), base));
+        let (_, chosen) = costs.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
         Some(&chosen.url)
     }
 }

@@ -116,7 +116,7 @@ async fn create(
         None => {
             let new = new?;
             let policy = new.policy;
-            let created = app.links.create(new).await;
+            let created = app.links.issuer.create(new).await;
             created.map_err(|error| not_created(&app, policy, error))?
         }
         Some(_) if new.as_ref().is_ok_and(|new| new.dedupe) => {
@@ -142,7 +142,12 @@ async fn find(
     domains: Domains,
     CodeInPath(code): CodeInPath,
 ) -> Result<Response<Body>, Problem> {
-    let link = app.links.find(&code).await?.ok_or_else(no_such_link)?;
+    let link = app
+        .links
+        .store
+        .find_link(&code)
+        .await?
+        .ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(&app, [&link]).await?;
     let totals = app.store.visit_totals(&[code]).await?;
     let body = body(&link, &app, &domains, &campaigns).visited(totals.first());
@@ -205,7 +210,12 @@ async fn read_changed_values(
     if !fields.has("parameters") {
         return Ok(None);
     }
-    let link = app.links.find(code).await?.ok_or_else(no_such_link)?;
+    let link = app
+        .links
+        .store
+        .find_link(code)
+        .await?
+        .ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(app, [&link]).await?;
     let Some(campaign) = campaigns.of_link(&link) else {
         fields.refuse("parameters", "is for links of campaigns");
@@ -360,7 +370,7 @@ async fn history(
 ) -> Result<Json<HistoryBody>, Problem> {
     let before = cursor::decode(cursor::HISTORY, asked.cursor)?;
     let limit = one_more(asked.limit);
-    let history = app.links.history(&code, before, limit).await?;
+    let history = app.links.store.link_history(&code, before, limit).await?;
     let history = history.ok_or_else(no_such_link)?;
     let (history, next_cursor) = cut(history, limit, |last| {
         cursor::encode(cursor::HISTORY, last.before.revision)

@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing;
 use shortlink_core::query::with_forwarded;
-use shortlink_service::resolve::{Redirect, Resolution};
 use vocabulary::RedirectStatus;
+use vocabulary::judge::Answer;
 
 use super::app::SharedApp;
 use super::operation::parameter::{parameters, string};
@@ -74,12 +74,20 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
     let path = uri.path().strip_prefix("/resolve/").unwrap_or_default();
     let code = path.split('/').next().unwrap_or_default();
     match app.resolver.resolve(code.as_bytes()).await {
-        Ok(Resolution::Redirect(to)) => {
+        Ok(Answer::Redirect {
+            status,
+            forwards_query,
+            target,
+        }) => {
             let query = headers.get(QUERY.name).map(HeaderValue::as_bytes);
-            redirect(&to, query.unwrap_or_default(), code)
+            let query = query.filter(|_| forwards_query).unwrap_or_default();
+            redirect(status, &target, query, code)
         }
-        Ok(Resolution::Gone) => plain(StatusCode::GONE, "This link is no longer valid.\n"),
-        Ok(Resolution::Unknown) => plain(StatusCode::NOT_FOUND, "There is no such link.\n"),
+        Ok(Answer::Gone) => plain(StatusCode::GONE, "This link is no longer valid.\n"),
+        Ok(Answer::NotYet | Answer::Unknown) => {
+            plain(StatusCode::NOT_FOUND, "There is no such link.\n")
+        }
+        Ok(Answer::Miss(_)) => unavailable(),
         Err(error) => {
             tracing::error!(
                 error = &error as &dyn Error,
@@ -107,19 +115,17 @@ pub(super) fn panicked(payload: Box<dyn Any + Send>) -> Response<Body> {
     unavailable()
 }
 
-fn redirect(to: &Redirect, query: &[u8], code: &str) -> Response<Body> {
-    let status = StatusCode::from_u16(to.status.code());
-    let forwarded = to.forward_query.then(|| with_forwarded(&to.target, query));
-    let forwarded = forwarded.flatten();
-    let target = forwarded.as_deref().unwrap_or(&to.target);
-    let location = HeaderValue::from_str(target);
-    let (Ok(status), Ok(location)) = (status, location) else {
+fn redirect(status: RedirectStatus, target: &str, query: &[u8], code: &str) -> Response<Body> {
+    let answered = StatusCode::from_u16(status.code());
+    let forwarded = with_forwarded(target, query);
+    let location = HeaderValue::from_str(forwarded.as_deref().unwrap_or(target));
+    let (Ok(answered), Ok(location)) = (answered, location) else {
         tracing::error!(code, "the response header is invalid");
         return unavailable();
     };
-    let mut response = status.into_response();
+    let mut response = answered.into_response();
     response.headers_mut().insert(LOCATION, location);
-    if to.status.is_permanent() {
+    if status.is_permanent() {
         return response;
     }
     ([NO_STORE], response).into_response()

@@ -6,9 +6,9 @@
 //! a pause is over; then one caller tries to connect while others wait for that attempt.
 
 use std::error::Error;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::RedisError;
 use shortlink_core::ports::PublishError;
 use tokio::time::Instant;
@@ -92,7 +92,7 @@ impl Connection {
 
     /// Closes the connection, if there is one, until it is needed again.
     pub(super) fn close(&self) {
-        self.state().open = None;
+        self.state.lock().open = None;
     }
 
     /// Returns a connection; `None` during the pause after a failure.
@@ -107,7 +107,7 @@ impl Connection {
         }
         let mut redis = self.servers.connect().await?;
         let publish_sha = load_publish(&mut redis).await?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.opened += 1;
         state.paused_until = None;
         state.open = Some(Open {
@@ -121,23 +121,18 @@ impl Connection {
     /// Returns the open connection, or none during the pause after a failure; `None` when it is
     /// time to connect.
     fn present(&self) -> Option<Option<Open>> {
-        let state = self.state();
+        let state = self.state.lock();
         let is_paused = state.paused_until.is_some_and(|it| Instant::now() < it);
         (state.open.is_some() || is_paused).then(|| state.open.clone())
     }
 
     /// Closes the connection that has failed; `None` when there was none to be had.
     fn give_up(&self, number: Option<u64>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.open.as_ref().map(|open| open.number) == number {
             state.open = None;
             state.paused_until = Some(Instant::now() + PAUSE);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing under this lock can leave the state half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

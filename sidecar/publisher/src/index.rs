@@ -7,11 +7,11 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
+use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use shortlink_core::campaign::Campaign;
 use shortlink_core::ports::{Filled, MAX_TOGETHER, PublishError, RecordIndex, Stood};
@@ -72,11 +72,6 @@ impl RedisIndex {
         })
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Wire>> {
-        // Connections are put in and taken out whole.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends commands and hands over what each is answered with: a text, nothing, or that the
     /// value is no text.
     async fn exchange(
@@ -93,7 +88,7 @@ impl RedisIndex {
             return Ok(());
         }
         let work = async {
-            let idle = self.idle().pop();
+            let idle = self.idle.lock().pop();
             let mut wire = match idle {
                 Some(wire) => wire,
                 None => Wire::connect(&self.servers.master().await?).await?,
@@ -109,7 +104,7 @@ impl RedisIndex {
                 Ok(())
             })
             .await?;
-            let mut idle = self.idle();
+            let mut idle = self.idle.lock();
             if idle.len() < MAX_IDLE {
                 idle.push(wire);
             }
@@ -118,7 +113,7 @@ impl RedisIndex {
         let done = limited(operation, self.limit, work).await;
         if done.is_err() {
             // Whatever has broken one has probably broken them all, and the master may be another.
-            self.idle().clear();
+            self.idle.lock().clear();
         }
         done
     }

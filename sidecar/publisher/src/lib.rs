@@ -91,6 +91,11 @@ impl RedisPublisher {
             negative_ttl_s,
         })
     }
+
+    async fn publish_records(&self, records: Vec<KeyedRecord>) -> Result<(), PublishError> {
+        let written = publish_all(&self.connection, "store records", &records);
+        written.await.map(drop)
+    }
 }
 
 /// A record and where it goes.
@@ -171,17 +176,13 @@ impl Publisher for RedisPublisher {
             record: link.record().to_vec(),
             revision: link.revision,
         });
-        let records: Vec<_> = records.collect();
-        let written = publish_all(&self.connection, "store records", &records);
-        written.await.map(drop)
+        self.publish_records(records.collect()).await
     }
 
     async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
         let records = campaigns.iter();
         let records = records.map(|campaign| KeyedRecord::of_campaign(&self.prefix, campaign));
-        let records: Vec<_> = records.collect();
-        let written = publish_all(&self.connection, "store records", &records);
-        written.await.map(drop)
+        self.publish_records(records.collect()).await
     }
 
     async fn note_unknown(&self, code: &Code) -> Result<(), PublishError> {

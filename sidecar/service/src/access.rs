@@ -11,12 +11,14 @@
 mod attempts;
 mod limiter;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use attempts::Attempts;
 pub use limiter::ChargeError;
+use lru::LruCache;
+use parking_lot::Mutex;
 use shortlink_core::api_key::{ApiKey, PresentedKey};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::StoreError;
@@ -27,9 +29,9 @@ use limiter::Limiter;
 /// Time that a cached API key stays fresh.
 const LIFE: Duration = Duration::from_secs(1);
 
-/// The most API keys in the cache. An evicted key is looked up again at its next use, with a new
-/// rate limit.
-const MOST_KEYS: usize = 10_000;
+/// The most API keys in the cache. An evicted key, the one that was not used for the longest time,
+/// is looked up again at its next use, with a new rate limit.
+const MOST_KEYS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// Recognises API keys.
 pub struct Access {
@@ -72,7 +74,7 @@ impl Access {
         Self {
             store,
             clock,
-            cache: Mutex::default(),
+            cache: Mutex::new(Cache::new()),
         }
     }
 
@@ -89,7 +91,7 @@ impl Access {
 
     /// Invalidates the cache entry of a key that has changed.
     pub fn forget(&self, id: &str) {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         // A look-up in progress may have read the key before the change.
         cache.generation += 1;
         if let Some(entry) = cache.entries.get_mut(id) {
@@ -109,7 +111,7 @@ impl Access {
     /// Returns the caller from the cache, unless a look-up is due.
     fn known(&self, id: &str) -> Result<Caller, Question> {
         let asked_at = self.clock.elapsed();
-        let cache = self.cache();
+        let mut cache = self.cache.lock();
         match cache.entries.get(id) {
             Some(entry) if entry.is_fresh(asked_at) => Ok(entry.caller.clone()),
             _ => Err(Question {
@@ -121,21 +123,16 @@ impl Access {
 
     /// Caches the result of a look-up.
     fn answered(&self, id: &str, question: &Question, found: Option<ApiKey>) -> Option<Caller> {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         let Some(key) = found else {
             // Not cached: unknown texts in the shape of a key would fill the cache.
-            cache.entries.remove(id);
+            cache.entries.pop(id);
             return None;
         };
         // As old as the start of the look-up: the result may be of any moment since.
         let is_current = question.generation == cache.generation;
         let found_at = is_current.then_some(question.asked_at);
-        Some(cache.keep(key, found_at, question.asked_at, &self.clock))
-    }
-
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        // A panic between any two steps leaves the cache consistent.
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(cache.keep(key, found_at, &self.clock))
     }
 }
 
@@ -146,9 +143,8 @@ struct Question {
     generation: u64,
 }
 
-#[derive(Default)]
 struct Cache {
-    entries: HashMap<String, Entry>,
+    entries: LruCache<String, Entry>,
     /// Grows at each invalidation.
     generation: u64,
 }
@@ -167,40 +163,28 @@ impl Entry {
 }
 
 impl Cache {
-    fn keep(
-        &mut self,
-        key: ApiKey,
-        found_at: Option<Duration>,
-        now: Duration,
-        clock: &Arc<dyn Clock>,
-    ) -> Caller {
+    fn new() -> Self {
+        Self {
+            entries: LruCache::new(MOST_KEYS),
+            generation: 0,
+        }
+    }
+
+    fn keep(&mut self, key: ApiKey, found_at: Option<Duration>, clock: &Arc<dyn Clock>) -> Caller {
         let known = self.entries.get(&key.id);
         let counted = known.and_then(|entry| entry.caller.0.limiter.clone());
         let limiter = key.rate_limit.map(|limit| match counted {
             Some(limiter) if limiter.limit() == limit => limiter,
             _ => Arc::new(Limiter::new(limit, Arc::clone(clock))),
         });
-        if known.is_none() && self.entries.len() >= MOST_KEYS {
-            self.make_room(now);
-        }
         let id = key.id.clone();
         let caller = Caller(Arc::new(Recognised { key, limiter }));
         let entry = Entry {
             caller: caller.clone(),
             found_at,
         };
-        self.entries.insert(id, entry);
+        self.entries.put(id, entry);
         caller
-    }
-
-    /// Evicts stale entries, or any entry when all are fresh.
-    fn make_room(&mut self, now: Duration) {
-        self.entries.retain(|_id, entry| entry.is_fresh(now));
-        if self.entries.len() >= MOST_KEYS
-            && let Some(id) = self.entries.keys().next().cloned()
-        {
-            self.entries.remove(&id);
-        }
     }
 }
 

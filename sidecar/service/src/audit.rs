@@ -2,12 +2,13 @@
 //! needs a link.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use shortlink_core::ports::{Place, PublishError, Stood};
-use shortlink_core::records::{Drift, first_fields};
+use shortlink_core::ports::{Place, Stood};
+use shortlink_core::records::Drift;
 use tokio::sync::mpsc;
 use vocabulary::Code;
 
 use super::drift::{CampaignDrift, InspectError, Inspector};
+use super::sweep::is_nothing;
 
 /// Links per page.
 const PAGE: u32 = 2048;
@@ -211,7 +212,7 @@ impl Audit {
         let stood = self.inspector.index.read(&names).await?;
         let stood = names.into_iter().zip(stood);
         // A negative record is correct without a link.
-        Ok(stood.filter(|(_, stood)| is_orphan(stood)).collect())
+        Ok(stood.filter(|(_, stood)| !is_nothing(stood)).collect())
     }
 
     /// Removes orphans that still have no link; returns the number of removed ones.
@@ -221,8 +222,8 @@ impl Audit {
         let (have_none, have_one): (Vec<_>, Vec<_>) = orphans
             .into_iter()
             .partition(|(name, _)| names.contains(name));
-        let removed: Result<u64, PublishError> = self.inspector.index.remove(&have_none).await;
-        Ok(removed? + have_one.len() as u64)
+        let removed = self.inspector.index.remove(&have_none).await?;
+        Ok(removed + have_one.len() as u64)
     }
 
     /// Returns the names that are not the code of a link.
@@ -240,14 +241,6 @@ impl Audit {
         let places = self.inspector.store.codes_without_link(&codes).await?;
         without.extend(places.into_iter().map(|place| with_code[place].clone()));
         Ok(without)
-    }
-}
-
-fn is_orphan(stood: &Stood) -> bool {
-    match stood {
-        Stood::Nothing => false,
-        Stood::Text(text) => !matches!(first_fields(text), Some((b"404", _))),
-        Stood::OtherType => true,
     }
 }
 

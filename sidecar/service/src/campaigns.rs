@@ -8,6 +8,7 @@ use shortlink_core::campaign::{
 };
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{CampaignEditor, Delivery, StoreError};
+use shortlink_core::revised::Revised;
 use shortlink_store::Store;
 use vocabulary::{CampaignId, RedirectStatus, Validity};
 
@@ -82,34 +83,6 @@ impl Campaigns {
         Ok(self.deliver(campaign).await)
     }
 
-    /// Finds a campaign.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn find(&self, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
-        self.store.find_campaign(id).await
-    }
-
-    /// Lists campaigns, the latest first.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn list(
-        &self,
-        after: Option<CampaignId>,
-        limit: u32,
-    ) -> Result<Vec<Campaign>, StoreError> {
-        self.store.list_campaigns(after, limit).await
-    }
-
-    /// Counts a campaign's links, but no more than `most`.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn count_links(&self, id: CampaignId, most: u32) -> Result<u32, StoreError> {
-        self.store.count_campaign_links(id, most).await
-    }
-
     /// Changes a campaign on behalf of an API key. A change without effect creates no revision.
     ///
     /// # Errors
@@ -160,7 +133,7 @@ impl Campaigns {
             Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
                 Ok(Some(self.deliver(campaign).await))
             }
-            Some(CampaignEdit::Refused) => Err(CampaignError::Revoked),
+            Some(CampaignEdit::Refused(_)) => Err(CampaignError::Revoked),
             None => Ok(None),
         }
     }

@@ -78,50 +78,34 @@ impl Codespace {
         let mut lengths = issued.clone();
         lengths.extend(usage.iter().filter(|it| it.links > 0).map(|it| it.length));
         let mut all = Vec::with_capacity(lengths.len());
+        let size = u128::from(self.rules.alphabet.size());
         for length in lengths {
             let counts = usage.iter().find(|it| it.length == length);
             let (links, lately) = counts.map_or((0, 0), |it| (it.links, it.lately));
-            let mut one = self.length_usage(length, issued.contains(&length), links, lately, now);
-            one.pool = self.store.count_pooled(length).await?;
-            all.push(one);
+            let is_issued = issued.contains(&length);
+            let body = if is_issued { length - check } else { length };
+            let codes = size.pow(body as u32);
+            let capacity = is_issued.then(|| capacity(codes, self.one_in));
+            let chance = (links as f64 / codes as f64).min(1.0);
+            let is_checked = is_issued && !matches!(self.rules.check, Check::None);
+            all.push(LengthUsage {
+                length,
+                is_issued,
+                codes,
+                links,
+                lately,
+                capacity,
+                chance,
+                blind_chance: if is_checked {
+                    chance / size as f64
+                } else {
+                    chance
+                },
+                full_at: capacity.and_then(|capacity| full_at(capacity, links, lately, now)),
+                pool: self.store.count_pooled(length).await?,
+            });
         }
         Ok(all)
-    }
-
-    fn length_usage(
-        &self,
-        length: usize,
-        is_issued: bool,
-        links: u64,
-        lately: u64,
-        now: Timestamp,
-    ) -> LengthUsage {
-        let check = if is_issued {
-            self.rules.check.length()
-        } else {
-            0
-        };
-        let size = u128::from(self.rules.alphabet.size());
-        let codes = size.pow((length - check) as u32);
-        let capacity = is_issued.then(|| capacity(codes, self.one_in));
-        let chance = (links as f64 / codes as f64).min(1.0);
-        let blind = if is_issued && !matches!(self.rules.check, Check::None) {
-            size as f64
-        } else {
-            1.0
-        };
-        LengthUsage {
-            length,
-            is_issued,
-            codes,
-            links,
-            lately,
-            capacity,
-            chance,
-            blind_chance: chance / blind,
-            full_at: capacity.and_then(|capacity| full_at(capacity, links, lately, now)),
-            pool: PoolCounts::default(),
-        }
     }
 }
 

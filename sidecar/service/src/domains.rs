@@ -3,11 +3,14 @@
 
 pub mod fall;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use lru::LruCache;
+use parking_lot::Mutex;
 use shortlink_core::announcement::{AnnouncedDomain, Announcement, Heard};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{StoreError, VisitQueue};
@@ -25,7 +28,7 @@ const NOTE_EVERY: SignedDuration = SignedDuration::from_mins(1);
 const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 /// The most nodes in memory.
-const MAX_NODES: usize = 256;
+const MAX_NODES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Rank of domains that are retired in every nginx.
 const RETIRED: u8 = 2;
@@ -41,7 +44,7 @@ pub struct Domains {
     tasks: TaskTracker,
     hasher: RandomState,
     /// Last stored announcement of each node: a digest, and its time.
-    noted: Arc<Mutex<HashMap<String, (u64, Timestamp)>>>,
+    noted: Arc<Mutex<LruCache<String, (u64, Timestamp)>>>,
 }
 
 /// The overview of all domains.
@@ -96,7 +99,7 @@ impl Domains {
             clock,
             tasks,
             hasher: RandomState::new(),
-            noted: Arc::default(),
+            noted: Arc::new(Mutex::new(LruCache::new(MAX_NODES))),
         }
     }
 
@@ -105,19 +108,14 @@ impl Domains {
     pub fn hear(&self, node: &str, bases: &str, names: &str, states: &str) {
         let digest = self.hasher.hash_one((bases, names, states));
         let now = self.clock.now();
-        {
-            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-            match noted.get_mut(node) {
-                Some((of, at)) if *of == digest && now.duration_since(*at) < NOTE_EVERY => return,
-                Some(known) => *known = (digest, now),
-                None => {
-                    if noted.len() >= MAX_NODES {
-                        noted.clear();
-                    }
-                    noted.insert(node.to_owned(), (digest, now));
-                }
-            }
+        let is_noted =
+            |(of, at): &(u64, Timestamp)| *of == digest && now.duration_since(*at) < NOTE_EVERY;
+        let mut noted = self.noted.lock();
+        if noted.get(node).is_some_and(is_noted) {
+            return;
         }
+        noted.put(node.to_owned(), (digest, now));
+        drop(noted);
         let announcement = Announcement::new(node, bases, names, states);
         let (store, noted) = (Arc::clone(&self.store), Arc::clone(&self.noted));
         self.tasks.spawn(async move {
@@ -128,8 +126,7 @@ impl Domains {
                     "what nginx says of domains was not kept"
                 );
                 // The next request retries.
-                let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.remove(&announcement.node);
+                noted.lock().pop(&announcement.node);
             }
         });
     }

@@ -14,6 +14,7 @@ use shortlink_core::clock::Clock;
 use shortlink_core::link::{Edit, Link};
 use shortlink_core::ports::{PublishError, RecordIndex, StoreError};
 use shortlink_core::records::{Drift, Records};
+use shortlink_core::revised::Revised;
 use shortlink_store::Store;
 use vocabulary::Code;
 use vocabulary::record::MAX_REVISION;
@@ -122,16 +123,7 @@ impl Inspector {
             return Ok(false);
         }
         let now = self.clock.now();
-        let editor = Box::new(move |link: Link| {
-            if link.revision > revision {
-                return Edit::Unchanged(link);
-            }
-            Edit::Changed(Link {
-                revision: revision + 1,
-                updated_at: now.max(link.updated_at),
-                ..link
-            })
-        });
+        let editor = Box::new(move |link: Link| link.overtake(revision, now));
         let by = ChangedBy {
             key_id: None,
             action: Action::LinkChange,

@@ -3,6 +3,7 @@
 //! The answer is found as nginx finds it. The records in Redis decide if they can be used,
 //! otherwise SQL does. The caches of nginx workers are left out: Redis notifies them of changes.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +11,15 @@ use jiff::Timestamp;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::{Link, State, since_1970};
-use shortlink_core::ports::{RecordIndex, Stood, StoreError};
+use shortlink_core::ports::{PublishError, RecordIndex, Stood, StoreError};
 use shortlink_core::records::Drift;
 use shortlink_store::Store;
 use vocabulary::judge::{self, judge};
 use vocabulary::{
     CampaignId, CampaignLinkRecord, Code, CodeRules, Found, LinkRecord, MissReason, Record, Verdict,
 };
+
+use crate::resolve;
 
 /// Timeout of Redis.
 const REDIS_LIMIT: Duration = Duration::from_secs(1);
@@ -169,10 +172,9 @@ impl Explainer {
     /// Fails if SQL fails. A failure of Redis is part of the explanation.
     pub async fn explain(&self, code: &Code) -> Result<Explanation, StoreError> {
         let now = self.clock.now();
-        let link = self.store.find_link(code).await?;
-        let campaign = match link.as_ref().and_then(|link| link.destination.campaign()) {
-            Some(id) => self.store.find_campaign(id).await?,
-            None => None,
+        let (link, campaign) = match resolve::find(&self.store, code).await? {
+            Some((link, campaign)) => (Some(link), campaign),
+            None => (None, None),
         };
         let kept = match &link {
             Some(_) => Some(self.store.records_of(&[*code], now).await?),
@@ -180,20 +182,23 @@ impl Explainer {
         };
         let kept = kept.filter(|kept| !kept.records.is_empty());
         // SQL first: a change delivered to Redis by then is visible there.
-        let stood = self.stood(code).await;
+        let names = [code.as_bytes().to_vec()];
+        let stood = within(self.index.read(&names))
+            .await
+            .and_then(|mut it| it.pop());
         let drift = match (&kept, &stood) {
             (Some(kept), Some(stood)) => kept.records.drift(0, stood.standing()),
             _ => None,
         };
         // The record in Redis may name another campaign than SQL.
-        let campaign_stood = match campaign_of(found(stood.as_ref())) {
-            Some(id) => self.campaign_stood(id).await,
-            None => None,
-        };
+        let ids = Vec::from_iter(campaign_of(found(stood.as_ref())));
+        let campaign_stood = within(self.index.read_campaigns(&ids)).await;
+        let campaign_stood = campaign_stood.and_then(|mut it| it.pop());
         let campaign_agrees = match &campaign {
-            Some(campaign) => self.agrees(campaign).await,
+            Some(campaign) => within(self.index.compare_campaigns(slice::from_ref(campaign))).await,
             None => None,
         };
+        let campaign_agrees = campaign_agrees.map(|drifts| drifts.is_empty());
         let (records, waits) = match kept {
             Some(kept) => (Some(kept.records), kept.waiting.first() == Some(&true)),
             None => (None, false),
@@ -218,25 +223,11 @@ impl Explainer {
         }
         Ok(explanation)
     }
+}
 
-    async fn stood(&self, code: &Code) -> Option<Stood> {
-        let names = [code.as_bytes().to_vec()];
-        let read = tokio::time::timeout(REDIS_LIMIT, self.index.read(&names)).await;
-        read.ok()?.ok()?.pop()
-    }
-
-    async fn campaign_stood(&self, id: CampaignId) -> Option<Stood> {
-        let ids = [id];
-        let read = tokio::time::timeout(REDIS_LIMIT, self.index.read_campaigns(&ids)).await;
-        read.ok()?.ok()?.pop()
-    }
-
-    async fn agrees(&self, campaign: &Campaign) -> Option<bool> {
-        let campaigns = std::slice::from_ref(campaign);
-        let compared = self.index.compare_campaigns(campaigns);
-        let drifts = tokio::time::timeout(REDIS_LIMIT, compared).await.ok()?;
-        Some(drifts.ok()?.is_empty())
-    }
+/// Waits for an answer of Redis; `None` when it did not answer.
+async fn within<T>(ask: impl Future<Output = Result<T, PublishError>>) -> Option<T> {
+    tokio::time::timeout(REDIS_LIMIT, ask).await.ok()?.ok()
 }
 
 /// The record that was read from Redis.

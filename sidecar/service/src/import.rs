@@ -22,8 +22,8 @@ use shortlink_store::Store;
 use tokio::time::Instant;
 use vocabulary::Code;
 
-use super::patience;
 use super::unvisited::import_note;
+use super::{outbox, patience};
 
 /// Pauses before retries of a failed write.
 const PAUSES: [Duration; 4] = [
@@ -100,6 +100,9 @@ pub struct Imported {
     pub waiting: u64,
 }
 
+/// The place of a link, and that of the first link with its code.
+type Pair = (usize, usize);
+
 /// Links that are stored and not yet published or settled.
 #[derive(Default)]
 struct Behind {
@@ -128,26 +131,14 @@ impl Importer {
             true => AT_FULL_SPEED * MAX_TOGETHER,
             false => MAX_TOGETHER,
         };
-        for places in firsts.chunks(together) {
-            let places: Vec<_> = places.iter().map(|&place| (place, place)).collect();
+        for places in firsts.chunks(together).chain(repeats.chunks(together)) {
             done = self
-                .import_some(links, &places, &mut outcomes, &mut behind)
+                .import_some(links, places, &mut outcomes, &mut behind)
                 .await;
             if done.is_err() {
                 break;
             }
             advance(places.len());
-        }
-        if done.is_ok() {
-            for places in repeats.chunks(together) {
-                done = self
-                    .import_some(links, places, &mut outcomes, &mut behind)
-                    .await;
-                if done.is_err() {
-                    break;
-                }
-                advance(places.len());
-            }
         }
         self.publish(&mut behind).await;
         if let Err(error) = self.settle(&mut behind).await {
@@ -165,8 +156,8 @@ impl Importer {
     }
 
     /// Returns the places of links, sorted by their place in the store: those of the first link of
-    /// each code, and those of duplicates, each paired with the first link of its code.
-    fn order(&self, links: &[Link]) -> (Vec<usize>, Vec<(usize, usize)>) {
+    /// each code, and those of duplicates.
+    fn order(&self, links: &[Link]) -> (Vec<Pair>, Vec<Pair>) {
         let numbering = self.store.numbering();
         let mut keys: Vec<_> = links
             .iter()
@@ -182,19 +173,18 @@ impl Importer {
                 Some((of, first)) if of == code => repeats.push((place, first)),
                 _ => {
                     last = Some((code, place));
-                    firsts.push(place);
+                    firsts.push((place, place));
                 }
             }
         }
         (firsts, repeats)
     }
 
-    /// Imports the links at some places. Their codes differ, or exist already. Each place is paired
-    /// with that of the first link with its code.
+    /// Imports the links at some places. Their codes differ, or exist already.
     async fn import_some(
         &self,
         links: &[Link],
-        places: &[(usize, usize)],
+        places: &[Pair],
         outcomes: &mut [Outcome],
         behind: &mut Behind,
     ) -> Result<(), ImportError> {
@@ -329,12 +319,7 @@ impl Importer {
         };
         let all = links.len();
         for links in links.chunks(MAX_TOGETHER) {
-            let are_new = links.iter().all(|link| link.revision == 1);
-            let published = if are_new {
-                self.publisher.publish_new(links).await
-            } else {
-                self.publisher.publish(links).await
-            };
+            let published = outbox::publish(&*self.publisher, links).await;
             if let Err(error) = published {
                 // Some of them may have been published, but the receipt is for all.
                 behind.waiting += all as u64;
@@ -383,14 +368,8 @@ async fn again<T, F>(what: &str, attempt: impl Fn() -> F) -> Result<T, StoreErro
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    patience::again(&PAUSES, attempt, |error, pause| {
-        tracing::warn!(
-            error = error as &dyn std::error::Error,
-            pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-            "the import could not {what}; trying again"
-        );
-    })
-    .await
+    let failure = format!("the import could not {what}");
+    patience::again(&PAUSES, &failure, attempt).await
 }
 
 #[cfg(test)]

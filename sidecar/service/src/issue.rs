@@ -12,7 +12,9 @@ use shortlink_core::clock::Clock;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::Link;
-use shortlink_core::ports::{Delivery, MAX_TOGETHER, Receipt, RequestDigest, StoreError};
+use shortlink_core::ports::{
+    Created, Delivery, FoundOrCreated, MAX_TOGETHER, Receipt, RequestDigest, StoreError,
+};
 use shortlink_core::trace::Origin;
 use shortlink_store::Store;
 use tokio::sync::{mpsc, oneshot};
@@ -61,28 +63,22 @@ struct Waiter {
     origin: Origin,
 }
 
-/// The result for a link.
-type Outcome = Result<KeptLink, LinkError>;
-
-/// A link that is stored and not yet published.
-struct KeptLink {
-    link: Link,
-    /// False when an existing link was found.
-    is_new: bool,
+/// A link to create, and its result.
+struct Row {
+    new: NewLink,
+    digest: Option<RequestDigest>,
+    /// The stored link, which is not yet published; `None` before there is a result.
+    outcome: Option<Result<Stored, LinkError>>,
 }
 
-/// Links that are stored and not yet published.
-struct Kept {
-    /// Results in the order of the requests.
-    outcomes: Vec<Outcome>,
-    receipt: Receipt,
-}
-
-/// The result of storing new links.
-struct StoredSome {
-    taken: Vec<usize>,
-    found: Vec<(usize, Link)>,
-    receipt: Receipt,
+impl Row {
+    fn keep(&mut self, link: Link, is_new: bool) {
+        self.outcome = Some(Ok(Stored {
+            link,
+            published: false,
+            is_new,
+        }));
+    }
 }
 
 impl Issuer {
@@ -115,8 +111,8 @@ impl Issuer {
 
     /// Creates links; returns the results in the same order.
     pub async fn create_all(&self, new: Vec<NewLink>) -> Vec<Result<Stored, LinkError>> {
-        let kept = self.parts.keep(new).await;
-        self.parts.announce(kept).await
+        let (rows, receipt) = self.parts.keep(new).await;
+        self.parts.announce(rows, receipt).await
     }
 }
 
@@ -132,10 +128,11 @@ async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
             .drain(..)
             .map(|waiter| (waiter.new, waiter.reply))
             .unzip();
-        let kept = origin.clone().run(parts.keep(new)).await;
+        let (rows, receipt) = origin.clone().run(parts.keep(new)).await;
         let parts = Arc::clone(&parts);
         tokio::spawn(origin.run(async move {
-            for (reply, outcome) in replies.into_iter().zip(parts.announce(kept).await) {
+            let outcomes = parts.announce(rows, receipt).await;
+            for (reply, outcome) in replies.into_iter().zip(outcomes) {
                 // The caller may have gone.
                 let _ = reply.send(outcome);
             }
@@ -145,69 +142,52 @@ async fn gather(parts: Arc<Parts>, mut waiters: mpsc::Receiver<Waiter>) {
 
 impl Parts {
     /// Stores links.
-    async fn keep(&self, new: Vec<NewLink>) -> Kept {
-        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
-        outcomes.resize_with(new.len(), || None);
+    async fn keep(&self, new: Vec<NewLink>) -> (Vec<Row>, Receipt) {
+        let rows = new.into_iter().map(|new| Row {
+            digest: new.digest(),
+            new,
+            outcome: None,
+        });
+        let mut rows: Vec<Row> = rows.collect();
         let mut receipt = Receipt::default();
-        let digests: Vec<Option<RequestDigest>> = new.iter().map(NewLink::digest).collect();
-        self.find_some(&new, &digests, &mut outcomes).await;
+        self.find_some(&mut rows).await;
         for attempt in 0..MAX_DRAWS {
-            let places = outcomes.iter().zip(&new).enumerate();
-            let missing: Vec<(usize, &NewLink)> = places
-                .filter(|(_, (outcome, _))| outcome.is_none())
-                .map(|(place, (_, new))| (place, new))
-                .collect();
+            let missing = rows.iter().enumerate();
+            let missing = missing.filter(|(_, row)| row.outcome.is_none());
+            let missing: Vec<_> = missing.map(|(place, row)| (place, &row.new)).collect();
             if missing.is_empty() {
                 break;
             }
             let (links, failed) = self.draw_for(&missing, attempt).await;
             for (place, error) in failed {
-                outcomes[place] = Some(Err(error));
+                rows[place].outcome = Some(Err(error));
             }
             // Deduplicated links are few, if any; the others do not pay for them.
-            let is_plain = |(place, _): &(usize, Link)| digests[*place].is_none();
+            let is_plain = |(place, _): &(usize, Link)| rows[*place].digest.is_none();
             let (plain, others): (Vec<_>, Vec<_>) = links.into_iter().partition(is_plain);
             for some in plain
                 .chunks(MAX_TOGETHER)
                 .chain(others.chunks(MAX_TOGETHER))
             {
-                self.store_some(some, &new, &digests, &mut outcomes, &mut receipt)
-                    .await;
+                self.store_some(some, &mut rows, &mut receipt).await;
             }
         }
-        let outcomes = outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or(Err(LinkError::Exhausted { draws: MAX_DRAWS })));
-        Kept {
-            outcomes: outcomes.collect(),
-            receipt,
-        }
+        (rows, receipt)
     }
 
     /// Finds links that earlier, equal requests created, to avoid useless draws. The decision is
     /// made when the other links are stored.
-    async fn find_some(
-        &self,
-        new: &[NewLink],
-        digests: &[Option<RequestDigest>],
-        outcomes: &mut [Option<Outcome>],
-    ) {
-        for (place, digest) in digests.iter().enumerate() {
-            let Some(digest) = digest else { continue };
-            outcomes[place] = match self.store.find_by_digest(digest).await {
-                Ok(found) => found
-                    .filter(|link| {
-                        let now = self.clock.now();
-                        link.stands_for(&new[place].link(link.code, now), now)
-                    })
-                    .map(|link| {
-                        Ok(KeptLink {
-                            link,
-                            is_new: false,
-                        })
-                    }),
-                Err(error) => Some(Err(LinkError::Store(error))),
-            };
+    async fn find_some(&self, rows: &mut [Row]) {
+        for row in rows {
+            let Some(digest) = &row.digest else { continue };
+            let now = self.clock.now();
+            match self.store.find_by_digest(digest).await {
+                Ok(Some(link)) if link.stands_for(&row.new.link(link.code, now), now) => {
+                    row.keep(link, false);
+                }
+                Ok(_) => {}
+                Err(error) => row.outcome = Some(Err(error.into())),
+            }
         }
     }
 
@@ -287,47 +267,32 @@ impl Parts {
 
     /// Stores links in one transaction and records the result of each. Either all links have a
     /// digest, or none has.
-    async fn store_some(
-        &self,
-        links: &[(usize, Link)],
-        new: &[NewLink],
-        digests: &[Option<RequestDigest>],
-        outcomes: &mut [Option<Outcome>],
-        receipt: &mut Receipt,
-    ) {
-        let stored = match self.stored(links, digests).await {
+    async fn store_some(&self, links: &[(usize, Link)], rows: &mut [Row], receipt: &mut Receipt) {
+        let stored = match self.stored(links, rows).await {
             Ok(stored) => stored,
             Err(error) => {
                 for (place, _) in links {
-                    outcomes[*place] = Some(Err(LinkError::Store(error.clone())));
+                    rows[*place].outcome = Some(Err(error.clone().into()));
                 }
                 return;
             }
         };
+        receipt.0.extend(stored.receipt.0);
         let mut taken = stored.taken.iter().peekable();
         let mut found = stored.found.into_iter().peekable();
         let mut void = Vec::new();
         for (index, (place, link)) in links.iter().enumerate() {
+            let row = &mut rows[*place];
             if let Some((_, link)) = found.next_if(|&(found, _)| found == index) {
-                outcomes[*place] = Some(Ok(KeptLink {
-                    link,
-                    is_new: false,
-                }));
-                continue;
-            }
-            if taken.next_if(|&&taken| taken == index).is_none() {
-                let link = link.clone();
-                outcomes[*place] = Some(Ok(KeptLink { link, is_new: true }));
-                continue;
-            }
-            let new = &new[*place];
-            if new.slug.is_some() {
-                outcomes[*place] = Some(Err(LinkError::Taken { code: link.code }));
-            } else if new.policy.strategy == StrategyName::Pool {
+                row.keep(link, false);
+            } else if taken.next_if(|&&taken| taken == index).is_none() {
+                row.keep(link.clone(), true);
+            } else if row.new.slug.is_some() {
+                row.outcome = Some(Err(LinkError::Taken { code: link.code }));
+            } else if row.new.policy.strategy == StrategyName::Pool {
                 void.push(link.code);
             }
         }
-        receipt.0.extend(stored.receipt.0);
         if !void.is_empty()
             && let Err(error) = self.store.void_pooled(void).await
         {
@@ -343,50 +308,38 @@ impl Parts {
     async fn stored(
         &self,
         links: &[(usize, Link)],
-        digests: &[Option<RequestDigest>],
-    ) -> Result<StoredSome, StoreError> {
-        let with_digests: Option<Vec<(Link, RequestDigest)>> = links
-            .iter()
-            .map(|(place, link)| Some((link.clone(), digests[*place]?)))
-            .collect();
-        Ok(match with_digests {
-            Some(links) => {
-                let done = self.store.find_or_create_links(links).await?;
-                StoredSome {
-                    taken: done.taken,
-                    found: done.found,
-                    receipt: done.receipt,
-                }
-            }
-            None => {
-                let links = links.iter().map(|(_, link)| link.clone()).collect();
-                let done = self.store.create_links(links).await?;
-                StoredSome {
-                    taken: done.taken,
-                    found: Vec::new(),
-                    receipt: done.receipt,
-                }
-            }
+        rows: &[Row],
+    ) -> Result<FoundOrCreated, StoreError> {
+        let with_digests = links.iter();
+        let with_digests = with_digests.map(|(at, link)| Some((link.clone(), rows[*at].digest?)));
+        if let Some(links) = with_digests.collect() {
+            return self.store.find_or_create_links(links).await;
+        }
+        let links = links.iter().map(|(_, link)| link.clone()).collect();
+        let Created { taken, receipt } = self.store.create_links(links).await?;
+        Ok(FoundOrCreated {
+            taken,
+            receipt,
+            found: Vec::new(),
         })
     }
 
     /// Publishes links and returns the result of each.
-    async fn announce(&self, kept: Kept) -> Vec<Result<Stored, LinkError>> {
-        let links: Vec<Link> = kept
-            .outcomes
-            .iter()
-            .filter_map(|outcome| outcome.as_ref().ok().map(|kept| kept.link.clone()))
-            .collect();
-        let published = links.is_empty() || self.delivery.deliver(&links, kept.receipt).await;
-        let outcomes = kept.outcomes.into_iter();
-        outcomes
-            .map(|outcome| {
-                outcome.map(|KeptLink { link, is_new }| Stored {
-                    link,
-                    published,
-                    is_new,
-                })
+    async fn announce(&self, rows: Vec<Row>, receipt: Receipt) -> Vec<Result<Stored, LinkError>> {
+        let links = rows.iter().filter_map(|row| match &row.outcome {
+            Some(Ok(stored)) => Some(stored.link.clone()),
+            _ => None,
+        });
+        let links: Vec<Link> = links.collect();
+        let published = links.is_empty() || self.delivery.deliver(&links, receipt).await;
+        let exhausted = || Err(LinkError::Exhausted { draws: MAX_DRAWS });
+        let outcomes = rows.into_iter().map(|row| {
+            let stored = row.outcome.unwrap_or_else(exhausted)?;
+            Ok(Stored {
+                published,
+                ..stored
             })
-            .collect()
+        });
+        outcomes.collect()
     }
 }

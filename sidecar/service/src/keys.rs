@@ -6,13 +6,14 @@
 
 mod rules;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use shortlink_core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
 use shortlink_core::clock::Clock;
-use shortlink_core::ports::{KeyEdit, KeyEditor, KeyListing, KeyRefusal, StoreError};
+use shortlink_core::ports::{KeyEdit, KeyRefusal, KeyToEdit, StoreError};
 use shortlink_store::Store;
 
 use crate::access::{Access, Caller};
@@ -85,7 +86,8 @@ pub struct Rotation {
 
 /// Creates, changes, rotates and revokes API keys.
 pub struct Keys {
-    store: Arc<Store>,
+    /// The store of the keys.
+    pub store: Arc<Store>,
     clock: Arc<dyn Clock>,
     rng: Mutex<StdRng>,
     /// Cache to invalidate on changes; `None` in a process that serves no requests.
@@ -113,9 +115,7 @@ impl Keys {
     /// # Errors
     /// Fails if the actor lacks one of its scopes or the store fails.
     pub async fn create(&self, actor: &Actor, new: NewKey) -> Result<(ApiKey, String), KeyError> {
-        if let Some(scope) = rules::lacking(actor, &new.scopes) {
-            return Err(KeyRefusal::Scope(scope).into());
-        }
+        rules::may_grant(actor, &new.scopes)?;
         let (drawn, secret) = self.generate();
         let key = ApiKey {
             name: new.name,
@@ -130,22 +130,6 @@ impl Keys {
         Ok((key, secret))
     }
 
-    /// Finds a key.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn find(&self, id: &str) -> Result<Option<ApiKey>, KeyError> {
-        Ok(self.store.find_key(id).await?)
-    }
-
-    /// Lists keys, the latest first.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn list(&self, listing: &KeyListing) -> Result<Vec<ApiKey>, KeyError> {
-        Ok(self.store.list_keys(listing).await?)
-    }
-
     /// Changes a key; `None` when the id is unknown.
     ///
     /// # Errors
@@ -158,7 +142,7 @@ impl Keys {
     ) -> Result<Option<ApiKey>, KeyError> {
         change.expires_at = change.expires_at.map(|expiry| expiry.map(stored));
         let (now, actor) = (self.clock.now(), actor.clone());
-        let editor = Box::new(move |edited| rules::change(&actor, edited, change.clone(), now));
+        let editor = move |edited| rules::change(&actor, edited, change.clone(), now);
         let edit = self.edit(id, now, editor).await?;
         Ok(edit.map(|(key, _successor)| key))
     }
@@ -176,8 +160,7 @@ impl Keys {
     ) -> Result<Option<Rotation>, KeyError> {
         let (now, actor) = (self.clock.now(), actor.clone());
         let (drawn, secret) = self.generate();
-        let editor =
-            Box::new(move |edited| rules::rotate(&actor, edited, drawn.clone(), overlap, now));
+        let editor = move |edited| rules::rotate(&actor, edited, drawn.clone(), overlap, now);
         Ok(match self.edit(id, now, editor).await? {
             Some((predecessor, Some(successor))) => Some(Rotation {
                 predecessor,
@@ -195,7 +178,7 @@ impl Keys {
     /// Fails if a rule forbids it or the store fails.
     pub async fn revoke(&self, actor: &Actor, id: &str) -> Result<Option<ApiKey>, KeyError> {
         let (now, actor) = (self.clock.now(), actor.clone());
-        let editor = Box::new(move |edited| rules::revoke(&actor, edited, now));
+        let editor = move |edited| rules::revoke(&actor, edited, now);
         let edit = self.edit(id, now, editor).await?;
         Ok(edit.map(|(key, _successor)| key))
     }
@@ -205,9 +188,10 @@ impl Keys {
         &self,
         id: &str,
         now: Timestamp,
-        editor: KeyEditor,
+        editor: impl Fn(KeyToEdit) -> Result<KeyEdit, KeyRefusal> + Send + Sync + 'static,
     ) -> Result<Option<(ApiKey, Option<ApiKey>)>, KeyError> {
-        let edit = self.store.edit_key(id, now, editor).await;
+        let editor = move |edited| editor(edited).unwrap_or_else(KeyEdit::Refused);
+        let edit = self.store.edit_key(id, now, Box::new(editor)).await;
         // After an error too: the change may have been stored.
         if let Some(access) = &self.access {
             access.forget(id);
@@ -223,8 +207,7 @@ impl Keys {
     }
 
     fn generate(&self) -> (ApiKey, String) {
-        // A panic leaves a generator usable.
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rng = self.rng.lock();
         ApiKey::generate(String::new(), Vec::new(), self.clock.now(), &mut *rng)
     }
 }

@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use shortlink_core::audit::{Action, ChangedBy};
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::reserved::ReservedWords;
-use shortlink_core::link::{Change, Edit, Expected, Link, PastChange};
-use shortlink_core::ports::{Delivery, Edited, Listing, Position};
+use shortlink_core::link::{Change, Edit, Expected, Link};
+use shortlink_core::ports::{Delivery, Edited, Editor, Listing, Position, StoreError};
+use shortlink_core::revised::Revised;
 use shortlink_store::Store;
 use vocabulary::{Code, CodeError, CodeRules, Verdict};
 
 use super::issue::Issuer;
-use super::new_link::{LinkError, NewLink, Stored};
+use super::new_link::{LinkError, Stored};
 
 /// The most links that are read for one page of a listing.
 pub const MOST_READ: u32 = 10_000;
@@ -65,30 +66,6 @@ impl Links {
         }
     }
 
-    /// Creates a link.
-    ///
-    /// # Errors
-    /// Fails if its custom code is taken, no code can be drawn, or the store fails.
-    pub async fn create(&self, new: NewLink) -> Result<Stored, LinkError> {
-        self.issuer.create(new).await
-    }
-
-    /// Finds a link.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn find(&self, code: &Code) -> Result<Option<Link>, LinkError> {
-        Ok(self.store.find_link(code).await?)
-    }
-
-    /// Lists links, the latest first.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn list(&self, listing: &Listing) -> Result<Vec<Link>, LinkError> {
-        Ok(self.store.list_links(listing).await?)
-    }
-
     /// Returns a page of a listing. It reads at most [`MOST_READ`] links: few of millions may
     /// match.
     ///
@@ -110,20 +87,6 @@ impl Links {
             links,
             read_to: reach.filter(|_| !is_full),
         })
-    }
-
-    /// Returns the changes of a link, the latest first, at most `limit`: all, or those before the
-    /// change that replaced revision `before`.
-    ///
-    /// # Errors
-    /// Fails if the store does.
-    pub async fn history(
-        &self,
-        code: &Code,
-        before: Option<u64>,
-        limit: u32,
-    ) -> Result<Option<Vec<PastChange>>, LinkError> {
-        Ok(self.store.link_history(code, before, limit).await?)
     }
 
     /// Changes a link. A change without effect creates no revision.
@@ -204,6 +167,26 @@ impl Links {
             }),
         }
     }
+}
+
+/// Has `editor` end a link on behalf of the service; returns true if it did.
+pub(super) async fn end(
+    store: &Store,
+    delivery: &dyn Delivery,
+    code: &Code,
+    action: Action,
+    editor: Editor,
+) -> Result<bool, StoreError> {
+    let by = ChangedBy {
+        key_id: None,
+        action,
+    };
+    let edited = store.edit_link(code, &by, editor).await?;
+    let Some((Edit::Changed(link), receipt)) = edited.map(|it| (it.edit, it.receipt)) else {
+        return Ok(false);
+    };
+    delivery.deliver(&[link], receipt).await;
+    Ok(true)
 }
 
 /// The caller of a change, and the revisions that it applies to.

@@ -11,8 +11,9 @@ mod listener;
 mod reader;
 mod sieve;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -82,7 +83,7 @@ impl LiveVisits {
     pub fn listen(self: &Arc<Self>, filter: LiveFilter, after: Option<LiveId>) -> Option<Listener> {
         let queue = Arc::new(Queue::new(filter, after, self.parts.limits.visits_per_s));
         {
-            let mut queues = self.queues();
+            let mut queues = self.queues.lock();
             if queues.len() >= self.parts.limits.listeners {
                 return None;
             }
@@ -94,7 +95,7 @@ impl LiveVisits {
 
     /// Returns the number of listeners.
     pub fn listeners(&self) -> usize {
-        self.queues().len()
+        self.queues.lock().len()
     }
 
     /// Reads the streams while there are listeners, until the feed is stopped.
@@ -113,12 +114,9 @@ impl LiveVisits {
     }
 
     fn leave(&self, queue: &Arc<Queue>) {
-        self.queues().retain(|other| !Arc::ptr_eq(other, queue));
-    }
-
-    fn queues(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
-        // A panic between any two steps leaves the list consistent.
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, queue));
     }
 }
 

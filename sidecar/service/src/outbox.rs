@@ -29,6 +29,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::drift::InspectError;
+
 /// Time that changes stay in the outbox after they were applied. A Redis that writes its log once a
 /// second can lose about the last two seconds; a replica that takes over can lag further behind.
 const LINGER: SignedDuration = SignedDuration::from_secs(60);
@@ -54,6 +56,7 @@ const BATCH: usize = 256;
 const MAX_CONFIRMATIONS: usize = 16_384;
 
 /// A confirmation by Redis.
+#[derive(Debug)]
 enum Confirmed {
     Links(Receipt),
     Campaign(PublishedCampaign),
@@ -111,68 +114,52 @@ pub fn overdue(clock: &dyn Clock) -> jiff::Timestamp {
 #[async_trait]
 impl Delivery for Outbox {
     async fn deliver(&self, links: &[Link], receipt: Receipt) -> bool {
-        let are_new = links.iter().all(|link| link.revision == 1);
-        let published = if are_new {
-            self.publisher.publish_new(links).await
-        } else {
-            self.publisher.publish(links).await
-        };
-        match published {
-            Ok(()) => {
-                // When the queue is full, the worker finds the links in the outbox.
-                let _ = self.confirmations.try_send(Confirmed::Links(receipt));
-                true
-            }
-            Err(error) => {
-                tracing::debug!(
-                    error = &error as &dyn Error,
-                    links = links.len(),
-                    first = links.first().map(|link| link.code.as_str()),
-                    "links were not published and wait in the outbox"
-                );
-                self.failed.notify_one();
-                false
-            }
-        }
+        let published = publish(&*self.publisher, links).await;
+        self.report(Confirmed::Links(receipt), published)
     }
 
     async fn deliver_campaign(&self, campaign: &Campaign) -> bool {
         let campaigns = std::slice::from_ref(campaign);
-        match self.publisher.publish_campaigns(campaigns).await {
-            Ok(()) => {
-                let confirmed = Confirmed::Campaign(published(campaign));
-                let _ = self.confirmations.try_send(confirmed);
-                true
-            }
+        let published = self.publisher.publish_campaigns(campaigns).await;
+        self.report(Confirmed::Campaign(confirmation(campaign)), published)
+    }
+}
+
+impl Outbox {
+    /// Reports whether links or a campaign were published, and leaves the rest to the worker.
+    fn report(&self, confirmed: Confirmed, published: Result<(), PublishError>) -> bool {
+        match &published {
+            // When the queue is full, the worker finds the links in the outbox.
+            Ok(()) => drop(self.confirmations.try_send(confirmed)),
             Err(error) => {
+                let error = error as &dyn Error;
                 tracing::debug!(
-                    error = &error as &dyn Error,
-                    campaign = %campaign.id,
-                    revision = campaign.revision,
-                    "a campaign was not published and waits in the outbox"
+                    error,
+                    ?confirmed,
+                    "what was not published waits in the outbox"
                 );
                 self.failed.notify_one();
-                false
             }
         }
+        published.is_ok()
+    }
+}
+
+/// Publishes links, in the cheaper way if all of them are new.
+pub(super) async fn publish(publisher: &dyn Publisher, links: &[Link]) -> Result<(), PublishError> {
+    if links.iter().all(|link| link.revision == 1) {
+        publisher.publish_new(links).await
+    } else {
+        publisher.publish(links).await
     }
 }
 
 /// Returns the published revision of a campaign.
-fn published(campaign: &Campaign) -> PublishedCampaign {
+fn confirmation(campaign: &Campaign) -> PublishedCampaign {
     PublishedCampaign {
         id: campaign.id,
         revision: campaign.revision,
     }
-}
-
-/// The reason a round of the worker failed.
-#[derive(Debug, thiserror::Error)]
-enum RoundError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Publish(#[from] PublishError),
 }
 
 impl Worker {
@@ -241,7 +228,7 @@ impl Worker {
         &mut self,
         mut urgent: bool,
         shutdown: &CancellationToken,
-    ) -> Result<usize, RoundError> {
+    ) -> Result<usize, InspectError> {
         self.note_confirmations().await?;
         let incarnation = self.publisher.incarnation().await?;
         if self.incarnation.as_ref() != Some(&incarnation) {
@@ -265,7 +252,7 @@ impl Worker {
         let campaigns = self.store.waiting_campaigns(since).await?;
         if !campaigns.is_empty() {
             self.publisher.publish_campaigns(&campaigns).await?;
-            let settled = campaigns.iter().map(published).collect();
+            let settled = campaigns.iter().map(confirmation).collect();
             self.store
                 .settle_campaigns(settled, self.clock.now())
                 .await?;

@@ -18,7 +18,6 @@
 
 mod people;
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,10 +107,7 @@ impl Report {
     }
 
     fn note(&mut self, from: Class, to: Class) {
-        let place = |class| Class::ALL.iter().position(|it| *it == class);
-        if let (Some(row), Some(column)) = (place(from), place(to)) {
-            self.found[row][column] += 1;
-        }
+        self.found[from as usize][to as usize] += 1;
     }
 }
 
@@ -239,13 +235,7 @@ async fn again<T, F>(attempt: impl Fn() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    patience::again(&PAUSES, attempt, |error, _pause| {
-        tracing::warn!(
-            error = error as &dyn Error,
-            "visits can't be classified again; trying again"
-        );
-    })
-    .await
+    patience::again(&PAUSES, Walk::FAILURE, attempt).await
 }
 
 #[cfg(test)]

@@ -190,34 +190,36 @@ impl Progress<'_> {
         });
         let codes: Vec<Code> = codes.collect();
         let delivery = &self.parts.delivery;
+        let of = |link, published| Stored {
+            link,
+            published,
+            // Those of an earlier attempt were new then, and a replay returns the same answer.
+            is_new: true,
+        };
         let mut published = true;
         if !self.made.is_empty() {
             let links: Vec<Link> = self.made.values().cloned().collect();
             published = delivery.deliver(&links, self.receipt).await;
         }
-        let mut found = HashMap::new();
-        let mut found_published = true;
+        let made = self.made.drain();
+        let mut stored: HashMap<Code, Stored> = made
+            .map(|(code, link)| (code, of(link, published)))
+            .collect();
         if !codes.is_empty() {
             let links = self.parts.store.find_links(&codes).await?;
-            found_published = delivery.deliver(&links, Receipt::default()).await;
-            found.extend(links.into_iter().map(|link| (link.code, link)));
+            let published = delivery.deliver(&links, Receipt::default()).await;
+            stored.extend(
+                links
+                    .into_iter()
+                    .map(|link| (link.code, of(link, published))),
+            );
         }
         let rows = self.chunk.rows.into_iter().enumerate();
         let results = rows.map(|(at, row)| match row {
-            RowOutcome::Link(code) => match (self.made.remove(&code), found.get(&code)) {
-                (Some(link), _) => RowResult::Link(Box::new(Stored {
-                    link,
-                    is_new: true,
-                    published,
-                })),
-                (None, Some(link)) => RowResult::Link(Box::new(Stored {
-                    link: link.clone(),
-                    // True at the first attempt, and a replay returns the same answer.
-                    is_new: true,
-                    published: found_published,
-                })),
+            RowOutcome::Link(code) => match stored.remove(&code) {
+                Some(stored) => RowResult::Link(Box::new(stored)),
                 // The link was created, and deleted since.
-                (None, None) => RowResult::Failed(LinkError::Forgotten { code }),
+                None => RowResult::Failed(LinkError::Forgotten { code }),
             },
             RowOutcome::Problem(problem) => RowResult::Problem(problem),
             RowOutcome::Pending => {

@@ -14,7 +14,7 @@ use shortlink_store::Store;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use vocabulary::judge::{Answer, MissReason, judge};
-use vocabulary::{CampaignId, Code, CodeRules, ExpandError, RedirectStatus, Verdict};
+use vocabulary::{CampaignId, Code, CodeRules, ExpandError, Verdict};
 
 /// Timeout of SQL. After it, the visitor gets an answer that asks to retry.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
@@ -22,28 +22,6 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
 /// The most concurrent writes to Redis. Writes beyond that are skipped: the next visit repeats
 /// them.
 const MAX_BACKFILLS: usize = 64;
-
-/// The answer to a visitor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolution {
-    /// Redirects to a target.
-    Redirect(Redirect),
-    /// The link existed and has ended.
-    Gone,
-    /// The link does not exist, or is not valid yet.
-    Unknown,
-}
-
-/// Target and form of a redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect {
-    /// The link's target, or its campaign's with the link's values.
-    pub target: String,
-    /// Status of the redirect.
-    pub status: RedirectStatus,
-    /// Appends the visitor's query.
-    pub forward_query: bool,
-}
 
 /// The reason a code cannot be resolved.
 #[derive(Debug, thiserror::Error)]
@@ -98,18 +76,18 @@ impl Resolver {
         }
     }
 
-    /// Resolves a code.
+    /// Resolves a code; the answer is not a miss.
     ///
     /// # Errors
     /// Fails if SQL fails or is slow. An error never means that the link does not exist.
-    pub async fn resolve(&self, code: &[u8]) -> Result<Resolution, ResolveError> {
+    pub async fn resolve(&self, code: &[u8]) -> Result<Answer<String>, ResolveError> {
         let Ok(code) = Code::parse(code) else {
-            return Ok(Resolution::Unknown);
+            return Ok(Answer::Unknown);
         };
         if self.rules.judge(&code) == Verdict::WrongCheck {
-            return Ok(Resolution::Unknown);
+            return Ok(Answer::Unknown);
         }
-        let found = tokio::time::timeout(LOOKUP_LIMIT, self.find(&code))
+        let found = tokio::time::timeout(LOOKUP_LIMIT, find(&self.store, &code))
             .await
             .map_err(|_elapsed| ResolveError::Slow {
                 limit_ms: LOOKUP_LIMIT.as_millis(),
@@ -126,7 +104,7 @@ impl Resolver {
                     Ok(None) | Err(_) => Ok(()),
                 }
             });
-            return Ok(Resolution::Unknown);
+            return Ok(Answer::Unknown);
         };
         let is_whole = link.destination.campaign().is_none() || campaign.is_some();
         // With an old record of its campaign in Redis, the record of a link would redirect although
@@ -145,35 +123,13 @@ impl Resolver {
         let of_campaign = campaign.as_ref().map(Campaign::record);
         let of_campaign = of_campaign.ok_or(MissReason::Absent);
         match judge(&code, Ok(link.record()), of_campaign, now, &mut room) {
-            Answer::Redirect {
-                status,
-                forwards_query,
-                target,
-            } => Ok(Resolution::Redirect(Redirect {
-                target: String::from_utf8_lossy(target).into_owned(),
-                status,
-                forward_query: forwards_query,
-            })),
-            Answer::Gone => Ok(Resolution::Gone),
-            Answer::NotYet | Answer::Unknown => Ok(Resolution::Unknown),
             Answer::Miss(MissReason::Unexpandable(error)) => Err(ResolveError::Expand(error)),
             Answer::Miss(_) => Err(match (link.destination.campaign(), campaign) {
                 (Some(id), None) => ResolveError::NoCampaign(id),
                 _ => ResolveError::Unservable,
             }),
+            answer => Ok(answer.map(|target| String::from_utf8_lossy(target).into_owned())),
         }
-    }
-
-    /// Finds a link, and its campaign if it belongs to one.
-    async fn find(&self, code: &Code) -> Result<Option<(Link, Option<Campaign>)>, StoreError> {
-        let Some(link) = self.store.find_link(code).await? else {
-            return Ok(None);
-        };
-        let Some(id) = link.destination.campaign() else {
-            return Ok(Some((link, None)));
-        };
-        let campaign = self.store.find_campaign(id).await?;
-        Ok(Some((link, campaign)))
     }
 
     /// Writes to Redis in the background; skips the write when too many are in progress.
@@ -196,6 +152,21 @@ impl Resolver {
             drop(permit);
         });
     }
+}
+
+/// Finds a link, and its campaign if it belongs to one.
+pub(super) async fn find(
+    store: &Store,
+    code: &Code,
+) -> Result<Option<(Link, Option<Campaign>)>, StoreError> {
+    let Some(link) = store.find_link(code).await? else {
+        return Ok(None);
+    };
+    let campaign = match link.destination.campaign() {
+        Some(id) => store.find_campaign(id).await?,
+        None => None,
+    };
+    Ok(Some((link, campaign)))
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@
 //! it is revoked or expired, the session is invalid. Read access to the database does not allow
 //! forging a session, since the database has no text of a key; a token does not reveal the text.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use rand::Rng;
 use rand::rngs::StdRng;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -57,8 +58,7 @@ impl Sessions {
         let until = self.clock.now().checked_add(LIFE).ok()?;
         let until = Timestamp::from_second(until.as_second()).ok()?;
         let mut nonce = [0; NONCE_LEN];
-        // A panic leaves a generator usable.
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rng = self.rng.lock();
         rng.fill_bytes(&mut nonce);
         drop(rng);
         let mut sealed = [&until.as_second().to_be_bytes()[..], text.as_bytes()].concat();

@@ -190,7 +190,7 @@ impl Sweep {
 }
 
 /// Returns true when a new link can be published under this key.
-fn is_nothing(stood: &Stood) -> bool {
+pub(super) fn is_nothing(stood: &Stood) -> bool {
     match stood {
         Stood::Nothing => true,
         Stood::Text(text) => matches!(first_fields(text), Some((b"404", _))),

@@ -22,7 +22,7 @@ use jiff::civil::time;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::audit::Action;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::{Change, Destination, Edit, Link, Second, State};
@@ -34,6 +34,7 @@ use shortlink_store::Store;
 use vocabulary::{CampaignId, Code};
 
 use crate::jobs::{Job, Next};
+use crate::links;
 
 /// The number of links per step.
 const BATCH: u32 = 500;
@@ -311,18 +312,8 @@ impl Unvisited {
             };
             link.change(&change, now)
         });
-        let by = ChangedBy {
-            key_id: None,
-            action: Action::LinkExpire,
-        };
-        let Some(edited) = self.store.edit_link(&code, &by, editor).await? else {
-            return Ok(false);
-        };
-        if let Edit::Changed(link) = edited.edit {
-            self.delivery.deliver(&[link], edited.receipt).await;
-            return Ok(true);
-        }
-        Ok(false)
+        let action = Action::LinkExpire;
+        links::end(&self.store, &*self.delivery, &code, action, editor).await
     }
 }
 

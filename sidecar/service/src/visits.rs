@@ -17,8 +17,9 @@ use vocabulary::Code;
 use vocabulary::visit::{VisitError, VisitFrames};
 
 use crate::jobs::{Job, Next};
+use crate::links;
 pub use counters::VisitCounters;
-use shortlink_core::audit::{Action, ChangedBy};
+use shortlink_core::audit::Action;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::{Change, Edit, Link, Second};
 use shortlink_core::ports::{
@@ -217,17 +218,10 @@ impl VisitWriter {
             };
             link.change(&change, now)
         });
-        let by = ChangedBy {
-            key_id: None,
-            action: Action::LinkEnd,
-        };
-        let Some(edited) = self.store.edit_link(code, &by, editor).await? else {
-            return Ok(());
-        };
-        if let Edit::Changed(link) = edited.edit {
-            self.delivery.deliver(&[link], edited.receipt).await;
-            self.counters.ended.fetch_add(1, Ordering::Relaxed);
-        }
+        let action = Action::LinkEnd;
+        let has_ended = links::end(&self.store, &*self.delivery, code, action, editor).await?;
+        let count = u64::from(has_ended);
+        self.counters.ended.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -187,7 +187,7 @@ pub(super) async fn all(keys: &Keys) -> anyhow::Result<Vec<ApiKey>> {
             id: key.id.clone(),
         });
         let limit = PAGE_LENGTH;
-        let page = keys.list(&KeyListing { after, limit }).await?;
+        let page = keys.store.list_keys(&KeyListing { after, limit }).await?;
         if page.is_empty() {
             found.reverse();
             return Ok(found);

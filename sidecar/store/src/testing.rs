@@ -13,6 +13,7 @@ use secrecy::ExposeSecret;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::link::{Edit, Link};
 use shortlink_core::ports::{KeptVisits, Receipt};
+use shortlink_core::revised::Revised;
 use shortlink_core::testing::{changed_by, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Agents, Device, DeviceKind, Versioned};

@@ -197,10 +197,8 @@ impl Kind for Utm {
 
     fn schema(_: &mut SchemaGenerator) -> Value {
         let part = json!({ "type": ["string", "null"], "minLength": 1 });
-        let mut utm = query::Utm::default();
-        let names = utm.members().map(|(name, _)| name.to_owned());
-        let properties: Map<String, Value> =
-            names.into_iter().map(|name| (name, part.clone())).collect();
+        let names = query::Utm::MEMBERS.into_iter().map(str::to_owned);
+        let properties: Map<String, Value> = names.map(|name| (name, part.clone())).collect();
         json!({ "type": "object", "properties": properties, "additionalProperties": false })
     }
 }

@@ -90,64 +90,43 @@ pub struct DomainRuleError {
 /// A set of rules. A look-up takes as many steps as the host has labels, however many rules there
 /// are: a deny list may be long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DomainRules {
-    below: BTreeSet<String>,
-    exact: BTreeSet<String>,
-    addresses: BTreeSet<IpAddr>,
-}
+pub struct DomainRules(BTreeSet<DomainRule>);
 
 impl DomainRules {
     /// Reports whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.below.is_empty() && self.exact.is_empty() && self.addresses.is_empty()
+        self.0.is_empty()
     }
 
     /// The rules, in an order of their own.
-    pub fn iter(&self) -> impl Iterator<Item = DomainRule> + '_ {
-        let below = self.below.iter().cloned().map(DomainRule::Below);
-        let exact = self.exact.iter().cloned().map(DomainRule::Exact);
-        let addresses = self.addresses.iter().copied().map(DomainRule::Address);
-        below.chain(exact).chain(addresses)
+    pub fn iter(&self) -> impl Iterator<Item = &DomainRule> {
+        self.0.iter()
     }
 
     /// Reports whether a rule matches a host.
     fn match_host(&self, host: &TargetHost<'_>) -> bool {
         let name = match host {
-            TargetHost::Address(address) => return self.addresses.contains(address),
+            TargetHost::Address(address) => return self.0.contains(&DomainRule::Address(*address)),
             TargetHost::Name(name) => *name,
         };
-        if self.exact.contains(name) {
-            return true;
-        }
-        let mut above = Some(name);
-        while let Some(name) = above {
-            if self.below.contains(name) {
-                return true;
-            }
-            above = name.split_once('.').map(|(_label, above)| above);
-        }
-        false
+        let is_below = |name: &str| self.0.contains(&DomainRule::Below(name.to_owned()));
+        let dots = name.match_indices('.');
+        self.0.contains(&DomainRule::Exact(name.to_owned()))
+            || is_below(name)
+            || dots.into_iter().any(|(dot, _)| is_below(&name[dot + 1..]))
     }
 }
 
 impl Serialize for DomainRules {
     /// A list of the rules' texts.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter().map(|rule| rule.to_string()))
+        serializer.collect_seq(self.iter().map(DomainRule::to_string))
     }
 }
 
 impl FromIterator<DomainRule> for DomainRules {
     fn from_iter<I: IntoIterator<Item = DomainRule>>(rules: I) -> Self {
-        let mut set = Self::default();
-        for rule in rules {
-            match rule {
-                DomainRule::Below(name) => set.below.insert(name),
-                DomainRule::Exact(name) => set.exact.insert(name),
-                DomainRule::Address(address) => set.addresses.insert(address),
-            };
-        }
-        set
+        Self(rules.into_iter().collect())
     }
 }
 

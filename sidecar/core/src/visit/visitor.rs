@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::civil::Date;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use rand::CryptoRng;
 use secrecy::zeroize::Zeroizing;
 use sha2::Sha256;
@@ -166,66 +167,52 @@ impl KeyRing {
         now: Timestamp,
         rng: &mut (impl CryptoRng + Send + ?Sized),
     ) -> Result<LiveKeys, StoreError> {
-        let (first, last) = (first_live_day(now), last_live_day(now));
-        let mut keys = self
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        keys.0.retain(|day, _| (first..=last).contains(day));
-        let mut day = Some(first);
-        while let Some(this) = day.filter(|day| *day <= last) {
-            if let Entry::Vacant(place) = keys.0.entry(this) {
-                let key = self.store.day_key(this, DayKey::random(rng)).await?;
-                place.insert(Arc::new(key));
-            }
-            day = this.tomorrow().ok();
-        }
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = keys.clone();
-        Ok(keys)
+        self.fetch(now, || Some(DayKey::random(rng))).await
     }
 
     /// Returns those live keys that already exist, and creates none. Drops expired keys from
     /// memory, even if it fails.
-    ///
-    /// # Errors
-    /// Fails if a key is not in memory and the store does not answer.
     pub async fn known(&self, now: Timestamp) -> Result<LiveKeys, StoreError> {
+        self.fetch(now, || None).await
+    }
+
+    /// Fetches missing keys. Each becomes the one that `fresh` returns, if any, unless it exists.
+    async fn fetch(
+        &self,
+        now: Timestamp,
+        mut fresh: impl FnMut() -> Option<DayKey> + Send,
+    ) -> Result<LiveKeys, StoreError> {
         let mut keys = self.held(now);
         let mut day = Some(first_live_day(now));
         while let Some(this) = day.filter(|day| *day <= last_live_day(now)) {
-            if let Entry::Vacant(place) = keys.0.entry(this)
-                && let Some(key) = self.store.known_day_key(this).await?
-            {
-                place.insert(Arc::new(key));
+            if let Entry::Vacant(place) = keys.0.entry(this) {
+                let key = match fresh() {
+                    Some(fresh) => Some(self.store.day_key(this, fresh).await?),
+                    None => self.store.known_day_key(this).await?,
+                };
+                if let Some(key) = key {
+                    place.insert(Arc::new(key));
+                }
             }
             day = this.tomorrow().ok();
         }
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = keys.clone();
+        self.kept.lock().clone_from(&keys);
         Ok(keys)
     }
 
     /// The cached live keys. Removes those that are not live any more.
     pub fn held(&self, now: Timestamp) -> LiveKeys {
-        self.forget_before(first_live_day(now));
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = first_live_day(now)..=last_live_day(now);
+        let mut kept = self.kept.lock();
+        kept.0.retain(|day, _| live.contains(day));
         kept.clone()
     }
 
     /// Destroys expired keys in memory and in the store. Returns their number in the store. To be
     /// called every few minutes.
-    ///
-    /// # Errors
-    /// Fails if the store can't do it.
     pub async fn destroy_old(&self, now: Timestamp) -> Result<u64, StoreError> {
-        let first = first_live_day(now);
-        self.forget_before(first);
-        self.store.destroy_day_keys(first).await
-    }
-
-    fn forget_before(&self, first: Date) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.0.retain(|day, _| *day >= first);
+        self.held(now);
+        self.store.destroy_day_keys(first_live_day(now)).await
     }
 }
 

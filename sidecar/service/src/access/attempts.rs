@@ -1,9 +1,10 @@
 //! Rate limit of attempts to sign in.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use shortlink_core::api_key::RateLimit;
 use shortlink_core::clock::Clock;
 
@@ -39,8 +40,7 @@ impl Attempts {
         let Some(limit) = RateLimit::new(PER_S, BURST) else {
             return Ok(());
         };
-        // A panic between any two steps leaves the map consistent.
-        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limiters = self.limiters.lock();
         limiters
             .get_or_insert(address.to_owned(), || {
                 Limiter::new(limit, Arc::clone(&self.clock))

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use shortlink_core::codes::numbering::CodeKey;
 use vocabulary::{Code, CodeRules};
 
-use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use super::strategy::{CodeStrategy, DrawError, DrawRequest, complete};
 
 /// Candidates per digest.
 const CANDIDATES: u32 = 4;
@@ -54,12 +54,9 @@ impl HashedCodes {
 #[async_trait]
 impl CodeStrategy for HashedCodes {
     async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
-        let length = request.length;
         let codes = request.targets.iter().map(|target| {
-            let body = self.body(target, request.attempt, length);
-            self.rules
-                .complete(&body)
-                .map_err(|source| DrawError::Rules { length, source })
+            let body = self.body(target, request.attempt, request.length);
+            complete(&self.rules, &body)
         });
         codes.collect()
     }

@@ -4,9 +4,10 @@
 //! links, the next length is used.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use shortlink_core::codes::capacity::capacity;
 use shortlink_core::ports::{CodeUsage, StoreError};
 use shortlink_store::Store;
@@ -83,7 +84,7 @@ impl Lengths {
     }
 
     fn is_news(&self, length: usize, notice: Notice) -> bool {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock();
         said.insert((length, notice))
     }
 
@@ -100,19 +101,14 @@ impl Lengths {
     }
 
     async fn usage(&self) -> Result<Vec<CodeUsage>, StoreError> {
-        let known = self.known().clone();
+        let known = self.known.lock().clone();
         if let Some((at, usage)) = known
             && at.elapsed() < BELIEVED_FOR
         {
             return Ok(usage);
         }
         let usage = self.store.code_usage(0).await?;
-        *self.known() = Some((Instant::now(), usage.clone()));
+        *self.known.lock() = Some((Instant::now(), usage.clone()));
         Ok(usage)
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Vec<CodeUsage>)>> {
-        // The value is only ever replaced as a whole.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use shortlink_store::Store;
 use tokio::sync::Mutex;
 use vocabulary::{Code, CodeRules};
 
-use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use super::strategy::{Block, CodeStrategy, DrawError, DrawRequest};
 
 /// The largest block, as a part of all codes of a length: 1 / this.
 const BLOCKS: u64 = 256;
@@ -29,12 +29,6 @@ pub struct PermutedCodes {
     rules: CodeRules,
     /// Rest of the leased block, by length of the codes with the check character.
     blocks: Mutex<HashMap<usize, Block>>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Block {
-    next: u64,
-    end: u64,
 }
 
 impl PermutedCodes {

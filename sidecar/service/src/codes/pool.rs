@@ -6,16 +6,17 @@
 //! process that needs a code.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rand::CryptoRng;
 use shortlink_core::codes::random::random_characters;
 use shortlink_core::ports::{PoolCounts, StoreError};
 use shortlink_store::Store;
 use vocabulary::{Code, CodeRules};
 
-use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use super::strategy::{CodeStrategy, DrawError, DrawRequest, complete};
 
 /// The least number of codes that a process takes at once.
 const LEAST_TAKEN: u32 = 256;
@@ -101,14 +102,9 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
     }
 
     fn random_code(&self, length: usize) -> Result<Code, DrawError> {
-        let body = {
-            // A panic leaves a generator usable.
-            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-            random_characters(self.rules.alphabet.characters(), length, &mut *rng)
-        };
-        self.rules
-            .complete(&body)
-            .map_err(|source| DrawError::Rules { length, source })
+        let alphabet = self.rules.alphabet.characters();
+        let body = random_characters(alphabet, length, &mut *self.rng.lock());
+        complete(&self.rules, &body)
     }
 
     async fn take(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {

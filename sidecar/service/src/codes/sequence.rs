@@ -10,16 +10,17 @@
 //! counts. SQL decides which process gets which numbers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rand::{CryptoRng, RngExt};
 use shortlink_core::codes::random::random_characters;
 use shortlink_core::ports::Publisher;
 use shortlink_store::Store;
 use vocabulary::{Alphabet, Code, CodeRules};
 
-use super::strategy::{CodeStrategy, DrawError, DrawRequest};
+use super::strategy::{Block, CodeStrategy, DrawError, DrawRequest, complete};
 
 /// The longest step from one number to the next.
 const LONGEST_STEP: u64 = 16;
@@ -40,12 +41,6 @@ pub struct SequenceCodes<R> {
     rules: CodeRules,
     rng: Mutex<R>,
     blocks: tokio::sync::Mutex<HashMap<usize, Block>>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Block {
-    next: u64,
-    end: u64,
 }
 
 impl<R: CryptoRng> SequenceCodes<R> {
@@ -99,7 +94,7 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
                 *block = self.lease(length, (wanted - codes.len()) as u64).await?;
             }
             let body = {
-                let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut rng = self.rng.lock();
                 let number = block.next + rng.random_range(0..LONGEST_STEP);
                 block.next = number + 1;
                 if number >= block.end {
@@ -110,8 +105,7 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
             let Some(body) = body else {
                 break;
             };
-            let code = self.rules.complete(&body);
-            codes.push(code.map_err(|source| DrawError::Rules { length, source })?);
+            codes.push(complete(&self.rules, &body)?);
         }
         Ok(codes)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use shortlink_core::codes::strategy::StrategyName;
 use shortlink_core::ports::{PublishError, StoreError};
-use vocabulary::{Code, CodeError};
+use vocabulary::{Code, CodeError, CodeRules};
 
 /// A request for codes.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,21 @@ impl Strategies {
             StrategyName::Hash => &*self.hash,
         }
     }
+}
+
+/// Completes a code from the characters before its check character.
+pub(super) fn complete(rules: &CodeRules, body: &[u8]) -> Result<Code, DrawError> {
+    rules.complete(body).map_err(|source| DrawError::Rules {
+        length: body.len(),
+        source,
+    })
+}
+
+/// A rest of the numbers that a process has leased.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Block {
+    pub(super) next: u64,
+    pub(super) end: u64,
 }
 
 /// The reason a strategy proposes no codes.

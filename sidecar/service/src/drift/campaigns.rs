@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use shortlink_core::audit::{Action, ChangedBy};
 use shortlink_core::campaign::{Campaign, CampaignEdit};
 use shortlink_core::records::Drift;
+use shortlink_core::revised::Revised;
 use vocabulary::CampaignId;
 use vocabulary::record::MAX_REVISION;
 
@@ -93,16 +94,7 @@ impl Inspector {
             return Ok(None);
         }
         let now = self.clock.now();
-        let editor = Box::new(move |campaign: Campaign| {
-            if campaign.revision > revision {
-                return CampaignEdit::Unchanged(campaign);
-            }
-            CampaignEdit::Changed(Campaign {
-                revision: revision + 1,
-                updated_at: now.max(campaign.updated_at),
-                ..campaign
-            })
-        });
+        let editor = Box::new(move |campaign: Campaign| campaign.overtake(revision, now));
         let by = ChangedBy {
             key_id: None,
             action: Action::CampaignChange,
@@ -111,7 +103,7 @@ impl Inspector {
             Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
                 Some(campaign)
             }
-            Some(CampaignEdit::Refused) | None => None,
+            Some(CampaignEdit::Refused(_)) | None => None,
         })
     }
 }

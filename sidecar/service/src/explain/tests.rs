@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use vocabulary::Validity;
 
 use super::*;
-use crate::resolve::{Redirect, Resolution, Resolver};
+use crate::resolve::Resolver;
 
 const START: &str = "2026-06-01T00:00:00Z";
 
@@ -166,10 +166,10 @@ fn edge(
 
 async fn fallback(resolver: &Resolver, code: &Code) -> Response {
     match resolver.resolve(code.as_bytes()).await {
-        Ok(Resolution::Redirect(Redirect { target, status, .. })) => (status.code(), Some(target)),
-        Ok(Resolution::Gone) => (410, None),
-        Ok(Resolution::Unknown) => (404, None),
-        Err(_) => (503, None),
+        Ok(judge::Answer::Redirect { target, status, .. }) => (status.code(), Some(target)),
+        Ok(judge::Answer::Gone) => (410, None),
+        Ok(judge::Answer::NotYet | judge::Answer::Unknown) => (404, None),
+        Ok(judge::Answer::Miss(_)) | Err(_) => (503, None),
     }
 }
 

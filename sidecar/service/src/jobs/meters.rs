@@ -1,10 +1,10 @@
 //! Measurements of the background jobs of this process.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use shortlink_core::durations::Durations;
 
 /// The measurements of all jobs of this process.
@@ -33,29 +33,24 @@ pub struct JobResults {
 impl JobMeters {
     /// Reads the results of all jobs.
     pub fn results(&self) -> Vec<(&'static str, JobResults)> {
-        let results = self.lock();
+        let results = self.results.lock();
         results.iter().map(|(name, of)| (*name, *of)).collect()
     }
 
     /// Adds a job, so that its counters begin with 0.
     pub(super) fn add(&self, job: &'static str) {
-        self.lock().entry(job).or_default();
+        self.results.lock().entry(job).or_default();
     }
 
     /// Measures a step that did not fail.
     pub(super) fn succeeded(&self, job: &'static str, took: Duration, now: Timestamp) {
         self.steps.add(job, took);
-        self.lock().entry(job).or_default().succeeded_at = Some(now);
+        self.results.lock().entry(job).or_default().succeeded_at = Some(now);
     }
 
     /// Measures a step that failed.
     pub(super) fn failed(&self, job: &'static str, took: Duration) {
         self.steps.add(job, took);
-        self.lock().entry(job).or_default().failures += 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, JobResults>> {
-        // Each change leaves a whole map.
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+        self.results.lock().entry(job).or_default().failures += 1;
     }
 }

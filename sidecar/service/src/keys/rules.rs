@@ -8,9 +8,10 @@ use shortlink_core::ports::{KeyEdit, KeyRefusal, KeyToEdit};
 
 use super::{Actor, KeyChange};
 
-/// Returns the first of the scopes that an actor lacks.
-pub(super) fn lacking(actor: &Actor, scopes: &[Scope]) -> Option<Scope> {
-    scopes.iter().copied().find(|&scope| !actor.allows(scope))
+/// Refuses to grant a scope that an actor lacks.
+pub(super) fn may_grant(actor: &Actor, scopes: &[Scope]) -> Result<(), KeyRefusal> {
+    let lacking = scopes.iter().find(|scope| !actor.allows(**scope));
+    lacking.map_or(Ok(()), |scope| Err(KeyRefusal::Scope(*scope)))
 }
 
 /// Applies a change.
@@ -19,17 +20,15 @@ pub(super) fn change(
     edited: KeyToEdit,
     change: KeyChange,
     now: Timestamp,
-) -> KeyEdit {
+) -> Result<KeyEdit, KeyRefusal> {
     let KeyToEdit {
         key,
         has_other_admin,
     } = edited;
     if key.revoked_at.is_some() {
-        return KeyEdit::Refused(KeyRefusal::Revoked);
+        return Err(KeyRefusal::Revoked);
     }
-    if let Err(refusal) = may_touch(actor, &key) {
-        return KeyEdit::Refused(refusal);
-    }
+    may_touch(actor, &key)?;
     let changed = ApiKey {
         name: change.name.unwrap_or_else(|| key.name.clone()),
         scopes: match &change.scopes {
@@ -42,33 +41,22 @@ pub(super) fn change(
         ..key.clone()
     };
     if changed == key {
-        return KeyEdit::Unchanged(Box::new(key));
+        return Ok(KeyEdit::Unchanged(Box::new(key)));
     }
     let mut granted = changed.scopes.clone();
     granted.retain(|scope| !key.scopes.contains(scope));
-    if let Some(scope) = lacking(actor, &granted) {
-        return KeyEdit::Refused(KeyRefusal::Scope(scope));
-    }
+    may_grant(actor, &granted)?;
     let lives_shorter = match (changed.expires_at, key.expires_at) {
         (Some(changed), Some(before)) => changed < before,
         (changed, _) => changed.is_some() && key.expires_at.is_none(),
     };
     let is_less = lives_shorter || !changed.scopes.contains(&Scope::Admin);
     if is_less && is_last_admin(actor, &key, has_other_admin, now) {
-        return KeyEdit::Refused(KeyRefusal::LastAdmin);
+        return Err(KeyRefusal::LastAdmin);
     }
-    let audit = entry(
-        actor,
-        Action::KeyChange,
-        &key,
-        now,
-        difference(&key, &changed),
-    );
-    KeyEdit::Changed {
-        key: Box::new(changed),
-        successor: None,
-        audit: vec![audit],
-    }
+    let detail = difference(&key, &changed);
+    let audit = entry(actor, Action::KeyChange, &key, now, detail);
+    Ok(changed_to(changed, None, vec![audit]))
 }
 
 /// Creates the successor of a key; `drawn` has its id and secret.
@@ -78,17 +66,14 @@ pub(super) fn rotate(
     drawn: ApiKey,
     overlap: SignedDuration,
     now: Timestamp,
-) -> KeyEdit {
+) -> Result<KeyEdit, KeyRefusal> {
     let key = edited.key;
-    let refusal = match key.state(now) {
-        KeyState::Revoked => Some(KeyRefusal::Revoked),
-        KeyState::Expired => Some(KeyRefusal::Expired),
-        KeyState::Live if key.successor_id.is_some() => Some(KeyRefusal::Rotated),
+    match key.state(now) {
+        KeyState::Revoked => return Err(KeyRefusal::Revoked),
+        KeyState::Expired => return Err(KeyRefusal::Expired),
+        KeyState::Live if key.successor_id.is_some() => return Err(KeyRefusal::Rotated),
         // A rotation reveals a secret with the scopes of the key.
-        KeyState::Live => lacking(actor, &key.scopes).map(KeyRefusal::Scope),
-    };
-    if let Some(refusal) = refusal {
-        return KeyEdit::Refused(refusal);
+        KeyState::Live => may_grant(actor, &key.scopes)?,
     }
     let successor = ApiKey {
         name: key.name.clone(),
@@ -112,38 +97,32 @@ pub(super) fn rotate(
         entry(actor, Action::KeyRotate, &predecessor, now, detail),
         creation(actor, &successor, Some(&predecessor)),
     ];
-    KeyEdit::Changed {
-        key: Box::new(predecessor),
-        successor: Some(Box::new(successor)),
-        audit,
-    }
+    Ok(changed_to(predecessor, Some(successor), audit))
 }
 
 /// Revokes a key.
-pub(super) fn revoke(actor: &Actor, edited: KeyToEdit, now: Timestamp) -> KeyEdit {
+pub(super) fn revoke(
+    actor: &Actor,
+    edited: KeyToEdit,
+    now: Timestamp,
+) -> Result<KeyEdit, KeyRefusal> {
     let KeyToEdit {
         key,
         has_other_admin,
     } = edited;
-    if let Err(refusal) = may_touch(actor, &key) {
-        return KeyEdit::Refused(refusal);
-    }
+    may_touch(actor, &key)?;
     if key.revoked_at.is_some() {
-        return KeyEdit::Unchanged(Box::new(key));
+        return Ok(KeyEdit::Unchanged(Box::new(key)));
     }
     if is_last_admin(actor, &key, has_other_admin, now) {
-        return KeyEdit::Refused(KeyRefusal::LastAdmin);
+        return Err(KeyRefusal::LastAdmin);
     }
     let revoked = ApiKey {
         revoked_at: Some(now),
         ..key
     };
     let audit = entry(actor, Action::KeyRevoke, &revoked, now, Map::new());
-    KeyEdit::Changed {
-        key: Box::new(revoked),
-        successor: None,
-        audit: vec![audit],
-    }
+    Ok(changed_to(revoked, None, vec![audit]))
 }
 
 /// Returns the audit entry of a new key.
@@ -155,11 +134,19 @@ pub(super) fn creation(actor: &Actor, key: &ApiKey, predecessor: Option<&ApiKey>
     entry(actor, Action::KeyCreate, key, key.created_at, detail)
 }
 
-fn may_touch(actor: &Actor, key: &ApiKey) -> Result<(), KeyRefusal> {
-    if key.scopes.contains(&Scope::Admin) && !actor.allows(Scope::Admin) {
-        return Err(KeyRefusal::Scope(Scope::Admin));
+fn changed_to(key: ApiKey, successor: Option<ApiKey>, audit: Vec<AuditEntry>) -> KeyEdit {
+    KeyEdit::Changed {
+        key: Box::new(key),
+        successor: successor.map(Box::new),
+        audit,
     }
-    Ok(())
+}
+
+fn may_touch(actor: &Actor, key: &ApiKey) -> Result<(), KeyRefusal> {
+    match key.scopes.contains(&Scope::Admin) {
+        true => may_grant(actor, &[Scope::Admin]),
+        false => Ok(()),
+    }
 }
 
 /// Returns true for the last admin key, when the actor could not create another.

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -93,12 +94,12 @@ impl Queue {
     /// Returns the position from which a new listener wants to resume; `None` for one that has
     /// joined.
     pub(super) fn newcomer(&self) -> Option<Option<LiveId>> {
-        self.waiting().joined.err()
+        self.waiting.lock().joined.err()
     }
 
     /// Starts delivery after `at`.
     pub(super) fn join(&self, at: LiveId) {
-        self.waiting().joined = Ok(at);
+        self.waiting.lock().joined = Ok(at);
         self.set_sight(Sight::Reading);
     }
 
@@ -114,14 +115,14 @@ impl Queue {
 
     /// Records that visits before the next one may be missing.
     pub(super) fn note_gap(&self) {
-        self.waiting().has_gap = true;
+        self.waiting.lock().has_gap = true;
         self.changed.notify_one();
     }
 
     /// Returns true when the queue and the rate limit have space for another visit; otherwise
     /// counts it as dropped.
     pub(super) fn admits(&self) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if waiting.visits.len() >= MOST_WAITING {
             waiting.lost += 1;
         } else if waiting.limiter.check().is_ok() {
@@ -136,24 +137,19 @@ impl Queue {
 
     /// Counts a visit dropped by the limit on enrichment.
     pub(super) fn leave_out(&self) {
-        self.waiting().left_out += 1;
+        self.waiting.lock().left_out += 1;
         self.changed.notify_one();
     }
 
     /// Appends a visit to the queue.
     pub(super) fn put(&self, visit: Arc<LiveVisit>) {
-        self.waiting().visits.push_back(visit);
+        self.waiting.lock().visits.push_back(visit);
         self.changed.notify_one();
     }
 
     fn set_sight(&self, sight: Sight) {
-        self.waiting().sight = sight;
+        self.waiting.lock().sight = sight;
         self.changed.notify_one();
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Each step leaves the queue consistent.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +204,7 @@ impl Listener {
                 return None;
             }
             let now = Instant::now();
-            let next = self.queue.waiting().next(now >= self.count_at);
+            let next = self.queue.waiting.lock().next(now >= self.count_at);
             let has_counts = match next {
                 Ok(told) => {
                     if matches!(told, Told::Lost(_) | Told::LeftOut(_)) {

@@ -51,7 +51,7 @@ pub(super) async fn read_while_listened(feed: &LiveVisits) {
     };
     let stop = &feed.parts.stop;
     loop {
-        let queues = feed.queues().clone();
+        let queues = feed.queues.lock().clone();
         if queues.is_empty() {
             return;
         }

@@ -1,5 +1,6 @@
 use jiff::Timestamp;
 use shortlink_core::ports::Editor;
+use shortlink_core::revised::Revised;
 use shortlink_core::testing::{ManualClock, MemoryPublisher, changed_by, eventually, link, moment};
 use shortlink_store::testing::TemporaryStore;
 

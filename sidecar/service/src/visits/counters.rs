@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use shortlink_core::visit::Visit;
 
 /// The most domains that are counted separately. nginx knows some tens; only a server that answers
@@ -33,8 +33,7 @@ pub struct VisitCounters {
 impl VisitCounters {
     /// Counts visits that were stored for their domains.
     pub(super) fn count_domains<'v>(&self, visits: impl Iterator<Item = &'v str>) {
-        // A panic leaves the counts usable.
-        let mut domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut domains = self.domains.lock();
         for host in visits {
             if let Some(count) = domains.get_mut(host) {
                 *count += 1;
@@ -51,7 +50,7 @@ impl VisitCounters {
 
     /// Returns the number of stored visits of each domain.
     pub fn domains(&self) -> Vec<(String, u64)> {
-        let domains = self.domains.lock().unwrap_or_else(PoisonError::into_inner);
+        let domains = self.domains.lock();
         let pairs = domains.iter();
         pairs.map(|(name, count)| (name.clone(), *count)).collect()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::revised::Revised;
 use shortlink_core::testing::{changed_by, eventually, link, moment};
 
 use crate::sql::relaxed;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use shortlink_core::link::{Change, Edit, Link};
 use shortlink_core::ports::RequestDigest;
+use shortlink_core::revised::Revised;
 use shortlink_core::target::Target;
 use shortlink_core::testing::{changed_by, link, moment};
 

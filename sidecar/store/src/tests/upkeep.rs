@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use shortlink_core::link::{Change, Link, Second};
 use shortlink_core::ports::{ExpiryPlace, Place, RequestDigest};
 use shortlink_core::records::Records;
+use shortlink_core::revised::Revised;
 use shortlink_core::target::Target;
 use shortlink_core::testing::{changed_by, link, moment};
 use vocabulary::Code;
