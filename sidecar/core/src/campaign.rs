@@ -5,16 +5,15 @@
 
 mod defaults;
 mod target;
-mod values;
 
 use jiff::Timestamp;
 use vocabulary::{CampaignId, LinkRecord, Record, RedirectStatus, State, Validity};
 
+pub use crate::link::ParameterValues;
 use crate::link::since_1970;
 use crate::revised::{self, Revised, overwrite, revised};
 pub use defaults::CampaignDefaults;
 pub use target::{CampaignTarget, CampaignTargetError};
-pub use values::ParameterValues;
 
 /// A campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 mod destination;
 mod second;
+mod values;
 
 use std::num::NonZeroU64;
 
@@ -9,12 +10,12 @@ use jiff::Timestamp;
 use vocabulary::parameters::Parameters;
 use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record, RedirectStatus, Validity};
 
-use crate::campaign::ParameterValues;
 use crate::revised::{self, Revised, overwrite, revised};
 pub use crate::revised::{Expected, Refusal};
 use crate::target::Target;
 pub use destination::Destination;
 pub use second::{Second, since_1970};
+pub use values::ParameterValues;
 pub use vocabulary::State;
 
 /// A short link.

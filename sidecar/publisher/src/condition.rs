@@ -7,8 +7,7 @@ use jiff::Timestamp;
 use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
 use vocabulary::KeyPrefix;
 
-use super::UrlError;
-use super::servers::{Address, RedisOptions, Servers};
+use super::servers::{Address, RedisOptions, Servers, UrlError};
 
 /// The state of a server that takes writes, as it reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,11 +13,37 @@ use redis::RedisError;
 use shortlink_core::ports::PublishError;
 use tokio::time::Instant;
 
-use super::servers::{Handle, RedisOptions, Servers};
-use super::{UrlError, load_publish};
+use super::servers::{Handle, RedisOptions, Servers, UrlError};
 
 /// Pause after a failure, without attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Writes a record unless the key has a newer one.
+///
+/// Whatever the version of the present record, its second field is its kind and its third its
+/// revision; the compact record of a campaign's link implies revision 1. A negative
+/// record (404) is not newer than anything, and neither is a value that has no such fields, or is
+/// no string at all.
+const PUBLISH: &str = r"
+local present = redis.pcall('GET', KEYS[1])
+if type(present) == 'string' then
+    local kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+)$')
+    if not kind then
+        kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+) ')
+    end
+    if string.match(present, '^c%w+ ') then
+        kind, revision = 'C', '1'
+    end
+    if kind and kind ~= '404' then
+        local standing = tonumber(revision)
+        if standing <= 9007199254740991 and standing > tonumber(ARGV[2]) then
+            return 0
+        end
+    end
+end
+redis.call('SET', KEYS[1], ARGV[1])
+return 1
+";
 
 /// A connection that is ready for use.
 #[derive(Clone)]
@@ -157,4 +183,13 @@ fn timed_out(operation: &'static str, limit: Duration) -> PublishError {
 
 fn is_demoted(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::ReadOnly)
+}
+
+/// Gives the server [`PUBLISH`]; answers the name that it is called by.
+pub(super) async fn load_publish(redis: &mut Handle) -> Result<String, RedisError> {
+    redis::cmd("SCRIPT")
+        .arg("LOAD")
+        .arg(PUBLISH)
+        .query_async(redis)
+        .await
 }

@@ -20,9 +20,9 @@ use tokio::sync::mpsc;
 use vocabulary::{CampaignId, KeyPrefix};
 
 use super::connection::{Connection, limited};
-use super::servers::{RedisOptions, Servers};
+use super::servers::{RedisOptions, Servers, UrlError};
 use super::wire::{Commands, Reply, Wire, unexpected};
-use super::{KeyedRecord, UrlError, ask_incarnation, publish_all};
+use super::{KeyedRecord, ask_incarnation, publish_all};
 
 /// Least time limit of one exchange of thousands of commands.
 const LIMIT: Duration = Duration::from_secs(5);

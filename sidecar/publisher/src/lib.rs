@@ -2,7 +2,7 @@
 //!
 //! The keys, named by [`vocabulary::keys`]:
 //!
-//! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by [`PUBLISH`], which
+//! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by a script, which
 //!   never puts an older revision in place of a newer one.
 //! - the same key with the negative record `1 404 0` and a short expiry, for an unknown code;
 //!   written only where the key is empty.
@@ -25,41 +25,14 @@ use shortlink_core::link::Link;
 use shortlink_core::ports::{PublishError, Publisher};
 use vocabulary::{Code, KeyPrefix, Record};
 
-use connection::Connection;
+use connection::{Connection, load_publish};
 use servers::Handle;
 
 pub use condition::{ConditionError, ServerCondition, examine};
 pub use index::RedisIndex;
-pub use servers::{RedisOptions, Topology};
+pub use servers::{RedisOptions, Topology, UrlError};
 pub use tail::RedisTail;
 pub use visits::RedisVisits;
-
-/// Writes a record unless the key has a newer one.
-///
-/// Whatever the version of the present record, its second field is its kind and its third its
-/// revision; the compact record of a campaign's link implies revision 1. A negative
-/// record (404) is not newer than anything, and neither is a value that has no such fields, or is
-/// no string at all.
-const PUBLISH: &str = r"
-local present = redis.pcall('GET', KEYS[1])
-if type(present) == 'string' then
-    local kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+)$')
-    if not kind then
-        kind, revision = string.match(present, '^[^ ]+ ([^ ]+) (%d+) ')
-    end
-    if string.match(present, '^c%w+ ') then
-        kind, revision = 'C', '1'
-    end
-    if kind and kind ~= '404' then
-        local standing = tonumber(revision)
-        if standing <= 9007199254740991 and standing > tonumber(ARGV[2]) then
-            return 0
-        end
-    end
-end
-redis.call('SET', KEYS[1], ARGV[1])
-return 1
-";
 
 /// Moves a counter forward, to a floor first.
 const ADVANCE: &str = r"
@@ -253,26 +226,8 @@ fn collect_run_ids(info: &Value, run_ids: &mut Vec<String>) {
     run_ids.extend(run_id.map(|run_id| run_id.trim_end().to_owned()));
 }
 
-/// The URL is not one of a Redis server. Does not show the URL, which may hold a password.
-#[derive(Debug, thiserror::Error)]
-#[error("redis.url must be like redis://127.0.0.1:6379/0 or redis+unix:///run/redis.sock")]
-pub struct UrlError {
-    /// Fault of the URL.
-    #[from]
-    pub source: RedisError,
-}
-
 fn is_noscript(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-/// Gives the server [`PUBLISH`]; answers the name that it is called by.
-async fn load_publish(redis: &mut Handle) -> Result<String, RedisError> {
-    redis::cmd("SCRIPT")
-        .arg("LOAD")
-        .arg(PUBLISH)
-        .query_async(redis)
-        .await
 }
 
 #[cfg(test)]

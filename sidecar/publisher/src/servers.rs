@@ -15,8 +15,16 @@ use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, Redis
 use secrecy::{ExposeSecret, SecretString};
 use vocabulary::KeyPrefix;
 
-use super::UrlError;
 use super::wire::refused;
+
+/// The URL is not one of a Redis server. Does not show the URL, which may hold a password.
+#[derive(Debug, thiserror::Error)]
+#[error("redis.url must be like redis://127.0.0.1:6379/0 or redis+unix:///run/redis.sock")]
+pub struct UrlError {
+    /// Fault of the URL.
+    #[from]
+    pub source: RedisError,
+}
 
 /// The configured way to find the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,8 @@ use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use shortlink_core::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
 
-use super::UrlError;
 use super::connection::{Connection, Open};
-use super::servers::RedisOptions;
+use super::servers::{RedisOptions, UrlError};
 use super::visits::{frames, is_no_key, stream_keys};
 
 /// Read-only view of the streams of visits.

@@ -16,9 +16,8 @@ use shortlink_core::ports::{EntryId, PublishError, QueueDepth, QueuedBatch, Queu
 use vocabulary::KeyPrefix;
 use vocabulary::visit::BATCH_FIELD;
 
-use super::UrlError;
 use super::connection::{Connection, Open};
-use super::servers::{Handle, RedisOptions};
+use super::servers::{Handle, RedisOptions, UrlError};
 
 /// The group that all sidecars read as.
 const GROUP: &str = "shortlink";

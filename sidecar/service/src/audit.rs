@@ -87,7 +87,8 @@ impl Report {
         self.found.iter().sum()
     }
 
-    fn add(&mut self, kind: Kind, name: &[u8], most: usize) {
+    fn add(&mut self, kind: Option<Kind>, name: &[u8], most: usize) {
+        let Some(kind) = kind else { return };
         self.found[kind as usize] += 1;
         if self.examples.len() < most {
             let name = name.escape_ascii().to_string();
@@ -113,15 +114,12 @@ impl Audit {
     async fn compare_campaigns(&self, report: &mut Report) -> Result<(), InspectError> {
         let mut compared = self.inspector.compare_campaigns().await?;
         report.changing += compared.changing;
-        compared
-            .drifts
-            .retain(|found| Kind::of(found.drift).is_some());
-        for CampaignDrift { campaign, drift } in &compared.drifts {
-            if let Some(kind) = Kind::of(*drift) {
-                let name = format!("campaign {}", campaign.id);
-                report.add(kind, name.as_bytes(), self.examples);
-            }
-        }
+        compared.drifts.retain(|CampaignDrift { campaign, drift }| {
+            let kind = Kind::of(*drift);
+            let name = format!("campaign {}", campaign.id);
+            report.add(kind, name.as_bytes(), self.examples);
+            kind.is_some()
+        });
         if self.repair {
             report.repaired += self.inspector.repair_campaigns(compared.drifts).await?;
         }
@@ -163,10 +161,8 @@ impl Audit {
                 let confirmed = self.inspector.confirm(suspects).await?;
                 report.changing += confirmed.changing;
                 for (place, drift) in confirmed.drifts.iter().enumerate() {
-                    if let Some(kind) = Kind::of(*drift) {
-                        let code = confirmed.records.get(place).code;
-                        report.add(kind, code.as_bytes(), self.examples);
-                    }
+                    let code = confirmed.records.get(place).code;
+                    report.add(Kind::of(*drift), code.as_bytes(), self.examples);
                 }
                 if self.repair {
                     report.repaired += self.inspector.repair(&confirmed).await?;
@@ -189,7 +185,7 @@ impl Audit {
                 report.keys += page.len() as u64;
                 let orphans = self.orphans_among(page).await?;
                 for (name, _) in &orphans {
-                    report.add(Kind::Orphan, name, self.examples);
+                    report.add(Some(Kind::Orphan), name, self.examples);
                 }
                 if self.repair && !orphans.is_empty() {
                     report.repaired += self.remove(orphans).await?;

@@ -184,7 +184,7 @@ impl VisitWriter {
         while !visits.is_empty() {
             let rest = visits.split_off(visits.len().min(MAX_VISITS_TOGETHER));
             let count = visits.len() as u64;
-            let hosts = counters::hosts(&visits);
+            let hosts: Vec<String> = visits.iter().map(|visit| visit.host.clone()).collect();
             let KeptVisits { new, ended } = self.store.keep_visits(visits, now).await?;
             let kept = new.iter().filter_map(|&place| hosts.get(place));
             self.counters.count_domains(kept.map(String::as_str));

@@ -4,7 +4,7 @@ use vocabulary::Code;
 use vocabulary::parameters::{MAX_PARAMETERS, Parameters};
 use vocabulary::template::{ExpandError, Place, Template};
 
-use super::values::ParameterValues;
+use crate::link::ParameterValues;
 use crate::target::{OwnHosts, Target, TargetError, TargetPolicy};
 
 /// The name that stands for a link's code in a template.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use vocabulary::CampaignId;
 
-use crate::campaign::ParameterValues;
+use super::ParameterValues;
 use crate::target::Target;
 
 /// Destination of a link.

@@ -13,7 +13,6 @@ use serde::{Serialize, Serializer};
 use url::{Host, Url};
 
 use super::Target;
-use crate::api_key::KeyPolicy;
 
 /// One rule: a name and all below it, just a name, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,12 +139,11 @@ pub struct TargetDomains {
 }
 
 impl TargetDomains {
-    /// Checks that both the service and the key's policy allow a target for a new link.
+    /// Checks that both the service and the key, if it has rules, allow a target for a new link.
     ///
     /// # Errors
     /// Fails if one of them does not.
-    pub fn check(&self, target: &Target, policy: &KeyPolicy) -> Result<(), DomainError> {
-        let of_key = policy.allowed_domains.as_ref();
+    pub fn check(&self, target: &Target, of_key: Option<&DomainRules>) -> Result<(), DomainError> {
         if self.allowed.is_empty() && self.denied.is_empty() && of_key.is_none() {
             return Ok(());
         }

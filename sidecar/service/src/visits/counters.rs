@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use shortlink_core::visit::Visit;
 
 /// The most domains that are counted separately. nginx knows some tens; only a server that answers
 /// to any name could report more, as many as clients make up.
@@ -54,11 +53,6 @@ impl VisitCounters {
         let pairs = domains.iter();
         pairs.map(|(name, count)| (name.clone(), *count)).collect()
     }
-}
-
-/// Returns the hosts of visits, in the same order.
-pub(super) fn hosts(visits: &[Visit]) -> Vec<String> {
-    visits.iter().map(|visit| visit.host.clone()).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::api_key::KeyPolicy;
 use crate::target::{OwnHosts, TargetPolicy};
 
 fn rules(texts: &[&str]) -> DomainRules {
@@ -146,9 +147,9 @@ fn a_rule_is_about_a_host_in_every_spelling_and_about_no_other() {
         };
         let free = KeyPolicy::default();
         let verdicts = (
-            denies.check(&url_target, &free),
-            allows.check(&url_target, &free),
-            TargetDomains::default().check(&url_target, &key),
+            denies.check(&url_target, free.allowed_domains.as_ref()),
+            allows.check(&url_target, free.allowed_domains.as_ref()),
+            TargetDomains::default().check(&url_target, key.allowed_domains.as_ref()),
         );
         let expected = if is_about {
             (Err(DomainError::Denied), Ok(()), Ok(()))
@@ -212,8 +213,16 @@ fn deny_outranks_allow_and_a_key_only_narrows() {
         ),
     ] {
         let target = target(url);
-        assert_eq!(service.check(&target, &free), without, "{url}");
-        assert_eq!(service.check(&target, &key), with, "{url}");
+        assert_eq!(
+            service.check(&target, free.allowed_domains.as_ref()),
+            without,
+            "{url}"
+        );
+        assert_eq!(
+            service.check(&target, key.allowed_domains.as_ref()),
+            with,
+            "{url}"
+        );
     }
 }
 
@@ -221,7 +230,10 @@ fn deny_outranks_allow_and_a_key_only_narrows() {
 fn without_rules_everything_is_allowed_and_what_has_no_host_never_is_with_them() {
     let free = KeyPolicy::default();
     let odd = Target::from_stored("mailto:somebody@example.com".to_owned());
-    assert_eq!(TargetDomains::default().check(&odd, &free), Ok(()));
+    assert_eq!(
+        TargetDomains::default().check(&odd, free.allowed_domains.as_ref()),
+        Ok(())
+    );
     for service in [
         TargetDomains {
             allowed: rules(&["example.com"]),
@@ -232,7 +244,7 @@ fn without_rules_everything_is_allowed_and_what_has_no_host_never_is_with_them()
             ..TargetDomains::default()
         },
     ] {
-        let verdict = service.check(&odd, &free);
+        let verdict = service.check(&odd, free.allowed_domains.as_ref());
         assert_eq!(verdict, Err(DomainError::Unreadable));
     }
 }
