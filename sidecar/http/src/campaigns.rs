@@ -277,7 +277,9 @@ fn check_target(
     let target = fields.checked("longUrl", checked)?;
     // The host has no places, so that it is that of every link.
     let of_all = Target::from_stored(target.template().to_owned());
-    let allowed = app.target_domains.check(&of_all, caller.key().policy.allowed_domains.as_ref());
+    let allowed = app
+        .target_domains
+        .check(&of_all, caller.key().policy.allowed_domains.as_ref());
     fields.checked("longUrl", allowed).map(|()| target)
 }
 
@@ -370,9 +372,17 @@ async fn count(
 ) -> Result<Json<SizeBody>, Problem> {
     let asked = SizeQuery::read(&text.unwrap_or_default())?;
     let most = asked.most.map_or(DEFAULT_MOST, |most| most.0);
-    app.campaigns.store.find_campaign(id).await?.ok_or_else(no_such_campaign)?;
+    app.campaigns
+        .store
+        .find_campaign(id)
+        .await?
+        .ok_or_else(no_such_campaign)?;
     // One extra link shows whether the count is complete.
-    let found = app.campaigns.store.count_campaign_links(id, most + 1).await?;
+    let found = app
+        .campaigns
+        .store
+        .count_campaign_links(id, most + 1)
+        .await?;
     Ok(Json(SizeBody {
         count: found.min(most),
         is_all: found <= most,

@@ -66,7 +66,9 @@ fn check_target(
 ) -> Option<Target> {
     let target = given.long_url.and_then(|text| {
         let target = fields.checked("longUrl", Target::parse(&text, app.policy, own))?;
-        let allowed = app.target_domains.check(&target, caller.key().policy.allowed_domains.as_ref());
+        let allowed = app
+            .target_domains
+            .check(&target, caller.key().policy.allowed_domains.as_ref());
         fields.checked("longUrl", allowed).map(|()| target)
     });
     let Some(utm) = given.utm.flatten() else {
