@@ -188,7 +188,8 @@ async fn change(
         target,
     };
     fields.finish()?;
-    changed(&app, id, change, &caller).await
+    let changed = app.campaigns.change(id, change, &caller.key().id);
+    answer_found(changed.await, &app)
 }
 
 /// `POST /v1/campaigns/{id}/pause`
@@ -197,7 +198,8 @@ async fn pause(
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
-    set_paused(&app, id, true, &caller).await
+    let changed = app.campaigns.change(id, paused(true), &caller.key().id);
+    answer_found(changed.await, &app)
 }
 
 /// `POST /v1/campaigns/{id}/resume`
@@ -206,7 +208,8 @@ async fn resume(
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
-    set_paused(&app, id, false, &caller).await
+    let changed = app.campaigns.change(id, paused(false), &caller.key().id);
+    answer_found(changed.await, &app)
 }
 
 /// `DELETE /v1/campaigns/{id}`
@@ -215,9 +218,8 @@ async fn revoke(
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
-    let stored = app.campaigns.revoke(id, &caller.key().id).await?;
-    let stored = stored.ok_or_else(no_such_campaign)?;
-    Ok(Json(body_of(&stored, &app)))
+    let revoked = app.campaigns.revoke(id, &caller.key().id).await;
+    answer_found(revoked, &app)
 }
 
 /// `GET /v1/campaigns`
@@ -241,27 +243,19 @@ async fn list(
     }))
 }
 
-async fn set_paused(
-    app: &SharedApp,
-    id: CampaignId,
-    paused: bool,
-    caller: &Caller,
-) -> Result<Json<CampaignBody>, Problem> {
-    let change = CampaignChange {
+fn paused(paused: bool) -> CampaignChange {
+    CampaignChange {
         paused: Some(paused),
         ..CampaignChange::default()
-    };
-    changed(app, id, change, caller).await
+    }
 }
 
-async fn changed(
-    app: &SharedApp,
-    id: CampaignId,
-    change: CampaignChange,
-    caller: &Caller,
+/// Answers with the campaign after a change, or with 404.
+fn answer_found(
+    outcome: Result<Option<StoredCampaign>, CampaignError>,
+    app: &App,
 ) -> Result<Json<CampaignBody>, Problem> {
-    let stored = app.campaigns.change(id, change, &caller.key().id).await?;
-    let stored = stored.ok_or_else(no_such_campaign)?;
+    let stored = outcome?.ok_or_else(no_such_campaign)?;
     Ok(Json(body_of(&stored, app)))
 }
 
@@ -322,7 +316,7 @@ pub(super) struct PageBody {
     next_cursor: Option<String>,
 }
 
-fn body_of(stored: &StoredCampaign, app: &SharedApp) -> CampaignBody {
+fn body_of(stored: &StoredCampaign, app: &App) -> CampaignBody {
     let mut body = CampaignBody::new(&stored.campaign, app.clock.now());
     body.published = Some(stored.published);
     body

@@ -73,18 +73,16 @@ fn require_console(headers: &HeaderMap) -> Result<(), Problem> {
 /// Returns whether an origin's host and port are those of the request. Ignores the scheme: a proxy
 /// in front of nginx may terminate TLS.
 fn is_of_host(origin: Option<&str>, host: Option<&str>) -> bool {
-    let authority = origin
-        .and_then(|origin| Url::parse(origin).ok())
-        .and_then(|url| Some((url.host_str()?.to_owned(), url.port())));
-    let asked = host.and_then(|host| {
-        let url = Url::parse(&format!("{}://{host}/", scheme(origin?)?)).ok()?;
+    let address = |url: &str| {
+        let url = Url::parse(url).ok()?;
         Some((url.host_str()?.to_owned(), url.port()))
-    });
-    authority.is_some() && authority == asked
-}
-
-fn scheme(origin: &str) -> Option<&str> {
-    origin.split_once("://").map(|(scheme, _)| scheme)
+    };
+    let is_same = || {
+        let (scheme, _) = origin?.split_once("://")?;
+        let asked = address(&format!("{scheme}://{}/", host?))?;
+        Some(address(origin?)? == asked)
+    };
+    is_same().unwrap_or_default()
 }
 
 /// The value of the session's cookie.

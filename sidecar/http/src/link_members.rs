@@ -47,15 +47,6 @@ pub(super) fn read_members(
     Change { target, ..change }
 }
 
-/// The default of a new link for the status of its redirect. That of a campaign counts for its links, whatever
-/// is configured when they are created.
-fn default_status(app: &App, is_of_campaign: bool) -> RedirectStatus {
-    match is_of_campaign {
-        true => RedirectStatus::default(),
-        false => app.default_redirect_status,
-    }
-}
-
 fn check_target(
     app: &App,
     fields: &mut Fields,
@@ -134,8 +125,13 @@ pub(super) fn read_new_link(
     }
     fields.finish()?;
     let destination = membership.or(settings.target.take().map(Destination::Target));
-    let status = default_status(app, is_of_campaign);
-    settings.redirect_status.get_or_insert(status);
+    // The status of a campaign counts for its links, whatever is configured when they are created.
+    settings
+        .redirect_status
+        .get_or_insert(match is_of_campaign {
+            true => RedirectStatus::default(),
+            false => app.default_redirect_status,
+        });
     if let Some(defaults) = defaults {
         defaults.complete(&mut settings);
     }

@@ -34,8 +34,8 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     let mut text = Text::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     metrics! { text;
-        Gauge "shortlink_sidecar_info", "Version of the sidecar; the value is 1.", |it| it.add(&version, 1);
-        Gauge "shortlink_clock_seconds", "Clock of this machine, in seconds since 1970."
+        gauge "shortlink_sidecar_info", "Version of the sidecar; the value is 1.", |it| it.add(&version, 1);
+        gauge "shortlink_clock_seconds", "Clock of this machine, in seconds since 1970."
             = app.clock.now().as_duration().as_secs_f64();
     }
     process::add(&mut text);
@@ -44,11 +44,11 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     visits(&app, &mut text).await;
     let waiting = count_waiting(&app).await;
     metrics! { text;
-        Gauge "shortlink_database_up", "Whether the database responds: 1 or 0." = u8::from(waiting.is_some());
+        gauge "shortlink_database_up", "Whether the database responds: 1 or 0." = u8::from(waiting.is_some());
     }
     if let Some(waiting) = waiting {
         metrics! { text;
-            Gauge "shortlink_outbox_waiting",
+            gauge "shortlink_outbox_waiting",
                 "Links and campaigns not published to Redis for over 2 seconds, counted up to 100000." = waiting;
         }
         let asked = tokio::time::timeout(DATABASE_LIMIT, database(&app, &mut text)).await;
@@ -61,7 +61,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     }
     // Last, so that it counts the queries above as well.
     metrics! { text;
-        Counter "shortlink_database_errors_total", "Database operations that failed." = shortlink_store::errors();
+        counter "shortlink_database_errors_total", "Database operations that failed." = shortlink_store::errors();
     }
     let headers = [
         (CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"),
@@ -74,7 +74,7 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
 /// of OpenTelemetry.
 fn requests(app: &App, text: &mut Text) {
     metrics! { text;
-        Counter "shortlink_answers_total",
+        counter "shortlink_answers_total",
             "Responses of this process to callers of the API and to visitors, by class of status.",
             |samples| {
                 for (to, counts) in [("api", &app.answers.api), ("visitor", &app.answers.visitors)] {
@@ -83,9 +83,9 @@ fn requests(app: &App, text: &mut Text) {
                     }
                 }
             };
-        Gauge "http_server_active_requests", "Requests in progress."
+        gauge "http_server_active_requests", "Requests in progress."
             = app.requests.active.load(Ordering::Relaxed);
-        Histogram "http_server_request_duration_seconds", "Time until a response began, in seconds.",
+        histogram "http_server_request_duration_seconds", "Time until a response began, in seconds.",
             |samples| {
                 for ((route, method, status), counted) in app.requests.durations.read() {
                     let status = status.to_string();
@@ -97,7 +97,7 @@ fn requests(app: &App, text: &mut Text) {
                     samples.add_durations(&labels, &counted);
                 }
             };
-        Histogram "db_client_operation_duration_seconds",
+        histogram "db_client_operation_duration_seconds",
             "Duration of database operations, with the wait for a connection, in seconds.",
             |samples| {
                 for (operation, counted) in DATABASE.read() {
@@ -111,20 +111,20 @@ fn requests(app: &App, text: &mut Text) {
 fn jobs(text: &mut Text) {
     let results = JOBS.results();
     metrics! { text;
-        Histogram "shortlink_job_duration_seconds",
+        histogram "shortlink_job_duration_seconds",
             "Duration of the steps of background jobs of this process, in seconds.",
             |samples| {
                 for (job, counted) in JOBS.steps.read() {
                     samples.add_durations(&[("job", job)], &counted);
                 }
             };
-        Counter "shortlink_job_failures_total", "Steps of background jobs of this process that failed.",
+        counter "shortlink_job_failures_total", "Steps of background jobs of this process that failed.",
             |samples| {
                 for (job, of) in &results {
                     samples.add(&[("job", job)], of.failures);
                 }
             };
-        Gauge "shortlink_job_last_success_seconds",
+        gauge "shortlink_job_last_success_seconds",
             "Time of the last successful step of a background job of this process, in seconds since 1970.",
             |samples| {
                 for (job, of) in &results {
@@ -141,17 +141,17 @@ async fn visits(app: &App, text: &mut Text) {
     let counters = &app.visit_counters;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     metrics! { text;
-        Counter "shortlink_visits_kept_total", "Visits that this process stored in the database."
+        counter "shortlink_visits_kept_total", "Visits that this process stored in the database."
             = count(&counters.stored);
-        Counter "shortlink_visits_repeated_total", "Visits delivered again after they were stored."
+        counter "shortlink_visits_repeated_total", "Visits delivered again after they were stored."
             = count(&counters.repeated);
-        Counter "shortlink_visits_quarantined_total",
+        counter "shortlink_visits_quarantined_total",
             "Visits that could not be read and were put into quarantine." = count(&counters.quarantined);
-        Counter "shortlink_visits_forgotten_total", "Visits deleted at the end of their retention."
+        counter "shortlink_visits_forgotten_total", "Visits deleted at the end of their retention."
             = count(&counters.forgotten);
-        Counter "shortlink_links_ended_total",
+        counter "shortlink_links_ended_total",
             "Links that expired because they reached their maximum of visits." = count(&counters.ended);
-        Counter "shortlink_domain_visits_total",
+        counter "shortlink_domain_visits_total",
             "Visits that this process stored in the database, by short domain.",
             |samples| {
                 for (domain, count) in counters.domains() {
@@ -161,11 +161,11 @@ async fn visits(app: &App, text: &mut Text) {
     }
     if let Some(live) = &app.live {
         metrics! { text;
-            Gauge "shortlink_live_listeners", "Clients of the live feed of visits." = live.listeners();
+            gauge "shortlink_live_listeners", "Clients of the live feed of visits." = live.listeners();
         }
     }
     metrics! { text;
-        Gauge "shortlink_redis_up", "Whether Redis responds to this process: 1 or 0."
+        gauge "shortlink_redis_up", "Whether Redis responds to this process: 1 or 0."
             = u8::from(app.publisher.incarnation().await.is_ok());
     }
     if let Some(queue) = &app.visit_queue
@@ -176,9 +176,9 @@ async fn visits(app: &App, text: &mut Text) {
             age.as_secs_f64().max(0.0)
         });
         metrics! { text;
-            Gauge "shortlink_visit_queue_batches",
+            gauge "shortlink_visit_queue_batches",
                 "Batches of visits in Redis that are not stored in the database." = depth.batches;
-            Gauge "shortlink_visit_queue_age_seconds",
+            gauge "shortlink_visit_queue_age_seconds",
                 "Age of the oldest batch of visits that is not stored, in seconds." = age;
         }
     }
@@ -187,19 +187,19 @@ async fn visits(app: &App, text: &mut Text) {
 /// Adds the values that only the database has.
 async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
     metrics! { text;
-        Gauge "shortlink_visit_quarantine_entries",
+        gauge "shortlink_visit_quarantine_entries",
             "Visits that could not be read and are in quarantine." = app.store.count_quarantine().await?;
     }
     let usage = app.codespace.usage().await?;
     let lengths: Vec<String> = usage.iter().map(|it| it.length.to_string()).collect();
     let all = || lengths.iter().zip(&usage);
     metrics! { text;
-        Gauge "shortlink_codes_used", "Links, by length of their codes.", |samples| {
+        gauge "shortlink_codes_used", "Links, by length of their codes.", |samples| {
             for (length, usage) in all() {
                 samples.add(&[("length", length)], usage.links);
             }
         };
-        Gauge "shortlink_codes_capacity",
+        gauge "shortlink_codes_capacity",
             "Links that get codes of a length before longer codes are issued, by length.",
             |samples| {
                 for (length, usage) in all() {
@@ -208,7 +208,7 @@ async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
                     }
                 }
             };
-        Gauge "shortlink_pool_codes",
+        gauge "shortlink_pool_codes",
             "Codes in the pool, by length and status: unused, used, or void (taken by a link).",
             |samples| {
                 for (length, usage) in all() {
@@ -218,7 +218,7 @@ async fn database(app: &App, text: &mut Text) -> Result<(), StoreError> {
                     }
                 }
             };
-        Gauge "shortlink_pool_low", "Number of unused codes below which the pool is refilled."
+        gauge "shortlink_pool_low", "Number of unused codes below which the pool is refilled."
             = app.codespace.pool.low;
     }
     Ok(())

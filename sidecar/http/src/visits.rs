@@ -192,7 +192,7 @@ async fn list(
     headers: HeaderMap,
     Asked(asked): Asked<VisitQuery>,
 ) -> Result<Response<Body>, Problem> {
-    let listing = asked.listing()?;
+    let mut listing = asked.listing()?;
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let accept = accept.unwrap_or_default().to_ascii_lowercase();
     let format = if accept.contains("ndjson") || accept.contains("jsonl") {
@@ -202,8 +202,9 @@ async fn list(
     } else {
         return page(&app, listing).await.map(IntoResponse::into_response);
     };
+    listing.limit = TOGETHER;
     // Read before the answer begins, so that a failed query is answered with a problem.
-    let first = app.store.list_visits(&together(&listing)).await?;
+    let first = app.store.list_visits(&listing).await?;
     let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
     Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
 }
@@ -337,13 +338,6 @@ impl Format {
     }
 }
 
-fn together(listing: &VisitListing) -> VisitListing {
-    VisitListing {
-        limit: TOGETHER,
-        ..listing.clone()
-    }
-}
-
 /// Streams all visits of a listing in portions, as fast as the client reads them. If a read fails,
 /// the answer breaks off, so that the client does not take it for complete.
 fn export(
@@ -352,22 +346,20 @@ fn export(
     format: Format,
     first: Vec<KeptVisit>,
 ) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
-    let begin = (Some(first), listing, true);
-    stream::unfold(Some(begin), move |state| {
+    stream::try_unfold((Some(first), listing), move |(first, mut listing)| {
         let store = Arc::clone(&store);
         async move {
-            let (read, mut listing, is_first) = state?;
-            let visits = match read {
+            let is_first = first.is_some();
+            let visits = match first {
                 Some(visits) => visits,
-                None => match store.list_visits(&together(&listing)).await {
-                    Ok(visits) => visits,
-                    Err(error) => return Some((Err(error), None)),
-                },
+                None => store.list_visits(&listing).await?,
             };
-            let last = visits.last()?.number;
-            listing.before = Some(last);
+            let Some(last) = visits.last() else {
+                return Ok(None);
+            };
+            listing.before = Some(last.number);
             let text = Bytes::from(format.text(visits, is_first));
-            Some((Ok(text), Some((None, listing, false))))
+            Ok(Some((text, (None, listing))))
         }
     })
 }

@@ -44,64 +44,45 @@ texts! {
 
 shown_as_is!(Tags, ExternalId, Note);
 
-/// The time from which on a link is valid. It is rounded up to a whole second: a link is never valid outside of
-/// the requested time.
-pub enum Since {}
-
-impl Kind for Since {
-    type Value = Second;
-    const SHAPE: Shape = Shape::Moment;
-
-    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Second> {
-        let second = Second::not_before(Moment::check(value, faults)?);
-        if second.is_none() {
-            faults.refuse("must be after the beginning of 1970");
-        }
-        second
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Value {
-        Moment::schema(generator)
-    }
-}
-
-impl Shown for Since {
-    type Shown = Timestamp;
-
-    fn show(value: &Second) -> Timestamp {
-        value.moment()
-    }
-}
-
-/// The time until which a link is valid, rounded down to a whole second.
-pub enum Until {}
-
-impl Kind for Until {
-    type Value = Second;
-    const SHAPE: Shape = Shape::Moment;
-
-    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Second> {
-        let second = Second::at(Moment::check(value, faults)?);
-        if second.is_none() {
-            faults.refuse(IN_THE_FUTURE);
-        }
-        second
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Value {
-        Moment::schema(generator)
-    }
-}
-
 /// The fault of an end that has passed.
 pub const IN_THE_FUTURE: &str = "must be in the future";
 
-impl Shown for Until {
-    type Shown = Timestamp;
+/// Declares kinds of bounds of a period: how a time is rounded, and the fault of one that no link can have.
+macro_rules! bounds {
+    ($($(#[doc = $about:literal])+ $Bound:ident: $round:path, $fault:expr;)+) => {$(
+        $(#[doc = $about])+
+        pub enum $Bound {}
 
-    fn show(value: &Second) -> Timestamp {
-        value.moment()
-    }
+        impl Kind for $Bound {
+            type Value = Second;
+            const SHAPE: Shape = Shape::Moment;
+
+            fn check(value: Value, faults: &mut Faults<'_>) -> Option<Second> {
+                let second = $round(Moment::check(value, faults)?);
+                checked(second.ok_or($fault), faults)
+            }
+
+            fn schema(generator: &mut SchemaGenerator) -> Value {
+                Moment::schema(generator)
+            }
+        }
+
+        impl Shown for $Bound {
+            type Shown = Timestamp;
+
+            fn show(value: &Second) -> Timestamp {
+                value.moment()
+            }
+        }
+    )+};
+}
+
+bounds! {
+    /// The time from which on a link is valid. It is rounded up to a whole second: a link is never valid outside of
+    /// the requested time.
+    Since: Second::not_before, "must be after the beginning of 1970";
+    /// The time until which a link is valid, rounded down to a whole second.
+    Until: Second::at, IN_THE_FUTURE;
 }
 
 /// Tags, in ascending order and deduplicated.

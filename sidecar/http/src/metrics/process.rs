@@ -21,21 +21,21 @@ fn read(text: &mut Text) -> ProcResult<()> {
     let stat = process.stat()?;
     let ticks = procfs::ticks_per_second() as f64;
     metrics! { text;
-        Counter "process_cpu_seconds_total", "CPU time used by this process, in seconds."
+        counter "process_cpu_seconds_total", "CPU time used by this process, in seconds."
             = (stat.utime + stat.stime) as f64 / ticks;
-        Gauge "process_resident_memory_bytes", "Resident memory of this process, in bytes."
+        gauge "process_resident_memory_bytes", "Resident memory of this process, in bytes."
             = stat.rss * procfs::page_size();
-        Gauge "process_virtual_memory_bytes", "Virtual memory of this process, in bytes." = stat.vsize;
-        Gauge "process_threads", "Threads of this process." = stat.num_threads;
-        Gauge "process_open_fds", "Open file descriptors of this process." = process.fd_count()?;
+        gauge "process_virtual_memory_bytes", "Virtual memory of this process, in bytes." = stat.vsize;
+        gauge "process_threads", "Threads of this process." = stat.num_threads;
+        gauge "process_open_fds", "Open file descriptors of this process." = process.fd_count()?;
     }
     if let LimitValue::Value(most) = process.limits()?.max_open_files.soft_limit {
         metrics! { text;
-            Gauge "process_max_fds", "Maximum number of open file descriptors of this process." = most;
+            gauge "process_max_fds", "Maximum number of open file descriptors of this process." = most;
         }
     }
     metrics! { text;
-        Gauge "process_start_time_seconds", "Start time of this process, in seconds since 1970."
+        gauge "process_start_time_seconds", "Start time of this process, in seconds since 1970."
             = KernelStats::current()?.btime as f64 + stat.starttime as f64 / ticks;
     }
     Ok(())

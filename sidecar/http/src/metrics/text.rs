@@ -4,17 +4,6 @@ use std::fmt::{Display, Write};
 
 use shortlink_core::durations::{BOUNDS, Counted};
 
-/// The type of a metric.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
-    /// A number that only grows while the process runs.
-    Counter,
-    /// A current value.
-    Gauge,
-    /// A distribution of measured values.
-    Histogram,
-}
-
 /// A text that metrics are added to, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Text(String);
@@ -24,7 +13,7 @@ pub(super) struct Text(String);
 macro_rules! metrics {
     ($text:expr; $($kind:ident $name:literal, $help:literal $(= $value:expr)? $(, $samples:expr)?;)+) => {
         $(
-            let mut samples = $text.metric($name, $crate::metrics::text::Kind::$kind, $help);
+            let mut samples = $text.metric($name, stringify!($kind), $help);
             $(samples.add(&[], $value);)?
             $($crate::metrics::text::fill(&mut samples, $samples);)?
         )+
@@ -49,14 +38,9 @@ impl Text {
     pub(super) fn metric(
         &mut self,
         name: &'static str,
-        kind: Kind,
+        kind: &'static str,
         help: &'static str,
     ) -> Samples<'_> {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Samples {
@@ -94,15 +78,9 @@ impl Samples<'_> {
         self.text.push_str(part);
         for (place, (label, text)) in labels.iter().enumerate() {
             self.text.push(if place == 0 { '{' } else { ',' });
-            let _ = write!(self.text, "{label}=\"");
-            for character in text.chars() {
-                match character {
-                    '\\' | '"' => self.text.extend(['\\', character]),
-                    '\n' => self.text.push_str("\\n"),
-                    _ => self.text.push(character),
-                }
-            }
-            self.text.push('"');
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+            let text = text.replace('\n', "\\n");
+            let _ = write!(self.text, "{label}=\"{text}\"");
         }
         if !labels.is_empty() {
             self.text.push('}');
@@ -123,8 +101,8 @@ mod tests {
     fn labels_are_escaped() {
         let mut text = Text::default();
         metrics! { text;
-            Counter "a_total", "All." = 7;
-            Gauge "b", "Some.", |it| it.add(&[("one", "x\"y\\z\nw"), ("two", "")], 1.5);
+            counter "a_total", "All." = 7;
+            gauge "b", "Some.", |it| it.add(&[("one", "x\"y\\z\nw"), ("two", "")], 1.5);
         }
         assert_eq!(
             text.into_string(),
@@ -138,7 +116,7 @@ mod tests {
         let durations = Durations::new();
         durations.add("x", Duration::from_millis(200));
         let mut text = Text::default();
-        let mut samples = text.metric("d_seconds", Kind::Histogram, "How long.");
+        let mut samples = text.metric("d_seconds", "histogram", "How long.");
         for (name, counted) in durations.read() {
             samples.add_durations(&[("name", name)], &counted);
         }
