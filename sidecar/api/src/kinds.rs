@@ -185,6 +185,14 @@ fn object(value: Value, faults: &mut Faults<'_>) -> Option<Map<String, Value>> {
     expect(members, faults, "an object")
 }
 
+fn list(value: Value, faults: &mut Faults<'_>, must: &str) -> Option<Vec<Value>> {
+    let values = match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    };
+    expect(values, faults, must)
+}
+
 /// Checks each item of a list and notes each fault at the item's index; returns the valid ones.
 fn items<T, E: ToString>(
     values: &[Value],
@@ -364,11 +372,7 @@ impl<T: FromStr<Err: ToString>, W: JsonSchema> Kind for List<T, W> {
     const NOT_NULL: &'static str = "must be a list of strings";
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<T>> {
-        let values = match value {
-            Value::Array(values) => Some(values),
-            _ => None,
-        };
-        let values = expect(values, faults, "a list of strings")?;
+        let values = list(value, faults, "a list of strings")?;
         let items = items(&values, faults, T::from_str);
         (items.len() == values.len()).then_some(items)
     }

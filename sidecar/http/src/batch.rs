@@ -35,10 +35,10 @@ use super::app::SharedApp;
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::campaigns::no_such_campaign;
-use super::extract::Domains;
+use super::extract::{Domains, header, media_type};
 use super::idempotency::{IDEMPOTENCY_KEY, bad_key, create_chunk, dedupes_twice, idempotency_key};
 use super::link_members::read_new_link;
-use super::operation::operations;
+use super::operation::{json_of, operations, rows_of};
 use super::problem::Problem;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
@@ -65,8 +65,8 @@ operations! {
             { "longUrl": "https://www.example.com/a" },
             { "longUrl": "https://www.example.com/b", "externalId": "m-18" },
         ]))
-        .answers::<Vec<ResultBody>>(200, "One result per row.")
-        .or_rows::<ResultBody>("application/x-ndjson")
+
+        .answer(200, "One result per row.", [json_of::<Vec<ResultBody>>(), rows_of::<ResultBody>("application/x-ndjson")])
         .problems([bad_key(), said_of_all::bad_delimiter(), no_such_campaign()])
     }
 }
@@ -251,9 +251,7 @@ impl Context {
 }
 
 fn format_of(headers: &HeaderMap) -> Option<Format> {
-    let essence = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let essence = essence.split(';').next()?.trim().to_ascii_lowercase();
-    match essence.as_str() {
+    match media_type(headers)?.as_str() {
         "application/json" => Some(Format::Json),
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(Format::Ndjson),
         "text/csv" => Some(Format::Csv),
@@ -263,8 +261,10 @@ fn format_of(headers: &HeaderMap) -> Option<Format> {
 
 /// Returns whether the answer is an array: if the request is one, unless the client asks for lines.
 fn wants_array(headers: &HeaderMap, format: Format) -> bool {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    match accept.unwrap_or_default().to_ascii_lowercase() {
+    match header(headers, ACCEPT)
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+    {
         accept if accept.contains("ndjson") || accept.contains("jsonl") => false,
         accept if accept.contains("application/json") => true,
         _ => format == Format::Json,

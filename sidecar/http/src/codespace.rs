@@ -6,6 +6,7 @@ use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use shortlink_core::ports::PoolCounts;
 use shortlink_service::codespace::LengthUsage;
 
 use super::app::SharedApp;
@@ -53,7 +54,8 @@ struct LengthBody {
     /// Guesses with a random check character.
     blind_guess: GuessBody,
     /// Codes that were generated ahead of time.
-    pool: PoolBody,
+    #[serde(with = "PoolBody")]
+    pool: PoolCounts,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -66,7 +68,7 @@ struct GuessBody {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "PoolCounts")]
 #[schemars(rename = "CodespacePool")]
 struct PoolBody {
     unused: u64,
@@ -98,11 +100,7 @@ impl LengthBody {
             full_at: usage.full_at,
             guess: GuessBody::new(usage.chance),
             blind_guess: GuessBody::new(usage.blind_chance),
-            pool: PoolBody {
-                unused: usage.pool.unused,
-                used: usage.pool.used,
-                void: usage.pool.void,
-            },
+            pool: usage.pool,
         }
     }
 }

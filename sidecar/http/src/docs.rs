@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::operation::operations;
+use super::operation::{operations, text_of};
 
 const SKELETON: &str = include_str!("docs/page.html");
 const STYLE: &str = include_str!("docs/page.css");
@@ -40,7 +40,7 @@ fn source(text: &str) -> String {
 
 operations! {
     get "/docs", "getDocumentation", "Shows the API description in a browser", show {
-        .answers_text(200, "The page.", "text/html")
+        .answer(200, "The page.", [text_of("text/html")])
         .with(["Cache-Control", "Content-Security-Policy"])
     }
 }

@@ -14,7 +14,7 @@ use vocabulary::domains::{BoundTo, DomainState};
 
 use super::app::{App, SharedApp};
 use super::auth::MayReadStats;
-use super::extract::{BASE, DOMAINS};
+use super::extract::{BASE, DOMAINS, header};
 use super::operation::operations;
 use super::operation::parameter::{parameters, string};
 use super::problem::Problem;
@@ -27,7 +27,7 @@ pub(super) async fn hear(State(app): State<SharedApp>, request: Request, next: N
 }
 
 fn note(app: &App, headers: &HeaderMap) {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let text = |name| header(headers, name);
     let node = text("x-shortlink-node").filter(|node| !node.is_empty());
     if let (Some(node), Some(states)) = (node, text("x-shortlink-states")) {
         let bases = text("x-shortlink-base").unwrap_or_default();

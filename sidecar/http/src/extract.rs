@@ -2,9 +2,9 @@
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{AsHeaderName, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use shortlink_core::short_url::Bases;
 use shortlink_core::target::OwnHosts;
@@ -33,7 +33,7 @@ impl FromRequest<SharedApp> for JsonObject {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
-        if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
+        if !media_type(request.headers()).is_some_and(|it| is_json(&it)) {
             return Err(Problem::not_json());
         }
         // The router has set the limit.
@@ -108,15 +108,10 @@ impl FromRequestParts<SharedApp> for Domains {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _app: &SharedApp) -> Result<Self, Problem> {
-        let text = |name| {
-            parts
-                .headers
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-        };
+        let text = |name| header(&parts.headers, name).unwrap_or_default();
         let mut own = OwnHosts::default();
         let mut bases = Vec::new();
-        for base in Base::parse_all(text("x-shortlink-base").unwrap_or_default()) {
+        for base in Base::parse_all(text("x-shortlink-base")) {
             let Some(url) = origin(&base.url) else {
                 continue;
             };
@@ -126,7 +121,7 @@ impl FromRequestParts<SharedApp> for Domains {
                 ..base
             });
         }
-        for domain in text("x-shortlink-domains").unwrap_or_default().split(',') {
+        for domain in text("x-shortlink-domains").split(',') {
             own.add(domain.trim());
         }
         Ok(Self {
@@ -156,16 +151,19 @@ fn origin(text: &str) -> Option<Url> {
     is_origin.then_some(url)
 }
 
-/// `application/json` or a type that ends with `+json`, whatever parameters follow.
-fn is_json(content_type: &HeaderValue) -> bool {
-    let essence = content_type
-        .to_str()
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
-    essence == "application/json"
-        || (essence.starts_with("application/") && essence.ends_with("+json"))
+/// The text of a header.
+pub(super) fn header(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The media type of a body, without parameters.
+pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let essence = header(headers, CONTENT_TYPE)?.split(';').next()?;
+    Some(essence.trim().to_ascii_lowercase())
+}
+
+/// `application/json` or a type that ends with `+json`.
+fn is_json(media_type: &str) -> bool {
+    media_type == "application/json"
+        || (media_type.starts_with("application/") && media_type.ends_with("+json"))
 }

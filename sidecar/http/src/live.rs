@@ -19,8 +19,8 @@ use vocabulary::Code;
 
 use super::app::SharedApp;
 use super::auth::{Admission, MayListen};
-use super::operation::operations;
 use super::operation::parameter::{parameters, string};
+use super::operation::{events_of, operations};
 use super::problem::Problem;
 use super::query::{Asked, CLASS, OF_CODE, Query, query};
 use super::visits::VisitBody;
@@ -64,7 +64,7 @@ operations! {
              to listen, or the service stops.",
         )
         .takes(&[LAST_EVENT_ID]).takes(LiveQuery::PARAMETERS)
-        .answers_events::<LiveData>(200, "The events.").with(["Cache-Control"])
+        .answer(200, "The events.", [events_of::<LiveData>()]).with(["Cache-Control"])
         .problems([bad_id(), switched_off()])
     }
 }

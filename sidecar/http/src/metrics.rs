@@ -17,7 +17,7 @@ use shortlink_service::jobs::JOBS;
 
 use super::app::{App, SharedApp};
 use super::health::count_waiting;
-use super::operation::{NO_STORE, operations};
+use super::operation::{NO_STORE, operations, text_of};
 use text::{Text, metrics};
 
 /// The time limit for all database queries except that of the backlog.
@@ -25,7 +25,7 @@ const DATABASE_LIMIT: Duration = Duration::from_secs(2);
 
 operations! {
     get "/metrics", "getMetrics", "Reports metrics of this process for Prometheus", show {
-        .answers_text(200, "The metrics in Prometheus' text format.", "text/plain").with(["Cache-Control"])
+        .answer(200, "The metrics in Prometheus' text format.", [text_of("text/plain")]).with(["Cache-Control"])
     }
 }
 

@@ -62,8 +62,7 @@ pub struct Requests {
 /// Answers a request of the API. Log lines of the request carry its trace, and the answer carries the
 /// request id: that of nginx, else that of the trace.
 pub(super) async fn of_api(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
-    let (trace, id) = origin(request.headers(), app.sampling);
-    let mut response = observed(&app, trace, id.as_ref(), request, next).await;
+    let (mut response, trace, id) = observed(&app, request, next).await;
     app.answers.api.count(response.status());
     let id = id.or_else(|| HeaderValue::try_from(trace.id().to_string()).ok());
     if let Some(id) = id {
@@ -78,26 +77,25 @@ pub(super) async fn of_visitor(
     request: Request,
     next: Next,
 ) -> Response {
-    let (trace, id) = origin(request.headers(), app.sampling);
-    let response = observed(&app, trace, id.as_ref(), request, next).await;
+    let (response, ..) = observed(&app, request, next).await;
     app.answers.visitors.count(response.status());
     response
 }
 
+/// Answers a request, and returns its trace and its request id, if it has one, as well.
 async fn observed(
     app: &SharedApp,
-    trace: Trace,
-    id: Option<&HeaderValue>,
     request: Request,
     next: Next,
-) -> Response {
+) -> (Response, Trace, Option<HeaderValue>) {
+    let (trace, id) = origin(request.headers(), app.sampling);
     let method = known(request.method());
     // The route, not the path: clients choose paths freely.
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", trace_id = %trace.id(), request_id = Empty);
     // The id of the trace is not repeated.
-    if let Some(id) = id.and_then(|id| id.to_str().ok())
+    if let Some(id) = id.as_ref().and_then(|id| id.to_str().ok())
         && id != trace.id().to_string()
     {
         span.record("request_id", id);
@@ -120,7 +118,8 @@ async fn observed(
         app.requests.durations.add(name, duration);
         response
     };
-    trace::within(trace, answered.instrument(span)).await
+    let response = trace::within(trace, answered.instrument(span)).await;
+    (response, trace, id)
 }
 
 /// Counts a request as in progress until it is answered or its client disconnects.

@@ -31,7 +31,7 @@ pub(super) const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 type Content = (&'static str, fn(&mut SchemaGenerator) -> Value);
 
 /// JSON of a type.
-fn json_of<T: JsonSchema>() -> Content {
+pub(super) fn json_of<T: JsonSchema>() -> Content {
     (
         "application/json",
         |generator| json!({ "schema": of::<T>(generator) }),
@@ -40,7 +40,7 @@ fn json_of<T: JsonSchema>() -> Content {
 
 /// Text with one JSON value of a type per line. OpenAPI describes the rows of a body from 3.2 on; until then this is
 /// for readers and tests.
-fn rows_of<T: JsonSchema>(media: &'static str) -> Content {
+pub(super) fn rows_of<T: JsonSchema>(media: &'static str) -> Content {
     (
         media,
         |generator| json!({ "schema": { "type": "string" }, "x-itemSchema": of::<T>(generator) }),
@@ -48,7 +48,7 @@ fn rows_of<T: JsonSchema>(media: &'static str) -> Content {
 }
 
 /// Server-sent events, whose data are JSON of a type. Each event is described, with fields that it may have.
-fn events_of<T: JsonSchema>() -> Content {
+pub(super) fn events_of<T: JsonSchema>() -> Content {
     ("text/event-stream", |generator| {
         let data = json!({
             "type": "string",
@@ -62,7 +62,7 @@ fn events_of<T: JsonSchema>() -> Content {
 }
 
 /// Other text.
-fn text_of(media: &'static str) -> Content {
+pub(super) fn text_of(media: &'static str) -> Content {
     (media, |_| json!({ "schema": { "type": "string" } }))
 }
 
@@ -253,32 +253,7 @@ impl Operation {
 
     /// Answers with JSON.
     pub(super) fn answers<T: JsonSchema>(self, status: u16, text: &'static str) -> Self {
-        self.answer(status, text, vec![json_of::<T>()])
-    }
-
-    /// Answers with server-sent events.
-    pub(super) fn answers_events<T: JsonSchema>(self, status: u16, text: &'static str) -> Self {
-        self.answer(status, text, vec![events_of::<T>()])
-    }
-
-    /// Answers with text of a media type.
-    pub(super) fn answers_text(self, status: u16, text: &'static str, media: &'static str) -> Self {
-        self.answer(status, text, vec![text_of(media)])
-    }
-
-    /// Answers without a body.
-    pub(super) fn answers_nothing(self, status: u16, text: &'static str) -> Self {
-        self.answer(status, text, Vec::new())
-    }
-
-    /// Lets the last answer also be text with one JSON value of a type per line.
-    pub(super) fn or_rows<T: JsonSchema>(self, media: &'static str) -> Self {
-        self.or(rows_of::<T>(media))
-    }
-
-    /// The last answer can also be other text.
-    pub(super) fn or_text(self, media: &'static str) -> Self {
-        self.or(text_of(media))
+        self.answer(status, text, [json_of::<T>()])
     }
 
     /// The last answer always has these headers, by their names in `parts`.
@@ -315,21 +290,20 @@ impl Operation {
         self
     }
 
-    fn answer(mut self, status: u16, text: &'static str, contents: Vec<Content>) -> Self {
+    /// Answers with one of some contents, or without a body if there is none.
+    pub(super) fn answer<const N: usize>(
+        mut self,
+        status: u16,
+        text: &'static str,
+        contents: [Content; N],
+    ) -> Self {
         self.answers.push(Answer {
             status,
             text,
-            contents,
+            contents: contents.into(),
             headers: Vec::new(),
             leads_to: None,
         });
-        self
-    }
-
-    fn or(mut self, content: Content) -> Self {
-        if let Some(answer) = self.answers.last_mut() {
-            answer.contents.push(content);
-        }
         self
     }
 }

@@ -10,7 +10,7 @@ use qrcode::{Color, EcLevel, QrCode};
 use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::{CodeInPath, Domains, no_such_link};
-use super::operation::operations;
+use super::operation::{operations, text_of};
 use super::problem::Problem;
 
 /// The width of the white border in modules, as the standard requires.
@@ -18,7 +18,7 @@ const QUIET: usize = 4;
 
 operations! {
     get "/v1/links/{code}/qr", "drawLink", "Draws a link's short URL as a QR code", draw {
-        .answers_text(200, "The QR code.", "image/svg+xml")
+        .answer(200, "The QR code.", [text_of("image/svg+xml")])
         .with(["Cache-Control", "Content-Security-Policy"]).problems([no_domain()])
     }
 }

@@ -17,7 +17,7 @@ use vocabulary::judge::Answer;
 
 use super::app::SharedApp;
 use super::operation::parameter::{parameters, string};
-use super::operation::{NO_STORE, Operation};
+use super::operation::{NO_STORE, Operation, text_of};
 use super::problem::log_panic;
 use super::words::redirect_statuses;
 
@@ -47,7 +47,7 @@ pub(super) fn operation() -> Operation {
     .terse();
     for status in redirect_statuses() {
         operation = operation
-            .answers_nothing(status, "The redirect to the link's target.")
+            .answer(status, "The redirect to the link's target.", [])
             .with(["Location"]);
         // Browsers may cache the others.
         if RedirectStatus::from_code(status).is_some_and(|it| !it.is_permanent()) {
@@ -62,7 +62,7 @@ pub(super) fn operation() -> Operation {
         ),
         (503, "The target of the link is unknown at the moment."),
     ] {
-        let answered = operation.answers_text(status, text, "text/plain");
+        let answered = operation.answer(status, text, [text_of("text/plain")]);
         operation = answered.with(["Cache-Control"]);
     }
     operation.with(["Retry-After"])

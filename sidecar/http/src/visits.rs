@@ -21,8 +21,8 @@ use vocabulary::{CampaignId, Code};
 
 use super::app::SharedApp;
 use super::auth::{MayReadStats, MayWrite};
-use super::extract::CodeInPath;
-use super::operation::operations;
+use super::extract::{CodeInPath, header};
+use super::operation::{json_of, operations, rows_of, text_of};
 use super::problem::Problem;
 use super::query::{
     Asked, CLASS, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_CODE, Query, SINCE, UNTIL,
@@ -151,8 +151,8 @@ operations! {
             "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
              After an error it breaks off.",
         )
-        .answers::<PageBody>(200, "A page of visits, or all visits.")
-        .or_rows::<VisitBody>("application/x-ndjson").or_text("text/csv")
+
+        .answer(200, "A page of visits, or all visits.", [json_of::<PageBody>(), rows_of::<VisitBody>("application/x-ndjson"), text_of("text/csv")])
     }
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
         .text(
@@ -193,8 +193,9 @@ async fn list(
     Asked(asked): Asked<VisitQuery>,
 ) -> Result<Response<Body>, Problem> {
     let mut listing = asked.listing()?;
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let accept = accept.unwrap_or_default().to_ascii_lowercase();
+    let accept = header(&headers, ACCEPT)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let format = if accept.contains("ndjson") || accept.contains("jsonl") {
         Format::Ndjson
     } else if accept.contains("text/csv") {

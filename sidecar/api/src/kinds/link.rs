@@ -14,7 +14,8 @@ use vocabulary::parameters::MAX_PARAMETERS;
 use vocabulary::target::MAX_TARGET_LENGTH;
 
 use super::{
-    Kind, Length, Moment, Shape, Shown, checked, expect, items, object, shown_as_is, text, texts,
+    Kind, Length, Moment, Shape, Shown, checked, expect, items, list, object, shown_as_is, text,
+    texts,
 };
 use crate::fields::Faults;
 use crate::schema::of;
@@ -93,11 +94,7 @@ impl Kind for Tags {
     const SHAPE: Shape = Shape::List;
 
     fn check(value: Value, faults: &mut Faults<'_>) -> Option<Vec<String>> {
-        let values = match value {
-            Value::Array(values) => Some(values),
-            _ => None,
-        };
-        let values = expect(values, faults, "a list")?;
+        let values = list(value, faults, "a list")?;
         let check = |tag: &str| check_tag(tag).map(|()| tag.to_owned());
         let tags = items(&values, faults, check);
         let are_valid = tags.len() == values.len();

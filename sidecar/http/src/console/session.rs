@@ -16,7 +16,7 @@ use shortlink_service::access::Caller;
 use shortlink_service::sessions::LIFE;
 
 use super::super::app::SharedApp;
-use super::super::extract::JsonObject;
+use super::super::extract::{JsonObject, header};
 use super::super::operation::NO_STORE;
 use super::super::problem::Problem;
 use super::{COOKIE_NAME, require_console};
@@ -117,6 +117,5 @@ fn cookie(token: &str, max_age_s: i64, headers: &HeaderMap) -> String {
 
 /// The address of the client, as nginx reports it.
 fn client(headers: &HeaderMap) -> &str {
-    let address = headers.get("x-real-ip").and_then(|it| it.to_str().ok());
-    address.unwrap_or_default()
+    header(headers, "x-real-ip").unwrap_or_default()
 }
