@@ -169,7 +169,7 @@ impl<'c> Db<'c> {
         into: Sql,
         types: [&str; N],
         end: Sql,
-        rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
+        mut rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
     ) -> Result<(), sqlx::Error> {
         let scheme = self.scheme();
         let (into, end) = (into.of(scheme), end.of(scheme));
@@ -186,10 +186,9 @@ impl<'c> Db<'c> {
         }
         // Without numbers: for a parameter that has one SQLite walks through the names of all.
         let row = format!("(?{})", ", ?".repeat(N - 1));
-        let mut rows: Vec<[Value<'a>; N]> = rows.collect();
-        while !rows.is_empty() {
+        while rows.len() > 0 {
             let fitting = SIZES.into_iter().find(|&size| size <= rows.len());
-            let some = rows.drain(..fitting.unwrap_or(rows.len()));
+            let some = rows.by_ref().take(fitting.unwrap_or(1));
             let some: Vec<Value<'a>> = some.flatten().collect();
             let places = vec![row.as_str(); some.len() / N].join(", ");
             let text = format!("{into} VALUES {places}{end}");

@@ -19,10 +19,14 @@ use shortlink_core::visit::class::Class;
 use shortlink_core::visit::ranges::Ranges;
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
+use vocabulary::Code;
 use vocabulary::visit::VisitMethod;
 
+use crate::Scheme;
+use crate::db::Db;
+use crate::rows::known_ids;
 use crate::shared::DAY_MS;
-use crate::value::{Value, invalid};
+use crate::value::{Row, Value, invalid};
 
 /// Milliseconds of an hour and of a minute.
 const HOUR_MS: i64 = 60 * MINUTE_MS;
@@ -76,6 +80,52 @@ impl<'a> From<LinkKey<'a>> for Value<'a> {
         match key {
             LinkKey::Id(id) => id.into(),
             LinkKey::Code(code) => code.into(),
+        }
+    }
+}
+
+/// The condition that a row belongs to one of the links whose keys are listed in `$1`.
+const OF_LINKS: &str = "{link_id IN (SELECT value FROM json_each($1))|code = ANY($1::text[])}";
+
+impl<'a> LinkKey<'a> {
+    /// The keys of codes; a code that no visit can have has none.
+    async fn known(
+        db: &mut Db<'_>,
+        codes: &'a [Code],
+    ) -> Result<HashMap<Self, &'a Code>, sqlx::Error> {
+        if db.scheme() == Scheme::Postgres {
+            let keys = codes.iter().map(|code| (Self::Code(code.as_str()), code));
+            return Ok(keys.collect());
+        }
+        // Every code that visits are stored of has an id.
+        let ids = known_ids(db, codes).await?.into_iter().zip(codes);
+        let keys = ids.filter_map(|(id, code)| Some((Self::Id(id?), code)));
+        Ok(keys.collect())
+    }
+
+    /// The value for [`OF_LINKS`].
+    fn list<'k>(db: &Db<'_>, keys: impl Iterator<Item = &'k Self>) -> Value<'a>
+    where
+        'a: 'k,
+    {
+        let (mut ids, mut codes) = (Vec::new(), Vec::new());
+        for key in keys {
+            match key {
+                Self::Id(id) => ids.push(*id),
+                Self::Code(code) => codes.push(*code),
+            }
+        }
+        match db.scheme() {
+            Scheme::Sqlite => ids.into(),
+            Scheme::Postgres => codes.into(),
+        }
+    }
+
+    /// Reads the key in the column `link`.
+    fn read(row: &'a Row) -> Result<Self, sqlx::Error> {
+        match row {
+            Row::Sqlite(_) => row.get("link").map(Self::Id),
+            Row::Postgres(_) => row.get("link").map(Self::Code),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Counts of visits.
 
-use std::collections::HashMap;
-
 use jiff::Timestamp;
 use shortlink_core::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
@@ -10,9 +8,9 @@ use shortlink_core::ports::{
 use shortlink_core::visit::sketch::Sketch;
 use vocabulary::Code;
 
-use super::{ALL, HOUR_MS, MINUTE_MS, class};
+use super::{ALL, HOUR_MS, LinkKey, MINUTE_MS, OF_LINKS, class};
 use crate::db::Db;
-use crate::rows::{find_id, known_ids};
+use crate::rows::find_id;
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args, invalid};
@@ -312,33 +310,22 @@ async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors
 }
 
 async fn totals(db: &mut Db<'_>, codes: &[Code]) -> Result<Vec<LinkTotal>, sqlx::Error> {
-    let scheme = db.scheme();
-    let mut by_id: HashMap<i64, Code> = HashMap::new();
-    let wanted: Value<'_> = match scheme {
-        Scheme::Sqlite => {
-            let ids = known_ids(db, codes).await?.into_iter().zip(codes);
-            by_id.extend(ids.filter_map(|(id, code)| Some((id?, *code))));
-            by_id.keys().copied().collect::<Vec<i64>>().into()
-        }
-        Scheme::Postgres => codes.iter().map(Code::as_str).collect::<Vec<_>>().into(),
-    };
+    let keys = LinkKey::known(db, codes).await?;
     let sql = sql!(
         "SELECT ",
         LINK,
-        ", CAST(sum(visits) AS bigint) AS visits, \
+        " AS link, CAST(sum(visits) AS bigint) AS visits, \
          CAST(sum(CASE WHEN class = 'human' THEN visits ELSE 0 END) AS bigint) AS human, \
          max(last_at) AS last_at FROM visit_link_hours WHERE ",
-        LINK,
-        " {IN (SELECT value FROM json_each($1))|= ANY($1::text[])} GROUP BY ",
+        OF_LINKS,
+        " GROUP BY ",
         LINK
     );
+    let wanted = LinkKey::list(db, keys.keys());
     db.all(sql, &[wanted], |row| {
-        let code = match scheme {
-            Scheme::Sqlite => by_id.get(&row.get("link_id")?).copied(),
-            Scheme::Postgres => row.find("code")?,
-        };
+        let code = keys.get(&LinkKey::read(row)?);
         Ok(LinkTotal {
-            code: code.ok_or_else(|| invalid("link_id"))?,
+            code: **code.ok_or_else(|| invalid("link"))?,
             visits: number(row, "visits")?,
             human: number(row, "human")?,
             last_at: row.get("last_at")?,

@@ -10,7 +10,7 @@ use shortlink_core::visit::sketch::Sketch;
 use vocabulary::Code;
 
 use super::counts::LINK;
-use super::{Counts, LinkKey, add_new, agent_id, parts, ranges, some, with};
+use super::{Counts, LinkKey, OF_LINKS, add_new, agent_id, parts, ranges, some, with};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
 use crate::sql::{IN_NUMBERS, Sql, sql};
@@ -56,10 +56,11 @@ async fn keep(
             .clone()
             .map(|(visit, key)| (*visit, *key, campaign(key))),
     );
-    let agents = new.iter();
-    let agents = agents.map(|visit| (visit.user_agent.as_str(), &*visit.agent));
-    insert_agents(db, agents).await?;
-    let rows = counted.map(|(visit, key)| values(visit, *key, campaign(key)));
+    let agents = new.iter().map(|visit| (&*visit.user_agent, &*visit.agent));
+    let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
+    insert_agents(db, &agents).await?;
+    let rows = counted.zip(&agents);
+    let rows = rows.map(|((visit, key), agent)| values(visit, *key, campaign(key), agent.0));
     if db.scheme() == Scheme::Postgres {
         postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
     } else {
@@ -182,46 +183,42 @@ async fn ended(
     let sql = sql!(
         "SELECT ",
         LINK,
-        " AS link, CAST(sum(visits) AS bigint) AS visits \
-         FROM {json_each($1) AS wanted CROSS JOIN visit_link_hours ON link_id = wanted.value|\
-         visit_link_hours} WHERE {|code = ANY($1::text[]) AND }class IN ('human', 'unknown') \
-         GROUP BY ",
+        " AS link, CAST(sum(visits) AS bigint) AS visits FROM visit_link_hours WHERE ",
+        OF_LINKS,
+        " AND class IN ('human', 'unknown') GROUP BY ",
         LINK
     );
-    let scheme = db.scheme();
     let read = |row: &Row| {
-        let key = match scheme {
-            Scheme::Sqlite => LinkKey::Id(row.get("link")?),
-            Scheme::Postgres => LinkKey::Code(row.get("link")?),
-        };
         let visits: i64 = row.get("visits")?;
-        let link = links.get(&key);
+        let link = links.get(&LinkKey::read(row)?);
         let link = link.filter(|link| link.max_visits.is_some_and(|most| visits >= most));
         Ok(link.and_then(|link| link.code.parse().ok()))
     };
-    let ids = ending.iter().filter_map(|key| match key {
-        LinkKey::Id(id) => Some(*id),
-        LinkKey::Code(_) => None,
-    });
-    let codes = || ending.iter().map(|key| links[key].code);
-    let wanted: Value<'_> = match scheme {
-        Scheme::Sqlite => ids.collect::<Vec<i64>>().into(),
-        Scheme::Postgres => codes().collect::<Vec<&str>>().into(),
-    };
+    let wanted = LinkKey::list(db, ending.iter());
     let counted: Vec<Option<Code>> = db.all(sql, &[wanted], read).await?;
     let mut ended: Vec<Code> = counted.into_iter().flatten().collect();
     ended.sort_unstable_by_key(Code::to_string);
     Ok(ended)
 }
 
+/// A user agent and its classification, behind the id of its row.
+pub(super) struct NewAgent<'a>(pub(super) i64, &'a str, &'a Agent);
+
+impl<'a> From<(&'a str, &'a Agent)> for NewAgent<'a> {
+    fn from((user_agent, agent): (&'a str, &'a Agent)) -> Self {
+        Self(agent_id(user_agent, agent), user_agent, agent)
+    }
+}
+
 /// Stores user agents with their classifications.
-pub(super) async fn insert_agents<'a>(
+pub(super) async fn insert_agents(
     db: &mut Db<'_>,
-    agents: impl Iterator<Item = (&'a str, &'a Agent)>,
+    agents: &[NewAgent<'_>],
 ) -> Result<(), sqlx::Error> {
     // By id: all transactions insert them in the same order.
     let mut agents: BTreeMap<i64, (&str, &Agent)> = agents
-        .map(|(user_agent, agent)| (agent_id(user_agent, agent), (user_agent, agent)))
+        .iter()
+        .map(|NewAgent(id, user_agent, agent)| (*id, (*user_agent, *agent)))
         .collect();
     if db.scheme() == Scheme::Sqlite {
         // Most of them are stored already, and need not even be bound.
@@ -271,6 +268,7 @@ fn values<'a>(
     visit: &'a Visit,
     key: LinkKey<'a>,
     campaign: Option<i64>,
+    agent: i64,
 ) -> [Value<'a>; COLUMNS + 1] {
     let (place, classification) = (&visit.place, &visit.classification);
     [
@@ -279,7 +277,7 @@ fn values<'a>(
         (&visit.host).into(),
         visit.client.map(|client| client.to_string()).into(),
         visit.visitor.as_ref().map(|id| id.0.as_slice()).into(),
-        agent_id(&visit.user_agent, &visit.agent).into(),
+        agent.into(),
         some(&visit.referrer).into(),
         (&visit.referrer_host).into(),
         (&visit.language).into(),

@@ -6,12 +6,11 @@ use shortlink_core::ports::{KeptVisit, StoreError, VisitListing};
 use vocabulary::Code;
 
 use super::counts::{LINK, link};
-use super::joined;
+use super::{LinkKey, OF_LINKS, joined};
 use crate::db::Statement;
-use crate::rows::known_ids;
 use crate::sql::{Sql, sql};
-use crate::value::{Row, Value, args, hex};
-use crate::{Scheme, Store, audit};
+use crate::value::{Row, Value, hex};
+use crate::{Store, audit};
 
 /// The columns that [`read`] reads.
 const SELECT: Sql = sql!(
@@ -21,10 +20,7 @@ const SELECT: Sql = sql!(
      FROM visits JOIN visit_agents ON visit_agents.id = agent_id WHERE "
 );
 
-const ERASE: Sql = sql!(
-    "DELETE FROM visits WHERE \
-     {link_id IN (SELECT value FROM json_each($1))|code = ANY($1::text[])}"
-);
+const ERASE: Sql = sql!("DELETE FROM visits WHERE ", OF_LINKS);
 
 impl Store {
     /// Lists visits, those that were stored last first.
@@ -67,15 +63,9 @@ impl Store {
                     };
                     audit::append(db, &entry).await?;
                 }
-                let links: Value<'_> = match db.scheme() {
-                    // Every code that visits are stored of has an id.
-                    Scheme::Sqlite => {
-                        let ids = known_ids(db, codes).await?;
-                        ids.into_iter().flatten().collect::<Vec<i64>>().into()
-                    }
-                    Scheme::Postgres => codes.iter().map(Code::as_str).collect::<Vec<_>>().into(),
-                };
-                db.run(ERASE, args![links]).await
+                let keys = LinkKey::known(db, codes).await?;
+                let wanted = LinkKey::list(db, keys.keys());
+                db.run(ERASE, &[wanted]).await
             })
         })
         .await

@@ -11,9 +11,9 @@ use shortlink_core::visit::class::Class;
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
 
-use super::keeping::{add, add_visitors, insert_agents, keys, lock_sketch, put_sketch};
+use super::keeping::{NewAgent, add, add_visitors, insert_agents, keys, lock_sketch, put_sketch};
 use super::moves::Moves;
-use super::{ALL, Counts, EARLIER, agent_id, method, visitor_id, with};
+use super::{ALL, Counts, EARLIER, method, visitor_id, with};
 use crate::Store;
 use crate::db::Db;
 use crate::shared::DAY_MS;
@@ -245,9 +245,10 @@ async fn reclassify(
         return Ok(0);
     }
     let agents = verdicts.iter();
-    let agents = agents.map(|(visit, verdict)| (visit.user_agent.as_str(), &*verdict.agent));
-    insert_agents(db, agents).await?;
-    let changed = update(db, verdicts).await?;
+    let agents = agents.map(|(visit, verdict)| (&*visit.user_agent, &*verdict.agent));
+    let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
+    insert_agents(db, &agents).await?;
+    let changed = update(db, verdicts, &agents).await?;
     let verdicts = verdicts.iter();
     let verdicts: Vec<_> = verdicts
         .filter(|(visit, _)| changed.contains(&visit.number))
@@ -277,8 +278,10 @@ async fn reclassify(
 async fn update(
     db: &mut Db<'_>,
     verdicts: &[(StoredVisit, Verdict)],
+    agents: &[NewAgent<'_>],
 ) -> Result<HashSet<i64>, sqlx::Error> {
-    let rows = verdicts.iter().map(|(visit, verdict)| {
+    let rows = verdicts.iter().zip(agents);
+    let rows = rows.map(|((visit, verdict), agent)| {
         let classification = &verdict.classification;
         [
             visit.number.into(),
@@ -291,7 +294,7 @@ async fn update(
             classification.class.name().into(),
             classification.reason.into(),
             classification.ruleset.into(),
-            agent_id(&visit.user_agent, &verdict.agent).into(),
+            agent.0.into(),
         ]
     });
     let mut values = db.table(rows);

@@ -1,6 +1,7 @@
 use shortlink_core::testing::moment;
 
 use super::*;
+use crate::Scheme;
 use crate::testing::{Fixture, NOW};
 
 #[tokio::test]
