@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use shortlink_core::codes::numbering::CodeKey;
 use sqlx::SqlStr;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
@@ -82,6 +83,14 @@ pub enum SchemaError {
 /// Query of the applied migrations in sqlx' table, for all databases: the version and checksum of each,
 /// and whether it was completed.
 pub(super) const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
+
+/// Query of the key that codes are numbered by.
+pub(super) const CODE_KEY: &str = "SELECT value FROM settings WHERE name = 'code_key'";
+
+/// Reads the value of [`CODE_KEY`].
+pub(super) fn code_key(value: Option<Vec<u8>>) -> Option<CodeKey> {
+    value?.try_into().ok().map(CodeKey::new)
+}
 
 /// A row of [`APPLIED`].
 pub(super) type Applied = (i64, Vec<u8>, bool);

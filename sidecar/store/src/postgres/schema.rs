@@ -8,7 +8,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnection;
 
 use super::{OLDEST_VERSION, OpenError};
-use crate::schema::{self, APPLIED, Applied, SchemaError, migrations};
+use crate::schema::{self, APPLIED, Applied, CODE_KEY, SchemaError, migrations};
 
 static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0001_schema",
@@ -71,13 +71,8 @@ pub(super) async fn migrate(
 pub(super) async fn code_key(
     connection: &mut PgConnection,
 ) -> Result<Option<CodeKey>, sqlx::Error> {
-    let value: Option<Vec<u8>> =
-        sqlx::query_scalar("SELECT value FROM settings WHERE name = 'code_key'")
-            .fetch_optional(connection)
-            .await?;
-    Ok(value
-        .and_then(|bytes| bytes.try_into().ok())
-        .map(CodeKey::new))
+    let value = sqlx::query_scalar(CODE_KEY).fetch_optional(connection);
+    Ok(schema::code_key(value.await?))
 }
 
 async fn applied(connection: &mut PgConnection) -> Result<Vec<Applied>, SchemaError> {

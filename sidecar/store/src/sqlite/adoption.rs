@@ -9,6 +9,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::db::Db;
+use crate::schema::{self, CODE_KEY};
 
 /// A table of an earlier schema that may still have rows.
 #[derive(Clone, Copy)]
@@ -45,13 +46,8 @@ impl Left {
 pub(super) async fn code_key(
     connection: &mut SqliteConnection,
 ) -> Result<Option<CodeKey>, sqlx::Error> {
-    let value: Option<Vec<u8>> =
-        sqlx::query_scalar("SELECT value FROM settings WHERE name = 'code_key'")
-            .fetch_optional(connection)
-            .await?;
-    Ok(value
-        .and_then(|bytes| bytes.try_into().ok())
-        .map(CodeKey::new))
+    let value = sqlx::query_scalar(CODE_KEY).fetch_optional(connection);
+    Ok(schema::code_key(value.await?))
 }
 
 /// Returns whether everything was moved.
