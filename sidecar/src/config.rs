@@ -235,7 +235,7 @@ impl Settings {
             Ok(number) if least <= number && number <= most => Ok(number),
             _ => {
                 let allowed = format!("a whole number from {least} to {most}");
-                Err(fault(key, &value, allowed))
+                Err(fault(key, value, allowed))
             }
         }
     }
@@ -280,7 +280,7 @@ impl Settings {
             None => "…".to_owned(),
         };
         let allowed = format!("a URL that begins with {}", Scheme::NAMES);
-        Err(fault(key, &value, allowed))
+        Err(fault(key, value, allowed))
     }
 
     fn topology(&self) -> anyhow::Result<Topology> {
@@ -301,7 +301,7 @@ impl Settings {
             }
             Topology::Server if !nodes.is_empty() => {
                 let allowed = "empty when redis.topology is \"server\"";
-                Err(fault(key, &nodes.join(", "), allowed))
+                Err(fault(key, nodes.join(", "), allowed))
             }
             _ => Ok(topology),
         }

@@ -68,7 +68,7 @@ impl RemoteCommand {
                 return command.run(&Session::new(&client)?).await;
             }
             Self::Campaigns(Remote { command, client }) => {
-                command.run(&Session::new(&client)?).await?
+                command.run(&Session::new(&client)?).await?;
             }
             Self::Stats(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
             Self::Codespace { client } => codespace::run(&Session::new(&client)?).await?,

@@ -79,7 +79,7 @@ impl Settings {
         let known: i64 = self.get("visits.hours_retention_days");
         if known > 0 && days >= known {
             let allowed = format!("less than visits.hours_retention_days ({known})");
-            return Err(fault(key, &days, allowed));
+            return Err(fault(key, days, allowed));
         }
         Ok(u32::try_from(days).ok().filter(|days| *days > 0))
     }
@@ -93,7 +93,7 @@ impl Settings {
         let paths: Vec<String> = self.get(key);
         if paths.len() > MAX_IP2REGION_FILES || paths.iter().any(String::is_empty) {
             let allowed = "a list of at most two files, one for IPv4 and one for IPv6";
-            return Err(fault(key, &paths.join(", "), allowed));
+            return Err(fault(key, paths.join(", "), allowed));
         }
         Ok(paths.into_iter().map(PathBuf::from).collect())
     }

@@ -159,7 +159,7 @@ mod tests {
                     ));
                 }
                 Some((Place { line, .. }, Err(refusal))) => {
-                    found.push(format!("{line}: {}", refusal.problem))
+                    found.push(format!("{line}: {}", refusal.problem));
                 }
                 None => return found,
             }

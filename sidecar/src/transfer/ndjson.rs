@@ -1,5 +1,6 @@
 //! Rows of JSON objects, one a line.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
 use serde_json::{Map, Value};
@@ -10,10 +11,15 @@ use super::columns::{COLUMNS, Cells, Column, Names};
 use super::csv::{Row, Rows};
 use super::row::{MAX_ROW, Refusal};
 
+/// The most names whose meanings are remembered.
+const MAX_NAMES: usize = 1024;
+
 /// Rows of JSON objects.
 pub struct NdjsonRows<R> {
     reader: R,
     names: Names,
+    /// The meanings of names that were looked up.
+    meanings: HashMap<String, Option<(Column, usize)>>,
     line: u64,
     buffer: Vec<u8>,
 }
@@ -24,6 +30,7 @@ impl<R: BufRead + Send> NdjsonRows<R> {
         Self {
             reader,
             names,
+            meanings: HashMap::new(),
             line: 0,
             buffer: Vec::new(),
         }
@@ -45,8 +52,20 @@ impl<R: BufRead + Send> NdjsonRows<R> {
         Ok(read > 0)
     }
 
+    fn meaning(&mut self, name: &str) -> Option<(Column, usize)> {
+        if let Some(meaning) = self.meanings.get(name) {
+            return *meaning;
+        }
+        let meaning = self.names.meaning(name);
+        // Most rows have the same few names.
+        if self.meanings.len() < MAX_NAMES {
+            self.meanings.insert(name.to_owned(), meaning);
+        }
+        meaning
+    }
+
     /// Fills cells from the object in the buffer.
-    fn parse(&self, cells: &mut Cells) -> Result<(), Refusal> {
+    fn parse(&mut self, cells: &mut Cells) -> Result<(), Refusal> {
         if self.buffer.len() > MAX_ROW {
             return Err(Refusal::too_long(1));
         }
@@ -58,7 +77,7 @@ impl<R: BufRead + Send> NdjsonRows<R> {
         cells.clear();
         let mut ranks = [usize::MAX; COLUMNS];
         for (name, value) in &object {
-            let Some((column, rank)) = self.names.meaning(name) else {
+            let Some((column, rank)) = self.meaning(name) else {
                 continue;
             };
             if value.is_null() || rank >= ranks[column.place()] {
@@ -117,7 +136,7 @@ mod tests {
                     found.push(format!("{line} {}", columns.map(text).join(" ")));
                 }
                 Some((Place { line, .. }, Err(refusal))) => {
-                    found.push(format!("{line}: {}", refusal.problem))
+                    found.push(format!("{line}: {}", refusal.problem));
                 }
                 None => return found,
             }

@@ -52,8 +52,11 @@ pub(super) fn read(text: &str) -> Result<Domains, Refusal> {
     found.ok_or_else(|| tokens.refuse("there is no \"shortlink_domains\" block in the file"))
 }
 
+/// The words of a directive, and its end.
+type Directive = (Vec<Vec<u8>>, End);
+
 /// The next directive; `None` at the end of the file.
-fn next(tokens: &mut Tokens<'_>) -> Result<Option<(Vec<Vec<u8>>, End)>, Refusal> {
+fn next(tokens: &mut Tokens<'_>) -> Result<Option<Directive>, Refusal> {
     let mut words = Vec::new();
     loop {
         let end = match tokens.next()? {
