@@ -78,10 +78,7 @@ word! {
 
 word! {
     /// State of an API key. Only `live` keys are valid.
-    pub KeyState: {
-        use api_key::KeyState as State;
-        one_of([State::Live, State::Expired, State::Revoked].map(State::name))
-    }
+    pub KeyState: one_of(api_key::KeyState::ALL.map(api_key::KeyState::name))
 }
 
 word! {

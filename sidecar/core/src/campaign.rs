@@ -77,6 +77,27 @@ pub type CampaignEdit = revised::Edit<Campaign>;
 revised!(Campaign);
 
 impl Campaign {
+    /// A new campaign that redirects, without an id before it is stored.
+    pub fn new(name: String, target: CampaignTarget, created_by: String, now: Timestamp) -> Self {
+        Self {
+            id: CampaignId::FIRST,
+            name,
+            target,
+            redirect_status: RedirectStatus::default(),
+            forward_query: false,
+            revision: 1,
+            validity: Validity::ALWAYS,
+            paused_at: None,
+            revoked_at: None,
+            created_at: now,
+            updated_at: now,
+            created_by,
+            external_id: None,
+            note: None,
+            defaults: CampaignDefaults::default(),
+        }
+    }
+
     /// Returns the campaign's state at a moment.
     pub fn state(&self, now: Timestamp) -> State {
         let phase = self.validity.at(since_1970(now));

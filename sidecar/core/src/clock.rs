@@ -34,7 +34,8 @@ impl Clock for SystemClock {
     }
 }
 
-fn whole_milliseconds(moment: Timestamp) -> Timestamp {
+/// Rounds a moment down to the precision of the store.
+pub fn whole_milliseconds(moment: Timestamp) -> Timestamp {
     // A moment's milliseconds are always in range of a moment.
     Timestamp::from_millisecond(moment.as_millisecond()).unwrap_or(moment)
 }

@@ -30,7 +30,7 @@ pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdi
 pub use links::{
     Created, Edited, Editor, FoundOrCreated, Listing, MAX_TOGETHER, Position, RequestDigest,
 };
-pub use live::{EntryId, StreamBounds, TailBatch, VisitTail};
+pub use live::{EntryId, StreamBounds, TailBatch, VisitTail, digits};
 pub use outbox::{OutboxSpan, Receipt, Waiting};
 pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, TimeSpan, VisitPage};
 pub use upkeep::{ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood};

@@ -9,10 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
-use vocabulary::{CampaignId, Code, Record, RedirectStatus, Validity};
+use vocabulary::{CampaignId, Code, Record, RedirectStatus};
 
 use crate::audit::{Action, ChangedBy};
-use crate::campaign::{Campaign, CampaignDefaults, CampaignTarget};
+use crate::campaign::{Campaign, CampaignTarget};
 use crate::clock::Clock;
 use crate::link::{Destination, Link};
 use crate::ports::{Filled, PublishError, Publisher, RecordIndex, Stood};
@@ -70,26 +70,12 @@ pub fn link(code: &str) -> Link {
 
 /// A campaign with one parameter, and no id of its own yet.
 pub fn campaign() -> Campaign {
-    Campaign {
-        id: CampaignId::FIRST,
-        name: "Spring".to_owned(),
-        target: CampaignTarget::from_stored(
-            "https://example.com/{0}".to_owned(),
-            vec!["member".to_owned()],
-        ),
-        redirect_status: RedirectStatus::Found,
-        forward_query: false,
-        revision: 1,
-        validity: Validity::ALWAYS,
-        paused_at: None,
-        revoked_at: None,
-        created_at: moment("2026-01-01T00:00:00Z"),
-        updated_at: moment("2026-01-01T00:00:00Z"),
-        created_by: "key".to_owned(),
-        external_id: None,
-        note: None,
-        defaults: CampaignDefaults::default(),
-    }
+    let target = CampaignTarget::from_stored(
+        "https://example.com/{0}".to_owned(),
+        vec!["member".to_owned()],
+    );
+    let created_at = moment("2026-01-01T00:00:00Z");
+    Campaign::new("Spring".to_owned(), target, "key".to_owned(), created_at)
 }
 
 /// A line of `golden/agents.tsv`. `-` stands for nothing.

@@ -17,11 +17,11 @@ use shortlink_api::fields::Fields;
 use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::KeyPolicy;
-use shortlink_core::campaign::{CampaignChange, CampaignDefaults, CampaignTarget};
+use shortlink_core::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
 use shortlink_core::link::Second;
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
-use shortlink_service::campaigns::{CampaignError, NewCampaign, StoredCampaign};
+use shortlink_service::campaigns::{CampaignError, StoredCampaign};
 use vocabulary::{CampaignId, Validity};
 
 use super::app::{App, SharedApp};
@@ -111,16 +111,17 @@ async fn create(
         .defaults
         .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy));
     fields.finish()?;
-    let new = NewCampaign {
-        name: name.ok_or_else(Problem::internal)?,
-        target: target.ok_or_else(Problem::internal)?,
+    let name = name.ok_or_else(Problem::internal)?;
+    let target = target.ok_or_else(Problem::internal)?;
+    let key = caller.key().id.clone();
+    let new = Campaign {
         redirect_status: given.redirect_status.unwrap_or(app.default_redirect_status),
         forward_query: given.forward_query.unwrap_or(false),
         validity: validity.unwrap_or_default(),
-        created_by: caller.key().id.clone(),
         external_id: identity.external_id.flatten(),
         note: given.note.flatten(),
         defaults: defaults.unwrap_or_default(),
+        ..Campaign::new(name, target, key, app.clock.now())
     };
     let stored = app.campaigns.create(new).await?;
     let location = format!("/v1/campaigns/{}", stored.campaign.id);

@@ -3,37 +3,12 @@
 use std::sync::Arc;
 
 use shortlink_core::audit::{Action, ChangedBy};
-use shortlink_core::campaign::{
-    Campaign, CampaignChange, CampaignDefaults, CampaignEdit, CampaignTarget,
-};
+use shortlink_core::campaign::{Campaign, CampaignChange, CampaignEdit};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{CampaignEditor, Delivery, StoreError};
 use shortlink_core::revised::Revised;
 use shortlink_store::Store;
-use vocabulary::{CampaignId, RedirectStatus, Validity};
-
-/// A campaign to create.
-#[derive(Clone, Debug)]
-pub struct NewCampaign {
-    /// Its name.
-    pub name: String,
-    /// Target of its links.
-    pub target: CampaignTarget,
-    /// Redirect status of its links.
-    pub redirect_status: RedirectStatus,
-    /// Appends the visitor's query to the target.
-    pub forward_query: bool,
-    /// Period in which its links redirect.
-    pub validity: Validity,
-    /// Id of the API key that creates it.
-    pub created_by: String,
-    /// The caller's identifier.
-    pub external_id: Option<String>,
-    /// A note for users.
-    pub note: Option<String>,
-    /// Defaults for its new links.
-    pub defaults: CampaignDefaults,
-}
+use vocabulary::CampaignId;
 
 /// A stored campaign, and the state of its publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,32 +30,13 @@ pub struct Campaigns {
 }
 
 impl Campaigns {
-    /// Creates a campaign.
+    /// Stores a new campaign, which gets its id.
     ///
     /// # Errors
     /// Fails if the store does.
-    pub async fn create(&self, new: NewCampaign) -> Result<StoredCampaign, StoreError> {
-        let now = self.clock.now();
-        let mut campaign = Campaign {
-            // The store assigns the id.
-            id: CampaignId::FIRST,
-            name: new.name,
-            target: new.target,
-            redirect_status: new.redirect_status,
-            forward_query: new.forward_query,
-            revision: 1,
-            validity: new.validity,
-            paused_at: None,
-            revoked_at: None,
-            created_at: now,
-            updated_at: now,
-            created_by: new.created_by,
-            external_id: new.external_id,
-            note: new.note,
-            defaults: new.defaults,
-        };
-        campaign.id = self.store.create_campaign(&campaign).await?;
-        Ok(self.deliver(campaign).await)
+    pub async fn create(&self, mut new: Campaign) -> Result<StoredCampaign, StoreError> {
+        new.id = self.store.create_campaign(&new).await?;
+        Ok(self.deliver(new).await)
     }
 
     /// Changes a campaign on behalf of an API key. A change without effect creates no revision.

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use shortlink_core::api_key::{ApiKey, KeyPolicy, RateLimit, Scope};
-use shortlink_core::clock::Clock;
+use shortlink_core::clock::{Clock, whole_milliseconds};
 use shortlink_core::ports::{KeyEdit, KeyRefusal, KeyToEdit, StoreError};
 use shortlink_store::Store;
 
@@ -122,7 +122,7 @@ impl Keys {
             scopes: Scope::unique(&new.scopes),
             rate_limit: new.rate_limit,
             policy: new.policy,
-            expires_at: new.expires_at.map(stored),
+            expires_at: new.expires_at.map(whole_milliseconds),
             ..drawn
         };
         let audit = rules::creation(actor, &key, None);
@@ -140,7 +140,9 @@ impl Keys {
         id: &str,
         mut change: KeyChange,
     ) -> Result<Option<ApiKey>, KeyError> {
-        change.expires_at = change.expires_at.map(|expiry| expiry.map(stored));
+        change.expires_at = change
+            .expires_at
+            .map(|expiry| expiry.map(whole_milliseconds));
         let (now, actor) = (self.clock.now(), actor.clone());
         let editor = move |edited| rules::change(&actor, edited, change.clone(), now);
         let edit = self.edit(id, now, editor).await?;
@@ -210,11 +212,6 @@ impl Keys {
         let mut rng = self.rng.lock();
         ApiKey::generate(String::new(), Vec::new(), self.clock.now(), &mut *rng)
     }
-}
-
-/// Rounds a time to the precision of the store.
-fn stored(moment: Timestamp) -> Timestamp {
-    Timestamp::from_millisecond(moment.as_millisecond()).unwrap_or(moment)
 }
 
 /// The reason an operation on a key failed.

@@ -20,7 +20,8 @@ where
             Ok(done) => return Ok(done),
             Err(error) => {
                 let error = &error as &dyn Error;
-                tracing::warn!(error, ?pause, "{failure}; trying again");
+                let pause_ms = pause.as_millis();
+                tracing::warn!(error, pause_ms, "{failure}; trying again");
             }
         }
         tokio::time::sleep(pause).await;

@@ -1,6 +1,7 @@
 //! Access of the live feed to the visit queue: it reads and removes nothing.
 
 use std::fmt;
+use std::str::FromStr;
 
 use async_trait::async_trait;
 
@@ -65,8 +66,8 @@ impl EntryId {
     }
 }
 
-/// A number of digits only, without a sign.
-fn digits(text: &str) -> Option<u64> {
+/// Reads a number of digits only, without a sign.
+pub fn digits<N: FromStr>(text: &str) -> Option<N> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }

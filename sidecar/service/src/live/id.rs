@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use shortlink_core::ports::EntryId;
+use shortlink_core::ports::{EntryId, digits};
 
 /// Position of a visit. Its text is `<stream>:<entry>:<place>:<rest>`, such as
 /// `0:1767225600123-0:3:2`.
@@ -23,22 +23,14 @@ impl LiveId {
     /// Parses the text; `None` when it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
-        let stream = number(parts.next()?)?;
-        let entry = EntryId::parse(parts.next()?)?;
-        let (place, rest) = (number(parts.next()?)?, number(parts.next()?)?);
-        parts.next().is_none().then_some(Self {
-            stream: u16::try_from(stream).ok()?,
-            entry,
-            place,
-            rest,
-        })
+        let id = Self {
+            stream: digits(parts.next()?)?,
+            entry: EntryId::parse(parts.next()?)?,
+            place: digits(parts.next()?)?,
+            rest: digits(parts.next()?)?,
+        };
+        parts.next().is_none().then_some(id)
     }
-}
-
-/// Parses a number that consists only of digits, without a sign.
-fn number(text: &str) -> Option<u32> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
 }
 
 impl fmt::Display for LiveId {
