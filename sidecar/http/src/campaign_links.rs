@@ -54,7 +54,7 @@ impl Campaigns {
     async fn find(app: &App, ids: BTreeSet<CampaignId>) -> Result<Self, Problem> {
         let mut found = HashMap::with_capacity(ids.len());
         for id in ids {
-            if let Some(campaign) = app.campaigns.store.find_campaign(id).await? {
+            if let Some(campaign) = app.store.find_campaign(id).await? {
                 found.insert(id, campaign);
             }
         }

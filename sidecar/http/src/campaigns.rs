@@ -136,7 +136,6 @@ async fn find(
     CampaignInPath(id): CampaignInPath,
 ) -> Result<Json<CampaignBody>, Problem> {
     let campaign = app
-        .campaigns
         .store
         .find_campaign(id)
         .await?
@@ -153,7 +152,6 @@ async fn change(
     JsonObject(members): JsonObject,
 ) -> Result<Json<CampaignBody>, Problem> {
     let present = app
-        .campaigns
         .store
         .find_campaign(id)
         .await?
@@ -232,7 +230,7 @@ async fn list(
     let after = asked.cursor.map(|id| id.parse());
     let after = after.transpose().map_err(|_error| Problem::cursor())?;
     let limit = one_more(asked.limit);
-    let campaigns = app.campaigns.store.list_campaigns(after, limit).await?;
+    let campaigns = app.store.list_campaigns(after, limit).await?;
     let (campaigns, next_cursor) = cut(campaigns, limit, |last| last.id.to_string());
     let now = app.clock.now();
     let campaigns = campaigns.iter();
@@ -367,17 +365,12 @@ async fn count(
 ) -> Result<Json<SizeBody>, Problem> {
     let asked = SizeQuery::read(&text.unwrap_or_default())?;
     let most = asked.most.map_or(DEFAULT_MOST, |most| most.0);
-    app.campaigns
-        .store
+    app.store
         .find_campaign(id)
         .await?
         .ok_or_else(no_such_campaign)?;
     // One extra link shows whether the count is complete.
-    let found = app
-        .campaigns
-        .store
-        .count_campaign_links(id, most + 1)
-        .await?;
+    let found = app.store.count_campaign_links(id, most + 1).await?;
     Ok(Json(SizeBody {
         count: found.min(most),
         is_all: found <= most,

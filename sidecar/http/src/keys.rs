@@ -120,12 +120,7 @@ async fn find(
     _: MayManageKeys,
     IdInPath(id): IdInPath,
 ) -> Result<Json<KeyBody>, Problem> {
-    let key = app
-        .keys
-        .store
-        .find_key(&id)
-        .await?
-        .ok_or_else(no_such_key)?;
+    let key = app.store.find_key(&id).await?.ok_or_else(no_such_key)?;
     Ok(Json(KeyBody::new(&key, app.clock.now())))
 }
 
@@ -140,7 +135,7 @@ async fn list(
         after: after.map(|cursor::Dated(created_at, id)| KeyPosition { created_at, id }),
         limit: one_more(asked.limit),
     };
-    let keys = app.keys.store.list_keys(&listing).await?;
+    let keys = app.store.list_keys(&listing).await?;
     let (keys, next_cursor) = cut(keys, listing.limit, |last| {
         cursor::encode(cursor::KEYS, cursor::Dated(last.created_at, &last.id))
     });

@@ -142,12 +142,7 @@ async fn find(
     domains: Domains,
     CodeInPath(code): CodeInPath,
 ) -> Result<Response<Body>, Problem> {
-    let link = app
-        .links
-        .store
-        .find_link(&code)
-        .await?
-        .ok_or_else(no_such_link)?;
+    let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(&app, [&link]).await?;
     let totals = app.store.visit_totals(&[code]).await?;
     let body = body(&link, &app, &domains, &campaigns).visited(totals.first());
@@ -180,16 +175,11 @@ async fn change(
         None => ("/validSince", "must be before the link's validUntil"),
     };
     let editor = edited_by(&caller, expected);
-    let changed = app.links.change(&code, change, editor).await;
-    match changed {
-        Err(LinkError::Refused {
-            refusal: Refusal::NeverValid,
-            ..
-        }) => Err(Problem::invalid(pointer, detail)),
-        Err(LinkError::Refused {
-            refusal: Refusal::OfCampaign,
-            ..
-        }) => {
+    match app.links.change(&code, change, editor).await {
+        Err(LinkError::Refused { refusal, .. }) if refusal == Refusal::NeverValid => {
+            Err(Problem::invalid(pointer, detail))
+        }
+        Err(LinkError::Refused { refusal, .. }) if refusal == Refusal::OfCampaign => {
             let refused = of_campaign.iter().filter(|(is_changed, _)| *is_changed);
             let refused = refused.map(|(_, pointer)| FieldError {
                 pointer: (*pointer).to_owned(),
@@ -210,12 +200,7 @@ async fn read_changed_values(
     if !fields.has("parameters") {
         return Ok(None);
     }
-    let link = app
-        .links
-        .store
-        .find_link(code)
-        .await?
-        .ok_or_else(no_such_link)?;
+    let link = app.store.find_link(code).await?.ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(app, [&link]).await?;
     let Some(campaign) = campaigns.of_link(&link) else {
         fields.refuse("parameters", "is for links of campaigns");
@@ -370,7 +355,7 @@ async fn history(
 ) -> Result<Json<HistoryBody>, Problem> {
     let before = cursor::decode(cursor::HISTORY, asked.cursor)?;
     let limit = one_more(asked.limit);
-    let history = app.links.store.link_history(&code, before, limit).await?;
+    let history = app.store.link_history(&code, before, limit).await?;
     let history = history.ok_or_else(no_such_link)?;
     let (history, next_cursor) = cut(history, limit, |last| {
         cursor::encode(cursor::HISTORY, last.before.revision)

@@ -30,12 +30,7 @@ async fn draw(
     domains: Domains,
     CodeInPath(code): CodeInPath,
 ) -> Result<impl IntoResponse, Problem> {
-    let link = app
-        .links
-        .store
-        .find_link(&code)
-        .await?
-        .ok_or_else(no_such_link)?;
+    let link = app.store.find_link(&code).await?.ok_or_else(no_such_link)?;
     let base = domains.bases.of(&link).ok_or_else(no_domain)?;
     let drawn = svg(&format!("{base}/{code}")).ok_or_else(Problem::internal)?;
     // The domain may be another one tomorrow.

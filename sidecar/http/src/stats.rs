@@ -194,7 +194,7 @@ async fn of_campaign(
     CampaignInPath(id): CampaignInPath,
     Asked(asked): Asked<StatsQuery>,
 ) -> Result<Json<StatsBody>, Problem> {
-    if app.campaigns.store.find_campaign(id).await?.is_none() {
+    if app.store.find_campaign(id).await?.is_none() {
         return Err(no_such_campaign());
     }
     count(&app, Counted::Campaign(id), asked).await
@@ -207,7 +207,7 @@ async fn of_link(
     CodeInPath(code): CodeInPath,
     Asked(asked): Asked<StatsQuery>,
 ) -> Result<Json<StatsBody>, Problem> {
-    if app.links.store.find_link(&code).await?.is_none() {
+    if app.store.find_link(&code).await?.is_none() {
         return Err(no_such_link());
     }
     count(&app, Counted::Link(code), asked).await

@@ -256,7 +256,7 @@ async fn erase(
     }
     let (mut links, mut visits, erased_at) = (0, 0, app.clock.now());
     loop {
-        let some = app.links.store.list_links(&listing).await?;
+        let some = app.store.list_links(&listing).await?;
         let Some(last) = some.last() else {
             return Ok(Json(ErasureBody {
                 links,

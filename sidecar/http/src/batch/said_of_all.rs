@@ -60,8 +60,7 @@ impl SaidOfAll {
     pub(super) async fn read(app: &App, text: &str, format: Format) -> Result<Self, Problem> {
         let said = Self::parse(text, format)?;
         if let Some(id) = said.campaign_id {
-            app.campaigns
-                .store
+            app.store
                 .find_campaign(id)
                 .await?
                 .ok_or_else(no_such_campaign)?;
