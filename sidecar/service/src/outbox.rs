@@ -115,20 +115,20 @@ pub fn overdue(clock: &dyn Clock) -> jiff::Timestamp {
 impl Delivery for Outbox {
     async fn deliver(&self, links: &[Link], receipt: Receipt) -> bool {
         let published = publish(&*self.publisher, links).await;
-        self.report(Confirmed::Links(receipt), published)
+        self.report(Confirmed::Links(receipt), &published)
     }
 
     async fn deliver_campaign(&self, campaign: &Campaign) -> bool {
         let campaigns = std::slice::from_ref(campaign);
         let published = self.publisher.publish_campaigns(campaigns).await;
-        self.report(Confirmed::Campaign(confirmation(campaign)), published)
+        self.report(Confirmed::Campaign(confirmation(campaign)), &published)
     }
 }
 
 impl Outbox {
     /// Reports whether links or a campaign were published, and leaves the rest to the worker.
-    fn report(&self, confirmed: Confirmed, published: Result<(), PublishError>) -> bool {
-        match &published {
+    fn report(&self, confirmed: Confirmed, published: &Result<(), PublishError>) -> bool {
+        match published {
             // When the queue is full, the worker finds the links in the outbox.
             Ok(()) => drop(self.confirmations.try_send(confirmed)),
             Err(error) => {
