@@ -176,10 +176,14 @@ async fn change(
     };
     let editor = edited_by(&caller, expected);
     match app.links.change(&code, change, editor).await {
-        Err(LinkError::Refused { refusal, .. }) if refusal == Refusal::NeverValid => {
-            Err(Problem::invalid(pointer, detail))
-        }
-        Err(LinkError::Refused { refusal, .. }) if refusal == Refusal::OfCampaign => {
+        Err(LinkError::Refused {
+            refusal: Refusal::NeverValid,
+            ..
+        }) => Err(Problem::invalid(pointer, detail)),
+        Err(LinkError::Refused {
+            refusal: Refusal::OfCampaign,
+            ..
+        }) => {
             let refused = of_campaign.iter().filter(|(is_changed, _)| *is_changed);
             let refused = refused.map(|(_, pointer)| FieldError {
                 pointer: (*pointer).to_owned(),
