@@ -267,6 +267,17 @@ pub(super) fn invalid(column: &'static str) -> sqlx::Error {
     sqlx::Error::Decode(Box::new(InvalidValue(column)))
 }
 
+/// Names the operation in the error of a row that can't be read. In SQLite, all that share its
+/// transaction report it.
+pub(super) fn named(operation: &'static str) -> impl FnOnce(sqlx::Error) -> sqlx::Error {
+    move |error| match error {
+        sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => {
+            sqlx::Error::Decode(format!("cannot {operation}: {error}").into())
+        }
+        error => error,
+    }
+}
+
 /// A type that can be read from a column.
 pub(super) trait Column<'r>: Sized {
     /// Reads it; `None` for NULL.

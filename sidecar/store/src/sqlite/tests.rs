@@ -9,7 +9,7 @@ use crate::sql::sql;
 use crate::testing::{Fixture, KEY, create};
 use crate::tests::keys::{actions, entry};
 use crate::tests::listing::filters;
-use crate::value::Row;
+use crate::value::{Row, invalid};
 use crate::{Scheme, Store, audit, listing};
 
 async fn open(url: &str) -> Store {
@@ -114,4 +114,15 @@ async fn an_entry_goes_with_the_change_that_it_tells_of() {
     });
     assert!(failed.await.is_err());
     assert_eq!(actions(&fixture).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn all_that_share_a_transaction_are_told_what_could_not_be_read() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    let failed = fixture.store.run_tx("do this", (), |_db, ()| {
+        Box::pin(async { Err::<(), _>(invalid("target")) })
+    });
+    let error = failed.await.expect_err("no row").source.to_string();
+    assert!(error.contains("cannot do this"), "{error}");
+    assert!(error.contains("a row has a target"), "{error}");
 }

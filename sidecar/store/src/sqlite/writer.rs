@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::db::Db;
 use crate::shared::store_error;
 use crate::tx::Done;
+use crate::value::named;
 
 /// Maximum number of changes per transaction. Each of its callers waits for all of them.
 const MAX_BATCH: usize = 256;
@@ -120,7 +121,8 @@ where
     F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
 {
     async fn apply(&mut self, mut db: Db<'_>) -> Result<(), sqlx::Error> {
-        self.output = Some((self.work)(&mut db, &self.args).await?);
+        let done = (self.work)(&mut db, &self.args).await;
+        self.output = Some(done.map_err(named(self.operation))?);
         Ok(())
     }
 
