@@ -117,7 +117,7 @@ impl<'c> Db<'c> {
         Statement::new(self.scheme(), sql)
     }
 
-    /// The values of rows that a statement reads as a [`table!`](super::sql::table).
+    /// The values of rows, one at least, that a statement reads as a [`table!`](super::sql::table).
     pub(super) fn table<'a, const N: usize>(
         &self,
         rows: impl ExactSizeIterator<Item = [Value<'a>; N]>,
@@ -199,12 +199,14 @@ impl<'c> Db<'c> {
 
     /// Runs statements without parameters, which are not prepared.
     pub(super) async fn run_raw(&mut self, text: String) -> Result<(), sqlx::Error> {
-        let statement = sqlx::raw_sql(AssertSqlSafe(text));
         match &mut self.connection {
             Connection::Sqlite(connection) => {
+                let statement = sqlx::raw_sql(AssertSqlSafe(text));
                 statement.execute(&mut **connection).await?;
             }
-            Connection::Postgres(connection, _) => {
+            Connection::Postgres(connection, comment) => {
+                let text = text + comment.as_deref().unwrap_or_default();
+                let statement = sqlx::raw_sql(AssertSqlSafe(text));
                 statement.execute(&mut **connection).await?;
             }
         }

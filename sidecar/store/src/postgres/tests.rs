@@ -8,8 +8,9 @@ use secrecy::ExposeSecret;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::revised::Revised;
 use shortlink_core::testing::{changed_by, eventually, link, moment};
+use shortlink_core::trace::{Sampling, Trace, within};
 
-use crate::sql::relaxed;
+use crate::sql::{relaxed, sql};
 use crate::testing::{
     Fixture, KEY, REVOKED_AT, code, codes, connect, create, execute, new_database, options,
 };
@@ -43,6 +44,23 @@ async fn processes_that_migrate_at_once_do_it_once_with_one_key() {
     assert_eq!(migrate(&options, &KEY).await.expect("nothing to do"), 0);
     let store = open(&options).await.expect("a good database");
     assert!(store.code_key() == key);
+}
+
+#[tokio::test]
+async fn every_statement_of_a_sampled_request_names_it() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let trace = Trace::random(Sampling { one_in: 1 });
+    let done = fixture.store.run_tx("note statements", (), |db, ()| {
+        Box::pin(async move {
+            let made = "CREATE TABLE noted AS SELECT current_query() AS statement";
+            db.run_raw(made.to_owned()).await?;
+            let more = sql!("INSERT INTO noted SELECT current_query()");
+            db.run(more, &[]).await
+        })
+    });
+    within(trace, done).await.expect("a working store");
+    let named = format!("noted WHERE statement LIKE '%/*traceparent=''{trace}''*/'");
+    assert_eq!(fixture.count(&named).await, 2);
 }
 
 #[tokio::test]
