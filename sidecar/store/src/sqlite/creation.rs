@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use shortlink_core::link::{Destination, Link};
 
-use crate::db::{Db, SIZES, Text};
+use crate::db::{Db, SIZES};
 use crate::rows::{CAMPAIGN, NewLink, OPTIONAL, TARGET, columns, values};
-use crate::sql::{IN_NUMBERS, sql};
+use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Value, args};
 
 /// Columns of an insertion. Every value costs time, even a default, and most links are of the first
@@ -44,8 +44,8 @@ impl Columns {
     }
 
     /// The statement for each of the [`SIZES`].
-    fn statements(self) -> &'static [String; SIZES.len()] {
-        static STATEMENTS: LazyLock<[[String; SIZES.len()]; 3]> =
+    fn statements(self) -> &'static [Sql; SIZES.len()] {
+        static STATEMENTS: LazyLock<[[Sql; SIZES.len()]; 3]> =
             LazyLock::new(|| Columns::EACH.map(statements));
         let [target, campaign, all] = &*STATEMENTS;
         match self {
@@ -56,7 +56,8 @@ impl Columns {
     }
 }
 
-fn statements(which: Columns) -> [String; SIZES.len()] {
+/// Makes the statements of one kind, once for the process: with many rows a text is long.
+fn statements(which: Columns) -> [Sql; SIZES.len()] {
     let columns = columns!().split(", ").enumerate();
     let columns = columns.filter(|(place, _)| which.has(*place));
     let columns: Vec<&str> = columns.map(|(_, column)| column).collect();
@@ -65,7 +66,8 @@ fn statements(which: Columns) -> [String; SIZES.len()] {
         let row = format!("(?{})", ", ?".repeat(columns.len()));
         let rows = vec![row; size].join(", ");
         let columns = columns.join(", ");
-        format!("INSERT INTO links (id, {columns}) VALUES {rows}")
+        let text = format!("INSERT INTO links (id, {columns}) VALUES {rows}");
+        Sql::new(text.leak().as_bytes(), &[])
     })
 }
 
@@ -132,8 +134,7 @@ async fn insert_some(
         let values = values(link).into_iter().enumerate();
         row_values.extend(values.filter_map(|(place, value)| columns.has(place).then_some(value)));
     }
-    let statement = columns.statements()[which].as_str();
-    db.run(Text::Built(statement), &row_values).await?;
+    db.run(columns.statements()[which], &row_values).await?;
     Ok(())
 }
 

@@ -83,16 +83,23 @@ async fn take_new(
     let mut stored = BTreeMap::new();
     for origin in origins.collect::<BTreeSet<i64>>() {
         let sql = sql!(
-            "INSERT INTO visit_origins (origin, ranges, seen_at) VALUES ($1, '', $2) \
-             ON CONFLICT (origin) DO UPDATE SET seen_at = excluded.seen_at RETURNING ranges"
+            "{SELECT ranges FROM visit_origins WHERE origin = $1|\
+             INSERT INTO visit_origins (origin, ranges, seen_at) VALUES ($1, '', $2) \
+             ON CONFLICT (origin) DO UPDATE SET seen_at = excluded.seen_at RETURNING ranges}"
         );
         let read = |row: &Row| ranges(row.get("ranges")?);
-        stored.insert(origin, db.get(sql, args![origin, now], read).await?);
+        let found = db.one(sql, args![origin, now], read).await?;
+        stored.insert(origin, found.unwrap_or_default());
     }
     let new = add_new(visits, &mut stored);
     for (origin, ranges) in stored {
-        let sql = sql!("UPDATE visit_origins SET ranges = $2 WHERE origin = $1");
-        db.run(sql, args![origin, ranges.to_text()]).await?;
+        let sql = sql!(
+            "{INSERT INTO visit_origins (origin, ranges, seen_at) VALUES ($1, $2, $3) \
+             ON CONFLICT (origin) DO UPDATE SET ranges = excluded.ranges, \
+             seen_at = excluded.seen_at|\
+             UPDATE visit_origins SET ranges = $2, seen_at = $3 WHERE origin = $1}"
+        );
+        db.run(sql, args![origin, ranges.to_text(), now]).await?;
     }
     Ok(new)
 }
@@ -356,7 +363,8 @@ pub(super) async fn add_visitors(db: &mut Db<'_>, counts: &Counts<'_>) -> Result
     Ok(())
 }
 
-/// Locks the sketch of a campaign and a day until the transaction ends; returns it.
+/// Locks the sketch of a campaign and a day, which [`put_sketch`] replaces, until the transaction ends;
+/// returns it. SQLite has one writer, which only reads here.
 pub(super) async fn lock_sketch(
     db: &mut Db<'_>,
     campaign: i64,
@@ -364,26 +372,30 @@ pub(super) async fn lock_sketch(
 ) -> Result<Vec<u8>, sqlx::Error> {
     // The update changes nothing, but returns and locks an existing row.
     let sql = sql!(
-        "INSERT INTO visit_sketches AS kept (campaign_id, day, registers) \
+        "{SELECT registers FROM visit_sketches WHERE campaign_id = $1 AND day = $2|\
+         INSERT INTO visit_sketches AS kept (campaign_id, day, registers) \
          VALUES ($1, $2, $3) ON CONFLICT (campaign_id, day) \
-         DO UPDATE SET registers = kept.registers RETURNING registers"
+         DO UPDATE SET registers = kept.registers RETURNING registers}"
     );
     let nobody = Sketch::default();
     let values = args![campaign, day, nobody.as_bytes()];
-    db.get(sql, values, |row| {
-        Ok(row.get::<&[u8]>("registers")?.to_vec())
-    })
-    .await
+    let read = |row: &Row| Ok(row.get::<&[u8]>("registers")?.to_vec());
+    let found = db.one(sql, values, read).await?;
+    Ok(found.unwrap_or_else(|| nobody.as_bytes().to_vec()))
 }
 
-/// Replaces the sketch of a campaign and a day, which is there.
+/// Replaces the sketch of a campaign and a day, which is locked.
 pub(super) async fn put_sketch(
     db: &mut Db<'_>,
     campaign: i64,
     day: i64,
     sketch: &Sketch,
 ) -> Result<(), sqlx::Error> {
-    let sql = sql!("UPDATE visit_sketches SET registers = $3 WHERE campaign_id = $1 AND day = $2");
+    let sql = sql!(
+        "{INSERT INTO visit_sketches (campaign_id, day, registers) VALUES ($1, $2, $3) \
+         ON CONFLICT (campaign_id, day) DO UPDATE SET registers = excluded.registers|\
+         UPDATE visit_sketches SET registers = $3 WHERE campaign_id = $1 AND day = $2}"
+    );
     db.run(sql, args![campaign, day, sketch.as_bytes()]).await?;
     Ok(())
 }
