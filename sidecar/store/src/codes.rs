@@ -1,6 +1,5 @@
 //! The state of the strategies for codes: counters, and the pool.
 
-use shortlink_core::link::Link;
 use shortlink_core::ports::{CodeUsage, PoolCounts, StoreError};
 use vocabulary::Code;
 
@@ -20,22 +19,29 @@ pub(super) const COUNT: &str = "INSERT INTO code_usage (length, day, {|slot, }li
 pub(super) const COUNTED: &str = " WHERE true ON CONFLICT (length, day{|, slot}) \
      DO UPDATE SET links = code_usage.links + excluded.links";
 
-/// Adds new links to the counts in the transaction that stores them, or those that are deleted with
-/// `sign` -1.
+/// Rows of the counts.
+const ROWS: &str = table!("new": 1 "length" "bigint", 2 "day" "bigint", 3 "links" "bigint");
+
+/// Adds new links, as their codes and creation times in milliseconds, to the counts in the transaction
+/// that stores them, or those that are deleted with `sign` -1.
 pub(super) async fn count(
     db: &mut Db<'_>,
-    links: impl Iterator<Item = &Link>,
+    links: impl Iterator<Item = (&Code, i64)>,
     sign: i64,
 ) -> Result<(), sqlx::Error> {
     let rows = usage(links).into_iter();
     let rows: Vec<_> = rows
         .map(|((length, day), links)| [length.into(), day.into(), (sign * links).into()])
         .collect();
-    let sql = sql!(
-        COUNT,
-        table!("new": 1 "length" "bigint", 2 "day" "bigint", 3 "links" "bigint"),
-        COUNTED
-    );
+    let sql = match db.scheme() {
+        // Never below 0. In PostgreSQL, one slot may be, as another session has counted the link.
+        Scheme::Sqlite if sign < 0 => sql!(
+            "UPDATE code_usage SET links = max(code_usage.links + new.links, 0) FROM ",
+            ROWS,
+            " WHERE code_usage.length = new.length AND code_usage.day = new.day"
+        ),
+        _ => sql!(COUNT, ROWS, COUNTED),
+    };
     db.run_table(sql, rows.into_iter(), &[]).await?;
     Ok(())
 }
@@ -165,11 +171,19 @@ impl Store {
 }
 
 async fn fill_pool(db: &mut Db<'_>, codes: &[Code]) -> Result<u64, sqlx::Error> {
+    if codes.is_empty() {
+        return Ok(0);
+    }
     // All transactions insert codes in the same order.
     let mut codes: Vec<&str> = codes.iter().map(Code::as_str).collect();
     codes.sort_unstable();
     let ids = ids_of(db, &codes).await?;
-    let rows = ids.into_iter().zip(codes);
+    let mut rows: Vec<(i64, &str)> = ids.into_iter().zip(codes).collect();
+    if db.scheme() == Scheme::Sqlite {
+        // Neighbours in the table of links are looked up in sequence.
+        rows.sort_unstable();
+    }
+    let rows = rows.into_iter();
     let values = db.table(rows.map(|(id, code)| [id.into(), code.into()]));
     // PostgreSQL counts the codes that were ever put in: they grow more and more.
     let sql = sql!(

@@ -97,7 +97,7 @@ async fn settle(
     if db.scheme() == Scheme::Postgres {
         return postgres::creation::settle(db, rows, spans, now).await;
     }
-    codes::count(db, rows.iter().map(|row| row.link), 1).await?;
+    codes::count(db, rows.iter().map(NewLink::counted), 1).await?;
     outbox::enqueue(db, &spans, now).await?;
     Ok((Receipt(spans), Vec::new()))
 }
@@ -128,13 +128,16 @@ async fn undo(
     let sql = sql!(outbox::DELETE, outbox::DELETED);
     db.run_table(sql, receipt.0.iter().map(outbox::ends), &[])
         .await?;
-    codes::count(db, rows.iter().map(|row| row.link), -1).await
+    codes::count(db, rows.iter().map(NewLink::counted), -1).await
 }
 
 async fn find_or_create(
     db: &mut Db<'_>,
     links: &[(Link, RequestDigest)],
 ) -> Result<FoundOrCreated, sqlx::Error> {
+    if links.is_empty() {
+        return Ok(FoundOrCreated::default());
+    }
     let locked = digests::lock(db, links).await?;
     let mut output = FoundOrCreated::default();
     // Those for which there is no link yet, and those that share their digest.

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use shortlink_core::link::Link;
 use shortlink_core::ports::StoreError;
 use vocabulary::Code;
 
 use crate::db::Db;
-use crate::rows::{columns, known_ids, read_with_id};
+use crate::rows::known_ids;
 use crate::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
+use crate::texts::to_tags;
 use crate::value::{Row, args};
 use crate::{Store, codes, tags};
 
@@ -30,11 +30,9 @@ const REMOVALS: [Sql; 4] = [
 ];
 
 /// Locks links until the end of the transaction. All transactions lock links in the order of their
-/// ids.
+/// ids. Only what deletion needs is read: a link whose other columns are not valid can be deleted.
 pub(super) const LOCK: Sql = sql!(
-    "SELECT id, ",
-    columns!(),
-    " FROM links WHERE id",
+    "SELECT id, revision, created_at, tags FROM links WHERE id",
     IN_NUMBERS,
     " ORDER BY id",
     FOR_UPDATE
@@ -93,17 +91,21 @@ async fn delete(
 ) -> Result<u64, sqlx::Error> {
     let codes: Vec<Code> = links.iter().map(|(code, _)| *code).collect();
     let seen = known_ids(db, &codes).await?.into_iter().zip(links);
-    let seen: HashMap<i64, u64> = seen
-        .filter_map(|(id, (_, revision))| Some((id?, *revision)))
-        .collect();
+    let seen: HashMap<i64, &(Code, u64)> =
+        seen.filter_map(|(id, link)| Some((id?, link))).collect();
     let ids: Vec<i64> = seen.keys().copied().collect();
-    let mut dead: Vec<(i64, Link)> = db.all(LOCK, args![ids], read_with_id).await?;
+    let read = |row: &Row| {
+        let tags = to_tags(row.find("tags")?).unwrap_or_default();
+        let revision = row.get::<i64>("revision")?;
+        Ok((row.get("id")?, revision, row.get("created_at")?, tags))
+    };
+    let mut dead: Vec<(i64, i64, i64, _)> = db.all(LOCK, args![ids], read).await?;
     // Another transaction may have changed one meanwhile.
-    dead.retain(|(id, link)| seen.get(id) == Some(&link.revision));
+    dead.retain(|(id, revision, ..)| seen[id].1.cast_signed() == *revision);
     if dead.is_empty() {
         return Ok(0);
     }
-    let ids: Vec<i64> = dead.iter().map(|(id, _)| *id).collect();
+    let ids: Vec<i64> = dead.iter().map(|(id, ..)| *id).collect();
     let note = sql!(
         "INSERT INTO removed_links (id, code, revision, removed_at) \
          SELECT id, code, revision, $2 FROM links WHERE id",
@@ -114,8 +116,14 @@ async fn delete(
     for statement in REMOVALS {
         db.run(statement, &values[..1]).await?;
     }
-    let links: Vec<(i64, &Link)> = dead.iter().map(|(id, link)| (*id, link)).collect();
-    tags::remove(db, &links).await?;
-    codes::count(db, links.iter().map(|(_, link)| *link), -1).await?;
+    let tags = dead.iter().flat_map(|(id, _, created_at, tags)| {
+        let tags = tags.iter();
+        tags.map(|tag| [tag.into(), (*created_at).into(), (*id).into()])
+    });
+    let tags: Vec<_> = tags.collect();
+    db.run_each(tags::REMOVE, tags.into_iter(), &[]).await?;
+    let counted = dead.iter();
+    let counted = counted.map(|(id, _, created_at, _)| (&seen[id].0, *created_at));
+    codes::count(db, counted, -1).await?;
     Ok(dead.len() as u64)
 }

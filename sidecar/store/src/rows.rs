@@ -77,6 +77,13 @@ pub(super) struct NewLink<'a> {
     pub(super) link: &'a Link,
 }
 
+impl<'a> NewLink<'a> {
+    /// Its code and its creation time in milliseconds, by which it is counted.
+    pub(super) fn counted(&self) -> (&'a Code, i64) {
+        (&self.link.code, self.link.created_at.as_millisecond())
+    }
+}
+
 /// Finds the ids of the links of texts without numbers.
 const FAR_IDS: Sql = sql!("SELECT code, -id AS id FROM far_codes WHERE code", IN_TEXTS);
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use shortlink_core::durations::DATABASE;
-use shortlink_core::link::Link;
 use shortlink_core::ports::{MAX_TOGETHER, OutboxSpan, StoreError};
 use shortlink_core::trace;
+use vocabulary::Code;
 
 /// Time after which an operation is slow.
 const SLOW: Duration = Duration::from_millis(500);
@@ -46,12 +46,13 @@ pub(super) fn spans(links: impl IntoIterator<Item = (i64, u64)>) -> Vec<OutboxSp
     spans
 }
 
-/// Counts links by the length of their codes and by day.
-pub(super) fn usage<'a>(links: impl IntoIterator<Item = &'a Link>) -> BTreeMap<(i64, i64), i64> {
+/// Counts links, given as their codes and creation times in milliseconds, by the length of the code and
+/// by day.
+pub(super) fn usage<'a>(links: impl Iterator<Item = (&'a Code, i64)>) -> BTreeMap<(i64, i64), i64> {
     let mut counts = BTreeMap::new();
-    for link in links {
-        let day = link.created_at.as_millisecond().div_euclid(DAY_MS);
-        let length = link.code.as_bytes().len() as i64;
+    for (code, created_at) in links {
+        let day = created_at.div_euclid(DAY_MS);
+        let length = code.as_bytes().len() as i64;
         *counts.entry((length, day)).or_default() += 1;
     }
     counts

@@ -11,7 +11,8 @@ const ADD: Sql = sql!(
     table!("made": 1 "tag" "text", 2 "created_at" "bigint", 3 "id" "bigint")
 );
 
-const REMOVE: Sql = sql!(
+/// Has a link, given by a row as for [`add`], found by a tag no more.
+pub(super) const REMOVE: Sql = sql!(
     "DELETE FROM link_tags{| USING unnest($1::text[], $2::bigint[], $3::bigint[]) \
      AS old (tag, created_at, id)} WHERE link_tags.tag = {$1|old.tag} \
      AND link_created_at = {$2|old.created_at} AND link_id = {$3|old.id}"

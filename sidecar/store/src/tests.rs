@@ -180,6 +180,7 @@ async fn the_pool_gives_each_code_once(fixture: Fixture) {
     assert_eq!((counts.unused, counts.used, counts.void), (0, 2, 1));
     // Codes that were taken do not return to the pool.
     assert_eq!(store.fill_pool(ahead.to_vec()).await.expect("room"), 0);
+    assert_eq!(store.fill_pool(Vec::new()).await.expect("room"), 0);
 }
 
 async fn concurrent_creations_of_one_code_have_one_winner(fixture: Fixture) {

@@ -74,7 +74,9 @@ pub(crate) async fn settle(
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let mut values = lists(spans.iter().map(outbox::values));
     values.extend_from_slice(args![now, scattered, ids]);
-    let usage: Vec<_> = usage(rows.iter().map(|row| row.link)).into_iter().collect();
+    let usage: Vec<_> = usage(rows.iter().map(NewLink::counted))
+        .into_iter()
+        .collect();
     let usage = usage.into_iter();
     values.extend(lists(usage.map(|((length, day), links)| {
         [length.into(), day.into(), links.into()]

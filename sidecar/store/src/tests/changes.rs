@@ -115,4 +115,6 @@ async fn a_dead_link_is_not_found_again_and_a_taken_code_is_told(fixture: Fixtur
     assert_eq!(done.expect("a store").found, []);
     let done = store.find_or_create_links(vec![(link("f"), one)]).await;
     assert_eq!(done.expect("a store").found, [(0, link("e"))]);
+    let done = store.find_or_create_links(Vec::new()).await;
+    assert_eq!(done.expect("a store").found, []);
 }
