@@ -161,7 +161,8 @@ pub(super) async fn find_by_id<C: FromIterator<(i64, Link)>>(
         " FROM links WHERE id",
         IN_NUMBERS
     );
-    db.all(sql, args![ids], read_with_id).await
+    let read = |row: &Row| Ok((row.get("id")?, read(row)?));
+    db.all(sql, args![ids], read).await
 }
 
 /// Finds a link by its id.
@@ -181,11 +182,6 @@ pub(super) fn checked(link: Option<Link>, code: &Code) -> Result<Option<Link>, s
         Some(link) if link.code != *code => Err(invalid("id")),
         link => Ok(link),
     }
-}
-
-/// Reads a link with its id.
-pub(super) fn read_with_id(row: &Row) -> Result<(i64, Link), sqlx::Error> {
-    Ok((row.get("id")?, read(row)?))
 }
 
 /// Reads a link.
