@@ -28,7 +28,7 @@ impl<W: Write> RowWriter<W> {
         };
         let mut builder = csv::WriterBuilder::new();
         let mut writer = builder.delimiter(delimiter).from_writer(out);
-        writer.write_record(names)?;
+        writer.write_record(names).map_err(cause)?;
         Ok(Self::Separated(Box::new(writer)))
     }
 
@@ -56,9 +56,17 @@ pub fn write_fields<'v, W: Write>(
     values: impl Iterator<Item = Option<&'v Value>>,
 ) -> io::Result<()> {
     for value in values {
-        writer.write_field(&*field(value))?;
+        writer.write_field(&*field(value)).map_err(cause)?;
     }
-    Ok(writer.write_record(None::<&[u8]>)?)
+    writer.write_record(None::<&[u8]>).map_err(cause)
+}
+
+/// The error of the file itself, which callers tell apart: a closed pipe is none to report.
+fn cause(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
 }
 
 /// A value in CSV: lists are separated by `|`, as in the rows of a batch; objects are JSON.
@@ -71,5 +79,42 @@ fn field(value: Option<&Value>) -> Cow<'_, str> {
             Cow::Owned(items.join("|"))
         }
         Some(other) => Cow::Owned(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pipe whose reader has gone.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Err(ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_recognised_in_both_formats() {
+        for delimiter in [Some(b','), None] {
+            let mut rows =
+                RowWriter::new(Closed, delimiter, ["code"].into_iter()).expect("buffered");
+            let value = json!("x".repeat(1000));
+            let written = (0..100).try_for_each(|_| match &mut rows {
+                RowWriter::Separated(writer) => write_fields(writer, [Some(&value)].into_iter()),
+                RowWriter::Json(out) => out.write_all(b"{}"),
+            });
+            let error = written.expect_err("more than a buffer");
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        }
     }
 }

@@ -13,9 +13,11 @@ pub(super) struct Text(String);
 macro_rules! metrics {
     ($text:expr; $($kind:ident $name:literal, $help:literal $(= $value:expr)? $(, $samples:expr)?;)+) => {
         $(
-            let mut samples = $text.metric($name, stringify!($kind), $help);
-            $(samples.add(&[], $value);)?
-            $($crate::metrics::text::fill(&mut samples, $samples);)?
+            $($text.single($name, stringify!($kind), $help, $value);)?
+            $($crate::metrics::text::fill(
+                &mut $text.metric($name, stringify!($kind), $help),
+                $samples,
+            );)?
         )+
     };
 }
@@ -47,6 +49,17 @@ impl Text {
             text: &mut self.0,
             name,
         }
+    }
+
+    /// Adds a metric with one sample. A value that cannot be computed leaves no heading behind.
+    pub(super) fn single(
+        &mut self,
+        name: &'static str,
+        kind: &'static str,
+        help: &'static str,
+        value: impl Display,
+    ) {
+        self.metric(name, kind, help).add(&[], value);
     }
 
     /// The whole text.

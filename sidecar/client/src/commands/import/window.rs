@@ -73,7 +73,8 @@ mod tests {
     async fn a_sender_waits_for_answers() {
         let (answered, mut window) = window();
         let sender = std::thread::spawn(move || {
-            window.enter(ROWS, 10) && window.enter(1, BYTES) && window.enter(1, 1)
+            let is_open = window.enter(ROWS, 10) && window.enter(1, BYTES) && window.enter(1, 1);
+            (is_open, window.rows)
         });
         // One answer lets the next part through, which has too many bytes for another.
         answered.send_modify(|answered| answered.rows = 1);
@@ -85,7 +86,7 @@ mod tests {
                 bytes: BYTES,
             }
         });
-        assert!(sender.join().expect("no panic"));
+        assert_eq!(sender.join().expect("no panic"), (true, ROWS + 2));
     }
 
     #[tokio::test(flavor = "multi_thread")]

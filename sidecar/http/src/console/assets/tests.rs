@@ -13,6 +13,8 @@ fn all_of_it_is_small_and_of_this_server() {
     let all: usize = ASSETS.files.iter().map(|file| file.gzip.len()).sum();
     assert!(all < 100 * 1024, "{all} bytes");
     for (path, bytes) in all_files(&FILES) {
+        // Every file of the folder is embedded, so no other kind may lie there.
+        assert_ne!(media_type(path), "application/octet-stream", "{path}");
         let text = std::str::from_utf8(bytes).expect("text");
         let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
         // The only text with "https:" is the placeholder of a target.
