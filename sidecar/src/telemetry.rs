@@ -9,12 +9,15 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat};
 
+/// The beginning of the names of the project's crates.
+const CRATES: &str = "shortlink_";
+
 /// Starts logging to standard error. Libraries only log warnings and errors: their details may
 /// have secrets.
 pub fn start(log: &Log) {
     let filter = Targets::new()
         .with_default(log.level.min(tracing::level_filters::LevelFilter::WARN))
-        .with_target(env!("CARGO_CRATE_NAME"), log.level);
+        .with_target(CRATES, log.level);
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr);
     let layer = match log.format {
         LogFormat::Text => layer.with_ansi(stderr().is_terminal()).boxed(),

@@ -17,6 +17,12 @@ pub fn extension(path: &Path) -> Option<String> {
     Some(name.rsplit_once('.')?.1.to_owned())
 }
 
+/// Returns whether a file's name says that it is compressed with gzip.
+pub fn is_named_gzip(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|it| it.eq_ignore_ascii_case("gz"))
+}
+
 /// Moves a position forward by the bytes that are read.
 struct CountedRead<R> {
     reader: R,
@@ -31,13 +37,14 @@ impl<R: Read> Read for CountedRead<R> {
     }
 }
 
-/// The text of a file that may be compressed with gzip and may begin with a byte order mark.
-/// `position` advances by the bytes of the file that are read.
+/// The text of a file that may be compressed with gzip, or must be, and may begin with a byte order
+/// mark. `position` advances by the bytes of the file that are read.
 ///
 /// # Errors
-/// Fails when it can't be read or is written in UTF-16.
+/// Fails when it can't be read, is not compressed though it must be, or is written in UTF-16.
 pub fn text(
     raw: impl Read + Send + 'static,
+    must_be_gzip: bool,
     position: &Arc<AtomicU64>,
 ) -> io::Result<Box<dyn BufRead + Send>> {
     let raw = CountedRead {
@@ -48,6 +55,11 @@ pub fn text(
     let (start, raw) = peek::<2>(raw)?;
     let plain: Box<dyn Read + Send> = if start == [0x1f, 0x8b] {
         Box::new(MultiGzDecoder::new(raw))
+    } else if must_be_gzip {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not compressed with gzip, though its name ends in .gz",
+        ));
     } else {
         Box::new(raw)
     };
@@ -80,7 +92,8 @@ mod tests {
 
     fn read(bytes: &[u8]) -> io::Result<String> {
         let mut found = String::new();
-        text(Cursor::new(bytes.to_vec()), &Arc::default())?.read_to_string(&mut found)?;
+        let mut text = text(Cursor::new(bytes.to_vec()), false, &Arc::default())?;
+        text.read_to_string(&mut found)?;
         Ok(found)
     }
 

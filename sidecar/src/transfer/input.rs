@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use shortlink_client::input::{extension, text};
+use shortlink_client::input::{extension, is_named_gzip, text};
 
 /// The format of the rows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -81,11 +81,11 @@ impl Source {
     /// Opens the source; `position` advances by the bytes that are read.
     ///
     /// # Errors
-    /// Fails when it can't be read or is written in UTF-16.
+    /// Fails when it can't be read, is not compressed though its name ends in `.gz`, or is written in UTF-16.
     pub fn open(&self, position: &Arc<AtomicU64>) -> io::Result<Box<dyn BufRead + Send>> {
         match self {
-            Self::Standard => text(io::stdin(), position),
-            Self::File(path) => text(File::open(path)?, position),
+            Self::Standard => text(io::stdin(), false, position),
+            Self::File(path) => text(File::open(path)?, is_named_gzip(path), position),
         }
     }
 }

@@ -61,6 +61,7 @@ fn the_book_has_a_section_for_every_check_and_no_other() {
         let text = fs::read_to_string(file).expect("a file");
         let code = text.split("#[cfg(test)]").next().expect("code");
         for place in [
+            "Finding::new(",
             "Finding::ok(",
             "Finding::warn(",
             "Finding::fail(",

@@ -148,7 +148,7 @@ fn a_rebuild_that_was_killed_or_interrupted_is_gone_on_with() {
     stack.redis.go_on();
     assert_eq!(interrupted.wait(SOON).code(), Some(1), "{}", said(&log));
     assert!(
-        said(&log).contains("the next run goes on"),
+        said(&log).contains("the next run continues"),
         "{}",
         said(&log)
     );

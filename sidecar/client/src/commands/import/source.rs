@@ -15,7 +15,7 @@ use super::RowFormat;
 use super::lines::LineFinder;
 use super::window::Window;
 use crate::Failure;
-use crate::input::text;
+use crate::input::{is_named_gzip, text};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -26,6 +26,7 @@ const PART: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Source {
     file: Option<File>,
+    is_named_gzip: bool,
 }
 
 /// The progress of reading the file.
@@ -50,7 +51,10 @@ impl Source {
     /// Opens it; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         if path == Path::new("-") {
-            return Ok(Self { file: None });
+            return Ok(Self {
+                file: None,
+                is_named_gzip: false,
+            });
         }
         let shown = path.display();
         let file = File::open(path)
@@ -58,7 +62,10 @@ impl Source {
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(Failure::Usage(format!("{shown} is a directory")));
         }
-        Ok(Self { file: Some(file) })
+        Ok(Self {
+            file: Some(file),
+            is_named_gzip: is_named_gzip(path),
+        })
     }
 
     /// Its length on the disk.
@@ -113,8 +120,8 @@ impl Source {
         };
         reading.is_reading.store(true, Ordering::Relaxed);
         let opened = match self.file {
-            Some(file) => text(file, &reading.bytes),
-            None => text(io::stdin(), &reading.bytes),
+            Some(file) => text(file, self.is_named_gzip, &reading.bytes),
+            None => text(io::stdin(), false, &reading.bytes),
         };
         let mut input = opened.map_err(broken)?;
         loop {
