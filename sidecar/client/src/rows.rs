@@ -61,7 +61,7 @@ pub fn write_fields<'v, W: Write>(
     writer.write_record(None::<&[u8]>).map_err(cause)
 }
 
-/// The error of the file itself, which callers tell apart: a closed pipe is none to report.
+/// The error of the file itself, which callers distinguish: a closed pipe is not reported.
 fn cause(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
