@@ -1,6 +1,6 @@
 # What each target does: `make help`.
 
-.PHONY: help setup build deb run test test-vendored test-asan lint docs alerts containers-check fmt bench fuzz screenshots clean
+.PHONY: help setup build deb run test test-vendored test-asan explore lint docs alerts containers-check fmt bench fuzz screenshots clean
 .DEFAULT_GOAL := help
 
 export NGINX_SOURCE_DIR := /usr/share/nginx/src
@@ -18,6 +18,7 @@ help:
 	@echo 'make docs    builds the book into target/book and checks the links of all documents'
 	@echo 'make test-vendored   the tests from outside, on the newest nginx that nginx-src brings'
 	@echo 'make test-asan   the same with AddressSanitizer (ASAN_NGINX="debian vendored")'
+	@echo 'make explore random faults on the real system for MINUTES (30); SEED=… repeats one, SHRINK=1 finds the fewest'
 	@echo 'make bench   side by side: return 302, Lua, the module; how soon a change is seen'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make alerts  checks the rules for Prometheus and runs their tests'
@@ -87,6 +88,11 @@ test-asan: build
 	@scripts/setup test
 	@for nginx in $(ASAN_NGINX); do scripts/test-asan $$nginx || exit 1; done
 
+# The variables MINUTES, JOBS and SEED reach the program through its environment.
+explore: build
+	@scripts/setup test
+	@cargo run --quiet -p shortlink-tests --example explore -- $(if $(SHRINK),--shrink)
+
 alerts:
 	@scripts/setup test
 	cd operations && promtool check rules alerts.yml && promtool check config prometheus.yml \
@@ -110,6 +116,7 @@ bench: build
 	@bench/rebuild
 	@bench/listing --all
 	@bench/ingest
+	@bench/guessing
 
 fuzz: setup
 	@scripts/fuzz

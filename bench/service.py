@@ -51,11 +51,11 @@ class Service:
             cpu_seconds_of_all(postgres.pid) if postgres else 0,
         )
 
-    def ask(self, path, body=None):
+    def ask(self, path, body=None, method=None):
         """What the API answers, as JSON."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"X-Api-Key": self.key, "Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers)
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 

@@ -62,7 +62,7 @@ fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, (usize, u64), b
             return (done, (0, 0), true);
         }
         space[..piece.len()].copy_from_slice(piece);
-        edge.received(node, piece.len(), now, 0);
+        edge.received(node, piece.len(), 0);
         loop {
             match edge.next_completion(node, now) {
                 Ok(Some(next)) => {

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use shortlink_vocabulary::target::{is_servable, with_query};
 use shortlink_vocabulary::visit::VisitFrames;
 use shortlink_vocabulary::{
-    CheckKeys, Code, KeyPrefix, Parameters, Record, Template, Validity, encode_parameters,
+    CheckKeys, Code, Generation, KeyPrefix, Parameters, Record, Template, Validity, encode_parameters,
 };
 
 /// Returns the authority of a URL that is served.
@@ -73,6 +73,9 @@ fuzz_target!(|bytes: &[u8]| {
             }
             _ => assert_eq!(written, bytes),
         }
+    }
+    if let Some(generation) = Generation::parse(bytes) {
+        assert_eq!(generation.to_vec(), bytes);
     }
     templates(bytes);
     for visit in VisitFrames::new(bytes).flatten() {

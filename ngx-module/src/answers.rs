@@ -8,7 +8,7 @@ use resolver::Source;
 use resolver::counters::Counter;
 
 use crate::state::RequestState;
-use crate::worker;
+use crate::{fallback, worker};
 
 /// The log phase.
 pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_int_t {
@@ -16,10 +16,14 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
     unsafe {
         // nginx can be configured to log subrequests too: they answer no visitor.
         if request == (*request).main
-            && let Some(state) = RequestState::find(request)
+            && let Some(mut state) = RequestState::find(request)
             && state.as_ref().source == Source::Fallback
         {
+            fallback::leave(state.as_mut());
+            let is_unavailable = state.as_ref().is_unavailable;
             worker::count(match (*request).headers_out.status {
+                // A doubtful 410 is not the fallback's.
+                _ if is_unavailable => Counter::FallbackError,
                 301..=303 | 307 | 308 => Counter::FallbackRedirect,
                 410 => Counter::FallbackGone,
                 404 => Counter::FallbackUnknown,

@@ -5,6 +5,7 @@ mod certificates;
 mod check;
 mod domains;
 mod duplex;
+mod fallback;
 mod languages;
 mod miss_limit;
 mod redis;
@@ -17,14 +18,14 @@ use std::ptr;
 
 use ngx::core::NGX_CONF_OK;
 use ngx::ffi::{
-    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_CONF_TAKE1, NGX_ERROR, NGX_HTTP_LIF_CONF,
+    NGX_CONF_1MORE, NGX_CONF_BLOCK, NGX_CONF_NOARGS, NGX_ERROR, NGX_HTTP_LIF_CONF,
     NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF, NGX_HTTP_MAIN_CONF_OFFSET,
     NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_OK, ngx_array_push, ngx_command_t, ngx_conf_t,
     ngx_http_core_srv_conf_t, ngx_http_handler_pt, ngx_http_phases,
     ngx_http_phases_NGX_HTTP_LOG_PHASE as NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_POST_READ_PHASE as NGX_HTTP_POST_READ_PHASE,
     ngx_http_phases_NGX_HTTP_REWRITE_PHASE as NGX_HTTP_REWRITE_PHASE, ngx_http_request_t,
-    ngx_http_ssl_srv_conf_t, ngx_int_t, ngx_str_t, ngx_uint_t,
+    ngx_http_ssl_srv_conf_t, ngx_int_t, ngx_uint_t,
 };
 use ngx::http::{
     HttpModuleLocationConf, HttpModuleMainConf, HttpModuleServerConf, NgxHttpCoreModule,
@@ -37,10 +38,11 @@ use resolver::vocabulary::domains::Domains;
 use crate::Shortlink;
 use crate::handler::handle;
 use crate::shared::{COUNTER_WORDS, Zone};
-use crate::{answers, foresight, misses, status, visits as log};
+use crate::{answers, fallback as unavailable, foresight, misses, status, visits as log};
 
 use words::finish;
 
+pub(crate) use fallback::{BoundedFallback, Fallback};
 pub(crate) use miss_limit::MissLimitConf;
 pub(crate) use redis::RedisConf;
 pub(crate) use visits::VisitsConf;
@@ -81,6 +83,8 @@ pub(crate) struct MainConf {
     pub(crate) languages: Vec<&'static [u8]>,
     /// The index of `$shortlink_code` among nginx' variables.
     pub(crate) code_variable: usize,
+    /// The fallbacks of all `shortlink_fallback`.
+    pub(crate) fallbacks: Vec<BoundedFallback>,
     /// True if a location has `shortlink_status`.
     has_status: bool,
     /// Each location with `shortlink`, for the check of the whole.
@@ -105,6 +109,7 @@ impl Default for MainConf {
             secured: Vec::new(),
             languages: Vec::new(),
             code_variable: 0,
+            fallbacks: Vec::new(),
             has_status: false,
             locations: Vec::new(),
         }
@@ -118,16 +123,6 @@ pub(crate) struct LocationConf {
     enabled: bool,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<Fallback>,
-}
-
-/// `shortlink_fallback`.
-#[derive(Clone, Debug)]
-pub(crate) struct Fallback {
-    /// The named location, with the `@`.
-    pub(crate) name: ngx_str_t,
-    /// The file with the directive, and its line, for messages.
-    file: ngx_str_t,
-    line: usize,
 }
 
 /// A location with `shortlink`, for the check of the whole.
@@ -156,7 +151,7 @@ macro_rules! directives {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 13] = directives! {
+pub(crate) static mut COMMANDS: [ngx_command_t; 14] = directives! {
     "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => redis::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set, NGX_HTTP_MAIN_CONF_OFFSET;
@@ -167,8 +162,9 @@ pub(crate) static mut COMMANDS: [ngx_command_t; 13] = directives! {
     "shortlink_languages": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => languages::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink_certificates": NGX_HTTP_SRV_CONF | NGX_CONF_NOARGS => certificates::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink": NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_NOARGS => set_shortlink, NGX_HTTP_LOC_CONF_OFFSET;
-    "shortlink_fallback": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_TAKE1
-        => set_fallback, NGX_HTTP_LOC_CONF_OFFSET;
+    "shortlink_fallback": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_1MORE
+        => fallback::set, NGX_HTTP_LOC_CONF_OFFSET;
+    "shortlink_unavailable": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_unavailable, NGX_HTTP_LOC_CONF_OFFSET;
     "shortlink_duplex": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => duplex::set, NGX_HTTP_LOC_CONF_OFFSET;
 };
 
@@ -202,48 +198,43 @@ unsafe extern "C" fn set_status(
     // SAFETY: nginx calls this with the location's configuration of this module, within a
     // location, whose core configuration exists.
     unsafe {
-        let conf = &mut *conf.cast::<LocationConf>();
-        let set = match NgxHttpCoreModule::location_conf_mut(&*cf) {
-            _ if conf.enabled => {
-                Err("\"shortlink_status\" does not go with \"shortlink\"".to_owned())
-            }
-            None => Err("there is no location".to_owned()),
-            Some(location) => {
-                location.handler = Some(status::handle);
-                let main = Shortlink::main_conf_mut(&*cf);
-                if let Some(main) = main {
-                    main.has_status = true;
-                }
-                Ok(())
-            }
-        };
-        finish(cf, set)
+        if let Some(main) = Shortlink::main_conf_mut(&*cf) {
+            main.has_status = true;
+        }
+        answer_with(cf, conf, "shortlink_status", status::handle)
     }
 }
 
-unsafe extern "C" fn set_fallback(
+unsafe extern "C" fn set_unavailable(
     cf: *mut ngx_conf_t,
     _command: *mut ngx_command_t,
     conf: *mut c_void,
 ) -> *mut c_char {
-    // SAFETY: nginx calls this with the location's configuration of this module and one word.
+    // SAFETY: as in `set_status`.
+    unsafe { answer_with(cf, conf, "shortlink_unavailable", unavailable::handle) }
+}
+
+/// Has a handler answer a location, which must not have short links too.
+///
+/// # Safety
+/// `cf` and `conf` must be as nginx passes them to the setter of a directive of a location.
+unsafe fn answer_with(
+    cf: *mut ngx_conf_t,
+    conf: *mut c_void,
+    directive: &str,
+    handler: unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t,
+) -> *mut c_char {
+    // SAFETY: as this function's own.
     unsafe {
-        let conf = &mut *conf.cast::<LocationConf>();
-        let word = (*(*cf).args).as_slice::<ngx_str_t>()[1];
-        let set = if conf.fallback.is_some() {
-            Err("\"shortlink_fallback\" is given twice here".to_owned())
-        } else if word.as_bytes().first() != Some(&b'@') || word.len < 2 {
-            Err(format!(
-                "\"shortlink_fallback\" takes a named location such as @sidecar, not \"{word}\""
-            ))
-        } else {
-            let file = &*(*cf).conf_file;
-            conf.fallback = Some(Fallback {
-                name: word,
-                file: file.file.name,
-                line: file.line,
-            });
-            Ok(())
+        let set = match NgxHttpCoreModule::location_conf_mut(&*cf) {
+            _ if (*conf.cast::<LocationConf>()).enabled => {
+                Err(format!("\"{directive}\" does not go with \"shortlink\""))
+            }
+            None => Err("there is no location".to_owned()),
+            Some(location) => {
+                location.handler = Some(handler);
+                Ok(())
+            }
         };
         finish(cf, set)
     }
@@ -350,7 +341,10 @@ pub(crate) unsafe fn check_whole(cf: *mut ngx_conf_t) -> ngx_int_t {
             return NGX_ERROR as ngx_int_t;
         }
         for UsedLocation { server, fallback } in &locations {
-            let Some(Fallback { name, file, line }) = fallback else {
+            let Some(Fallback {
+                name, file, line, ..
+            }) = fallback
+            else {
                 continue;
             };
             if !has_named_location(*server, name.as_bytes()) {

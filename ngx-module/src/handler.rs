@@ -15,13 +15,14 @@ use ngx::ffi::{
 use ngx::http::{HttpModuleLocationConf, HttpModuleMainConf, Request};
 use resolver::counters::Counter;
 use resolver::path::{code_of_path, code_of_text};
-use resolver::vocabulary::RedirectStatus;
 use resolver::vocabulary::target::{encoded_query, with_query};
+use resolver::vocabulary::{BadNews, RedirectStatus};
 use resolver::{Answer, MissReason, Outcome, PathCode, Refusal, Source};
 
+use crate::misses::Standing;
 use crate::state::RequestState;
 use crate::worker::LookedUp;
-use crate::{Shortlink, misses, respond, variables, worker};
+use crate::{Shortlink, fallback, misses, respond, variables, worker};
 
 /// An answer that no longer lives in the client's input: what is needed of it was copied into the
 /// request's pool.
@@ -33,6 +34,8 @@ pub(crate) enum OwnedAnswer {
     },
     Gone,
     Unknown,
+    /// The link is live later.
+    NotYet,
     Miss(MissReason),
     /// There was no memory for the copy.
     NoMemory,
@@ -46,7 +49,8 @@ impl OwnedAnswer {
     pub(crate) unsafe fn copy(answer: Answer<'_>, state: NonNull<RequestState>) -> Self {
         match answer {
             Answer::Gone => Self::Gone,
-            Answer::NotYet | Answer::Unknown => Self::Unknown,
+            Answer::NotYet => Self::NotYet,
+            Answer::Unknown => Self::Unknown,
             Answer::Miss(reason) => Self::Miss(reason),
             Answer::Redirect {
                 status,
@@ -152,10 +156,12 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
             Ok(path_code) => path_code,
             Err(Refusal::Malformed) => return refuse(request, None, Outcome::Malformed),
             Err(Refusal::WrongCheck) => {
-                let outcome = if misses::is_limited(request) {
-                    Outcome::Limited
-                } else {
-                    Outcome::WrongCheck
+                let outcome = match misses::standing(request) {
+                    Standing::Free => {
+                        misses::charge(request);
+                        Outcome::WrongCheck
+                    }
+                    _ => Outcome::Limited,
                 };
                 return refuse(request, None, outcome);
             }
@@ -166,13 +172,15 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
         if path_code.trimmed {
             worker::count(Counter::Trimmed);
         }
-        let asks_nobody = misses::is_strict(request) && misses::is_limited(request);
-        let looked_up = if asks_nobody {
-            worker::look_up_kept(&path_code.code, state)
-        } else {
-            worker::look_up(&path_code.code, state)
+        let may_ask = match misses::standing(request) {
+            Standing::Free => true,
+            Standing::Limited => {
+                state.as_mut().is_limited = true;
+                false
+            }
+            Standing::Shut => return limit(state),
         };
-        match looked_up {
+        match worker::look_up(&path_code.code, state, may_ask) {
             LookedUp::Waiting(ticket) => {
                 state.as_mut().ticket = Some(ticket);
                 // Notices a client that goes away; nginx then ends the request, and the state's
@@ -183,10 +191,7 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
                 NGX_DONE as ngx_int_t
             }
             LookedUp::Settled(settled) => answer(state, settled),
-            LookedUp::NotKept => {
-                settle(state, Outcome::Limited, Source::None);
-                respond::too_many(request)
-            }
+            LookedUp::NotKept => limit(state),
         }
     }
 }
@@ -208,6 +213,16 @@ unsafe fn refuse(
             Outcome::Limited => respond::too_many(request),
             _ => respond::not_found(request),
         }
+    }
+}
+
+/// Refuses a request whose address is over its limit of misses: the answer is the same whether the
+/// link exists or not.
+unsafe fn limit(state: NonNull<RequestState>) -> ngx_int_t {
+    // SAFETY: the callers' state is alive, and its request unanswered.
+    unsafe {
+        settle(state, Outcome::Limited, Source::None);
+        respond::too_many(state.as_ref().request)
     }
 }
 
@@ -233,9 +248,35 @@ pub(crate) unsafe fn complete(mut state: NonNull<RequestState>, settled: Settled
         let connection = (*request).connection;
         state.as_mut().ticket = None;
         (*request).read_event_handler = Some(ngx_http_block_reading);
-        let result = answer(state, settled);
+        // Requests that came together, to learn of many codes before the first of them is charged,
+        // gain nothing: each is charged when its reply comes, and those behind the limit are refused. One that
+        // was limited before asked for no link that the worker did not hold.
+        let result = if !state.as_ref().is_limited && misses::is_limited(request) {
+            limit(state)
+        } else {
+            answer(state, settled)
+        };
         ngx_http_finalize_request(request, result);
         ngx_http_run_posted_requests(connection);
+    }
+}
+
+/// Without a fallback nothing else can be asked: doubtful bad news stands if Redis would have
+/// reported a change, and if a link was gone. A stale "unknown" says nothing.
+unsafe fn confirmed(request: *mut ngx_http_request_t, settled: Settled) -> OwnedAnswer {
+    let OwnedAnswer::Miss(MissReason::Doubtful(news)) = settled.answer else {
+        return settled.answer;
+    };
+    // SAFETY: the caller's request is valid.
+    let conf = unsafe { Shortlink::location_conf(Request::from_ngx_http_request(request)) };
+    if conf.is_some_and(|conf| conf.fallback.is_some()) {
+        return settled.answer;
+    }
+    match news {
+        BadNews::Gone => OwnedAnswer::Gone,
+        BadNews::NotYet if settled.source != Source::Stale => OwnedAnswer::NotYet,
+        BadNews::Unknown if settled.source != Source::Stale => OwnedAnswer::Unknown,
+        BadNews::NotYet | BadNews::Unknown => settled.answer,
     }
 }
 
@@ -246,8 +287,12 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
     unsafe {
         let request = state.as_ref().request;
         let source = settled.source;
-        match settled.answer {
+        let answer = confirmed(request, settled);
+        match answer {
             OwnedAnswer::Redirect { status, target } => {
+                if state.as_ref().is_limited {
+                    worker::count(Counter::LimitedRedirect);
+                }
                 state.as_mut().target = target;
                 settle(state, Outcome::Redirect, source);
                 respond::redirect(request, status, target)
@@ -256,15 +301,18 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
                 settle(state, Outcome::Gone, source);
                 respond::gone(request)
             }
-            // An address over its limit of misses learns of no further ones, and its request does
-            // not reach SQL.
-            OwnedAnswer::Unknown | OwnedAnswer::Miss(MissReason::Absent)
-                if misses::is_limited(request) =>
-            {
-                settle(state, Outcome::Limited, Source::None);
-                respond::too_many(request)
-            }
-            OwnedAnswer::Unknown => {
+            // An address over its limit learns what is cached, and its request does not reach SQL.
+            OwnedAnswer::Unknown
+            | OwnedAnswer::NotYet
+            | OwnedAnswer::Miss(
+                MissReason::Absent | MissReason::Doubtful(BadNews::Unknown | BadNews::NotYet),
+            ) if state.as_ref().is_limited => limit(state),
+            OwnedAnswer::Unknown | OwnedAnswer::NotYet => {
+                // A guesser asks for no code a second time: one that the cache knows as unknown
+                // stands in a message.
+                if let (OwnedAnswer::Unknown, Source::Redis) = (answer, source) {
+                    misses::charge(request);
+                }
                 settle(state, Outcome::Unknown, source);
                 respond::not_found(request)
             }
@@ -274,30 +322,52 @@ unsafe fn answer(mut state: NonNull<RequestState>, settled: Settled) -> ngx_int_
                 else {
                     return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
                 };
+                let doubtful = match reason {
+                    MissReason::Doubtful(news) => Some(news),
+                    _ => None,
+                };
                 let outcome = match reason {
-                    MissReason::Absent | MissReason::Unreadable | MissReason::Unexpandable(_) => {
-                        Outcome::Miss
-                    }
+                    MissReason::Absent
+                    | MissReason::Unreadable
+                    | MissReason::Unexpandable(_)
+                    | MissReason::Doubtful(_) => Outcome::Miss,
                     MissReason::Error | MissReason::Unavailable | MissReason::TimedOut => {
                         Outcome::Unavailable
                     }
                 };
-                if let Some(fallback) = &conf.fallback {
+                if let MissReason::Absent = reason {
+                    misses::charge(request);
+                    state.as_mut().is_charged = true;
+                }
+                let Some(fallback) = &conf.fallback else {
+                    // Only Redis decides: a link that it does not have does not exist. If it does
+                    // not answer, the link is uncertain.
+                    let source = match outcome {
+                        Outcome::Miss => source,
+                        _ => Source::None,
+                    };
+                    settle(state, outcome, source);
+                    return match reason {
+                        MissReason::Absent => respond::not_found(request),
+                        _ => respond::unavailable(request),
+                    };
+                };
+                if let Some(news) = doubtful {
+                    // A code that the cache knows is no guess, as above.
+                    state.as_mut().is_free = source == Source::Cache;
+                    worker::doubt(news, source != Source::Stale);
+                }
+                if let Some(wait) = fallback::enter(fallback.index) {
+                    fallback::wait(state, wait, doubtful);
                     settle(state, outcome, Source::Fallback);
                     let mut name = fallback.name;
                     return ngx_http_named_location(request, &mut name);
                 }
-                // Without a fallback, only Redis decides: a link that it does not have does not
-                // exist. If it does not answer, the link is uncertain.
-                let source = match outcome {
-                    Outcome::Miss => source,
-                    _ => Source::None,
-                };
-                settle(state, outcome, source);
-                match reason {
-                    MissReason::Absent => respond::not_found(request),
-                    _ => respond::unavailable(request),
+                match doubtful {
+                    Some(BadNews::Gone) => settle(state, Outcome::Gone, source),
+                    _ => settle(state, Outcome::Unavailable, Source::None),
                 }
+                fallback::unavailable(request, doubtful)
             }
         }
     }

@@ -1,5 +1,5 @@
 //! The lines of nginx' log: one per outage, the rest once in a while, each with the operator's next
-//! step.
+//! step. No cause fills the log: further lines of a kind are counted, and their number is logged.
 
 use std::fmt::Arguments;
 
@@ -9,18 +9,38 @@ use resolver::{Key, NodeId, Notice, Purpose};
 
 use crate::worker::WorkerEdge;
 
-/// The shortest time between two lines of one kind, in milliseconds.
-const NOTICE_EVERY: u64 = 10_000;
+/// Number of kinds of lines. Each has a limit of its own.
+const KINDS: usize = 18;
 
-/// Number of kinds of notices that are throttled.
-const KINDS: usize = 11;
+/// The kinds that come once an outage: ten lines a second. Of the others there is one in ten seconds.
+const LOST: usize = 15;
+const BACK: usize = 16;
+const MOVED: usize = 17;
+
+/// The most lines of a kind in a span of time, in milliseconds.
+fn limit(kind: usize) -> (u64, u64) {
+    match kind {
+        LOST | BACK | MOVED => (10, 1000),
+        _ => (1, 10_000),
+    }
+}
+
+/// The lines of one kind since the beginning of a span.
+#[derive(Clone, Default)]
+struct Span {
+    begin: u64,
+    logged: u64,
+    left_out: u64,
+    /// The first line that was left out, and its level.
+    first: Option<(u32, String)>,
+}
 
 /// The lines that were logged.
 pub(crate) struct Journal {
     /// The nodes whose outage was logged.
     outages: Vec<NodeId>,
-    /// The time of the last line of each kind of notice, and the number left out since.
-    last: [(Option<u64>, u64); KINDS],
+    /// The lines of each kind.
+    spans: [Span; KINDS],
     log: *mut ngx_log_t,
 }
 
@@ -32,13 +52,13 @@ impl Journal {
     pub(crate) unsafe fn new(log: *mut ngx_log_t) -> Self {
         Self {
             outages: Vec::new(),
-            last: [(None, 0); KINDS],
+            spans: Default::default(),
             log,
         }
     }
 
     /// Says that a server is lost, once an outage.
-    pub(crate) fn outage(&mut self, edge: &WorkerEdge, node: NodeId, reason: &str) {
+    pub(crate) fn outage(&mut self, edge: &WorkerEdge, node: NodeId, reason: &str, now: u64) {
         let Some(address) = edge.address(node) else {
             return;
         };
@@ -47,32 +67,37 @@ impl Journal {
         }
         self.outages.push(node);
         if edge.purpose(node) == Some(Purpose::Watch) {
-            self.say(
+            self.say_now_and_then(
+                LOST,
                 NGX_LOG_WARN,
-                &format!(
+                format_args!(
                     "lost {address}, which reports the servers of links: {reason}; another one of \
                      its kind takes over, and links are read as before"
                 ),
+                now,
             );
         } else {
-            self.say(
+            self.say_now_and_then(
+                LOST,
                 NGX_LOG_ERR,
-                &format!(
+                format_args!(
                     "lost Redis at {address}: {reason}; until it is back, links are served from \
                      the cache and through the fallback, and failed attempts are not logged"
                 ),
+                now,
             );
         }
     }
 
     /// Says that a server is back.
-    pub(crate) fn recovery(&mut self, edge: &WorkerEdge, node: NodeId) {
+    pub(crate) fn recovery(&mut self, edge: &WorkerEdge, node: NodeId, now: u64) {
         let Some(index) = self.outages.iter().position(|lost| *lost == node) else {
             return;
         };
         self.outages.swap_remove(index);
         if let Some(address) = edge.address(node) {
-            self.say(NGX_LOG_NOTICE, &format!("Redis at {address} is back"));
+            let text = format_args!("Redis at {address} is back");
+            self.say_now_and_then(BACK, NGX_LOG_NOTICE, text, now);
         }
     }
 
@@ -85,10 +110,10 @@ impl Journal {
     pub(crate) fn notices(&mut self, edge: &mut WorkerEdge, now: u64) {
         while let Some(notice) = edge.next_notice() {
             let (kind, level, text) = worded(&notice, edge);
-            match kind {
-                Some(kind) => self.say_now_and_then(kind, level, format_args!("{text}"), now),
-                None => self.say(level, &text),
-            }
+            self.say_now_and_then(kind, level, format_args!("{text}"), now);
+        }
+        for kind in 0..KINDS {
+            self.sum_up(kind, now);
         }
     }
 
@@ -117,21 +142,69 @@ impl Journal {
         self.say_now_and_then(9, NGX_LOG_ERR, text, now);
     }
 
-    /// Logs a line unless one of its kind was logged lately; the text is put together only then.
+    /// Says that Redis' bad news is not passed on.
+    pub(crate) fn unproved(&mut self, now: u64) {
+        let text = format_args!(
+            "the sidecar does not prove that the data in Redis are current, so 404 and 410 come from \
+             the fallback; see that the sidecar runs, reaches Redis and is no older than this module"
+        );
+        self.say_now_and_then(11, NGX_LOG_WARN, text, now);
+    }
+
+    /// Says that no more requests may wait for the fallback.
+    pub(crate) fn fallback_full(&mut self, now: u64) {
+        let text = format_args!(
+            "as many requests wait for the fallback as max_waiting= allows; further ones are answered \
+             503. See the log of the sidecar"
+        );
+        self.say_now_and_then(12, NGX_LOG_ERR, text, now);
+    }
+
+    /// Says that the fallback gets no requests.
+    pub(crate) fn fallback_failing(&mut self, now: u64) {
+        let text = format_args!(
+            "the fallback failed as often in a row as max_fails= allows; it gets one request a second \
+             until one is answered, and all others are answered 503. See the log of the sidecar"
+        );
+        self.say_now_and_then(13, NGX_LOG_ERR, text, now);
+    }
+
+    /// Logs a line unless there were enough of its kind lately; the text is put together only where
+    /// it is needed.
     fn say_now_and_then(&mut self, kind: usize, level: u32, text: Arguments<'_>, now: u64) {
-        let mut more = String::new();
-        if let Some((last, left_out)) = self.last.get_mut(kind) {
-            if last.is_some_and(|last| now < last + NOTICE_EVERY) {
-                *left_out += 1;
-                return;
-            }
-            *last = Some(now);
-            let count = std::mem::take(left_out);
-            if count > 0 {
-                more = format!(" ({count} more of this kind since the last such line)");
-            }
+        self.sum_up(kind, now);
+        let (most, _) = limit(kind);
+        let Some(span) = self.spans.get_mut(kind) else {
+            return;
+        };
+        if span.logged == 0 {
+            span.begin = now;
         }
-        self.say(level, &format!("{text}{more}"));
+        if span.logged < most {
+            span.logged += 1;
+            self.say(level, &text.to_string());
+        } else {
+            span.left_out += 1;
+            span.first.get_or_insert_with(|| (level, text.to_string()));
+        }
+    }
+
+    /// Ends the span of a kind in time, and logs how many lines of it were left out.
+    fn sum_up(&mut self, kind: usize, now: u64) {
+        let (_, lasts) = limit(kind);
+        let Some(span) = self.spans.get_mut(kind) else {
+            return;
+        };
+        if span.logged == 0 || now < span.begin + lasts {
+            return;
+        }
+        let span = std::mem::take(span);
+        if let Some((level, text)) = span.first {
+            self.say(
+                level,
+                &format!("{text} ({} lines of this kind)", span.left_out),
+            );
+        }
     }
 
     fn say(&self, level: u32, text: &str) {
@@ -139,15 +212,15 @@ impl Journal {
     }
 }
 
-/// Returns a notice's kind, if it is throttled; its level; and its text.
-fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
+/// Returns a notice's kind, its level and its text.
+fn worded(notice: &Notice, edge: &WorkerEdge) -> (usize, u32, String) {
     let shown = |node: &NodeId| match edge.address(*node) {
         Some(address) => address.to_string(),
         None => "a server".to_owned(),
     };
     match notice {
         Notice::TrackingRefused(node, text) => (
-            Some(0),
+            0,
             NGX_LOG_WARN,
             format!(
                 "Redis at {} does not notify of changes, so every link is read from it: {text}; \
@@ -156,8 +229,18 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
                 shown(node)
             ),
         ),
+        Notice::GenerationRefused(node, text) => (
+            14,
+            NGX_LOG_ERR,
+            format!(
+                "Redis at {} does not report the generation of its data ({text}), so 404 and 410 come \
+                 from the fallback; allow its user to read the keys that begin with the prefix and \
+                 \"gen\"",
+                shown(node)
+            ),
+        ),
         Notice::Unreadable(Key::Link(code)) => (
-            Some(1),
+            1,
             NGX_LOG_WARN,
             format!(
                 "what Redis holds for the code {code} is no record that may be served; it goes to \
@@ -165,7 +248,7 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             ),
         ),
         Notice::Unreadable(Key::Campaign(id)) => (
-            Some(4),
+            4,
             NGX_LOG_WARN,
             format!(
                 "what Redis holds for the campaign {id} is no record whose template may be served; \
@@ -173,7 +256,7 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             ),
         ),
         Notice::Unexpandable(code) => (
-            Some(5),
+            5,
             NGX_LOG_WARN,
             format!(
                 "the link {code} has not all parameters that its campaign's template names, or they \
@@ -189,11 +272,11 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
                 "Redis at {} {how} and gets no requests for a moment; see its load and its slow log",
                 shown(node)
             );
-            (Some(kind), NGX_LOG_ERR, text)
+            (kind, NGX_LOG_ERR, text)
         }
         // Redis has just been started, and the state passes by itself: only a warning.
         Notice::VisitsRefused(node, text) if text.starts_with("LOADING") => (
-            Some(10),
+            10,
             NGX_LOG_WARN,
             format!(
                 "Redis at {} is still loading its data; visits wait and are retried",
@@ -201,7 +284,7 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             ),
         ),
         Notice::VisitsRefused(node, text) => (
-            Some(6),
+            6,
             NGX_LOG_ERR,
             format!(
                 "Redis at {} takes no visits ({text}); they wait and are retried. Its user needs \
@@ -210,7 +293,7 @@ fn worded(notice: &Notice, edge: &WorkerEdge) -> (Option<usize>, u32, String) {
             ),
         ),
         Notice::Moved => (
-            None,
+            MOVED,
             NGX_LOG_NOTICE,
             "links are read from other servers than before".to_owned(),
         ),

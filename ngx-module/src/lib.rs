@@ -29,6 +29,7 @@ mod addresses;
 mod answers;
 mod certificates;
 mod conf;
+mod fallback;
 mod foresight;
 mod handler;
 mod headers;

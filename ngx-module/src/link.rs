@@ -300,7 +300,7 @@ unsafe fn read_once(worker: &mut Worker, connection: *mut ngx_connection_t, node
         match count {
             1.. => {
                 let micros = worker.micros();
-                worker.edge.received(node, count as usize, now(), micros);
+                worker.edge.received(node, count as usize, micros);
                 Read::Some
             }
             _ if count == NGX_AGAIN as isize => Read::Empty,

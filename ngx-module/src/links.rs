@@ -199,7 +199,7 @@ pub(crate) unsafe fn drive() {
         }
         worker::with(|worker| {
             worker.journal.notices(&mut worker.edge, now().ms);
-            worker.edge.measure();
+            worker.measure();
             worker.edge.send_visits(now());
             worker.work_off_spool();
             worker.schedule();

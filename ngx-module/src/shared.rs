@@ -14,13 +14,16 @@ use ngx::ffi::{
 };
 use ngx::http::HttpModule;
 use resolver::counters::{self, Counters, WorkerCounters};
-use resolver::limit::{MissLimit, MissTable};
+use resolver::limit::{Limits, MissTable};
 
 use crate::Shortlink;
 
-/// Words at the beginning of a zone that are not the user's: the number of words, and a secret. The
-/// user's words begin with a cache line of their own.
+/// Words at the beginning of a zone that are not the user's: the number of words, a secret of two,
+/// and the alarm of misses. The user's words begin with a cache line of their own.
 const HEADER: usize = 8;
+
+/// The place of the alarm among them.
+const ALARM: usize = 3;
 
 /// A zone of shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -103,10 +106,23 @@ impl Zone {
     ///
     /// # Safety
     /// As for [`Zone::words`].
-    pub(crate) unsafe fn misses(self, limit: MissLimit) -> MissTable<'static> {
+    pub(crate) unsafe fn misses(self, limits: Limits) -> MissTable<'static> {
         // SAFETY: as this function's own.
-        let (words, secret) = unsafe { self.words() };
-        MissTable::new(words, secret, limit)
+        unsafe {
+            let (words, secret) = self.words();
+            MissTable::new(words, self.alarm(), secret, limits)
+        }
+    }
+
+    /// Returns the time until which an address may be limited.
+    ///
+    /// # Safety
+    /// As for [`Zone::words`].
+    #[inline]
+    pub(crate) unsafe fn alarm(self) -> &'static AtomicU64 {
+        // SAFETY: the zone begins with zeroed words, of which workers use this one only as an
+        // atomic.
+        unsafe { &*(*self.0).data.cast::<AtomicU64>().add(ALARM) }
     }
 }
 

@@ -9,9 +9,10 @@ use std::ptr::{self, NonNull};
 
 use ngx::ffi::{ngx_http_request_t, ngx_pool_cleanup_add, ngx_pool_cleanup_t, ngx_str_t};
 use ngx::http::HttpModule;
-use resolver::vocabulary::Code;
+use resolver::vocabulary::{BadNews, Code};
 use resolver::{Outcome, PathCode, Source, Ticket};
 
+use crate::fallback::{self, Wait};
 use crate::{Shortlink, worker};
 
 /// The state of a request. It never moves and lives as long as the request's pool.
@@ -27,6 +28,18 @@ pub(crate) struct RequestState {
     pub(crate) target: ngx_str_t,
     /// The place in the waiting queue, while there is one.
     pub(crate) ticket: Option<Ticket>,
+    /// True if the client's address was over its limit of misses when the request came.
+    pub(crate) is_limited: bool,
+    /// True if the request was charged as a miss before the fallback was asked.
+    pub(crate) is_charged: bool,
+    /// True if the request is no miss, even if the fallback knows no link.
+    pub(crate) is_free: bool,
+    /// The wait for the fallback.
+    pub(crate) fallback: Option<Wait>,
+    /// The bad news that the fallback is to confirm.
+    pub(crate) doubtful: Option<BadNews>,
+    /// True if the fallback gave no answer, as `shortlink_unavailable` found.
+    pub(crate) is_unavailable: bool,
 }
 
 impl RequestState {
@@ -58,6 +71,12 @@ impl RequestState {
                     data: ptr::null_mut(),
                 },
                 ticket: None,
+                is_limited: false,
+                is_charged: false,
+                is_free: false,
+                fallback: None,
+                doubtful: None,
+                is_unavailable: false,
             });
             cleanup.handler = Some(release);
             *(*request).ctx.add(Shortlink::module().ctx_index) = state.cast();
@@ -100,11 +119,13 @@ impl RequestState {
     }
 }
 
-/// Takes the request out of the waiting queue when it ends.
+/// Takes the request out of all waiting queues when it ends.
 unsafe extern "C" fn release(data: *mut c_void) {
     // SAFETY: the data is the state that `create` put there, and the pool still lives.
     let state = unsafe { &mut *data.cast::<RequestState>() };
     if let Some(ticket) = state.ticket.take() {
         worker::cancel(ticket);
     }
+    // SAFETY: the request's structure lives in this pool.
+    unsafe { fallback::leave(state) };
 }

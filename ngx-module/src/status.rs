@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
             return discarded;
         }
         // This worker's numbers as they are now; the others' are a second old at most.
-        worker::with(|worker| worker.edge.measure());
+        worker::with(worker::Worker::measure);
         let mut text = String::new();
         let main = Shortlink::main_conf(Request::from_ngx_http_request(request));
         let zone = main.and_then(|main| main.counters);

@@ -12,11 +12,13 @@ use ngx::ffi::{
 };
 use ngx::http::HttpModuleMainConf;
 use resolver::counters::{Counter, Gauge, WorkerCounters};
-use resolver::vocabulary::Code;
+use resolver::fallback::Fallback;
+use resolver::vocabulary::{BadNews, Code};
 use resolver::{Edge, LookUp, NodeId, Now, Outcome, Source, Ticket};
 
 use crate::Shortlink;
 use crate::addresses::Addresses;
+use crate::fallback;
 use crate::handler::Settled;
 use crate::journal::Journal;
 use crate::links::{self, Links};
@@ -42,6 +44,8 @@ pub(crate) struct Worker {
     pub(crate) spool: Option<Spool>,
     /// The frames that are written to a file next.
     pub(crate) spill: Vec<u8>,
+    /// The fallbacks of the configuration.
+    pub(crate) fallbacks: Vec<Fallback>,
     /// This worker's counters.
     counters: Option<WorkerCounters<'static>>,
     /// The hash of the code that the last request seemed to name, until its entry is fetched.
@@ -74,35 +78,27 @@ pub(crate) unsafe fn with<R>(work: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     unsafe { worker.as_mut() }.map(work)
 }
 
-/// Looks a code up on behalf of a request, which waits if that takes time.
-pub(crate) fn look_up(code: &Code, state: Waiting) -> LookedUp {
+/// Looks a code up on behalf of a request, which waits if that takes time; only in the cache
+/// unless `may_ask`.
+pub(crate) fn look_up(code: &Code, state: Waiting, may_ask: bool) -> LookedUp {
     // SAFETY: looking up, copying and scheduling call nothing that comes back; the request is
     // alive.
     let looked_up = unsafe {
-        with(|worker| match worker.edge.look_up(code, state, now()) {
-            LookUp::Answered(answer, source) => {
-                LookedUp::Settled(Settled::copy(answer, source, state))
-            }
-            LookUp::Waiting(ticket) => {
-                worker.links.post_flush();
-                worker.links.set_timer_for_waiting(&mut worker.edge);
-                LookedUp::Waiting(ticket)
-            }
-        })
+        with(
+            |worker| match worker.edge.look_up_as(code, state, now(), may_ask) {
+                LookUp::Answered(answer, source) => {
+                    LookedUp::Settled(Settled::copy(answer, source, state))
+                }
+                LookUp::Waiting(ticket) => {
+                    worker.links.post_flush();
+                    worker.links.set_timer_for_waiting(&mut worker.edge);
+                    LookedUp::Waiting(ticket)
+                }
+                LookUp::NotKept => LookedUp::NotKept,
+            },
+        )
     };
     looked_up.unwrap_or_else(|| LookedUp::Settled(Settled::unavailable()))
-}
-
-/// Looks a code up only in the cache.
-pub(crate) fn look_up_kept(code: &Code, state: Waiting) -> LookedUp {
-    // SAFETY: as for `look_up`.
-    let looked_up = unsafe {
-        with(|worker| {
-            let (answer, source) = worker.edge.look_up_kept(code, now())?;
-            Some(LookedUp::Settled(Settled::copy(answer, source, state)))
-        })
-    };
-    looked_up.flatten().unwrap_or(LookedUp::NotKept)
 }
 
 /// Counts something.
@@ -145,6 +141,25 @@ pub(crate) fn count_request(outcome: Outcome, source: Source) {
     }
 }
 
+/// Counts bad news that is not passed on. `is_unproved` says that Redis was asked, and its data are
+/// not proved current.
+pub(crate) fn doubt(news: BadNews, is_unproved: bool) {
+    // SAFETY: counting and logging call nothing that comes back.
+    unsafe {
+        with(|worker| {
+            let counter = match news {
+                BadNews::Gone => Counter::DoubtfulGone,
+                BadNews::NotYet => Counter::DoubtfulNotYet,
+                BadNews::Unknown => Counter::DoubtfulUnknown,
+            };
+            count_in(worker, counter, 1);
+            if is_unproved {
+                worker.journal.unproved(now().ms);
+            }
+        });
+    }
+}
+
 /// Makes a request stop waiting.
 pub(crate) fn cancel(ticket: Ticket) {
     // SAFETY: cancelling calls nothing of nginx.
@@ -179,14 +194,20 @@ impl Worker {
         }
     }
 
+    /// Passes on how things are; to be called once a second or so.
+    pub(crate) fn measure(&mut self) {
+        self.edge.measure();
+        fallback::measure(self);
+    }
+
     /// Says in the log that a server is lost, once an outage.
     pub(crate) fn log_outage(&mut self, node: NodeId, reason: &str) {
-        self.journal.outage(&self.edge, node, reason);
+        self.journal.outage(&self.edge, node, reason, now().ms);
     }
 
     /// Says in the log that a server is back.
     pub(crate) fn log_recovery(&mut self, node: NodeId) {
-        self.journal.recovery(&self.edge, node);
+        self.journal.recovery(&self.edge, node, now().ms);
     }
 }
 
@@ -240,6 +261,7 @@ pub(crate) unsafe extern "C" fn start(cycle: *mut ngx_cycle_t) -> ngx_int_t {
             journal: Journal::new(log),
             spool,
             spill: Vec::new(),
+            fallbacks: fallback::all(&conf.fallbacks, (*cycle).connection_n),
             counters,
             foreseen: None,
             started: Instant::now(),
@@ -289,7 +311,7 @@ pub(crate) unsafe extern "C" fn stop(_cycle: *mut ngx_cycle_t) {
             worker.addresses.stop();
             worker.links.close_all();
             worker.leave_visits();
-            worker.edge.measure();
+            worker.measure();
         });
     }
 }

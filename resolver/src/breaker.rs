@@ -1,17 +1,33 @@
-//! Stops asking a Redis that is there but does not answer as it should.
+//! Stops asking a server that is there but does not answer as it should: Redis, or the fallback.
 //!
 //! A connection that is lost needs no breaker. One that answers too late, or with errors, makes
 //! every visitor wait the whole time budget for nothing: after so many failures in a row it is not
 //! asked for a while, then one request tries again.
 
-/// So many failures in a row open the breaker.
-const THRESHOLD: u32 = 32;
+/// Limits of a breaker. Times are in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BreakerLimits {
+    /// So many failures in a row open it.
+    pub(crate) failures: u32,
+    /// First duration for which it stays open; doubled by each failed try.
+    pub(crate) first_wait: u64,
+    /// The longest that it stays open.
+    pub(crate) longest_wait: u64,
+    /// Time after which an unanswered try is repeated.
+    pub(crate) patience: u64,
+}
 
-/// First duration for which it stays open, in milliseconds; doubled by each failed try.
-const FIRST_WAIT: u64 = 250;
-
-/// The longest that it stays open, in milliseconds.
-const LONGEST_WAIT: u64 = 4000;
+impl BreakerLimits {
+    /// Limits for a connection to Redis, which is given up when it does not answer for so long.
+    pub(crate) fn of_redis(patience: u64) -> Self {
+        Self {
+            failures: 32,
+            first_wait: 250,
+            longest_wait: 4000,
+            patience,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -23,22 +39,21 @@ enum State {
     Trying { since: u64, wait: u64 },
 }
 
-/// The breaker of one connection.
+/// The breaker of one connection, or of the fallback.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     state: State,
-    /// Time after which an unanswered try is repeated, in milliseconds.
-    patience: u64,
+    limits: BreakerLimits,
     /// End of the delay for deferrable requests after a failure.
     holds_until: u64,
 }
 
 impl Breaker {
     /// Makes a closed one.
-    pub(crate) fn new(patience: u64) -> Self {
+    pub(crate) fn new(limits: BreakerLimits) -> Self {
         Self {
             state: State::Closed { failures: 0 },
-            patience,
+            limits,
             holds_until: 0,
         }
     }
@@ -53,7 +68,7 @@ impl Breaker {
                 true
             }
             // The request that was the try may have gone away without a report.
-            State::Trying { since, wait } if now >= since + self.patience => {
+            State::Trying { since, wait } if now >= since + self.limits.patience => {
                 self.state = State::Trying { since: now, wait };
                 true
             }
@@ -68,7 +83,7 @@ impl Breaker {
         match self.state {
             State::Closed { .. } => now < self.holds_until,
             State::Open { until, .. } => now < until,
-            State::Trying { since, .. } => now < since + self.patience,
+            State::Trying { since, .. } => now < since + self.limits.patience,
         }
     }
 
@@ -85,18 +100,18 @@ impl Breaker {
 
     /// Notes an answer that was an error or came too late; says whether this has opened it.
     pub(crate) fn failed(&mut self, now: u64) -> bool {
-        self.holds_until = now + FIRST_WAIT;
+        self.holds_until = now + self.limits.first_wait;
         let wait = match &mut self.state {
             State::Closed { failures } => {
                 *failures += 1;
-                if *failures < THRESHOLD {
+                if *failures < self.limits.failures {
                     return false;
                 }
-                FIRST_WAIT
+                self.limits.first_wait
             }
             // Requests that were sent before it opened.
             State::Open { .. } => return false,
-            State::Trying { wait, .. } => (*wait * 2).min(LONGEST_WAIT),
+            State::Trying { wait, .. } => (*wait * 2).min(self.limits.longest_wait),
         };
         let was_closed = !self.is_open();
         self.state = State::Open {
@@ -117,9 +132,16 @@ impl Breaker {
 mod tests {
     use super::*;
 
+    const LIMITS: BreakerLimits = BreakerLimits {
+        failures: 32,
+        first_wait: 250,
+        longest_wait: 4000,
+        patience: 200,
+    };
+
     fn opened() -> Breaker {
-        let mut breaker = Breaker::new(200);
-        for _ in 1..THRESHOLD {
+        let mut breaker = Breaker::new(LIMITS);
+        for _ in 1..LIMITS.failures {
             assert!(!breaker.failed(1000));
         }
         assert!(breaker.admits(1000) && !breaker.is_open());
@@ -142,9 +164,9 @@ mod tests {
 
     #[test]
     fn a_success_starts_the_count_again() {
-        let mut breaker = Breaker::new(200);
-        for _ in 0..10 * THRESHOLD {
-            for _ in 1..THRESHOLD {
+        let mut breaker = Breaker::new(LIMITS);
+        for _ in 0..10 * LIMITS.failures {
+            for _ in 1..LIMITS.failures {
                 breaker.failed(0);
             }
             breaker.succeeded();
@@ -156,19 +178,19 @@ mod tests {
     fn tries_that_fail_make_it_wait_twice_as_long_up_to_a_bound() {
         let mut breaker = opened();
         let mut now = 1000;
-        let mut wait = FIRST_WAIT;
+        let mut wait = LIMITS.first_wait;
         for _ in 0..10 {
             assert!(!breaker.admits(now + wait - 1));
             now += wait;
             assert!(breaker.admits(now));
             assert!(!breaker.failed(now), "it was open already");
-            wait = (wait * 2).min(LONGEST_WAIT);
+            wait = (wait * 2).min(LIMITS.longest_wait);
         }
     }
 
     #[test]
     fn what_can_wait_is_held_back_after_a_failure_and_while_it_is_open() {
-        let mut breaker = Breaker::new(200);
+        let mut breaker = Breaker::new(LIMITS);
         assert!(!breaker.holds(0));
         breaker.failed(1000);
         assert!(breaker.holds(1249) && !breaker.holds(1250));

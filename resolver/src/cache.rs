@@ -50,12 +50,23 @@ pub enum Freshness {
     Stale,
 }
 
+/// Server that an entry was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The server that is written to.
+    Master,
+    /// The replica that is asked first.
+    Replica,
+}
+
 /// An entry, until the cache is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     number: u32,
     kind: u8,
     until: u64,
+    freshness: Freshness,
+    read_from: ReadFrom,
 }
 
 impl Entry {
@@ -64,6 +75,24 @@ impl Entry {
     #[inline]
     pub fn is_campaign_link(self) -> bool {
         self.kind == CAMPAIGN_LINK
+    }
+
+    /// Returns its freshness.
+    #[inline]
+    pub fn freshness(self) -> Freshness {
+        self.freshness
+    }
+
+    /// Reports whether Redis would have reported a change.
+    #[inline]
+    pub fn is_fresh(self) -> bool {
+        self.freshness == Freshness::Fresh
+    }
+
+    /// Returns the server that it was read from.
+    #[inline]
+    pub fn read_from(self) -> ReadFrom {
+        self.read_from
     }
 }
 
@@ -126,6 +155,8 @@ const UNREADABLE: u8 = 11;
 const CAMPAIGN_LINK: u8 = 12;
 /// Not valid before a time, and of no use from then on.
 const EARLY: u8 = 13;
+/// Added to the kind of what was read from the replica.
+const OF_REPLICA: u8 = 0x80;
 const REDIRECTS: [RedirectStatus; 4] = [
     RedirectStatus::MovedPermanently,
     RedirectStatus::Found,
@@ -175,38 +206,38 @@ impl Cache {
 
     /// Finds a link's entry that may be served, with its freshness.
     #[inline]
-    pub fn find(&mut self, code: &Code, hash: u64, now: Now) -> Option<(Entry, Freshness)> {
+    pub fn find(&mut self, code: &Code, hash: u64, now: Now) -> Option<Entry> {
         let number = self.index.find(high(hash), |n| self.ring.is_of(n, code))?;
         self.found(number, now)
     }
 
     /// Finds a campaign's entry that may be served, with its freshness.
-    pub fn find_campaign(&mut self, id: CampaignId, now: Now) -> Option<(Entry, Freshness)> {
+    pub fn find_campaign(&mut self, id: CampaignId, now: Now) -> Option<Entry> {
         let hash = high(self.hashing.hash_campaign(id));
         let number = self.index.find(hash, |n| self.ring.is_of_campaign(n, id))?;
         self.found(number, now)
     }
 
     #[inline]
-    fn found(&mut self, number: u32, now: Now) -> Option<(Entry, Freshness)> {
+    fn found(&mut self, number: u32, now: Now) -> Option<Entry> {
         let facts = self.ring.facts(number)?;
         let freshness = self.freshness(&facts, now)?;
-        if facts.kind == EARLY && is_over(facts.until, now.unix) {
+        let kind = facts.kind & !OF_REPLICA;
+        if kind == EARLY && is_over(facts.until, now.unix) {
             return None;
         }
         self.ring.mark(number);
-        let entry = Entry {
+        Some(Entry {
             number,
-            kind: facts.kind,
+            kind,
             until: facts.until,
-        };
-        Some((entry, freshness))
-    }
-
-    /// Finds a link's entry that may be served where Redis can't be asked.
-    pub fn find_stale(&mut self, code: &Code, now: Now) -> Option<Entry> {
-        let hash = self.hash(code);
-        self.find(code, hash, now).map(|(entry, _)| entry)
+            freshness,
+            read_from: if kind == facts.kind {
+                ReadFrom::Master
+            } else {
+                ReadFrom::Replica
+            },
+        })
     }
 
     /// Returns an entry's answer.
@@ -241,7 +272,13 @@ impl Cache {
     }
 
     /// Caches a judgement, unless it is no answer of Redis or is too large for this cache.
-    pub fn insert(&mut self, key: &Key, judgement: &Judgement<Ruling<'_>>, now: Now) {
+    pub fn insert(
+        &mut self,
+        key: &Key,
+        judgement: &Judgement<Ruling<'_>>,
+        read_from: ReadFrom,
+        now: Now,
+    ) {
         let hash = self.hashing.hash_one(key);
         self.take_out(key, hash);
         let id;
@@ -281,7 +318,10 @@ impl Cache {
         }
         self.is_epoch_used = true;
         let facts = Facts {
-            kind,
+            kind: match read_from {
+                ReadFrom::Master => kind,
+                ReadFrom::Replica => kind | OF_REPLICA,
+            },
             epoch: self.epoch,
             born: seconds(now),
             until: judgement.until,

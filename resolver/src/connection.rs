@@ -97,6 +97,8 @@ pub(crate) enum Owed {
     Acknowledgement,
     /// `ROLE`
     Role,
+    /// `GET` of the data set's generation
+    Generation,
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`
     Master,
     /// `SENTINEL SENTINELS`
@@ -132,7 +134,7 @@ pub(crate) enum Due {
     Nothing,
     Connect,
     Disconnect(LinkError),
-    /// Nothing was heard for a while: something is to be asked, to see whether Redis is there.
+    /// Something is to be asked, to see whether Redis is there and current.
     Heartbeat,
 }
 
@@ -141,10 +143,8 @@ pub(crate) enum Due {
 pub(crate) struct Patience {
     /// Longest wait for a reply before the connection is given up.
     pub(crate) stall: u64,
-    /// Longest silence before a heartbeat is sent.
+    /// Interval of heartbeats.
     pub(crate) heartbeat: u64,
-    /// Sends heartbeats even without silence.
-    pub(crate) always_beats: bool,
     /// The most bytes that a reply may take; the length of a connection's input.
     pub(crate) longest_reply: usize,
 }
@@ -163,8 +163,7 @@ pub(crate) struct Connection {
     jitter: u64,
     /// The commands whose replies are owed, the oldest first, and when each was sent.
     owed: VecDeque<(Owed, u64)>,
-    /// Times of the last received bytes and of the last heartbeat.
-    heard_at: u64,
+    /// Time of the last heartbeat.
     beat_at: u64,
     /// Set when invalidations are pushed on this connection.
     is_tracking: bool,
@@ -190,7 +189,6 @@ impl Connection {
             is_refused: false,
             jitter: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             owed: VecDeque::new(),
-            heard_at: now,
             beat_at: now,
             is_tracking: false,
             output: Vec::new(),
@@ -264,9 +262,8 @@ impl Connection {
 
     /// Says how many bytes were read into [`Connection::input_space`]; `micros` is the time in
     /// microseconds.
-    pub(crate) fn received(&mut self, count: usize, now: u64, micros: u64) {
+    pub(crate) fn received(&mut self, count: usize, micros: u64) {
         self.filled.end = (self.filled.end + count).min(self.input.len());
-        self.heard_at = now;
         self.clock.now = micros;
     }
 
@@ -409,7 +406,6 @@ impl Connection {
             self.owed.push_front((Owed::Handshake(*step), now));
         }
         self.clock.asked += steps.len() as u64;
-        self.heard_at = now;
         self.state = State::Handshaking {
             deadline: now + CONNECT_TIMEOUT,
             owed: steps.len() as u8,
@@ -459,12 +455,7 @@ impl Connection {
 
     /// Returns the time of the next heartbeat.
     fn beats_at(&self) -> u64 {
-        let since = if self.patience.always_beats {
-            self.beat_at
-        } else {
-            self.beat_at.max(self.heard_at)
-        };
-        since + self.patience.heartbeat
+        self.beat_at + self.patience.heartbeat
     }
 
     /// Returns the wait before the next attempt: it doubles with every failure, and is random

@@ -23,6 +23,7 @@
 //! follows it on the wire. When a connection is lost, or codes move to other servers, changes are
 //! not reported any more, and all entries are stale from that moment.
 
+mod authority;
 mod campaigns;
 mod completions;
 mod replies;
@@ -34,7 +35,8 @@ use std::collections::VecDeque;
 use vocabulary::Code;
 
 use crate::answer::{Answer, Expanded, MissReason};
-use crate::cache::{Cache, CacheCounts, CacheSettings, Entry, Freshness};
+use crate::authority::Authority;
+use crate::cache::{Cache, CacheCounts, CacheSettings, Entry};
 use crate::campaign::Campaign;
 use crate::connection::{Due, LinkError, Owed, Span};
 use crate::counters::{Counter, Gauge, Source, WorkerCounters};
@@ -82,6 +84,8 @@ pub enum LookUp<'a> {
     Answered(Answer<'a>, Source),
     /// It waits.
     Waiting(Ticket),
+    /// The cache has no fresh answer, and Redis was not to be asked.
+    NotKept,
 }
 
 /// A request that is done, with what was handed over when it came.
@@ -111,6 +115,9 @@ pub enum Tick {
 pub enum Notice {
     /// Redis refuses to report changes to this client, so nothing is cached.
     TrackingRefused(NodeId, String),
+    /// Redis refuses to report the generation of its data set with this text, so bad news from it is
+    /// not passed on.
+    GenerationRefused(NodeId, String),
     /// There is something under a link's or a campaign's key that is no record, or one that may not
     /// be served.
     Unreadable(Key),
@@ -249,12 +256,14 @@ impl<T> Edge<T> {
             return;
         };
         let nodes = self.nodes.iter();
-        let (mut ready, mut open) = (0, 0);
+        let (mut ready, mut authoritative, mut open) = (0, 0, 0);
         for (_, node) in nodes {
             ready += u64::from(node.connection.is_ready());
+            authoritative += u64::from(node.authority.until().is_some());
             open = open.max(u64::from(node.breaker.is_open()));
         }
         counters.set(Gauge::RedisConnected, ready);
+        counters.set(Gauge::RedisAuthoritative, authoritative);
         counters.set(Gauge::BreakerOpen, open);
         counters.set(Gauge::WaitingRequests, self.lookups.waiting() as u64);
         if let Some(cache) = &self.cache {
@@ -288,6 +297,14 @@ impl<T> Edge<T> {
     /// Answers a request for a code from the cache, or asks Redis and makes it wait.
     #[inline]
     pub fn look_up(&mut self, code: &Code, token: T, now: Now) -> LookUp<'_> {
+        self.look_up_as(code, token, now, true)
+    }
+
+    /// Answers a request for a code as [`Edge::look_up`] does; [`LookUp::NotKept`] instead of
+    /// asking Redis for the link unless `may_ask`. The campaign of a link with a fresh entry is
+    /// asked for in any case: that reveals no code.
+    #[inline]
+    pub fn look_up_as(&mut self, code: &Code, token: T, now: Now, may_ask: bool) -> LookUp<'_> {
         let mut found = None;
         let mut keep = false;
         if let Some(cache) = &mut self.cache {
@@ -296,12 +313,16 @@ impl<T> Edge<T> {
             // A code that is requested once is not worth caching: most codes are.
             keep = found.is_some() || cache.was_asked_before(hash);
         }
-        if let Some((entry, Freshness::Fresh)) = found {
+        if let Some(entry) = found.filter(|entry| entry.is_fresh()) {
             self.hits += 1;
             if entry.is_campaign_link() {
                 return self.look_up_campaign_link(code, entry, token, now);
             }
-            return LookUp::Answered(self.entry_answer(entry, now), Source::Cache);
+            let answer = self.entry_answer(&Key::Link(*code), entry, now);
+            return LookUp::Answered(answer, Source::Cache);
+        }
+        if !may_ask {
+            return LookUp::NotKept;
         }
         if self.cache.is_some() {
             self.count(match found {
@@ -320,38 +341,15 @@ impl<T> Edge<T> {
         if let Some(lookup) = lookup {
             return LookUp::Waiting(self.lookups.join(lookup, token, now.ms));
         }
-        match found.and_then(|(entry, _)| self.whole(code, entry, now)) {
-            Some(kept) => LookUp::Answered(self.kept_answer(kept, now), Source::Stale),
+        match found.and_then(|entry| self.whole(code, entry, now)) {
+            Some(kept) => LookUp::Answered(self.kept_answer(&key, kept, now), Source::Stale),
             None => LookUp::Answered(Answer::Miss(MissReason::Unavailable), Source::None),
-        }
-    }
-
-    /// Answers a request for a code from the cache, without asking Redis; `None` unless the cache
-    /// has a fresh answer.
-    pub fn look_up_kept(&mut self, code: &Code, now: Now) -> Option<(Answer<'_>, Source)> {
-        let cache = self.cache.as_mut()?;
-        let hash = cache.hash(code);
-        match cache.find(code, hash, now)? {
-            (entry, Freshness::Fresh) if entry.is_campaign_link() => {
-                self.look_up_kept_campaign_link(code, entry, now)
-            }
-            (entry, Freshness::Fresh) => Some((self.entry_answer(entry, now), Source::Cache)),
-            (_, Freshness::Stale) => None,
-        }
-    }
-
-    /// Returns an entry's answer.
-    #[inline]
-    fn entry_answer(&self, entry: Entry, now: Now) -> Answer<'_> {
-        match &self.cache {
-            Some(cache) => cache.answer(entry, now),
-            None => Answer::Miss(MissReason::Unavailable),
         }
     }
 
     /// Begins a look-up; `None` if no server can be asked.
     fn begin(&mut self, key: &Key, keep: bool, now: Now) -> Option<LookupId> {
-        match self.topology.route(key, &self.nodes) {
+        match self.topology.route(key, &self.nodes, now.ms) {
             Route::Nowhere => None,
             Route::Soon => {
                 let lookup = self.lookups.begin(key, None, keep);
@@ -394,6 +392,12 @@ impl<T> Edge<T> {
     pub fn tick(&mut self, now: Now) -> Tick {
         for index in 0..self.nodes.len() {
             let id = NodeId::new(index);
+            let Some(node) = self.nodes.get_mut(id) else {
+                continue;
+            };
+            if node.authority.expire(now.ms) {
+                self.lose_authority(id, now);
+            }
             let Some(node) = self.nodes.get(id) else {
                 continue;
             };
@@ -421,7 +425,8 @@ impl<T> Edge<T> {
             if node.is_retired {
                 0
             } else {
-                node.connection.next_deadline()
+                let deadline = node.connection.next_deadline();
+                node.authority.until().unwrap_or(u64::MAX).min(deadline)
             }
         });
         let nodes = nodes.min().unwrap_or(u64::MAX);
@@ -466,6 +471,7 @@ impl<T> Edge<T> {
         };
         let kept_something = node.connection.is_tracking();
         node.breaker.reset();
+        node.authority = Authority::default();
         self.lost.extend(node.connection.disconnected(now.ms));
         if node.is_retired {
             self.nodes.remove(id);
@@ -476,16 +482,16 @@ impl<T> Edge<T> {
         }
         self.topology.lost(id, &mut self.nodes);
         if !self.unrouted.is_empty() {
-            self.unroute();
+            self.unroute(now);
         }
         self.measure();
     }
 
     /// Fails the look-ups that wait for a route when no server can be asked.
-    fn unroute(&mut self) {
+    fn unroute(&mut self, now: Now) {
         let (topology, nodes, lookups) = (&self.topology, &self.nodes, &self.lookups);
         let is_lost =
-            |lookup: &LookupId| topology.route(lookups.key(*lookup), nodes) != Route::Soon;
+            |lookup: &LookupId| topology.route(lookups.key(*lookup), nodes, now.ms) != Route::Soon;
         let lost: Vec<LookupId> = self.unrouted.iter().copied().filter(is_lost).collect();
         self.unrouted.retain(|lookup| !lost.contains(lookup));
         self.lost.extend(lost);

@@ -9,7 +9,9 @@
 //!   [connection](LinkError) with its [`breaker`].
 //! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
 //!   each other.
+//! - [`edge`] takes bad news only from a connection with [authority](vocabulary::generation).
 //! - [`answer`]: the record that a reply brings; [`vocabulary::judge`] makes an answer from it.
+//! - [`fallback`]: the bounds of the fallback.
 //! - [`language`]: the language of a visitor.
 //! - [`limit`] and [`counters`]: the limit of requests for unknown codes, and the metrics; both in
 //!   memory that worker processes share.
@@ -17,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod authority;
 mod breaker;
 pub mod cache;
 mod campaign;
@@ -24,6 +27,7 @@ mod connection;
 pub mod counters;
 pub mod edge;
 pub mod endpoint;
+pub mod fallback;
 mod handshake;
 pub mod hash;
 mod key;

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use crate::breaker::Breaker;
-use crate::connection::{Connection, Patience};
+use crate::authority::Authority;
+use crate::breaker::{Breaker, BreakerLimits};
+use crate::connection::{Connection, Owed, Patience};
 use crate::endpoint::Endpoint;
 use crate::handshake::Handshake;
+use crate::resp::push_command;
 
 /// Names a server's place. A place is used again only after its connection was closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(u32);
 
 impl NodeId {
@@ -57,6 +59,10 @@ pub(crate) struct Node {
     pub(crate) purpose: Purpose,
     pub(crate) connection: Connection,
     pub(crate) breaker: Breaker,
+    /// Proof that its data set is current; never one for a watch.
+    pub(crate) authority: Authority,
+    /// Key of the value that proves it, if it has one.
+    pub(crate) generation_key: Option<String>,
     /// Nothing is asked here any more; the place is free once the connection is closed.
     pub(crate) is_retired: bool,
 }
@@ -65,6 +71,27 @@ impl Node {
     /// Reports whether a request may be sent.
     pub(crate) fn admits(&mut self, now: u64) -> bool {
         !self.is_retired && self.connection.admits() && self.breaker.admits(now)
+    }
+
+    /// Sets the key of the value that proves the data set.
+    pub(crate) fn set_generation_key(&mut self, key: Option<String>) {
+        if self.generation_key != key {
+            self.generation_key = key;
+            self.authority.move_on();
+        }
+    }
+
+    /// Asks whether the data set is current; `false` if nothing says so.
+    pub(crate) fn read_generation(&mut self, now: u64) -> bool {
+        let Some(key) = &self.generation_key else {
+            return false;
+        };
+        // An overdue reply is worth no second request: the connection is given up without it.
+        if self.authority.ask(now) {
+            let output = self.connection.ask(Owed::Generation, now);
+            push_command(&[b"GET", key.as_bytes()], output);
+        }
+        true
     }
 
     /// Reports whether visits may be sent, which wait for no connection and never are the try.
@@ -102,7 +129,9 @@ impl Nodes {
             address,
             purpose,
             connection: Connection::new(handshake, patience, now, self.seed),
-            breaker: Breaker::new(patience.stall),
+            breaker: Breaker::new(BreakerLimits::of_redis(patience.stall)),
+            authority: Authority::default(),
+            generation_key: None,
             is_retired: false,
         };
         match self.places.iter().position(Option::is_none) {

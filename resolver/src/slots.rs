@@ -4,36 +4,12 @@
 //! Source: the Redis Cluster specification.
 
 use vocabulary::KeyPrefix;
+use vocabulary::slot::crc16;
+pub use vocabulary::slot::{SLOTS, slot_of_tag};
 
 use crate::endpoint::Endpoint;
 use crate::key::Key;
 use crate::resp::value::{Elements, Value};
-
-/// The number of slots.
-pub const SLOTS: u16 = 16384;
-
-/// CRC-16/XMODEM, by the next byte.
-const CRC: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
-
-fn crc16(start: u16, bytes: &[u8]) -> u16 {
-    bytes.iter().fold(start, |crc, byte| {
-        (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)]
-    })
-}
 
 /// Computes the slots of keys. Neither a prefix nor a code nor an id has braces, so a key is hashed
 /// whole, and the part before the code or id is hashed once.
@@ -62,11 +38,6 @@ impl KeySlots {
         };
         crc % SLOTS
     }
-}
-
-/// The slot of a shard's stream of visits: of its key only what stands in braces is hashed.
-pub fn slot_of_visits(shard: u16) -> u16 {
-    crc16(0, shard.to_string().as_bytes()) % SLOTS
 }
 
 /// Map from slots to nodes.

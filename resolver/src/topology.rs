@@ -17,6 +17,8 @@ mod server;
 
 use vocabulary::KeyPrefix;
 
+use crate::authority::READ_EVERY;
+use crate::cache::ReadFrom;
 use crate::connection::{LinkError, Owed, Patience};
 use crate::handshake::{Credentials, Handshake, RequiredRole, Tracking};
 use crate::key::Key;
@@ -65,9 +67,9 @@ pub struct NodeSettings {
     pub tracking: Option<Tracking>,
     /// Time budget of a request that waits for Redis, in milliseconds, at least 1.
     pub budget: u64,
-    /// Silence of Redis after which a heartbeat is sent, in milliseconds. Together with the time
-    /// after which a connection counts as hanging it bounds the age of a cached answer that is
-    /// wrong without notice.
+    /// Interval of heartbeats, in milliseconds; servers of records get one each second at least.
+    /// Together with the time after which a connection counts as hanging it bounds the age of a
+    /// cached answer that is wrong without notice.
     pub heartbeat: u64,
 }
 
@@ -86,11 +88,10 @@ impl NodeSettings {
     }
 
     /// For a connection on which records are read.
-    fn patience(&self, always_beats: bool) -> Patience {
+    fn patience(&self) -> Patience {
         Patience {
             stall: self.stall_limit(),
-            heartbeat: self.heartbeat,
-            always_beats,
+            heartbeat: self.heartbeat.min(READ_EVERY),
             longest_reply: INPUT_LENGTH,
         }
     }
@@ -98,9 +99,25 @@ impl NodeSettings {
     /// For a connection on which it is asked where records are.
     fn watch_patience(&self) -> Patience {
         Patience {
+            stall: self.stall_limit(),
+            heartbeat: self.heartbeat,
             longest_reply: WATCH_INPUT_LENGTH,
-            ..self.patience(true)
         }
+    }
+
+    /// Adds a server of all records.
+    fn add_server(
+        &self,
+        nodes: &mut Nodes,
+        address: Address,
+        role: RequiredRole,
+        now: u64,
+    ) -> NodeId {
+        let id = self.add_data(nodes, address, role, now);
+        if let Some(node) = nodes.get_mut(id) {
+            node.set_generation_key(Some(self.prefix.generation_key(None)));
+        }
+        id
     }
 
     /// Adds a server that records are read from.
@@ -117,8 +134,7 @@ impl NodeSettings {
         if let Some(tracking) = self.tracking {
             handshake = handshake.track(tracking, &self.prefix);
         }
-        let patience = self.patience(role != RequiredRole::Any);
-        nodes.add(address, Purpose::Data, handshake, patience, now)
+        nodes.add(address, Purpose::Data, handshake, self.patience(), now)
     }
 }
 
@@ -189,25 +205,57 @@ impl Topology {
 
     /// Whom to ask for a record.
     #[inline]
-    pub(crate) fn route(&self, key: &Key, nodes: &Nodes) -> Route {
+    pub(crate) fn route(&self, key: &Key, nodes: &Nodes, now: u64) -> Route {
         match self {
-            Self::Server(server) => server.route(nodes),
-            Self::Sentinel(sentinel) => sentinel.route(nodes),
-            Self::Cluster(cluster) => cluster.route(key, nodes),
+            Self::Server(server) => server.route(nodes, now),
+            Self::Sentinel(sentinel) => sentinel.route(nodes, now),
+            Self::Cluster(cluster) => cluster.route(key),
+        }
+    }
+
+    /// The server that a cached record was read from, if it is known.
+    pub(crate) fn source(&self, key: &Key, read_from: ReadFrom) -> Option<NodeId> {
+        match (self, read_from) {
+            (_, ReadFrom::Replica) => self.replica(),
+            (Self::Server(server), ReadFrom::Master) => Some(server.primary()),
+            (Self::Sentinel(sentinel), ReadFrom::Master) => sentinel.master(),
+            (Self::Cluster(cluster), ReadFrom::Master) => cluster.node_of(key),
+        }
+    }
+
+    /// The replica that is asked first, if there is one.
+    pub(crate) fn replica(&self) -> Option<NodeId> {
+        match self {
+            Self::Server(server) => server.replica(),
+            Self::Sentinel(sentinel) => sentinel.replica(),
+            Self::Cluster(_) => None,
+        }
+    }
+
+    /// The server that is written to, if there is one for all keys and it is known.
+    pub(crate) fn writable(&self) -> Option<NodeId> {
+        match self {
+            Self::Server(server) => Some(server.primary()),
+            Self::Sentinel(sentinel) => sentinel.master(),
+            Self::Cluster(_) => None,
         }
     }
 
     /// Whom to send visits to whose stream has this slot: who may be written to.
     pub(crate) fn route_visits(&self, slot: u16) -> Option<NodeId> {
         match self {
-            Self::Server(server) => Some(server.primary()),
-            Self::Sentinel(sentinel) => sentinel.master(),
             Self::Cluster(cluster) => cluster.node_of_slot(slot),
+            _ => self.writable(),
         }
     }
 
     /// A connection has become ready.
     pub(crate) fn ready(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
+        if let Some(node) = nodes.get_mut(node)
+            && node.purpose == Purpose::Data
+        {
+            node.read_generation(now);
+        }
         match self {
             Self::Server(_) => {}
             Self::Sentinel(sentinel) => sentinel.ready(node, nodes, now),
@@ -224,19 +272,19 @@ impl Topology {
         }
     }
 
-    /// Asks something of a server that was silent, or is to be asked in any case.
+    /// Asks a server how it is.
     pub(crate) fn beat(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
         let Some(Purpose::Watch) = nodes.get(node).map(|node| node.purpose) else {
             let Some(node) = nodes.get_mut(node) else {
                 return;
             };
-            let connection = &mut node.connection;
-            if connection.requires_role() {
-                push_command(&[b"ROLE"], connection.ask(Owed::Role, now));
-            } else {
-                push_command(&[b"PING"], connection.ask(Owed::Acknowledgement, now));
+            let is_asked = node.read_generation(now);
+            if node.connection.requires_role() {
+                push_command(&[b"ROLE"], node.connection.ask(Owed::Role, now));
+            } else if !is_asked {
+                push_command(&[b"PING"], node.connection.ask(Owed::Acknowledgement, now));
             }
-            connection.beaten(now);
+            node.connection.beaten(now);
             return;
         };
         match self {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use shortlink_resolver::cache::{Cache, Freshness};
+use shortlink_resolver::cache::{Cache, Freshness, ReadFrom};
 use shortlink_resolver::hash::CodeHashing;
 use shortlink_resolver::vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
 use shortlink_resolver::{Answer, CacheSettings, Judgement, Key, MissReason, Now, Ruling};
@@ -51,13 +51,14 @@ fn insert(cache: &mut Cache, number: usize, answer: Answer<'_>) {
     cache.insert(
         &Key::Link(code(number)),
         &Judgement::for_ever(answer),
+        ReadFrom::Master,
         at(0),
     );
 }
 
 /// Returns the cache's entry of a key.
 fn find(cache: &mut Cache, key: &Key, ms: u64) -> Option<(String, Freshness)> {
-    let (entry, freshness) = match key {
+    let entry = match key {
         Key::Link(code) => cache.find(code, cache.hash(code), at(ms))?,
         Key::Campaign(id) => cache.find_campaign(*id, at(ms))?,
     };
@@ -65,7 +66,10 @@ fn find(cache: &mut Cache, key: &Key, ms: u64) -> Option<(String, Freshness)> {
         Some(link) => format!("{} {:?}", link.campaign, link.parameters),
         None => format!("{:?}", cache.answer(entry, at(ms))),
     };
-    Some((shown, freshness))
+    Some((
+        format!("{shown} of {:?}", entry.read_from()),
+        entry.freshness(),
+    ))
 }
 
 /// The model's record of an entry.
@@ -143,23 +147,28 @@ proptest! {
                             target: target.as_bytes(),
                         }),
                     };
+                    let read_from = if length % 3 == 0 { ReadFrom::Replica } else { ReadFrom::Master };
                     let holds_for_a_time = kind == 1 || kind >= 4;
                     let until = if lives == 0 || !holds_for_a_time {
                         0
                     } else {
                         at(ms).unix + lives
                     };
-                    cache.insert(&key(number), &Judgement { ruling, until }, at(ms));
+                    cache.insert(&key(number), &Judgement { ruling, until }, read_from, at(ms));
+                    let shown = |answer| format!("{answer} of {read_from:?}");
                     let (answer, afterwards) = match ruling {
                         // The link's time is for the edge to look at.
                         Ruling::Campaign { campaign, parameters } => {
-                            let shown = format!("{campaign} {parameters:?}");
+                            let shown = shown(format!("{campaign} {parameters:?}"));
                             (shown.clone(), Some(shown))
                         }
-                        Ruling::Answer(Answer::NotYet) => (format!("{:?}", Answer::NotYet), None),
-                        Ruling::Answer(answer) => {
-                            (format!("{answer:?}"), Some(format!("{:?}", Answer::Gone)))
+                        Ruling::Answer(answer @ Answer::NotYet) => {
+                            (shown(format!("{answer:?}")), None)
                         }
+                        Ruling::Answer(answer) => (
+                            shown(format!("{answer:?}")),
+                            Some(shown("Gone".to_owned())),
+                        ),
                     };
                     let entry = Kept {
                         answer,
@@ -247,7 +256,12 @@ fn a_campaign_s_link_takes_little_memory() {
         until: 0,
     };
     for number in 0..300_000 {
-        cache.insert(&Key::Link(code(number)), &judgement, at(0));
+        cache.insert(
+            &Key::Link(code(number)),
+            &judgement,
+            ReadFrom::Master,
+            at(0),
+        );
     }
     assert!(cache.counts().evictions > 0, "it is full");
     let each = bytes / cache.len();
@@ -259,7 +273,12 @@ fn a_campaign_stays_while_its_links_pass() {
     let mut cache = cache(Cache::LEAST_BYTES);
     let campaign: CampaignId = "4f".parse().expect("an id");
     let judgement = Judgement::for_ever(redirect("https://www.example.com/{0}"));
-    cache.insert(&Key::Campaign(campaign), &judgement, at(0));
+    cache.insert(
+        &Key::Campaign(campaign),
+        &judgement,
+        ReadFrom::Master,
+        at(0),
+    );
     let link = Judgement {
         ruling: Ruling::Campaign {
             campaign,
@@ -268,7 +287,7 @@ fn a_campaign_stays_while_its_links_pass() {
         until: 0,
     };
     for number in 0..50_000 {
-        cache.insert(&Key::Link(code(number)), &link, at(0));
+        cache.insert(&Key::Link(code(number)), &link, ReadFrom::Master, at(0));
         assert!(cache.find_campaign(campaign, at(0)).is_some(), "{number}");
     }
     assert!(cache.counts().evictions > 40_000);
@@ -301,7 +320,7 @@ fn what_is_too_large_is_not_kept_and_replaces_what_was() {
     let long = format!("https://e/{}", "x".repeat(8192 - 10));
     insert(&mut cache, 1, redirect(&long));
     // The least cache just takes the longest target.
-    let expected = format!("{:?}", redirect(&long));
+    let expected = format!("{:?} of Master", redirect(&long));
     assert_eq!(
         find(&mut cache, &Key::Link(code(1)), 0),
         Some((expected, Freshness::Fresh))

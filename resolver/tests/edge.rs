@@ -11,6 +11,7 @@ use shortlink_resolver::{
 
 const HELLO: &str = "*4\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$7\r\nSETNAME\r\n$14\r\nshortlink-edge\r\n";
 const HELLO_REPLY: &str = "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n";
+const GENERATION: &str = "*2\r\n$3\r\nGET\r\n$6\r\nsl:gen\r\n";
 const NOW: u64 = 1_000_000;
 
 /// One server, which is always the first node.
@@ -66,8 +67,8 @@ impl Client {
         self.0.input_space(node())
     }
 
-    fn received(&mut self, count: usize, now: u64) {
-        self.0.received(node(), count, at(now), 0);
+    fn received(&mut self, count: usize) {
+        self.0.received(node(), count, 0);
     }
 
     fn next_completion(&mut self, now: u64) -> Result<Option<Completion<'_, usize>>, LinkError> {
@@ -130,17 +131,32 @@ fn client() -> Client {
     Client::new(NodeSettings::default(), NOW, 7)
 }
 
-/// A client whose handshake is done.
-fn ready() -> Client {
-    let mut client = client();
-    assert_eq!(client.tick(NOW), Some(Ok(())));
-    client.connecting(NOW);
-    client.connected(NOW);
+/// A client whose handshake is done, and that has read the generation.
+fn greeted(now: u64) -> Client {
+    let mut client = Client::new(NodeSettings::default(), now, 7);
+    assert_eq!(client.tick(now), Some(Ok(())));
+    client.connecting(now);
+    client.connected(now);
     assert_eq!(take_output(&mut client), HELLO);
     feed(&mut client, HELLO_REPLY.as_bytes());
-    assert_eq!(client.next_completion(NOW), Ok(None));
+    beat(&mut client, 1, now);
     assert!(client.is_ready());
     client
+}
+
+/// The same with a Redis that is proved current.
+fn ready() -> Client {
+    let mut client = greeted(NOW - 1_000);
+    beat(&mut client, 2, NOW);
+    client
+}
+
+fn beat(client: &mut Client, number: u64, now: u64) {
+    assert_eq!(client.tick(now), None);
+    assert_eq!(client.next_completion(now), Ok(None));
+    assert_eq!(take_output(client), GENERATION);
+    feed(client, bulk(&format!("7 0 {number}")).as_bytes());
+    assert_eq!(client.next_completion(now), Ok(None));
 }
 
 fn take_output(client: &mut Client) -> String {
@@ -151,7 +167,7 @@ fn take_output(client: &mut Client) -> String {
 
 fn feed(client: &mut Client, bytes: &[u8]) {
     client.input_space()[..bytes.len()].copy_from_slice(bytes);
-    client.received(bytes.len(), NOW);
+    client.received(bytes.len());
 }
 
 fn completions(client: &mut Client, now: u64) -> Result<Vec<(usize, String)>, LinkError> {
@@ -282,7 +298,7 @@ fn a_database_is_selected_before_anything_is_read() {
     let replies = [
         HELLO_REPLY,
         "-ERR DB index is out of range\r\n",
-        &bulk("1 404 0"),
+        &bulk("1 404 7"),
     ]
     .concat();
     feed(&mut client, replies.as_bytes());
@@ -306,7 +322,7 @@ fn garbage_ends_the_connection_and_all_that_wait_go_to_the_fallback() {
         let mut client = ready();
         client.submit(&code(1), 1, NOW).expect("submitted");
         client.submit(&code(2), 2, NOW).expect("submitted");
-        feed(&mut client, [&bulk("1 404 0"), garbage].concat().as_bytes());
+        feed(&mut client, [&bulk("1 404 7"), garbage].concat().as_bytes());
         let first = client
             .next_completion(NOW)
             .map(|done| done.map(|done| done.token));
@@ -346,7 +362,7 @@ fn an_oversized_value_spoils_its_own_request_alone() {
         let space = client.input_space();
         let count = space.len().min(left);
         space[..count].fill(b'x');
-        client.received(count, NOW);
+        client.received(count);
         left -= count;
         done.extend(completions(&mut client, NOW).expect("skipped"));
     }
@@ -371,7 +387,7 @@ fn a_request_out_of_time_is_handed_out_once_and_its_late_reply_is_ignored() {
     assert_eq!(client.next_deadline(), NOW + 80);
     feed(
         &mut client,
-        [bulk("1 404 0"), bulk("1 410 1")].concat().as_bytes(),
+        [bulk("1 404 7"), bulk("1 410 1")].concat().as_bytes(),
     );
     assert_eq!(
         completions(&mut client, NOW + 60),
@@ -388,7 +404,7 @@ fn a_cancelled_request_is_never_handed_out() {
     assert!(client.0.has_waiting());
     feed(
         &mut client,
-        [bulk("1 404 0"), bulk("1 404 0")].concat().as_bytes(),
+        [bulk("1 404 7"), bulk("1 404 7")].concat().as_bytes(),
     );
     assert_eq!(
         completions(&mut client, NOW),
@@ -433,7 +449,7 @@ fn a_settled_connection_that_closes_is_replaced_at_once_and_one_that_does_not_se
     assert_eq!(client.tick(NOW + 5000), Some(Ok(())));
     assert!(client.submit(&code(2), 2, NOW + 5000).is_ok());
 
-    let mut client = ready();
+    let mut client = greeted(NOW);
     client.disconnected(NOW + 10);
     assert_eq!(client.tick(NOW + 10), None);
     assert_eq!(client.submit(&code(1), 1, NOW + 10), Err(Unavailable));
@@ -508,9 +524,8 @@ proptest! {
         let mut tickets = Vec::new();
         let mut cancelled = Vec::new();
         let mut handed_out: Vec<usize> = Vec::new();
-        // Requests without an answer of Redis, a campaign as `None`; replies that did not arrive
-        // yet.
-        let mut asked: VecDeque<Option<usize>> = VecDeque::new();
+        // Keys whose records were not sent yet; replies that did not arrive yet.
+        let mut asked: VecDeque<String> = VecDeque::new();
         let mut wire: VecDeque<u8> = VecDeque::new();
         let mut connected = true;
 
@@ -531,11 +546,17 @@ proptest! {
                     }
                 }
                 Step::Reply(count) => for _ in 0..count {
-                    if let Some(asked) = asked.pop_front() {
-                        wire.extend(bulk(&match asked {
+                    if let Some(key) = asked.pop_front() {
+                        let number = key.strip_prefix("sl:l:c").map(|it| it.parse::<usize>());
+                        wire.extend(bulk(&match number {
+                            None if key == "sl:gen" => format!("1 0 {now}"),
                             None => "1 302 1 0 https://e/{0}".to_owned(),
-                            Some(number) if number % 3 > 0 => format!("c{} {number}", number % 3),
-                            Some(number) => format!("1 302 1 0 https://e/{number}"),
+                            Some(Ok(number)) if number % 3 > 0 => {
+                                format!("c{} {number}", number % 3)
+                            }
+                            Some(number) => {
+                                format!("1 302 1 0 https://e/{}", number.expect("a number"))
+                            }
                         }).bytes());
                     }
                 },
@@ -562,13 +583,8 @@ proptest! {
             }
             if connected {
                 let sent = take_output(&mut client);
-                for line in sent.split("\r\n") {
-                    if let Some(number) = line.strip_prefix("sl:l:c") {
-                        asked.push_back(Some(number.parse().expect("a number")));
-                    } else if line.starts_with("sl:c:") {
-                        asked.push_back(None);
-                    }
-                }
+                let keys = sent.split("\r\n").filter(|line| line.starts_with("sl:"));
+                asked.extend(keys.map(str::to_owned));
             }
             while let Some(number) = client.next_expired(now) {
                 handed_out.push(number);

@@ -87,7 +87,8 @@ impl Redis {
 
     fn answer(&self, code: &Code, second: u64) -> String {
         let (link, campaign) = (found(self.link.as_ref()), found(self.campaign.as_ref()));
-        show(judge(code, link, campaign, second, &mut Vec::new()))
+        // Nothing proves the data of this Redis.
+        show(judge(code, link, campaign, second, &mut Vec::new()).vouched_by(|| false))
     }
 }
 
@@ -130,7 +131,7 @@ fn receive(edge: &mut Edge<()>, text: &str, now: Now) {
     let output = edge.output(node()).len();
     edge.wrote(node(), output, now.ms);
     edge.input_space(node())[..text.len()].copy_from_slice(text.as_bytes());
-    edge.received(node(), text.len(), now, now.ms);
+    edge.received(node(), text.len(), now.ms);
 }
 
 fn ask(edge: &mut Edge<()>, code: &Code, redis: &Redis, now: Now) -> String {

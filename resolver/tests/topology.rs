@@ -35,6 +35,13 @@ fn map(port: u16) -> String {
     format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$8\r\n10.0.0.1\r\n:{port}\r\n$2\r\nid\r\n")
 }
 
+fn shown(answer: Answer<'_>) -> String {
+    match answer {
+        Answer::Redirect { target, .. } => String::from_utf8_lossy(target).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
 struct World {
     edge: Edge<usize>,
     ms: u64,
@@ -43,10 +50,14 @@ struct World {
 
 impl World {
     fn new(topology: TopologySettings) -> Self {
+        Self::with(topology, None)
+    }
+
+    fn with(topology: TopologySettings, replica: Option<Address>) -> Self {
         let settings = EdgeSettings {
             nodes: NodeSettings::default(),
             topology,
-            replica: None,
+            replica,
             cache: Some(CacheSettings {
                 bytes: 1 << 16,
                 stale_for: 0,
@@ -107,24 +118,21 @@ impl World {
 
     fn reply(&mut self, node: NodeId, bytes: &str) -> Result<(), LinkError> {
         self.edge.input_space(node)[..bytes.len()].copy_from_slice(bytes.as_bytes());
-        self.edge.received(node, bytes.len(), now(self.ms), 0);
+        self.edge.received(node, bytes.len(), 0);
         self.complete(node)
     }
 
     fn complete(&mut self, node: NodeId) -> Result<(), LinkError> {
         while let Some(done) = self.edge.next_completion(node, now(self.ms))? {
-            let answer = match done.answer {
-                Answer::Redirect { target, .. } => String::from_utf8_lossy(target).into_owned(),
-                other => format!("{other:?}"),
-            };
-            self.answers.push((done.token, answer, done.source));
+            self.answers
+                .push((done.token, shown(done.answer), done.source));
         }
         Ok(())
     }
 
     fn ask(&mut self, token: usize) {
         if let LookUp::Answered(answer, source) = self.edge.look_up(&code(), token, now(self.ms)) {
-            self.answers.push((token, format!("{answer:?}"), source));
+            self.answers.push((token, shown(answer), source));
         }
     }
 
@@ -138,7 +146,8 @@ impl World {
         let node = self.node(port, false);
         self.reply(node, &[HELLO, OK].concat())
             .expect("a handshake");
-        self.sent(node);
+        assert!(self.sent(node).ends_with("sl:gen{0}\r\n"));
+        self.reply(node, "_\r\n").expect("no generation");
         node
     }
 }
@@ -276,13 +285,13 @@ fn what_was_asked_for_before_codes_moved_is_not_kept_after() {
     world.ms += 1_000;
     world.drive();
     assert!(world.sent(watch).contains("SLOTS"));
-    assert!(world.sent(data).contains("PING"));
+    assert!(world.sent(data).contains("sl:gen{0}"));
     // The second time is the one that would be kept.
     world.ask(2);
     assert!(world.sent(data).contains("CACHING"));
     world.reply(watch, &map(3)).expect("a map");
     // The old node's answer, asked for when it was still the right one.
-    let late = ["+PONG\r\n", OK, &record("a")].concat();
+    let late = ["_\r\n", OK, &record("a")].concat();
     world.reply(data, &late).expect("a reply");
     assert_eq!(world.last(), ("https://e/a", Source::Redis));
     assert_eq!(world.edge.cache().map(|cache| cache.len()), Some(0));
@@ -342,4 +351,142 @@ fn a_master_is_read_from_only_if_it_says_that_it_is_one() {
     world.edge.disconnected(watch, &refused, now(world.ms));
     world.ms += 5_000;
     assert!(world.drive().contains(&"10.0.0.1:9".to_owned()));
+}
+
+/// A server on port 1 with a replica on port 2, both connected.
+fn with_replica() -> (World, NodeId, NodeId) {
+    let mut world = World::with(TopologySettings::Server(address(1)), Some(address(2)));
+    assert_eq!(world.drive(), ["10.0.0.1:1", "10.0.0.1:2"]);
+    let (master, replica) = (world.node(1, false), world.node(2, false));
+    world.sent(master);
+    world.sent(replica);
+    world
+        .reply(master, &[HELLO, OK, &bulk("1 0 1")].concat())
+        .expect("a handshake");
+    world
+        .reply(replica, &[HELLO, ROLE, OK, &bulk("1 0 1")].concat())
+        .expect("a handshake");
+    (world, master, replica)
+}
+
+const ROLE: &str = "*5\r\n$5\r\nslave\r\n$8\r\n10.0.0.1\r\n:1\r\n$9\r\nconnected\r\n:1\r\n";
+
+/// Lets a second pass, after which each server reports so many beats.
+fn beats(world: &mut World, master: (NodeId, u64), replica: (NodeId, u64)) {
+    world.ms += 1_000;
+    world.drive();
+    for (node, beat) in [master, replica] {
+        let sent = world.sent(node);
+        assert!(sent.contains("sl:gen"), "{node:?} {sent} {}", world.ms);
+        let role = if node == replica.0 { ROLE } else { "" };
+        let value = bulk(&format!("1 0 {beat}"));
+        world
+            .reply(node, &[&value, role].concat())
+            .expect("replies");
+    }
+    world.drive();
+}
+
+/// Asks for a link that is not cached; returns the server that was asked.
+fn asked(world: &mut World, token: usize, master: NodeId, replica: NodeId) -> NodeId {
+    world.ask(token);
+    let sent = [master, replica].map(|node| world.sent(node));
+    let node = if sent[0].contains("sl:l:") {
+        master
+    } else {
+        replica
+    };
+    let caching = if sent.concat().contains("CACHING") {
+        OK
+    } else {
+        ""
+    };
+    world
+        .reply(node, &[caching, &record("a")].concat())
+        .expect("a record");
+    node
+}
+
+#[test]
+fn a_replica_is_asked_only_while_it_is_proved_current() {
+    let (mut world, master, replica) = with_replica();
+    let asked = |world: &mut World, token| asked(world, token, master, replica);
+    assert_eq!(asked(&mut world, 1), master, "not proved yet");
+    beats(&mut world, (master, 3), (replica, 3));
+    assert_eq!(asked(&mut world, 2), replica);
+    let is_cached = |world: &mut World, token: usize| {
+        world.ask(token);
+        world.answers.last() == Some(&(token, "https://e/a".to_owned(), Source::Cache))
+    };
+    assert!(is_cached(&mut world, 3));
+    // Nothing more arrives there, though its role says that it is connected.
+    for beat in [5, 7, 8] {
+        beats(&mut world, (master, beat), (replica, 3));
+    }
+    assert!(is_cached(&mut world, 4));
+    beats(&mut world, (master, 9), (replica, 3));
+    assert_eq!(
+        asked(&mut world, 5),
+        master,
+        "the entry is stale, and the master is asked"
+    );
+    // An entry from the master is as good as before when the replica is back.
+    beats(&mut world, (master, 13), (replica, 12));
+    assert!(is_cached(&mut world, 6));
+}
+
+#[test]
+fn a_replica_that_is_late_without_a_break_is_not_asked() {
+    let (mut world, master, replica) = with_replica();
+    // Two beats a second: one second late is within the bound, six are not.
+    for second in 1..10 {
+        let beat = second * 2;
+        beats(
+            &mut world,
+            (master, beat),
+            (replica, beat.saturating_sub(2)),
+        );
+    }
+    assert_eq!(asked(&mut world, 1, master, replica), replica);
+    for second in 10..30 {
+        let beat = second * 2;
+        beats(&mut world, (master, beat), (replica, (beat - 12).max(16)));
+    }
+    assert_eq!(asked(&mut world, 2, master, replica), master);
+}
+
+#[test]
+fn each_master_of_a_cluster_has_a_generation_of_its_own() {
+    let mut world = World::cluster();
+    world.drive();
+    let watch = world.node(1, true);
+    world.reply(watch, HELLO).expect("a handshake");
+    // The slot 0 is that of no tag.
+    let map = "*3\r\n\
+        *3\r\n:1\r\n:13000\r\n*3\r\n$8\r\n10.0.0.1\r\n:2\r\n$2\r\nid\r\n\
+        *3\r\n:0\r\n:0\r\n*3\r\n$8\r\n10.0.0.1\r\n:3\r\n$2\r\nid\r\n\
+        *3\r\n:13001\r\n:16383\r\n*3\r\n$8\r\n10.0.0.1\r\n:4\r\n$2\r\nid\r\n";
+    world.reply(watch, map).expect("a map");
+    world.drive();
+    let mut keys = Vec::new();
+    for port in 2..5 {
+        let node = world.node(port, false);
+        world.sent(node);
+        world
+            .reply(node, &[HELLO, OK].concat())
+            .expect("a handshake");
+        let sent = world.sent(node);
+        keys.push(
+            sent.lines()
+                .find(|line| line.starts_with("sl:"))
+                .map(str::to_owned),
+        );
+    }
+    let key = |key: &str| Some(key.to_owned());
+    assert_eq!(keys, [key("sl:gen{1}"), None, key("sl:gen{0}")]);
+    // The one without a tag is asked whether it is there.
+    world.ms += 1_000;
+    world.drive();
+    let node = world.node(3, false);
+    assert!(world.sent(node).contains("PING"));
 }

@@ -45,6 +45,8 @@ fn connect(edge: &mut Edge<usize>, now: u64) {
     take_output(edge);
     assert_eq!(answers(edge, HELLO_REPLY, now), []);
     assert!(edge.is_ready(node()));
+    assert!(take_output(edge).ends_with(b"sl:gen\r\n"));
+    assert_eq!(answers(edge, b"_\r\n", now), []);
 }
 
 fn take_output(edge: &mut Edge<usize>) -> Vec<u8> {
@@ -56,7 +58,7 @@ fn take_output(edge: &mut Edge<usize>) -> Vec<u8> {
 /// Feeds a reply in and returns the requests that end with it, and whether by a redirect.
 fn answers(edge: &mut Edge<usize>, bytes: &[u8], now: u64) -> Vec<(usize, bool)> {
     edge.input_space(node())[..bytes.len()].copy_from_slice(bytes);
-    edge.received(node(), bytes.len(), at(now), 0);
+    edge.received(node(), bytes.len(), 0);
     let mut done = Vec::new();
     while let Some(next) = edge.next_completion(node(), at(now)).expect("a connection") {
         let is_redirect = matches!(next.answer, Answer::Redirect { .. });

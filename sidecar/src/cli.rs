@@ -1,6 +1,7 @@
 //! The command line.
 
 mod audit;
+mod check_keys;
 mod doctor;
 mod domains;
 mod keys;
@@ -29,6 +30,7 @@ use shortlink_store::{self as store, Store, StoreOptions};
 use crate::config::Config;
 
 use crate::{lifecycle, random, telemetry};
+use check_keys::CheckKeysCommand;
 use domains::DomainsCommand;
 use keys::KeysCommand;
 
@@ -55,6 +57,9 @@ enum AnyCommand {
     ///
     /// Exit codes: 0 no check failed (there may be warnings), 1 a check failed.
     Doctor(doctor::DoctorArguments),
+    /// List, add, activate and remove check keys, which nginx and the sidecar share in a file.
+    #[command(subcommand)]
+    CheckKeys(CheckKeysCommand),
     /// Print the completion script for a shell.
     Completion {
         /// Shell that runs the script.
@@ -178,6 +183,11 @@ impl Cli {
             }
             AnyCommand::Man { directory } => {
                 manual::write(&directory, Cli::command())?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            // The file may be what the configuration lacks.
+            AnyCommand::CheckKeys(command) => {
+                command.run()?;
                 return Ok(ExitCode::SUCCESS);
             }
             AnyCommand::Doctor(arguments) => return doctor::run(file, &arguments).await,

@@ -40,6 +40,8 @@ pub struct Config {
     pub http: Http,
     /// `[database]`
     pub database: StoreOptions,
+    /// The most connections that the fallback resolver has besides.
+    pub resolver_connections: u32,
     /// `[redis]`
     pub redis: RedisOptions,
     /// `[codes]`
@@ -152,6 +154,7 @@ impl Config {
                 statement_timeout: timeout("database.statement_timeout_ms")?,
                 lock_timeout: timeout("database.lock_timeout_ms")?,
             },
+            resolver_connections: settings.number("database.resolver_connections", 1, 64)?,
             redis: RedisOptions {
                 url: settings.get::<String>("redis.url").into(),
                 topology: settings.topology()?,

@@ -1,18 +1,21 @@
 //! From the first request to the last: builds the parts, serves, and stops in order.
 
 mod background;
+mod front;
 mod parts;
 
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use shortlink_http as http;
 
+use front::Front;
 use parts::Parts;
 
 /// The time for background work to finish once all requests have ended.
@@ -27,22 +30,26 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
 
     let (listen, grace) = (config.http.listen, config.http.shutdown_grace);
     let cannot_listen = || format!("cannot listen on {listen} (http.listen)");
-    let (parts, worker) = Parts::build(config, shutdown.clone()).await?;
-    let listener = TcpListener::bind(listen)
-        .await
-        .with_context(cannot_listen)?;
+    let front = Front::open().context("cannot start threads")?;
+    let (parts, worker) = Parts::build(config, shutdown.clone(), &front).await?;
+    let listener = front.run(TcpListener::bind(listen)).await?;
+    let listener = listener.with_context(cannot_listen)?;
     let address = listener.local_addr().with_context(cannot_listen)?;
     let app = parts.app()?;
     let stop = CancellationToken::new();
     let worker = tokio::spawn(worker.run(stop.clone()));
     background::start(&parts, &stop)?;
-    let Parts { store, tasks, .. } = parts;
+    let Parts {
+        store,
+        visitors_store,
+        tasks,
+        ..
+    } = parts;
     tracing::info!(%address, "serving");
 
+    let serving = http::serve(listener, app, Handle::current(), shutdown.clone());
     tokio::select! {
-        served = http::serve(listener, app, shutdown.clone()) => {
-            served.context("cannot serve any longer")?;
-        }
+        served = front.run(serving) => served?.context("cannot serve any longer")?,
         () = after(shutdown, grace) => {
             let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(grace_ms, "requests were cut off: they did not finish in time");
@@ -57,6 +64,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
         if let Err(error) = worker.await {
             tracing::error!(%error, "the outbox worker has panicked");
         }
+        visitors_store.close().await;
         store.close().await;
     };
     if tokio::time::timeout(LAST_GRACE, last).await.is_err() {

@@ -1,10 +1,10 @@
-//! Chance, for tests that need random moments.
+//! Chance, for tests that need random moments, and for those that replay them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-/// Numbers that are others in every run.
+/// Numbers that are others in every run, or the same ones for the same seed.
 #[derive(Debug)]
 pub struct Chance(u64);
 
@@ -15,6 +15,17 @@ impl Default for Chance {
 }
 
 impl Chance {
+    /// The numbers of a seed.
+    pub fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One of several things, of which there is at least one.
+    pub fn choose<'t, T>(&mut self, things: &'t [T]) -> &'t T {
+        let place = self.below(things.len() as u64);
+        &things[place as usize]
+    }
+
     /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
         // SplitMix64.

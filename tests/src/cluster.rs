@@ -3,10 +3,11 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use crate::ports;
 use crate::process::Process;
-use crate::redis::{Redis, try_command};
+use crate::redis::{Beats, Redis, try_command};
 use crate::wait::{SOON, until};
 
 /// A port that is free together with that by which nodes talk to each other.
@@ -85,6 +86,20 @@ impl Cluster {
             }
         }
         panic!("no node does {arguments:?}");
+    }
+
+    /// Gives each node beats, as a sidecar does, until they are dropped. The slots of their keys may not move.
+    ///
+    /// # Panics
+    /// When a node has no slot for its key.
+    pub fn beats(&self) -> Vec<Beats> {
+        let key = |tag: u16| format!("sl:gen{{{tag}}}");
+        let of_node = self.nodes.iter().map(|node| {
+            let owns = |key: &String| try_command(node.port, &["EXISTS", key]).is_ok();
+            let key = (0..1024).map(key).find(owns).expect("a slot");
+            Beats::begin(node.port, key, Arc::default())
+        });
+        of_node.collect()
     }
 
     /// The slot of a key.

@@ -5,6 +5,8 @@
 //! - [`site`]: only nginx and Redis, with a server that the test writes itself.
 //! - [`redis`], [`postgres`], [`sidecar`], [`nginx`]: one server each, to be stopped, killed and started again.
 //! - [`cluster`]: several Redis servers that belong together.
+//! - [`proxy`]: a connection between two servers that can be cut, silenced, slowed down and sliced.
+//! - [`explore`]: random faults, and a model that judges every answer.
 //! - [`contract`]: the API's description of itself, and a check of answers against it.
 //! - [`debian`]: a throw-away Debian, in which packages are installed.
 //! - [`process`]: a process that never outlives the test.
@@ -15,6 +17,7 @@
 //! - [`made`]: links by the million, as the API returns them.
 //! - [`past`]: counts of visits that no test has the time for.
 //! - [`metrics`]: a page of metrics, as Prometheus reads it.
+//! - [`calendar`]: the time of day.
 //! - [`chance`]: random moments.
 //! - [`places`]: a database of places.
 //! - [`wait`]: polling with a deadline; nothing here sleeps for a time that is hoped to be enough.
@@ -27,11 +30,14 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 pub mod browser;
+pub mod calendar;
 pub mod chance;
+pub mod clock;
 pub mod cluster;
 pub mod console;
 pub mod contract;
 pub mod debian;
+pub mod explore;
 pub mod feed;
 pub mod http;
 pub mod made;
@@ -42,6 +48,7 @@ pub mod places;
 pub mod ports;
 pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod redis;
 pub mod sidecar;
 pub mod site;

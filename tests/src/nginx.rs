@@ -116,7 +116,10 @@ impl Nginx {
                 options
                     .redis
                     .clone()
-                    .unwrap_or_else(|| format!("server   127.0.0.1:{redis_port};")),
+                    // Redis is proved current soon.
+                    .unwrap_or_else(|| {
+                        format!("server   127.0.0.1:{redis_port};\nheartbeat 100ms;")
+                    }),
             ),
         ];
         replace.extend(options.replace.iter().cloned());

@@ -4,12 +4,15 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use crate::process::Process;
-use crate::wait::{SOON, until};
+use crate::wait::{SOON, pass, until};
 
 /// A redis-server with an append-only file, as `make run` starts it.
 #[derive(Debug)]
@@ -19,6 +22,47 @@ pub struct Redis {
     arguments: Vec<String>,
     /// The port that it listens on, also when it is started again.
     pub port: u16,
+    tally: Mutex<Option<Tally>>,
+}
+
+/// Counts the reads and writes of records of links and campaigns: the generation of the data set is read and
+/// written all the time.
+#[derive(Debug)]
+struct Tally {
+    thread: JoinHandle<()>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    reads: u64,
+    writes: u64,
+    echoes: u64,
+}
+
+impl Tally {
+    fn start(port: u16) -> Self {
+        let stream = send_command(port, &["MONITOR"]).expect("a Redis");
+        stream.get_ref().set_read_timeout(None).expect("a socket");
+        let mut lines = stream.lines();
+        assert_eq!(lines.next().expect("an answer").expect("an answer"), "+OK");
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let shared = Arc::clone(&seen);
+        let thread = thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut seen = shared.lock().expect("no panic");
+                let is_of_record = line.contains("\"sl:l:") || line.contains("\"sl:c:");
+                let command = line.split('"').nth(1).unwrap_or_default();
+                match command.to_ascii_uppercase().as_str() {
+                    "ECHO" => seen.echoes += 1,
+                    "GET" if is_of_record => seen.reads += 1,
+                    "SET" if is_of_record => seen.writes += 1,
+                    _ => {}
+                }
+            }
+        });
+        Self { thread, seen }
+    }
 }
 
 impl Redis {
@@ -41,6 +85,7 @@ impl Redis {
             directory: directory.to_owned(),
             arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
             port,
+            tally: Mutex::default(),
         };
         redis.start_again();
         redis
@@ -140,6 +185,41 @@ impl Redis {
         log.set_len(length.saturating_sub(bytes)).expect("a file");
     }
 
+    /// Copies its data, as a backup does.
+    ///
+    /// # Panics
+    /// When they can't be copied.
+    pub fn save(&self) {
+        let copied = Command::new("cp")
+            .args(["-r", "--no-target-directory"])
+            .arg(self.directory.join("appendonlydir"))
+            .arg(self.directory.join("saved"))
+            .status();
+        assert!(copied.expect("cp").success(), "the data can't be copied");
+    }
+
+    /// Kills the server; its data is that of [`Redis::save`] from now on.
+    ///
+    /// # Panics
+    /// When it does not run, or its data were not saved.
+    pub fn kill_and_go_back(&mut self) {
+        self.kill_and_forget();
+        let files = self.directory.join("appendonlydir");
+        std::fs::rename(self.directory.join("saved"), files).expect("the saved data");
+    }
+
+    /// Makes a replica a master, also when it is started again.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn promote(&mut self) {
+        self.command(&["REPLICAOF", "NO", "ONE"]);
+        let option = self.arguments.iter().position(|it| it == "--replicaof");
+        if let Some(place) = option {
+            self.arguments.drain(place..place + 3);
+        }
+    }
+
     /// Makes it hang: it keeps its connections and the kernel takes new ones, but nothing is
     /// answered.
     ///
@@ -150,6 +230,17 @@ impl Redis {
             .as_ref()
             .expect("a running Redis")
             .signal(Signal::SIGSTOP);
+    }
+
+    /// Proves the data of this Redis, unless a sidecar does.
+    pub fn beats(&self) -> Beats {
+        Beats::begin(self.port, "sl:gen".to_owned(), Arc::default())
+    }
+
+    /// The negative record of an unknown code in this data set.
+    pub fn negative(&self) -> String {
+        let value = self.command(&["GET", "sl:gen"]);
+        format!("1 404 {}", value.split(' ').next().unwrap_or_default())
     }
 
     /// Ends [`Redis::hang`].
@@ -192,7 +283,7 @@ impl Redis {
         second.expect("a time")
     }
 
-    /// Number of keys, but for streams of visits.
+    /// Number of keys, but for streams of visits and the generation of the data set.
     ///
     /// # Panics
     /// When Redis does not answer.
@@ -201,8 +292,41 @@ impl Redis {
             let reply = self.command(arguments);
             reply.parse().expect("a number")
         };
-        let streams = number(&["EXISTS", "sl:v:{0}"]);
-        number(&["DBSIZE"]) - streams
+        let others = number(&["EXISTS", "sl:v:{0}", "sl:gen"]);
+        number(&["DBSIZE"]) - others
+    }
+
+    /// Number of reads of records of links and campaigns since this or [`Redis::writes`] was called first.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub fn reads(&self) -> u64 {
+        self.tally(|seen| seen.reads)
+    }
+
+    /// As [`Redis::reads`] for writes.
+    ///
+    /// # Panics
+    /// When Redis does not answer.
+    pub fn writes(&self) -> u64 {
+        self.tally(|seen| seen.writes)
+    }
+
+    fn tally(&self, of: fn(&Seen) -> u64) -> u64 {
+        let mut tally = self.tally.lock().expect("no panic");
+        if tally
+            .as_ref()
+            .is_none_or(|tally| tally.thread.is_finished())
+        {
+            *tally = Some(Tally::start(self.port));
+        }
+        let seen = &tally.as_ref().expect("a tally").seen;
+        let echoes = seen.lock().expect("no panic").echoes;
+        self.command(&["ECHO", "now"]);
+        until("everything was seen", SOON, || {
+            seen.lock().expect("no panic").echoes > echoes
+        });
+        of(&seen.lock().expect("no panic"))
     }
 
     /// Number of calls of a command since the server started.
@@ -239,6 +363,40 @@ impl Redis {
             .expect("a connection");
         monitor.wait_for("OK");
         monitor
+    }
+}
+
+/// Ends the beats of [`Redis::beats`] when it is dropped.
+#[derive(Debug)]
+pub struct Beats(Arc<AtomicBool>);
+
+impl Beats {
+    /// Lets the key of a generation grow until the beats end.
+    pub(crate) fn begin(port: u16, key: String, is_over: Arc<AtomicBool>) -> Self {
+        let over = Arc::clone(&is_over);
+        thread::spawn(move || {
+            let mut last = String::new();
+            for beat in 1u64.. {
+                // Redis may be away.
+                if let Ok(value) = try_command(port, &["GETRANGE", &key, "0", "-1"])
+                    && (value == last || value.is_empty())
+                {
+                    last = format!("1 0 {beat}");
+                    let _ = try_command(port, &["SET", &key, &last]);
+                }
+                pass(Duration::from_millis(200));
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+        });
+        Self(is_over)
+    }
+}
+
+impl Drop for Beats {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Sidecar {
     process: Option<Process>,
     directory: PathBuf,
     config: PathBuf,
+    /// Variables of its environment, from its next start on.
+    pub environment: Vec<(String, String)>,
     /// The port that it listens on, also when it is started again.
     pub port: u16,
     /// An API key that may read and write links.
@@ -71,6 +73,7 @@ impl Sidecar {
             process: None,
             directory: directory.to_owned(),
             config,
+            environment: Vec::new(),
             port,
             key: String::new(),
         };
@@ -103,6 +106,7 @@ impl Sidecar {
             process: None,
             directory: self.directory.clone(),
             config,
+            environment: Vec::new(),
             port,
             key: self.key.clone(),
         };
@@ -115,6 +119,20 @@ impl Sidecar {
     /// # Panics
     /// When it does not start.
     pub fn start_again(&mut self) {
+        self.launch();
+        let port = self.port;
+        let process = self.process.as_mut().expect("a running sidecar");
+        process.wait_ready(|| {
+            let request = http::request("GET", "/readyz", &[], b"");
+            http::try_send(port, "GET", &request).is_ok_and(|answer| answer.status == 200)
+        });
+    }
+
+    /// Starts it without waiting for it.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn launch(&mut self) {
         let program = self.program();
         // With this signal ignored a write beyond the limit on files ([`Sidecar::limit_files`])
         // fails, as it does on a full disk, instead of ending the process.
@@ -129,14 +147,29 @@ impl Sidecar {
                 None => command.env_remove(variable),
             };
         }
+        for (variable, value) in &self.environment {
+            command.env(variable, value);
+        }
         let log = self.log_path();
-        let mut process = Process::start("shortlink serve", &command, &log);
-        let port = self.port;
-        process.wait_ready(|| {
-            let request = http::request("GET", "/readyz", &[], b"");
-            http::try_send(port, "GET", &request).is_ok_and(|answer| answer.status == 200)
-        });
-        self.process = Some(process);
+        self.process = Some(Process::start("shortlink serve", &command, &log));
+    }
+
+    /// Makes it hang: it keeps its connections, but answers nothing.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn hang(&self) {
+        let process = self.process.as_ref().expect("a running sidecar");
+        process.signal(Signal::SIGSTOP);
+    }
+
+    /// Ends [`Sidecar::hang`].
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn go_on(&self) {
+        let process = self.process.as_ref().expect("a running sidecar");
+        process.signal(Signal::SIGCONT);
     }
 
     /// Replaces a text of its configuration, for its next start.
@@ -173,6 +206,11 @@ impl Sidecar {
         let lengths =
             files.map(|file| file.and_then(|file| file.metadata()).expect("a file").len());
         lengths.max().unwrap_or_default()
+    }
+
+    /// Returns whether it was started and has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_some_and(Process::has_ended)
     }
 
     /// Kills it.

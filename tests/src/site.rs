@@ -7,9 +7,9 @@ use tempfile::TempDir;
 use crate::http::{self, Response};
 use crate::nginx::{Nginx, NginxOptions};
 use crate::ports;
-use crate::redis::Redis;
+use crate::redis::{Beats, Redis};
 use crate::stack;
-use crate::wait::{SOON, eventually};
+use crate::wait::{SOON, eventually, until};
 
 /// Target of the code `one`, with 302.
 pub const ONE: &str = "https://example.com/one";
@@ -63,6 +63,8 @@ pub struct Site {
     /// Redis.
     pub redis: Redis,
     workers: Vec<u32>,
+    /// Redis is current, as with a sidecar.
+    _beats: Beats,
     _directory: TempDir,
 }
 
@@ -86,7 +88,7 @@ impl Site {
         redis.set_record("one", &format!("1 302 1 0 {ONE}"));
         redis.set_record("two", &format!("1 301 1 0 {TWO}"));
         redis.set_record("gone", "1 410 2");
-        redis.set_record("nolink", "1 404 0");
+        redis.set_record("nolink", "1 404 1");
         let settings = NginxOptions {
             replace: vec![
                 (
@@ -127,10 +129,17 @@ impl Site {
         fs::create_dir_all(prefix.join("html")).expect("a directory");
         nginx.start_again();
         let workers = nginx.all_workers(options.workers);
+        let beats = redis.beats();
+        // Nothing else is read yet. A beat must grow between two readings of each worker.
+        let enough = redis.calls("get") + 6 * options.workers as u64;
+        until("Redis is proved current", SOON, || {
+            redis.calls("get") >= enough
+        });
         Self {
             nginx,
             redis,
             workers,
+            _beats: beats,
             _directory: directory,
         }
     }

@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::http::{self, Response};
+use crate::metrics::Page;
 use crate::nginx::{Nginx, NginxOptions};
 use crate::ports;
 use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::sidecar::{Sidecar, api};
+use crate::wait::{SOON, until};
 
 /// The differences between a test's stack and that of a user.
 #[derive(Clone, Debug, Default)]
@@ -107,12 +109,29 @@ impl Stack {
             sidecar.port,
             &options.nginx,
         );
-        Self {
+        let stack = Self {
             nginx,
             sidecar,
             redis,
             directory,
+        };
+        if options.redis_port_of_nginx.is_none() && options.nginx.redis.is_none() {
+            stack.wait_until_redis_is_current();
         }
+        stack
+    }
+
+    /// Waits until nginx takes the data set of Redis for current: before that, it asks the sidecar about codes that
+    /// are unknown or gone.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn wait_until_redis_is_current(&self) {
+        until("Redis is proved current", SOON, || {
+            let page = http::get(self.nginx.internal_port, "/edge/metrics");
+            let page = Page::read(&String::from_utf8_lossy(&page.body));
+            page.sum("shortlink_redis_authoritative") >= page.sum("shortlink_workers")
+        });
     }
 
     /// The directory of the servers' files.

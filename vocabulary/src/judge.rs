@@ -38,7 +38,40 @@ pub enum Answer<T> {
     Miss(MissReason),
 }
 
+/// An answer that denies a redirect. Only a source that is authoritative now may give it, because it
+/// is wrong for a link that is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadNews {
+    /// [`Answer::Gone`]
+    Gone,
+    /// [`Answer::NotYet`]
+    NotYet,
+    /// [`Answer::Unknown`]
+    Unknown,
+}
+
 impl<T> Answer<T> {
+    /// The answer as bad news, if it is.
+    #[inline]
+    pub fn bad_news(&self) -> Option<BadNews> {
+        match self {
+            Self::Gone => Some(BadNews::Gone),
+            Self::NotYet => Some(BadNews::NotYet),
+            Self::Unknown => Some(BadNews::Unknown),
+            Self::Redirect { .. } | Self::Miss(_) => None,
+        }
+    }
+
+    /// Turns bad news into a miss, unless its source is authoritative now. A redirect is never
+    /// doubtful.
+    #[inline]
+    pub fn vouched_by(self, is_authoritative: impl FnOnce() -> bool) -> Self {
+        match self.bad_news() {
+            Some(news) if !is_authoritative() => Self::Miss(MissReason::Doubtful(news)),
+            _ => self,
+        }
+    }
+
     /// Replaces the target.
     #[inline]
     pub fn map<U>(self, replace: impl FnOnce(T) -> U) -> Answer<U> {
@@ -78,6 +111,8 @@ pub enum MissReason {
     Unreadable,
     /// The parameters of the link do not fit the template of its campaign.
     Unexpandable(ExpandError),
+    /// The source has bad news but is not authoritative now.
+    Doubtful(BadNews),
     /// The source answered with an error.
     Error,
     /// The source was not reachable, or was lost while the request waited.
@@ -159,7 +194,7 @@ impl<'a> Judgement<Ruling<'a>> {
                 parameters: link.parameters,
             }),
             Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
-            Ok(Record::Unknown) => Self::for_ever(Answer::Unknown),
+            Ok(Record::Unknown { .. }) => Self::for_ever(Answer::Unknown),
             Err(reason) => Self::for_ever(Answer::Miss(reason)),
         }
     }
@@ -177,7 +212,9 @@ impl<'a> Judgement<Answer<&'a [u8]>> {
             Ok(Record::CampaignLink(_)) => Self::for_ever(Answer::Miss(MissReason::Unreadable)),
             Ok(Record::Revoked { .. }) => Self::for_ever(Answer::Gone),
             // It has links, so only an authoritative source can rule that it does not exist.
-            Ok(Record::Unknown) => Self::for_ever(Answer::Miss(MissReason::Absent)),
+            Ok(Record::Unknown { .. }) | Err(MissReason::Doubtful(_)) => {
+                Self::for_ever(Answer::Miss(MissReason::Absent))
+            }
             Err(reason) => Self::for_ever(Answer::Miss(reason)),
         }
     }
@@ -317,6 +354,7 @@ mod tests {
         );
         check("1 410 2", Answer::Gone);
         check("1 404 0", Answer::Unknown);
+        check("1 404 7", Answer::Unknown);
         let query = Answer::Redirect {
             status: RedirectStatus::PermanentRedirect,
             forwards_query: true,

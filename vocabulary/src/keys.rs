@@ -6,9 +6,14 @@
 //! | `<prefix>c:<id>` | string | a campaign's record, of the same grammar |
 //! | `<prefix>n:<name>` | string | a counter that all sidecars share |
 //! | `<prefix>v:{<shard>}` | stream | batches of [visit events](crate::visit) |
+//! | `<prefix>gen` | string | the [generation](crate::generation) of the data set |
+//! | `<prefix>gen{<tag>}` | string | the same in a cluster, one for each master |
 //!
 //! Every command names one key, so that the same names work on Redis Cluster. The braces of the
-//! visit streams are Redis' hash tags: they pin each shard's stream to one slot.
+//! visit streams are Redis' hash tags: they pin each shard's stream to one slot. The tags of
+//! generations are the numbers below [`GENERATION_TAGS`]; of a master, the smallest one whose slot it
+//! owns. Writers and readers find it in the cluster's map. A master that owns the slot of none, which
+//! has few slots, has no generation.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,6 +21,9 @@ use core::fmt;
 
 use crate::campaign::CampaignId;
 use crate::code::{Code, MAX_CODE_LENGTH};
+
+/// The number of tags for keys of generations in a cluster.
+pub const GENERATION_TAGS: u16 = 1024;
 
 /// Prefix of every key, so that several services can share one Redis.
 #[derive(Clone, PartialEq, Eq)]
@@ -104,6 +112,15 @@ impl KeyPrefix {
     /// The key of a shard's stream of visits.
     pub fn visit_stream_key(&self, shard: u16) -> String {
         alloc::format!("{}v:{{{shard}}}", self.as_str())
+    }
+
+    /// The key of the data set's generation; in a cluster of the master that owns the slot of `tag`,
+    /// a number below [`GENERATION_TAGS`].
+    pub fn generation_key(&self, tag: Option<u16>) -> String {
+        match tag {
+            Some(tag) => alloc::format!("{}gen{{{tag}}}", self.as_str()),
+            None => alloc::format!("{}gen", self.as_str()),
+        }
     }
 }
 

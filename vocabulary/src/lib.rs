@@ -2,6 +2,7 @@
 //!
 //! - [`alphabet`] and [`code`]: the characters and lengths of codes, and their check characters.
 //! - [`keys`]: the names of all keys in Redis.
+//! - [`generation`]: the value that proves that a data set is current.
 //! - [`record`]: the value of a link's or a campaign's key; its parts are [`validity`],
 //!   [`campaign`] and [`parameters`].
 //! - [`judge`]: the answer that follows from records at a time, for the edge and for the sidecar.
@@ -25,12 +26,14 @@ pub mod campaign;
 pub mod check;
 pub mod code;
 pub mod domains;
+pub mod generation;
 pub mod judge;
 pub mod keys;
 pub mod number;
 pub mod parameters;
 pub mod record;
 pub mod siphash;
+pub mod slot;
 pub mod state;
 pub mod target;
 pub mod template;
@@ -41,7 +44,8 @@ pub use alphabet::Alphabet;
 pub use campaign::{CampaignId, CampaignIdError};
 pub use check::{Check, CheckKey, CheckKeys, CheckKeysError};
 pub use code::{BodyLengths, Code, CodeError, CodeRules, MAX_CODE_LENGTH, Verdict};
-pub use judge::{Answer, Found, Judgement, MissReason, Ruling};
+pub use generation::Generation;
+pub use judge::{Answer, BadNews, Found, Judgement, MissReason, Ruling};
 pub use keys::{KeyPrefix, KeyPrefixError};
 pub use parameters::{Parameters, ParametersError, ValueError, encode_parameters, encode_value};
 pub use record::{CampaignLinkRecord, LinkRecord, Record, RecordError, RedirectStatus};

@@ -8,7 +8,7 @@
 //! 1 302q 7 0 https://example.com/         the same, and the visitor's query is passed on
 //! 1 302 7 1760000000-1767225600 https://… the same, live in this time only
 //! 1 410 8                                 a link that was revoked, or is paused
-//! 1 404 0                                 an unknown code (negative; expires in Redis)
+//! 1 404 3                                 an unknown code (negative; expires in Redis)
 //! 1 C4f 7 0 Wien&b%20c                    a link of the campaign 4f: its parameters
 //! c4f Wien&b%20c                          the same with revision 1 and no bounds in time
 //! ```
@@ -21,7 +21,9 @@
 //! - **revision**: grows with every change of the link in SQL. Version, kind and revision stay
 //!   the first three fields in every future version, so that a writer can always compare the
 //!   revision in Redis with its own. The one exception is the compact form of a
-//!   campaign's link, whose revision is 1.
+//!   campaign's link, whose revision is 1. A negative record has the
+//!   [generation](crate::generation) of the data set that it was written to in this place; its
+//!   writers never take it for newer than a link. 0 is no generation: nothing proves such a record.
 //! - **validity**: from when and until when the link redirects ([`crate::validity`]). Before, it is
 //!   answered like an unknown code, afterwards with 410. The key itself does not expire with the
 //!   link: an expired link must stay distinct from an unknown one.
@@ -117,7 +119,11 @@ pub enum Record<'a> {
         revision: u64,
     },
     /// A code that SQL did not know when it was last queried.
-    Unknown,
+    Unknown {
+        /// The generation of the data set that the record was written to, at most
+        /// [`MAX_REVISION`]; 0 of writers that knew none.
+        generation: u64,
+    },
 }
 
 /// A link that redirects to a target of its own.
@@ -175,8 +181,11 @@ impl<'a> Record<'a> {
                 let revision = revision(rest).ok_or(RecordError::Malformed)?;
                 return Ok(Self::Revoked { revision });
             }
-            b"404" if rest == b"0" => return Ok(Self::Unknown),
-            b"404" | b"" => return Err(RecordError::Malformed),
+            b"404" => {
+                let generation = revision(rest).ok_or(RecordError::Malformed)?;
+                return Ok(Self::Unknown { generation });
+            }
+            b"" => return Err(RecordError::Malformed),
             [b'C', id @ ..] => {
                 let campaign = CampaignId::parse(id).ok_or(RecordError::Kind)?;
                 let (revision, validity, rest) = times(rest).ok_or(RecordError::Malformed)?;
@@ -247,7 +256,10 @@ impl<'a> Record<'a> {
                 out.extend_from_slice(b"1 410 ");
                 push_decimal(out, *revision);
             }
-            Self::Unknown => out.extend_from_slice(b"1 404 0"),
+            Self::Unknown { generation } => {
+                out.extend_from_slice(b"1 404 ");
+                push_decimal(out, *generation);
+            }
         }
     }
 

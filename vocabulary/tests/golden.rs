@@ -5,8 +5,8 @@
 
 use shortlink_vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_vocabulary::{
-    Alphabet, BodyLengths, Check, CheckKeys, Code, CodeRules, KeyPrefix, Parameters, Record,
-    Template, Validity, Verdict, encode_value,
+    Alphabet, BodyLengths, Check, CheckKeys, Code, CodeRules, Generation, KeyPrefix, Parameters,
+    Record, Template, Validity, Verdict, encode_value,
 };
 
 fn cases(text: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -67,6 +67,10 @@ fn redis_keys() {
                 assert_eq!(keys.campaign_of_key(key.as_bytes()), Some(id));
             }
             "visits" => assert_eq!(keys.visit_stream_key(name.parse().expect("a shard")), key),
+            "generation" => {
+                let tag = (!name.is_empty()).then(|| name.parse().expect("a tag"));
+                assert_eq!(keys.generation_key(tag), key);
+            }
             other => panic!("{other}"),
         }
     }
@@ -156,10 +160,30 @@ fn records() {
                         String::from_utf8_lossy(link.parameters.as_bytes())
                     ),
                     Record::Revoked { revision } => format!("revoked revision {revision}"),
-                    Record::Unknown => "unknown".to_owned(),
+                    Record::Unknown { generation } => format!("unknown generation {generation}"),
                 }
             }
             Err(error) => format!("error: {error}"),
+        };
+        assert_eq!(shown, read, "{text}");
+    }
+}
+
+#[test]
+fn generations() {
+    for case in cases(include_str!("../golden/generations.txt")) {
+        let [text, read] = case[..] else {
+            panic!("{case:?}")
+        };
+        let shown = match Generation::parse(text.as_bytes()) {
+            Some(value) => {
+                assert_eq!(value.to_vec(), text.as_bytes());
+                format!(
+                    "generation {} watermark {} beat {}",
+                    value.generation, value.watermark, value.beat
+                )
+            }
+            None => "none".to_owned(),
         };
         assert_eq!(shown, read, "{text}");
     }

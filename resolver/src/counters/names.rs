@@ -53,6 +53,16 @@ metrics! {
     "shortlink_trimmed_total",
     "Requests whose path had text glued to the code.":
         Trimmed "";
+    "shortlink_misses_charged_total",
+    "Requests for unknown codes that were charged to an address.":
+        MissCharged "";
+    "shortlink_limit_reached_total",
+    "Times that an address or a network reached its miss limit.":
+        LimitedAddress r#"{scope="address"}"#,
+        LimitedNetwork r#"{scope="network"}"#;
+    "shortlink_limited_redirects_total",
+    "Cached redirects answered to limited addresses.":
+        LimitedRedirect "";
     "shortlink_cache_lookups_total",
     "Lookups of link records in the cache, by result.":
         CacheHit r#"{result="hit"}"#,
@@ -104,8 +114,20 @@ metrics! {
     "shortlink_breaker_opened_total",
     "Openings of a worker's circuit breaker, which pauses its lookups in Redis.":
         BreakerOpened "";
+    "shortlink_doubtful_total",
+    "Answers that were not given because their source is not authoritative, by answer.":
+        DoubtfulGone r#"{answer="gone"}"#,
+        DoubtfulNotYet r#"{answer="not_yet"}"#,
+        DoubtfulUnknown r#"{answer="unknown"}"#;
+    "shortlink_fallback_refused_total",
+    "Requests answered without the fallback because too many wait for it (waiting) or it fails (breaker).":
+        FallbackFull r#"{reason="waiting"}"#,
+        FallbackFailing r#"{reason="breaker"}"#;
+    "shortlink_fallback_breaker_opened_total",
+    "Openings of a worker's circuit breaker for the fallback.":
+        FallbackBreakerOpened "";
     "shortlink_fallback_answers_total",
-    "Responses to requests passed to the fallback, by result; error is a status 5xx.":
+    "Responses to requests passed to the fallback, by result; error is a status 5xx, or no response.":
         FallbackRedirect r#"{answer="redirect"}"#,
         FallbackGone r#"{answer="gone"}"#,
         FallbackUnknown r#"{answer="unknown"}"#,
@@ -150,10 +172,17 @@ metrics! {
         CacheCapacityBytes "";
     "shortlink_redis_connected", "Connections to Redis that are ready.":
         RedisConnected "";
+    "shortlink_redis_authoritative",
+    "Connections to Redis whose data are proved current, so that 404 and 410 are answered from them.":
+        RedisAuthoritative "";
     "shortlink_breaker_open", "Workers whose circuit breaker for Redis is open.":
         BreakerOpen "";
     "shortlink_waiting_requests", "Requests that wait for a reply of Redis.":
         WaitingRequests "";
+    "shortlink_fallback_waiting", "Requests that wait for the fallback.":
+        FallbackWaiting "";
+    "shortlink_fallback_breaker_open", "Circuit breakers of workers for the fallback that are open.":
+        FallbackBreakerOpen "";
     "shortlink_visits_held", "Visits in memory that Redis has not confirmed.":
         VisitsHeld "";
     "shortlink_spool_files",

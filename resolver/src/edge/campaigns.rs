@@ -13,6 +13,7 @@ use crate::counters::{Counter, Source};
 use crate::key::Key;
 use crate::lookups::LookupId;
 
+use super::authority::vouches;
 use super::{Brought, Completion, Edge, Kept, LookUp, Notice, Now, note};
 
 impl<T> Edge<T> {
@@ -30,11 +31,12 @@ impl<T> Edge<T> {
             return LookUp::Answered(Answer::Miss(MissReason::Unreadable), Source::Cache);
         };
         if is_over(link.until, now.unix) {
-            return LookUp::Answered(Answer::Gone, Source::Cache);
+            let answer = self.ended(&Key::Link(*code), entry, now);
+            return LookUp::Answered(answer.with(b""), Source::Cache);
         }
         let campaign = link.campaign;
         let found = self.find_campaign(campaign, now);
-        if let Some((of_campaign, Freshness::Fresh)) = found {
+        if let Some(of_campaign) = found.filter(|entry| entry.is_fresh()) {
             let answer = self.expand_kept(code, entry, of_campaign, now);
             return LookUp::Answered(answer.with(&self.expanded), Source::Cache);
         }
@@ -46,7 +48,7 @@ impl<T> Edge<T> {
             return LookUp::Waiting(self.lookups.join(lookup, token, now.ms));
         }
         match found {
-            Some((of_campaign, _)) => {
+            Some(of_campaign) => {
                 let answer = self.expand_kept(code, entry, of_campaign, now);
                 LookUp::Answered(answer.with(&self.expanded), Source::Stale)
             }
@@ -54,34 +56,12 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Answers such a request without asking Redis; `None` unless the campaign has a fresh entry.
-    pub(super) fn look_up_kept_campaign_link(
-        &mut self,
-        code: &Code,
-        entry: Entry,
-        now: Now,
-    ) -> Option<(Answer<'_>, Source)> {
-        let link = self.cache.as_ref()?.campaign_link(entry)?;
-        if is_over(link.until, now.unix) {
-            return Some((Answer::Gone, Source::Cache));
-        }
-        let campaign = link.campaign;
-        match self.find_campaign(campaign, now)? {
-            (of_campaign, Freshness::Fresh) => {
-                let answer = self.expand_kept(code, entry, of_campaign, now);
-                Some((answer.with(&self.expanded), Source::Cache))
-            }
-            (_, Freshness::Stale) => None,
-        }
-    }
-
     /// A link's record has come, and it is known which campaign it belongs to: its look-up is
     /// answered, or waits for the campaign's.
     pub(super) fn ask_campaign(&mut self, link: LookupId, campaign: CampaignId, now: Now) {
         let found = self.find_campaign(campaign, now);
-        if let (Some((entry, Freshness::Fresh)), Some(cache)) = (found, &self.cache) {
-            let answer = cache.answer(entry, now);
-            self.campaign.set(answer, Source::Redis);
+        if let Some(entry) = found.filter(|entry| entry.is_fresh()) {
+            self.set_campaign(campaign, entry, Source::Redis, now);
             self.deliver(link, Brought::Campaign);
             return;
         }
@@ -117,8 +97,9 @@ impl<T> Edge<T> {
         now: Now,
     ) -> Completion<'_, T> {
         let (answer, source) = match (self.lookups.key(lookup), self.lookups.known(lookup)) {
+            // It has ended while it waited.
             (Key::Link(_), Some(link)) if is_over(link.until, now.unix) => {
-                (Expanded::Gone, Source::Redis)
+                (Expanded::Gone.vouched_by(|| false), Source::Redis)
             }
             (Key::Link(code), Some(link)) => {
                 let campaign = self.campaign.answer();
@@ -144,15 +125,19 @@ impl<T> Edge<T> {
             return None;
         };
         let Some(link) = self.lookups.known(lookup) else {
-            let entry = self.cache.as_mut()?.find_stale(&code, now)?;
+            let cache = self.cache.as_mut()?;
+            let entry = cache.find(&code, cache.hash(&code), now)?;
             return self.whole(&code, entry, now);
         };
         if is_over(link.until, now.unix) {
-            return Some(Kept::Expanded(Expanded::Gone));
+            return Some(Kept::Expanded(Expanded::Gone.vouched_by(|| false)));
         }
         let cache = self.cache.as_mut()?;
-        let (entry, _) = cache.find_campaign(link.campaign, now)?;
-        let campaign = cache.answer(entry, now);
+        let entry = cache.find_campaign(link.campaign, now)?;
+        let key = Key::Campaign(link.campaign);
+        let campaign = cache
+            .answer(entry, now)
+            .vouched_by(|| vouches(&self.topology, &self.nodes, &key, entry, now));
         let answer = expand(&code, link.parameters, campaign, &mut self.expanded);
         Some(Kept::Expanded(answer))
     }
@@ -165,28 +150,28 @@ impl<T> Edge<T> {
         let cache = self.cache.as_mut()?;
         let link = cache.campaign_link(entry)?;
         if is_over(link.until, now.unix) {
-            return Some(Kept::Expanded(Expanded::Gone));
+            return Some(Kept::Expanded(self.ended(&Key::Link(*code), entry, now)));
         }
         let campaign = link.campaign;
-        let (of_campaign, _) = cache.find_campaign(campaign, now)?;
+        let of_campaign = cache.find_campaign(campaign, now)?;
         let answer = self.expand_kept(code, entry, of_campaign, now);
         Some(Kept::Expanded(answer))
     }
 
     /// Returns the cached answer.
-    pub(super) fn kept_answer(&self, kept: Kept, now: Now) -> Answer<'_> {
+    pub(super) fn kept_answer(&self, key: &Key, kept: Kept, now: Now) -> Answer<'_> {
         match kept {
-            Kept::Entry(entry) => self.entry_answer(entry, now),
+            Kept::Entry(entry) => self.entry_answer(key, entry, now),
             Kept::Expanded(answer) => answer.with(&self.expanded),
         }
     }
 
     /// Finds a campaign in the cache, and counts the hit or miss.
-    fn find_campaign(&mut self, campaign: CampaignId, now: Now) -> Option<(Entry, Freshness)> {
+    fn find_campaign(&mut self, campaign: CampaignId, now: Now) -> Option<Entry> {
         let found = self.cache.as_mut()?.find_campaign(campaign, now);
-        match found {
-            Some((_, Freshness::Fresh)) => self.campaign_hits += 1,
-            Some((_, Freshness::Stale)) => self.count(Counter::CampaignStale),
+        match found.map(Entry::freshness) {
+            Some(Freshness::Fresh) => self.campaign_hits += 1,
+            Some(Freshness::Stale) => self.count(Counter::CampaignStale),
             None => self.count(Counter::CampaignMiss),
         }
         found
@@ -205,16 +190,10 @@ impl<T> Edge<T> {
 
     /// Makes the cached campaign the answer of its links, if it may be served.
     fn set_campaign_kept(&mut self, campaign: CampaignId, reason: MissReason, now: Now) {
-        let found = self.cache.as_mut().and_then(|cache| {
-            let (entry, _) = cache.find_campaign(campaign, now)?;
-            Some(entry)
-        });
-        match (found, &self.cache) {
-            (Some(entry), Some(cache)) => {
-                let answer = cache.answer(entry, now);
-                self.campaign.set(answer, Source::Stale);
-            }
-            _ => {
+        let cache = self.cache.as_mut();
+        match cache.and_then(|cache| cache.find_campaign(campaign, now)) {
+            Some(entry) => self.set_campaign(campaign, entry, Source::Stale, now),
+            None => {
                 let source = match reason {
                     MissReason::Error => Source::Redis,
                     _ => Source::None,
@@ -224,14 +203,32 @@ impl<T> Edge<T> {
         }
     }
 
+    /// Makes an entry the answer of its campaign's links.
+    fn set_campaign(&mut self, campaign: CampaignId, entry: Entry, source: Source, now: Now) {
+        let key = Key::Campaign(campaign);
+        if let Some(cache) = &self.cache {
+            let answer = cache
+                .answer(entry, now)
+                .vouched_by(|| vouches(&self.topology, &self.nodes, &key, entry, now));
+            self.campaign.set(answer, source);
+        }
+    }
+
     /// Builds a link's answer from the cached link and campaign.
     fn expand_kept(&mut self, code: &Code, link: Entry, campaign: Entry, now: Now) -> Expanded {
         let Some(cache) = &self.cache else {
             return Expanded::Miss(MissReason::Unavailable);
         };
         match cache.campaign_link(link) {
-            Some(CampaignLink { parameters, .. }) => {
-                let campaign = cache.answer(campaign, now);
+            Some(CampaignLink {
+                parameters,
+                campaign: id,
+                ..
+            }) => {
+                let key = Key::Campaign(id);
+                let campaign = cache
+                    .answer(campaign, now)
+                    .vouched_by(|| vouches(&self.topology, &self.nodes, &key, campaign, now));
                 expand(code, parameters, campaign, &mut self.expanded)
             }
             None => Expanded::Miss(MissReason::Unreadable),

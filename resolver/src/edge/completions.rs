@@ -1,12 +1,13 @@
 //! Requests that are done: handed out one at a time.
 
-use crate::answer::{Answer, Judgement, MissReason, Ruling, WRONG_TYPE, found};
+use crate::answer::{Answer, MissReason, WRONG_TYPE};
 use crate::connection::{LinkError, Owed, Span};
 use crate::counters::{Counter, Source};
 use crate::key::Key;
 use crate::nodes::{NodeId, Nodes};
 use crate::resp::Reply;
 
+use super::authority::answer_at;
 use super::{Brought, Completion, Delivery, Edge, Notice, Now, note};
 
 impl<T> Edge<T> {
@@ -64,7 +65,7 @@ impl<T> Edge<T> {
         if is_about_redis && let Some(kept) = self.stale(lookup, now) {
             return Ok(Some(Completion {
                 token,
-                answer: self.kept_answer(kept, now),
+                answer: self.kept_answer(self.lookups.key(lookup), kept, now),
                 source: Source::Stale,
             }));
         }
@@ -100,7 +101,7 @@ impl<T> Edge<T> {
         if let Some(kept) = self.stale(expired.lookup, now) {
             return Some(Completion {
                 token,
-                answer: self.kept_answer(kept, now),
+                answer: self.kept_answer(self.lookups.key(expired.lookup), kept, now),
                 source: Source::Stale,
             });
         }
@@ -118,17 +119,4 @@ fn is_error(nodes: &Nodes, id: NodeId, span: &Span) -> bool {
     nodes.get(id).is_none_or(|node| {
         matches!(node.connection.reply(span), Reply::Error(text) if !text.starts_with(WRONG_TYPE))
     })
-}
-
-/// Reads the answer for a link from a reply that has arrived.
-#[inline]
-fn answer_at<'a>(nodes: &'a Nodes, id: NodeId, span: &Span, now: Now) -> Answer<'a> {
-    let Some(node) = nodes.get(id) else {
-        return Answer::Miss(MissReason::Unavailable);
-    };
-    match Judgement::of_link(found(&node.connection.reply(span)), now.unix).ruling {
-        Ruling::Answer(answer) => answer,
-        // Such a link is never answered by its own record only.
-        Ruling::Campaign { .. } => Answer::Miss(MissReason::Unreadable),
-    }
 }

@@ -28,11 +28,13 @@ impl<T> Edge<T> {
 
     /// A look-up's record, or what stands for it, has come.
     pub(super) fn found(&mut self, lookup: LookupId, id: NodeId, span: Span, now: Now) {
+        let read_from = self.read_from(id);
         let Some(node) = self.nodes.get_mut(id) else {
             return;
         };
         let round_trip = node.connection.round_trip();
         let reply = node.connection.reply(&span);
+        let found = node.authority.check(found(&reply));
         if let Reply::Error(text) = reply
             && let Some(redirection) = Redirection::parse(text)
         {
@@ -48,8 +50,8 @@ impl<T> Edge<T> {
         }
         let key = *self.lookups.key(lookup);
         let judgement = match key {
-            Key::Link(_) => Judgement::of_link(found(&reply), now.unix),
-            Key::Campaign(_) => Judgement::of_campaign(found(&reply), now.unix).convert(),
+            Key::Link(_) => Judgement::of_link(found, now.unix),
+            Key::Campaign(_) => Judgement::of_campaign(found, now.unix).convert(),
         };
         let miss = match judgement.ruling {
             Ruling::Answer(Answer::Miss(reason)) => Some(reason),
@@ -59,6 +61,7 @@ impl<T> Edge<T> {
             counters.count(match miss {
                 Some(MissReason::Absent) => Counter::ReplyAbsent,
                 Some(MissReason::Unreadable) => Counter::ReplyUnreadable,
+                Some(MissReason::Doubtful(_)) => Counter::ReplyRecord,
                 Some(_) => Counter::ReplyError,
                 None => Counter::ReplyRecord,
             });
@@ -71,7 +74,7 @@ impl<T> Edge<T> {
             && miss != Some(MissReason::Error)
             && let Some(cache) = &mut self.cache
         {
-            cache.insert(&key, &judgement, now);
+            cache.insert(&key, &judgement, read_from, now);
         }
         if miss == Some(MissReason::Error) {
             if node.breaker.failed(now.ms) {
@@ -109,6 +112,7 @@ impl<T> Edge<T> {
                 self.deliver_campaign(lookup, MissReason::Error, now);
             }
             (Key::Campaign(_), Ruling::Answer(answer)) => {
+                let answer = answer.vouched_by(|| node.authority.holds(now.ms));
                 self.campaign.set(answer, Source::Redis);
                 self.answer_links(lookup);
             }
@@ -186,6 +190,7 @@ impl<T> Edge<T> {
             Owed::Lookup(_) | Owed::Acknowledgement => {}
             Owed::Visits(batch) => self.visits_answered(batch, id, span, now),
             Owed::Role => connection.check_role(span)?,
+            Owed::Generation => self.generation_read(id, span, now),
             Owed::Handshake(step) => {
                 connection.shake(step, span, now.ms)?;
                 if let (Step::Tracking, Reply::Error(text)) = (step, connection.reply(span)) {
@@ -260,7 +265,8 @@ impl<T> Edge<T> {
             }
         }
         for lookup in std::mem::take(&mut self.unrouted) {
-            match self.topology.route(self.lookups.key(lookup), &self.nodes) {
+            let key = self.lookups.key(lookup);
+            match self.topology.route(key, &self.nodes, now.ms) {
                 Route::To(id) if self.nodes.get_mut(id).is_some_and(|n| n.admits(now.ms)) => {
                     let keep = self.lookups.is_wanted(lookup);
                     self.send(lookup, id, keep, now);

@@ -50,9 +50,9 @@ impl<T> Edge<T> {
     }
 
     /// Says how many bytes were read into [`Edge::input_space`], at which time in microseconds.
-    pub fn received(&mut self, id: NodeId, count: usize, now: Now, micros: u64) {
+    pub fn received(&mut self, id: NodeId, count: usize, micros: u64) {
         if let Some(node) = self.nodes.get_mut(id) {
-            node.connection.received(count, now.ms, micros);
+            node.connection.received(count, micros);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::connection::{Owed, Span};
 use crate::counters::Counter;
 use crate::nodes::NodeId;
 use crate::resp::Reply;
-use crate::slots::{Redirection, RedirectionKind, slot_of_visits};
+use crate::slots::{Redirection, RedirectionKind, slot_of_tag};
 use crate::visits::{BatchId, Recorded, VisitSettings, Visits};
 
 use super::replies::ASKING;
@@ -51,7 +51,7 @@ impl<T> Edge<T> {
             if !visits.is_due(now.ms) {
                 return;
             }
-            let to = self.topology.route_visits(slot_of_visits(visits.shard()));
+            let to = self.topology.route_visits(slot_of_tag(visits.shard()));
             let node = to.and_then(|id| Some((id, self.nodes.get_mut(id)?)));
             let Some((id, node)) = node.filter(|(_, node)| node.takes_visits(now.ms)) else {
                 visits.postpone(now.ms);
@@ -68,7 +68,7 @@ impl<T> Edge<T> {
     pub fn takes_visits(&self, now: Now) -> bool {
         self.visits.as_ref().is_some_and(|visits| {
             self.topology
-                .route_visits(slot_of_visits(visits.shard()))
+                .route_visits(slot_of_tag(visits.shard()))
                 .and_then(|id| self.nodes.get(id))
                 .is_some_and(|node| node.takes_visits(now.ms))
         })

@@ -4,8 +4,11 @@
 //! sends a request on (`MOVED`). A slot that is on its way from one node to another (`ASK`) is
 //! asked for at its new place without anything of it being kept.
 
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
+
+use vocabulary::keys::GENERATION_TAGS;
 
 use crate::connection::{LinkError, Owed};
 use crate::endpoint::Endpoint;
@@ -13,7 +16,7 @@ use crate::handshake::{Handshake, RequiredRole};
 use crate::key::Key;
 use crate::nodes::{Address, NodeId, Nodes, Purpose};
 use crate::resp::push_command;
-use crate::slots::{KeySlots, SLOTS, SlotMap};
+use crate::slots::{KeySlots, SLOTS, SlotMap, slot_of_tag};
 
 use super::{NodeSettings, Route, Shift, Told};
 
@@ -61,7 +64,7 @@ impl Cluster {
     }
 
     #[inline]
-    pub(super) fn route(&self, key: &Key, _nodes: &Nodes) -> Route {
+    pub(super) fn route(&self, key: &Key) -> Route {
         let slot = usize::from(self.slots_of.slot(key));
         match self.nodes_of_slots.get(slot) {
             Some(Some(node)) => Route::To(*node),
@@ -70,6 +73,11 @@ impl Cluster {
             None if self.is_lost => Route::Nowhere,
             None => Route::Soon,
         }
+    }
+
+    /// The node that has a record, if it is known.
+    pub(super) fn node_of(&self, key: &Key) -> Option<NodeId> {
+        self.node_of_slot(self.slots_of.slot(key))
     }
 
     /// The node that has a slot, if it is known.
@@ -155,6 +163,7 @@ impl Cluster {
         if let Some(slot) = slot {
             if let Some(place) = self.nodes_of_slots.get_mut(usize::from(slot)) {
                 *place = Some(id);
+                self.name_generations(how, nodes);
             }
             // More than this slot may have moved.
             self.map_hash = 0;
@@ -167,6 +176,25 @@ impl Cluster {
             }
         }
         id
+    }
+
+    /// Finds the key of each master's generation: that of the smallest tag whose slot it has.
+    fn name_generations(&self, how: &NodeSettings, nodes: &mut Nodes) {
+        let mut tags: HashMap<NodeId, u16> = HashMap::new();
+        for tag in 0..GENERATION_TAGS {
+            if let Some(node) = self.node_of_slot(slot_of_tag(tag)) {
+                tags.entry(node).or_insert(tag);
+            }
+        }
+        for index in 0..nodes.len() {
+            let id = NodeId::new(index);
+            if let Some(node) = nodes.get_mut(id)
+                && node.purpose == Purpose::Data
+            {
+                let tag = tags.get(&id);
+                node.set_generation_key(tag.map(|tag| how.prefix.generation_key(Some(*tag))));
+            }
+        }
     }
 
     fn adopt(
@@ -194,6 +222,7 @@ impl Cluster {
         self.nodes_of_slots = (0..SLOTS)
             .map(|slot| map.node(slot).and_then(|index| ids.get(index).copied()))
             .collect();
+        self.name_generations(how, nodes);
         if old.is_empty() {
             Shift::Found
         } else if old == self.nodes_of_slots {

@@ -57,14 +57,14 @@ impl Sentinel {
             ),
             master: None,
             replica: replica
-                .map(|address| how.add_data(nodes, address.clone(), RequiredRole::Replica, now)),
+                .map(|address| how.add_server(nodes, address.clone(), RequiredRole::Replica, now)),
             is_lost: false,
         }
     }
 
     #[inline]
-    pub(super) fn route(&self, nodes: &Nodes) -> Route {
-        prefer(self.replica, nodes).unwrap_or(match self.master {
+    pub(super) fn route(&self, nodes: &Nodes, now: u64) -> Route {
+        prefer(self.replica, nodes, now).unwrap_or(match self.master {
             Some(master) => Route::To(master),
             None if self.is_lost => Route::Nowhere,
             None => Route::Soon,
@@ -74,6 +74,11 @@ impl Sentinel {
     /// The master, if it is known.
     pub(super) fn master(&self) -> Option<NodeId> {
         self.master
+    }
+
+    /// The replica, if there is one.
+    pub(super) fn replica(&self) -> Option<NodeId> {
+        self.replica
     }
 
     pub(super) fn ready(&mut self, node: NodeId, nodes: &mut Nodes, now: u64) {
@@ -166,7 +171,7 @@ impl Sentinel {
             }
             nodes.retire(id);
         }
-        self.master = Some(how.add_data(nodes, address, RequiredRole::Master, now));
+        self.master = Some(how.add_server(nodes, address, RequiredRole::Master, now));
         if old.is_some() {
             Shift::Moved
         } else {

@@ -20,11 +20,11 @@ impl Server {
         nodes: &mut Nodes,
         now: u64,
     ) -> Self {
-        let primary = how.add_data(nodes, address.clone(), RequiredRole::Any, now);
+        let primary = how.add_server(nodes, address.clone(), RequiredRole::Any, now);
         Self {
             primary,
             replica: replica
-                .map(|address| how.add_data(nodes, address.clone(), RequiredRole::Replica, now)),
+                .map(|address| how.add_server(nodes, address.clone(), RequiredRole::Replica, now)),
         }
     }
 
@@ -33,16 +33,22 @@ impl Server {
         self.primary
     }
 
+    /// The replica, if there is one.
+    pub(super) fn replica(&self) -> Option<NodeId> {
+        self.replica
+    }
+
     #[inline]
-    pub(super) fn route(&self, nodes: &Nodes) -> Route {
-        prefer(self.replica, nodes).unwrap_or(Route::To(self.primary))
+    pub(super) fn route(&self, nodes: &Nodes, now: u64) -> Route {
+        prefer(self.replica, nodes, now).unwrap_or(Route::To(self.primary))
     }
 }
 
-/// The replica, if it can be asked.
+/// The replica, if it can be asked and its copy is proved current.
 #[inline]
-pub(super) fn prefer(replica: Option<NodeId>, nodes: &Nodes) -> Option<Route> {
+pub(super) fn prefer(replica: Option<NodeId>, nodes: &Nodes, now: u64) -> Option<Route> {
     let id = replica?;
     let node = nodes.get(id)?;
-    (node.connection.is_ready() && !node.breaker.is_open()).then_some(Route::To(id))
+    let is_usable = node.connection.is_ready() && !node.breaker.is_open();
+    (is_usable && node.authority.holds(now)).then_some(Route::To(id))
 }

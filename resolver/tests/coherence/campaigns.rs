@@ -7,7 +7,7 @@ use crate::world::{Campaign, STALE_FOR, Seen, World, campaign_in, node, settle};
 /// A world whose cache holds a link of a campaign, and the campaign.
 fn kept_link(tracking: Tracking) -> World {
     let mut world = World::new(tracking, 1 << 16);
-    world.drive();
+    world.greet();
     settle(&mut world, 3);
     settle(&mut world, 3);
     settle(&mut world, 3);
@@ -49,9 +49,7 @@ fn a_change_of_a_campaign_is_seen_by_its_cached_links_which_are_not_read_again()
 #[test]
 fn however_many_links_wait_for_a_campaign_it_is_asked_for_once() {
     let mut world = World::new(Tracking::OptIn, 1 << 16);
-    world.drive();
-    world.redis.run(2);
-    world.deliver(2, 0);
+    world.greet();
     for _ in 0..50 {
         world.ask(3);
         world.ask(5);
@@ -74,9 +72,7 @@ fn however_many_links_wait_for_a_campaign_it_is_asked_for_once() {
 #[test]
 fn the_budget_covers_the_link_and_its_campaign() {
     let mut world = World::new(Tracking::OptIn, 1 << 16);
-    world.drive();
-    world.redis.run(2);
-    world.deliver(2, 0);
+    world.greet();
     world.ask(3);
     world.drive();
     world.ms += 40;
@@ -120,9 +116,7 @@ fn a_campaign_that_is_late_is_served_as_it_was() {
     // Another link of the campaign, which is not kept, after coherence was lost.
     world.disconnect();
     world.ms += 60;
-    world.drive();
-    world.redis.run(2);
-    world.deliver(2, 0);
+    world.greet();
     world.ask(5);
     world.drive();
     world.redis.run(1);
@@ -137,7 +131,7 @@ fn a_campaign_that_is_late_is_served_as_it_was() {
 fn what_is_early_becomes_live_by_the_clock_alone_and_is_over_in_time() {
     for early in [3, 7, 0] {
         let mut world = World::new(Tracking::OptIn, 1 << 16);
-        world.drive();
+        world.greet();
         let (record, number) = match early {
             3 => ("1 C7 1 1010-1020 5", 3),
             7 => ("1 302 1 1010-1020 https://e/{0}/6", 3),

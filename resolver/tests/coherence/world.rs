@@ -14,6 +14,8 @@ pub(crate) const CODES: usize = 6;
 /// The keys of campaigns come behind those of links.
 pub(crate) const KEYS: usize = CODES + 2;
 pub(crate) const UNIX: u64 = 1_000;
+/// Time after the last beat in which bad news is passed on.
+pub(crate) const LONGEST_DOUBT: u64 = 4_000;
 
 pub(crate) type Versions = [u64; KEYS];
 
@@ -44,8 +46,17 @@ pub(crate) fn campaign_in(version: u64) -> Campaign {
     }
 }
 
-/// The record of a key in a version; `None` where there is none.
-pub(crate) fn record(number: usize, version: u64) -> Option<String> {
+/// Reports whether a code is unknown in a version.
+pub(crate) fn is_unknown(number: usize, version: u64) -> bool {
+    number == 1 && version % 3 == 2
+}
+
+/// The record of a key in a version, written to a data set of a generation; `None` where there is
+/// none.
+pub(crate) fn record(number: usize, version: u64, generation: u64) -> Option<String> {
+    if is_unknown(number, version) {
+        return Some(format!("1 404 {generation}"));
+    }
     if number >= CODES {
         return match campaign_in(version) {
             Campaign::Live => Some(format!("1 302 1 0 https://e/{{0}}/{version}")),
@@ -85,6 +96,14 @@ pub(crate) fn node() -> NodeId {
 pub(crate) struct Redis {
     /// Number of changes of each key; the version is the target's.
     pub(crate) versions: Versions,
+    /// Generation of the data set when each key was last changed.
+    pub(crate) written_in: Versions,
+    /// Generation of the data set, and since when it has it.
+    pub(crate) generation: u64,
+    pub(crate) generation_since: u64,
+    /// Number of beats, and the time of the last one.
+    pub(crate) beat: u64,
+    pub(crate) beaten_at: Option<u64>,
     /// Records that are others than those of their versions.
     pub(crate) others: BTreeMap<usize, String>,
     /// The requested keys.
@@ -104,8 +123,21 @@ impl Redis {
         self.wire.push_back((bytes.into(), self.versions));
     }
 
+    pub(crate) fn beat(&mut self, ms: u64) {
+        self.beat += 1;
+        self.beaten_at = Some(ms);
+    }
+
+    /// Begins a generation: the sidecar has found another data set than it wrote to.
+    pub(crate) fn begin_generation(&mut self, ms: u64) {
+        self.generation += 1;
+        self.generation_since = ms;
+        self.beat = 0;
+    }
+
     pub(crate) fn change(&mut self, number: usize) {
         self.versions[number] += 1;
+        self.written_in[number] = self.generation;
         let told = match self.tracking {
             Tracking::OptIn => self.tracked.remove(&number),
             Tracking::Broadcast => true,
@@ -123,6 +155,7 @@ impl Redis {
         for version in &mut self.versions {
             *version += 1;
         }
+        self.written_in = [self.generation; KEYS];
         self.tracked.clear();
         self.write(">2\r\n$10\r\ninvalidate\r\n_\r\n");
     }
@@ -158,7 +191,10 @@ impl Redis {
                     self.caching = true;
                     self.write("+OK\r\n");
                 }
-                ["PING"] => self.write("+PONG\r\n"),
+                ["GET", "sl:gen"] => {
+                    let value = format!("{} 0 {}", self.generation, self.beat);
+                    self.write(format!("${}\r\n{value}\r\n", value.len()));
+                }
                 ["GET", key] => {
                     let number = number_of(key);
                     self.gets.push(number);
@@ -166,7 +202,9 @@ impl Redis {
                         self.tracked.insert(number);
                     }
                     let other = self.others.get(&number).cloned();
-                    match other.or_else(|| record(number, self.versions[number])) {
+                    match other
+                        .or_else(|| record(number, self.versions[number], self.written_in[number]))
+                    {
                         Some(record) => {
                             self.write(format!("${}\r\n{record}\r\n", record.len()));
                         }
@@ -231,6 +269,8 @@ pub(crate) enum Seen {
     /// The answer of a campaign that is not live.
     Campaign(&'static Campaign),
     Unknown,
+    /// Bad news of a source that is not authoritative.
+    Doubtful,
     Nothing,
 }
 
@@ -251,6 +291,7 @@ impl Seen {
             Answer::Miss(MissReason::Unreadable | MissReason::Unexpandable(_)) => {
                 Self::Campaign(&Campaign::Absent)
             }
+            Answer::Miss(MissReason::Doubtful(_)) => Self::Doubtful,
             Answer::Miss(MissReason::Unavailable | MissReason::TimedOut) => Self::Nothing,
             other => panic!("{other:?}"),
         }
@@ -276,6 +317,11 @@ impl World {
             edge: Edge::new(settings, 0, 7),
             redis: Redis {
                 versions: [0; KEYS],
+                written_in: [1; KEYS],
+                generation: 1,
+                generation_since: 0,
+                beat: 0,
+                beaten_at: None,
                 others: BTreeMap::new(),
                 gets: Vec::new(),
                 tracking,
@@ -317,6 +363,12 @@ impl World {
     pub(crate) fn check(&mut self, request: usize, seen: Seen, source: Source) {
         *self.answered.entry(request).or_default() += 1;
         self.last = Some((seen, source));
+        match seen {
+            Seen::Campaign(Campaign::Paused) => self.check_authority(source, None),
+            Seen::Unknown if !self.redis.others.is_empty() => self.check_authority(source, None),
+            Seen::Unknown => self.check_authority(source, Some(self.asked[request].0)),
+            _ => {}
+        }
         if !self.redis.others.is_empty() {
             return;
         }
@@ -334,6 +386,10 @@ impl World {
         self.from_cache += usize::from(source == Source::Cache);
         match (source, &seen) {
             (Source::None, Seen::Nothing) => {}
+            (Source::Cache | Source::Redis | Source::Stale, Seen::Doubtful) => {}
+            (Source::Cache | Source::Redis, Seen::Unknown) => {
+                assert!(versions(number).any(|version| is_unknown(number, version)));
+            }
             (Source::Cache | Source::Redis | Source::Stale, Seen::Link(version)) => {
                 assert!(versions(number).contains(version), "{seen:?}, {least:?}");
                 assert_eq!(campaign_of(number, *version), None);
@@ -350,6 +406,43 @@ impl World {
                 assert!(said, "{seen:?}, {least:?} to {most:?}");
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Makes the first connection, and proves the data set.
+    pub(crate) fn greet(&mut self) {
+        self.drive();
+        self.redis.run(3);
+        self.deliver(3, 0);
+        self.prove();
+    }
+
+    /// Proves the data set: a second passes, and there is a beat.
+    pub(crate) fn prove(&mut self) {
+        for _ in 0..2 {
+            self.drive();
+            self.redis.run(8);
+            self.deliver(8, 0);
+            self.redis.beat(self.ms);
+            self.ms += 1000;
+        }
+        self.drive();
+        self.redis.run(8);
+        self.deliver(8, 0);
+    }
+
+    /// Bad news needs a beat of the last seconds, and none is passed on without Redis; an unknown
+    /// code, that its negative record is of the data set's generation.
+    fn check_authority(&self, source: Source, record: Option<usize>) {
+        let beaten_at = self.redis.beaten_at.expect("a beat");
+        assert!(
+            self.ms < beaten_at + LONGEST_DOUBT,
+            "no beat since {beaten_at}"
+        );
+        assert!(matches!(source, Source::Cache | Source::Redis));
+        if let Some(number) = record {
+            let is_of_now = self.redis.written_in[number] == self.redis.generation;
+            assert!(is_of_now || self.ms < self.redis.generation_since + LONGEST_DOUBT);
         }
     }
 
@@ -396,7 +489,7 @@ impl World {
             let (first, second) = bytes.split_at(cut.min(bytes.len()));
             for part in [first, second] {
                 self.edge.input_space(node())[..part.len()].copy_from_slice(part);
-                self.edge.received(node(), part.len(), self.now(), 0);
+                self.edge.received(node(), part.len(), 0);
                 self.complete();
             }
             self.told = versions;

@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use shortlink_core::campaign::{Campaign, CampaignDefaults};
 
-use super::fields::Faults;
+use super::faults::Faults;
 use super::kinds::link::{CodeLength, Parameters, Since, Strategy, Tags, TargetWithNames, Until};
 use super::kinds::{Count, Kind, List, Name, Shape, ShortText, Status, Truth};
 use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
-use super::schema::{object, request};
+use super::members::{object, request};
 use super::words;
 
 members! {

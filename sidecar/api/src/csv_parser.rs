@@ -9,6 +9,10 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 /// Initial capacity in bytes and in fields.
 const ROOM: (usize, usize) = (1024, 32);
 
+/// The most lines that a record may span. More are hardly a remark, but the records behind a quotation mark that is not
+/// closed, which must not be skipped silently.
+pub const MAX_LINES: u64 = 16;
+
 /// Result of parsing a part of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -16,6 +20,10 @@ pub enum Step {
     Record(Place),
     /// A record has ended that has more bytes or fields than allowed.
     TooLong(Place),
+    /// A record has ended that spans more than [`MAX_LINES`].
+    TooManyLines(Place),
+    /// The input has ended within quotation marks: the last record has all that is behind the first of them.
+    Unclosed(Place),
     /// The current record has more fields than allowed.
     TooManyFields,
     /// The part has been read.
@@ -76,7 +84,19 @@ impl Parser {
 
     /// Parses the end of the input: the last record needs no end of line.
     pub fn finish(&mut self) -> Step {
-        self.step(&mut &[][..])
+        // Within quotation marks, a line feed is a part of a field.
+        let (had_ended, before) = (self.has_ended, self.line_feeds);
+        let step = self.step(&mut &b"\n"[..]);
+        if step != Step::More {
+            return step;
+        }
+        let is_open = !had_ended && self.line_feeds > before;
+        match self.step(&mut &[][..]) {
+            Step::Record(place) | Step::TooLong(place) | Step::TooManyLines(place) if is_open => {
+                Step::Unclosed(place)
+            }
+            step => step,
+        }
     }
 
     /// The fields of the record that has ended.
@@ -136,10 +156,10 @@ impl Parser {
                         line: self.core.line() - own - self.line_feeds,
                         lines: self.line_feeds + 1,
                     };
-                    return if self.is_too_long {
-                        Step::TooLong(place)
-                    } else {
-                        Step::Record(place)
+                    return match () {
+                        () if place.lines > MAX_LINES => Step::TooManyLines(place),
+                        () if self.is_too_long => Step::TooLong(place),
+                        () => Step::Record(place),
                     };
                 }
             }

@@ -3,21 +3,10 @@
 //! A request with three faults gets all three in one answer. An unknown member is a fault, so that a
 //! misspelt optional member is not ignored.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::faults::{Faults, FieldError, fault};
 use super::kinds::Kind;
-
-/// A fault of a request's body.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "FieldError")]
-pub struct FieldError {
-    /// JSON pointer to the faulty member; empty for the whole body.
-    pub pointer: String,
-    /// Description of the fault.
-    pub detail: String,
-}
 
 /// The outcome of reading a member.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,23 +29,7 @@ impl<T> Read<T> {
     }
 }
 
-/// The faults of one member.
-pub struct Faults<'a> {
-    errors: &'a mut Vec<FieldError>,
-    name: &'a str,
-}
-
 impl Faults<'_> {
-    /// Notes a fault of the member.
-    pub fn refuse(&mut self, detail: impl Into<String>) {
-        self.errors.push(fault(&[self.name], detail));
-    }
-
-    /// Notes a fault within the member.
-    pub fn refuse_at(&mut self, step: &str, detail: impl Into<String>) {
-        self.errors.push(fault(&[self.name, step], detail));
-    }
-
     /// Reads the members of a member that is an object with `read`; their faults are noted below it.
     pub fn within<T>(
         &mut self,
@@ -71,17 +44,6 @@ impl Faults<'_> {
         });
         self.errors.extend(faults);
         value
-    }
-}
-
-fn fault(path: &[&str], detail: impl Into<String>) -> FieldError {
-    let steps = path.iter().map(|step| {
-        let step = step.replace('~', "~0").replace('/', "~1");
-        format!("/{step}")
-    });
-    FieldError {
-        pointer: steps.collect(),
-        detail: detail.into(),
     }
 }
 

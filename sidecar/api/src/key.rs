@@ -10,11 +10,11 @@ use shortlink_core::api_key::{
 use shortlink_core::codes::strategy::StrategyName;
 use shortlink_core::target::domains::{DomainRule, DomainRules};
 
-use super::fields::Faults;
+use super::faults::Faults;
 use super::kinds::link::Parameters;
 use super::kinds::{Kind, Length, List, Moment, Number, Shape, Text};
 use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
-use super::schema::{object, request};
+use super::members::{object, request};
 use super::words;
 
 /// A number of units of a rate limit.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use vocabulary::RedirectStatus;
 
-use super::fields::Faults;
+use super::faults::Faults;
 use super::schema::of;
 use super::words;
 

@@ -8,7 +8,9 @@
 
 pub mod campaign;
 pub mod csv_parser;
+pub mod faults;
 pub mod fields;
+pub mod json;
 pub mod key;
 pub mod kinds;
 pub mod link;

@@ -7,8 +7,8 @@ use super::kinds::link::{
     Until, Utm,
 };
 use super::kinds::{Count, Status, Truth};
+use super::members::request;
 use super::members::{Always, Emptied, Member, Members, Optional, Required, members};
-use super::schema::request;
 
 members! {
     /// The settings of a link, for new links and for changes.

@@ -59,7 +59,7 @@ impl Records {
             Record::Link(link) => link.revision,
             Record::CampaignLink(link) => link.revision,
             Record::Revoked { revision } => *revision,
-            Record::Unknown => 0,
+            Record::Unknown { .. } => 0,
         };
         match record {
             Record::Link(LinkRecord { validity, .. })
@@ -195,7 +195,7 @@ pub fn drift_of(wanted: &[u8], revision: u64, now_s: u64, standing: Standing<'_>
         Some((b"404", _)) => Drift::Negative,
         // The publishing script trusts no value that it can't compare, either.
         None => Drift::Different,
-        Some((_, standing)) if standing > MAX_REVISION => Drift::Different,
+        Some((_, standing)) if standing >= MAX_REVISION => Drift::Different,
         Some((_, standing)) if standing > revision => Drift::Newer(standing),
         Some((_, standing)) if standing < revision => Drift::Older,
         Some(_) => match (Record::parse(wanted), Record::parse(text)) {
@@ -256,6 +256,7 @@ mod tests {
             (0, "1 410 4", Some(Drift::Newer(4))),
             (0, "2 X 5 what follows", Some(Drift::Newer(5))),
             (0, "1 404 0", Some(Drift::Negative)),
+            (0, "1 404 7", Some(Drift::Negative)),
             (0, "1 410 99999999999999999999999", Some(Drift::Different)),
             (0, "1 410 9007199254740992", Some(Drift::Different)),
             (0, "no record", Some(Drift::Different)),

@@ -15,7 +15,9 @@ use crate::audit::{Action, ChangedBy};
 use crate::campaign::{Campaign, CampaignTarget};
 use crate::clock::Clock;
 use crate::link::{Destination, Link};
-use crate::ports::{Filled, PublishError, Publisher, RecordIndex, Stood};
+use crate::ports::{
+    DataSet, Filled, Mark, PublishError, Published, Publisher, RecordIndex, Session, Stood,
+};
 use crate::records::{Drift, Records, Standing};
 use crate::target::Target;
 use crate::visit::Enrichment;
@@ -152,14 +154,38 @@ pub struct MemoryPublisher {
     counters: Mutex<HashMap<String, u64>>,
     /// Revisions and records.
     campaigns: Mutex<HashMap<CampaignId, (u64, Vec<u8>)>>,
+    /// Generation, watermark and beat.
+    mark: Mutex<Option<[u64; 3]>>,
     is_away: AtomicBool,
+    is_full: AtomicBool,
     incarnation: AtomicU32,
 }
 
 impl MemoryPublisher {
+    /// Generation, watermark and beat of the data set.
+    pub fn shown(&self) -> Option<[u64; 3]> {
+        *self.mark.lock().expect("no holder panics")
+    }
+
+    /// Shows an earlier mark, though it was not started again.
+    pub fn set_mark(&self, mark: [u64; 3]) {
+        *self.mark.lock().expect("no holder panics") = Some(mark);
+    }
+
+    /// Another server takes over, with the same data but a mark of its own, as a replica that lags.
+    pub fn fall_back(&self, mark: Option<[u64; 3]>) {
+        self.incarnation.fetch_add(1, Ordering::SeqCst);
+        *self.mark.lock().expect("no holder panics") = mark;
+    }
+
     /// Takes it away or brings it back.
     pub fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// Lets it refuse records, or take them again.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::SeqCst);
     }
 
     /// Starts it again with nothing in it.
@@ -168,6 +194,11 @@ impl MemoryPublisher {
         self.records.lock().expect("no holder panics").clear();
         self.counters.lock().expect("no holder panics").clear();
         self.campaigns.lock().expect("no holder panics").clear();
+        *self.mark.lock().expect("no holder panics") = None;
+    }
+
+    fn session(&self) -> Session {
+        Session(u64::from(self.incarnation.load(Ordering::SeqCst)) + 1)
     }
 
     /// The record of a code.
@@ -215,10 +246,16 @@ impl MemoryPublisher {
 
 #[async_trait]
 impl Publisher for MemoryPublisher {
-    async fn publish(&self, links: &[Link]) -> Result<(), PublishError> {
+    async fn publish(&self, links: &[Link]) -> Result<Published, PublishError> {
         self.check("store link records")?;
+        if self.is_full.load(Ordering::SeqCst) {
+            return Err(PublishError::Away {
+                operation: "store link records",
+            });
+        }
         let mut records = self.records.lock().expect("no holder panics");
-        for link in links {
+        let mut newer = Vec::new();
+        for (place, link) in links.iter().enumerate() {
             let standing = match records.get(&link.code).map(|record| Record::parse(record)) {
                 Some(Ok(Record::Link(standing))) => standing.revision,
                 Some(Ok(Record::CampaignLink(standing))) => standing.revision,
@@ -227,25 +264,79 @@ impl Publisher for MemoryPublisher {
             };
             if standing <= link.revision {
                 records.insert(link.code, link.record().to_vec());
+            } else {
+                newer.push((place, standing));
             }
         }
-        Ok(())
+        let session = self.session();
+        Ok(Published {
+            session,
+            newer,
+            ..Published::default()
+        })
     }
 
-    async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
+    async fn publish_new(&self, links: &[Link]) -> Result<Published, PublishError> {
         self.publish(links).await
     }
 
-    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<Published, PublishError> {
         self.check("store campaigns' records")?;
         let mut kept = self.campaigns.lock().expect("no holder panics");
-        for campaign in campaigns {
+        let mut newer = Vec::new();
+        for (place, campaign) in campaigns.iter().enumerate() {
             let standing = kept.get(&campaign.id).map_or(0, |(revision, _)| *revision);
             if standing <= campaign.revision {
                 kept.insert(campaign.id, (campaign.revision, campaign.record().to_vec()));
+            } else {
+                newer.push((place, standing));
             }
         }
-        Ok(())
+        let session = self.session();
+        Ok(Published {
+            session,
+            newer,
+            ..Published::default()
+        })
+    }
+
+    async fn inspect(&self) -> Result<(Session, DataSet), PublishError> {
+        let incarnation = self.incarnation().await?;
+        let seen = DataSet {
+            incarnation,
+            standing: self
+                .shown()
+                .map(|[generation, watermark, _]| (generation, watermark)),
+            is_whole: self.shown().is_some(),
+            is_nearly_empty: self.records.lock().expect("no holder panics").is_empty(),
+        };
+        Ok((self.session(), seen))
+    }
+
+    async fn mark(&self, mark: &Mark) -> Result<bool, PublishError> {
+        self.check("mark the data set")?;
+        if mark.session != self.session() {
+            return Err(PublishError::Away {
+                operation: "mark the data set",
+            });
+        }
+        if mark.incarnation != self.incarnation().await? {
+            return Ok(false);
+        }
+        let mut stands = self.mark.lock().expect("no holder panics");
+        let [generation, watermark, beats] = stands.unwrap_or_default();
+        let has_gone_back = generation == mark.generation && watermark < mark.stands;
+        if generation > mark.generation || has_gone_back {
+            return Ok(false);
+        }
+        let least = if generation == mark.generation {
+            watermark
+        } else {
+            0
+        };
+        let beats = beats + u64::from(mark.beat);
+        *stands = Some([mark.generation, mark.watermark.max(least), beats]);
+        Ok(true)
     }
 
     async fn advance(&self, counter: &str, floor: u64, by: u64) -> Result<u64, PublishError> {
@@ -261,13 +352,8 @@ impl Publisher for MemoryPublisher {
         let mut records = self.records.lock().expect("no holder panics");
         records
             .entry(*code)
-            .or_insert_with(|| Record::Unknown.to_vec());
+            .or_insert_with(|| Record::Unknown { generation: 0 }.to_vec());
         Ok(())
-    }
-
-    async fn incarnation(&self) -> Result<String, PublishError> {
-        self.check("report its identity")?;
-        Ok(self.incarnation.load(Ordering::SeqCst).to_string())
     }
 }
 
@@ -370,7 +456,8 @@ impl RecordIndex for MemoryPublisher {
     }
 
     async fn incarnation(&self) -> Result<String, PublishError> {
-        Publisher::incarnation(self).await
+        self.check("report its identity")?;
+        Ok(self.incarnation.load(Ordering::SeqCst).to_string())
     }
 }
 

@@ -22,7 +22,7 @@ use shortlink_service::visits::VisitCounters;
 use shortlink_store::Store;
 use vocabulary::RedirectStatus;
 
-use super::observe::{AnswerCounters, Requests};
+use super::requests::{AnswerCounters, Requests};
 
 /// Holds the services that handlers call.
 pub struct App {

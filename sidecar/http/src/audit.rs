@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use shortlink_core::audit::StoredAuditEntry;
-use shortlink_core::ports::AuditListing;
+use shortlink_core::ports::{AuditListing, Listed};
 
 use super::app::SharedApp;
 use super::auth::MayAudit;
@@ -89,11 +89,11 @@ async fn list(
         before: cursor::decode(cursor::AUDIT, asked.cursor)?,
         limit: one_more(asked.limit),
     };
-    let entries = app.store.list_audit(&listing).await?;
-    let encode = |last: &StoredAuditEntry| cursor::encode(cursor::AUDIT, last.id);
-    let (entries, next_cursor) = cut(entries, listing.limit, encode);
+    let Listed { items, read_to } = app.store.list_audit(&listing).await?;
+    let (entries, next) = cut(items, listing.limit, |last| last.id);
+    let next = next.or(read_to);
     Ok(Json(PageBody {
         entries: entries.into_iter().map(EntryBody).collect(),
-        next_cursor,
+        next_cursor: next.map(|id| cursor::encode(cursor::AUDIT, id)),
     }))
 }

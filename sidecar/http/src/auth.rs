@@ -79,6 +79,11 @@ impl From<Admission> for Caller {
 }
 
 impl Admission {
+    /// The id of the API key.
+    pub(super) fn key_id(&self) -> &str {
+        &self.caller.key().id
+    }
+
     /// Returns whether the key would be admitted now, without charging its rate limit. While the
     /// database is unavailable, the last known state of the key decides.
     pub(super) async fn still_holds(&self, app: &SharedApp) -> bool {

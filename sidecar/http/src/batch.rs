@@ -16,6 +16,7 @@ mod said_of_all;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -35,7 +36,7 @@ use super::app::SharedApp;
 use super::auth::MayWrite;
 use super::campaign_links::Campaigns;
 use super::campaigns::no_such_campaign;
-use super::extract::{Domains, header, media_type};
+use super::extract::{BODY_PATIENCE, Domains, charset, header, media_type};
 use super::idempotency::{IDEMPOTENCY_KEY, bad_key, create_chunk, dedupes_twice, idempotency_key};
 use super::link_members::read_new_link;
 use super::operation::{json_of, operations, rows_of};
@@ -45,6 +46,13 @@ use chunks::{RawChunk, chunks};
 use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
 use rows::{BrokenBody, Format, Rows};
 use said_of_all::SaidOfAll;
+
+/// The time for which the answer waits for rows, to refuse a batch that has none. A client may wait for the answer
+/// before it sends them.
+const EMPTY_WITHIN: Duration = Duration::from_secs(1);
+
+/// Names of UTF-8, and of a part of it.
+const UTF_8: [&str; 4] = ["utf-8", "utf8", "us-ascii", "ascii"];
 
 /// The maximum number of chunks in progress: one is committed while another is read and a third
 /// published.
@@ -81,6 +89,10 @@ async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     let format = format_of(&headers).ok_or_else(Problem::not_rows)?;
+    let is_utf8 = |charset: String| UTF_8.contains(&&*charset);
+    if charset(&headers).is_some_and(|charset| !is_utf8(charset)) {
+        return Err(Problem::other_charset());
+    }
     let said = SaidOfAll::read(&app, &query.unwrap_or_default(), format).await?;
     let idempotency_key = idempotency_key(&headers)?;
     let answers_array = wants_array(&headers, format);
@@ -96,10 +108,17 @@ async fn create(
     // answer has begun: curl would wait a second for it.
     let mut body = body.into_data_stream().peekable();
     if headers.contains_key(EXPECT) {
-        Pin::new(&mut body).peek().await;
+        let first = Pin::new(&mut body).peek();
+        // A body that does not come in time is reported by the reader of its rows.
+        drop(tokio::time::timeout(BODY_PATIENCE, first).await);
     }
     let waits = context.idempotency_key.is_some();
-    let results = chunks(body, rows, waits)
+    let mut chunks = Box::pin(chunks(body, rows, waits).peekable());
+    let first = tokio::time::timeout(EMPTY_WITHIN, chunks.as_mut().peek());
+    if first.await.is_ok_and(|chunk| chunk.is_none()) {
+        return Err(Problem::no_rows());
+    }
+    let results = chunks
         .map(move |chunk| {
             let context = Arc::clone(&context);
             // A separate task, so that other chunks proceed meanwhile, and so that a disconnect of
@@ -131,6 +150,12 @@ impl Context {
         self.pay(&chunk).await;
         let mut digest = RowsDigest::default();
         self.said.add_to(&mut digest);
+        // The same values mean something else under other names.
+        if self.said.csv.columns.is_none() {
+            for name in chunk.names.iter().flatten() {
+                digest.add(name.as_bytes());
+            }
+        }
         let mut rows = Vec::with_capacity(chunk.rows.len());
         for row in &chunk.rows {
             if self.idempotency_key.is_some() {
@@ -169,6 +194,7 @@ impl Context {
         };
         let mut teller = Teller {
             campaigns: campaigns.as_ref().ok(),
+            app: &self.app,
             now: self.app.clock.now(),
             bases: &self.domains.bases,
             failures: HashMap::new(),

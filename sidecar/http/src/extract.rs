@@ -1,11 +1,14 @@
 //! Extractors for handlers, with a problem for each kind of invalid request.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::{AsHeaderName, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
+use shortlink_api::json::{NoObject, read_object};
 use shortlink_core::short_url::Bases;
 use shortlink_core::target::OwnHosts;
 use url::Url;
@@ -17,6 +20,9 @@ use super::operation::parameter::{of, parameters, string};
 use super::operation::{Operation, Taken};
 use super::problem::Problem;
 use super::words;
+
+/// Time limit of a body. nginx sends it once it has all of it.
+pub(super) const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 parameters! {
     pub(super) CODE: path "code", "Code", "Code of the link.", of::<words::Code>;
@@ -36,22 +42,34 @@ impl FromRequest<SharedApp> for JsonObject {
         if !media_type(request.headers()).is_some_and(|it| is_json(&it)) {
             return Err(Problem::not_json());
         }
-        // The router has set the limit.
-        let body = Bytes::from_request(request, app).await;
-        let body = body.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(app.body_limit_bytes),
-            _ => Problem::malformed("The body broke off."),
-        })?;
-        match serde_json::from_slice(&body) {
-            Ok(Value::Object(members)) => Ok(Self(members)),
-            Ok(_) => Err(Problem::invalid("", "must be a JSON object")),
-            Err(error) => Err(Problem::malformed(format!(
-                "The body is not valid JSON: line {}, column {}.",
-                error.line(),
-                error.column()
-            ))),
-        }
+        let body = whole_body(request, app.body_limit_bytes, BODY_PATIENCE).await?;
+        read_object(&body).map(Self).map_err(no_object("body"))
     }
+}
+
+/// Describes why a body or a row is no object.
+pub(super) fn no_object(what: &str) -> impl FnOnce(NoObject) -> Problem {
+    move |reason| match reason {
+        NoObject::Other => Problem::invalid("", reason.to_string()),
+        NoObject::Malformed(_) => Problem::malformed(format!("The {what} {reason}.")),
+    }
+}
+
+/// Reads a body, whose limit in bytes the router has set, within a time.
+async fn whole_body(
+    request: Request,
+    limit_bytes: usize,
+    patience: Duration,
+) -> Result<Bytes, Problem> {
+    let body = tokio::time::timeout(patience, Bytes::from_request(request, &())).await;
+    let body = body.map_err(|_elapsed| {
+        let limit_s = patience.as_secs();
+        Problem::malformed(format!("The body did not arrive within {limit_s} seconds."))
+    })?;
+    body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(limit_bytes),
+        _ => Problem::malformed("The body broke off."),
+    })
 }
 
 /// Described by its operation ([`Operation::takes_json`]).
@@ -162,8 +180,35 @@ pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(essence.trim().to_ascii_lowercase())
 }
 
+/// The encoding that `Content-Type` declares, in lower case.
+pub(super) fn charset(headers: &HeaderMap) -> Option<String> {
+    let parameters = header(headers, CONTENT_TYPE)?.split(';').skip(1);
+    parameters.map(str::trim).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let value = value.trim_matches('"').to_ascii_lowercase();
+        name.eq_ignore_ascii_case("charset").then_some(value)
+    })
+}
+
 /// `application/json` or a type that ends with `+json`.
 fn is_json(media_type: &str) -> bool {
     media_type == "application/json"
         || (media_type.starts_with("application/") && media_type.ends_with("+json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_does_not_end_is_not_waited_for() {
+        let begin = stream::iter([Ok::<_, std::io::Error>("{")]);
+        let body = Body::from_stream(futures_util::StreamExt::chain(begin, stream::pending()));
+        let read = whole_body(Request::new(body), 1024, Duration::from_millis(50)).await;
+        let (_, problem) = read.expect_err("a problem").to_json();
+        assert!(problem.contains("did not arrive within"), "{problem}");
+    }
 }

@@ -7,19 +7,18 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use shortlink_service::outbox::overdue;
+use shortlink_core::ports::{Behind, DataSet, Overdue};
+use shortlink_service::outbox;
 
-use super::app::SharedApp;
+use super::app::{App, SharedApp};
 use super::operation::{NO_STORE, operations};
 use super::words;
 
 /// The time limit of a database check. Redis has its own.
 const DATABASE_LIMIT: Duration = Duration::from_secs(1);
-
-/// The number up to which waiting links are counted.
-const COUNT_LIMIT: u32 = 100_000;
 
 /// State of the process.
 #[derive(Serialize, JsonSchema)]
@@ -40,7 +39,7 @@ struct Ready {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ReadinessChecks")]
 struct Checks {
-    #[schemars(with = "words::UpOrDown")]
+    #[schemars(with = "words::DatabaseState")]
     database: &'static str,
     #[schemars(with = "words::UpOrDown")]
     redis: &'static str,
@@ -50,9 +49,18 @@ struct Checks {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "OutboxCheck")]
 struct OutboxCheck {
-    /// Number of links whose publication to Redis is overdue; counted up to 100,000. `null` if the
-    /// database does not respond.
+    /// Number of links and campaigns whose publication to Redis is overdue; counted up to 100,000. `null`
+    /// if the database does not respond.
     waiting: Option<u32>,
+    /// The time since which the oldest of them waits, by the clock of the sidecar that stored it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    /// Number of earlier changes that Redis may lack because its data set is older, or another one. They
+    /// are being published again.
+    behind: u64,
+    /// Set while Redis has a data set that may lack more than these changes. A comparison with the database, which
+    /// is under way, finds it.
+    comparing: bool,
 }
 
 operations! {
@@ -71,21 +79,33 @@ async fn alive() -> impl IntoResponse {
 }
 
 /// `GET /readyz`: reports whether the dependencies are available. Without Redis the service works,
-/// only slower; without the database it does not.
+/// only slower; without the database it does not. With a database that takes no changes, it still answers visitors.
 async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
-    let (waiting, redis) = tokio::join!(count_waiting(&app), app.publisher.incarnation());
-    let status = match (&waiting, &redis) {
-        (None, _) => "unavailable",
-        (Some(0), Ok(_)) => "ready",
-        _ => "degraded",
+    let (overdue, writable, seen) =
+        tokio::join!(overdue(&app), is_writable(&app), app.publisher.inspect());
+    let behind = match (&overdue, &seen) {
+        (Some(_), Ok((_, seen))) => behind(&app, seen).await,
+        _ => Behind::default(),
     };
-    let up_or_down = |is_up| if is_up { "up" } else { "down" };
+    let waiting = overdue.map(|overdue| overdue.rows);
+    let (status, database) = match (waiting, writable, &seen) {
+        (None, ..) => ("unavailable", "down"),
+        (Some(_), false, _) => ("degraded", "read-only"),
+        (Some(0), true, Ok(_)) if behind == Behind::default() => ("ready", "up"),
+        _ => ("degraded", "up"),
+    };
+    let since = overdue.and_then(|overdue| Timestamp::from_millisecond(overdue.since?).ok());
     let body = Ready {
         status,
         checks: Checks {
-            database: up_or_down(waiting.is_some()),
-            redis: up_or_down(redis.is_ok()),
-            outbox: OutboxCheck { waiting },
+            database,
+            redis: if seen.is_ok() { "up" } else { "down" },
+            outbox: OutboxCheck {
+                waiting,
+                since,
+                behind: behind.changes,
+                comparing: behind.is_incomplete,
+            },
         },
     };
     let code = if waiting.is_some() {
@@ -96,11 +116,26 @@ async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
     (code, [NO_STORE], Json(body))
 }
 
-/// Returns the number of links whose publication to Redis is overdue; `None` if the database does
-/// not answer.
-pub(super) async fn count_waiting(app: &SharedApp) -> Option<u32> {
-    let overdue = overdue(&*app.clock);
-    let count = app.store.count_waiting(overdue, COUNT_LIMIT);
+/// Returns whether the database takes changes.
+pub(super) async fn is_writable(app: &SharedApp) -> bool {
+    let writable = app.store.check_writable().await;
+    if let Err(error) = &writable {
+        tracing::error!(error = error as &dyn Error, "the database takes no changes");
+    }
+    writable.is_ok()
+}
+
+/// Returns what a data set may lack; nothing if the database does not answer.
+pub(super) async fn behind(app: &App, seen: &DataSet) -> Behind {
+    let behind = tokio::time::timeout(DATABASE_LIMIT, app.store.behind(seen));
+    behind
+        .await
+        .map_or(Behind::default(), Result::unwrap_or_default)
+}
+
+/// Returns what is overdue for Redis; `None` if the database does not answer.
+pub(super) async fn overdue(app: &SharedApp) -> Option<Overdue> {
+    let count = outbox::overdue(&app.store, &*app.clock);
     match tokio::time::timeout(DATABASE_LIMIT, count).await {
         Ok(Ok(waiting)) => Some(waiting),
         Ok(Err(error)) => {

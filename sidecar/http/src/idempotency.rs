@@ -10,6 +10,7 @@ use shortlink_service::new_link::{LinkError, NewLink, Stored};
 use shortlink_service::repeat::{RepeatError, RowResult, RowsDigest};
 
 use super::app::App;
+use super::link_members::not_created;
 use super::operation::parameter::parameters;
 use super::problem::Problem;
 
@@ -80,7 +81,7 @@ pub(super) async fn create_once(
     match results.into_iter().next() {
         Some(RowResult::Link(stored)) => Ok(Once::Made(stored)),
         Some(RowResult::Problem(problem)) => Ok(Once::Told(told(problem))),
-        Some(RowResult::Failed(error)) => Err(error.into()),
+        Some(RowResult::Failed(error)) => Err(not_created(app, error)),
         None => Err(Problem::internal()),
     }
 }

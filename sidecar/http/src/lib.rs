@@ -1,6 +1,7 @@
 //! The HTTP interface. Only this module depends on axum.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod app;
 mod audit;
 mod auth;
@@ -28,6 +29,7 @@ mod precondition;
 mod problem;
 mod qr;
 mod query;
+mod requests;
 mod resolve;
 mod router;
 mod stats;
@@ -36,7 +38,7 @@ mod wire;
 mod words;
 
 pub use app::App;
-pub use observe::{AnswerCounters, Requests};
+pub use requests::{AnswerCounters, Requests};
 pub use router::serve;
 
 #[cfg(test)]

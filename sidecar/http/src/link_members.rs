@@ -147,13 +147,16 @@ pub(super) fn read_new_link(
 
 /// Describes why a link was not created. If no codes are left, the request is at fault when it
 /// specified the policy; else the configuration is.
-pub(super) fn not_created(app: &App, policy: CodePolicy, error: LinkError) -> Problem {
-    let is_full = match &error {
-        LinkError::NoCode(reason) => matches!(**reason, NoCode::Full),
-        LinkError::Exhausted { .. } => true,
-        _ => false,
+pub(super) fn not_created(app: &App, error: LinkError) -> Problem {
+    let policy = match &error {
+        LinkError::NoCode(reason) => match **reason {
+            NoCode::Full { policy } => Some(policy),
+            _ => None,
+        },
+        LinkError::Exhausted { policy, .. } => Some(*policy),
+        _ => None,
     };
-    if !is_full || policy == app.default_policy {
+    if policy.is_none_or(|policy| policy == app.default_policy) {
         return error.into();
     }
     Problem::invalid(

@@ -114,10 +114,8 @@ async fn create(
     let new = read_new_link(&app, members, &domains, &caller, &campaigns);
     let stored = match request {
         None => {
-            let new = new?;
-            let policy = new.policy;
-            let created = app.links.issuer.create(new).await;
-            created.map_err(|error| not_created(&app, policy, error))?
+            let created = app.links.issuer.create(new?).await;
+            created.map_err(|error| not_created(&app, error))?
         }
         Some(_) if new.as_ref().is_ok_and(|new| new.dedupe) => {
             return Err(dedupes_twice());

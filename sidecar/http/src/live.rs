@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use shortlink_core::visit::class::Class;
-use shortlink_service::live::{Listener, LiveFilter, LiveId, Told};
+use shortlink_service::live::{Full, Listener, LiveFilter, LiveId, Told};
 use vocabulary::Code;
 
 use super::app::SharedApp;
@@ -98,8 +98,14 @@ async fn listen(
     let Some(live) = &app.live else {
         return Err(switched_off());
     };
-    let listener = live.listen(filter, after).ok_or_else(|| {
-        Problem::unavailable("All places of the live feed are taken (visits.live_listeners).")
+    let listener = live.listen(admission.key_id(), filter, after);
+    let listener = listener.map_err(|full| {
+        Problem::unavailable(match full {
+            Full::All => "All places of the live feed are taken (visits.live_listeners).",
+            Full::OfKey => {
+                "All places of this API key in the live feed are taken (visits.live_listeners_per_key)."
+            }
+        })
     })?;
     let feed = Feed {
         listener,

@@ -16,7 +16,7 @@ use shortlink_core::ports::StoreError;
 use shortlink_service::jobs::JOBS;
 
 use super::app::{App, SharedApp};
-use super::health::count_waiting;
+use super::health::{behind, is_writable, overdue};
 use super::operation::{NO_STORE, operations, text_of};
 use text::{Text, metrics};
 
@@ -42,9 +42,11 @@ async fn show(State(app): State<SharedApp>) -> impl IntoResponse {
     requests(&app, &mut text);
     jobs(&mut text);
     visits(&app, &mut text).await;
-    let waiting = count_waiting(&app).await;
+    let (overdue, writable) = tokio::join!(overdue(&app), is_writable(&app));
+    let waiting = overdue.map(|overdue| overdue.rows);
     metrics! { text;
         gauge "shortlink_database_up", "Whether the database responds: 1 or 0." = u8::from(waiting.is_some());
+        gauge "shortlink_database_writable", "Whether the database takes changes: 1 or 0." = u8::from(writable);
     }
     if let Some(waiting) = waiting {
         metrics! { text;
@@ -164,9 +166,25 @@ async fn visits(app: &App, text: &mut Text) {
             gauge "shortlink_live_listeners", "Clients of the live feed of visits." = live.listeners();
         }
     }
+    let seen = app.publisher.inspect().await;
     metrics! { text;
         gauge "shortlink_redis_up", "Whether Redis responds to this process: 1 or 0."
-            = u8::from(app.publisher.incarnation().await.is_ok());
+            = u8::from(seen.is_ok());
+    }
+    if let Ok((_, seen)) = seen {
+        let (generation, _) = seen.standing.unwrap_or_default();
+        let behind = behind(app, &seen).await;
+        metrics! { text;
+            gauge "shortlink_redis_generation",
+                "Number of data sets that Redis has had, modulo 2^20; it rises when Redis may have lost writes."
+                = generation % (1 << 20);
+            gauge "shortlink_redis_behind",
+                "Earlier changes that Redis may lack because its data set is older, or another one."
+                = behind.changes;
+            gauge "shortlink_redis_comparing",
+                "Whether a comparison is still to find what else a new data set in Redis lacks: 1 or 0."
+                = u8::from(behind.is_incomplete);
+        }
     }
     if let Some(queue) = &app.visit_queue
         && let Ok(depth) = queue.depth().await

@@ -107,6 +107,9 @@ pub(super) fn all_operations() -> Vec<Operation> {
         ("service", operations()),
     ];
     let tables = tables.into_iter();
-    let tagged = tables.flat_map(|(tag, table)| table.into_iter().map(move |it| it.tagged(tag)));
+    let tagged = tables.flat_map(|(tag, table)| {
+        let table = table.into_iter();
+        table.map(move |it| it.tagged(tag).without_other_query())
+    });
     tagged.collect()
 }

@@ -8,16 +8,19 @@ pub(super) mod parameter;
 mod parts;
 
 use axum::body::Body as RawBody;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::handler::Handler;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, HeaderName, Uri};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::app::SharedApp;
 use super::problem::Problem;
+use super::query::only;
 pub(super) use describe::Components;
 use shortlink_core::api_key::Scope;
 use shortlink_service::access::ChargeError;
@@ -152,6 +155,13 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
+async fn refuse_query(request: Request, next: Next) -> Result<Response, Problem> {
+    match request.uri().query() {
+        None | Some("") => Ok(next.run(request).await),
+        Some(_) => Err(only(&[])),
+    }
+}
+
 impl Operation {
     /// Creates an operation of a method with its route; `id` is its name in generated clients.
     pub(super) fn new<T: Taken, H: Handler<T, SharedApp>>(
@@ -221,6 +231,17 @@ impl Operation {
         self.takes(parameters).problems([refused])
     }
 
+    /// Refuses any query if none is taken, but of probes and pages.
+    pub(super) fn without_other_query(self) -> Self {
+        let takes_query = self.parameters.iter().any(|it| it.place == "query");
+        if takes_query || !self.path.starts_with("/v1/") {
+            return self;
+        }
+        let handler = self.handler.layer(from_fn(refuse_query));
+        let operation = Self { handler, ..self };
+        operation.problems([only(&[])])
+    }
+
     /// Takes a JSON object, with the problems that its content can cause.
     pub(super) fn takes_json<T: JsonSchema, const N: usize>(
         mut self,
@@ -248,7 +269,11 @@ impl Operation {
             ],
             examples: vec![("rows", example)],
         });
-        self.problems([Problem::not_rows()])
+        self.problems([
+            Problem::not_rows(),
+            Problem::other_charset(),
+            Problem::no_rows(),
+        ])
     }
 
     /// Answers with JSON.

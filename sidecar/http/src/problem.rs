@@ -4,6 +4,7 @@
 //! created, and not part of it.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::words::{self, TYPE_PREFIX};
-pub(super) use shortlink_api::fields::FieldError;
+pub(super) use shortlink_api::faults::FieldError;
+use shortlink_api::words::word;
 use shortlink_core::api_key::{PolicyError, Scope};
 use shortlink_core::link::Refusal;
 use shortlink_core::ports::{KeyRefusal, StoreError};
@@ -144,6 +145,10 @@ problems! {
     too_large(limit_bytes: usize): PAYLOAD_TOO_LARGE, "too-large", "The body is too large",
         format!("A body may have at most {limit_bytes} bytes.");
 
+    /// 413: of a row of a batch.
+    row_too_large(limit_bytes: usize): PAYLOAD_TOO_LARGE, "row-too-large", "The row is too large",
+        format!("A row may have at most {limit_bytes} bytes.");
+
     /// 413: a batch exceeds the rate limit of its key at once. Waiting does not help.
     batch_too_large(most: u32): PAYLOAD_TOO_LARGE, "batch-too-large", "The batch is too large",
         format!("The rate limit of this API key allows {most} rows at once at most.");
@@ -156,6 +161,16 @@ problems! {
     not_rows():
         UNSUPPORTED_MEDIA_TYPE, "not-rows", "The body is in no form that rows can be read from",
         "Send application/json (an array), application/x-ndjson or text/csv.";
+
+    /// 415: a body is encoded in another way.
+    other_charset():
+        UNSUPPORTED_MEDIA_TYPE, "other-charset", "The body is not UTF-8",
+        "Send UTF-8; iconv and spreadsheets convert other encodings to it.";
+
+    /// 422: a batch has no rows.
+    no_rows():
+        UNPROCESSABLE_ENTITY, "no-rows", "The batch has no rows",
+        "Send at least one row. The first line of CSV names the columns; curl keeps line ends with --data-binary.";
 
     /// 422: the body is JSON but invalid.
     validation(errors: Vec<FieldError>): UNPROCESSABLE_ENTITY, "validation", "The request is not valid",
@@ -289,7 +304,7 @@ impl From<LinkError> for Problem {
                 Self::unavailable("No free code was found.")
             }
             LinkError::NoCode(ref reason) => match &**reason {
-                NoCode::Full => {
+                NoCode::Full { .. } => {
                     tracing::error!("codes are running out; codes.longest_body_length must grow");
                     Self::unavailable("No free code is left of the lengths that are allowed.")
                 }
@@ -349,12 +364,24 @@ impl From<KeyRefusal> for Problem {
     }
 }
 
+/// The prefix of identifiers of problems.
+pub(crate) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
+
+word! {
+    /// Identifier of a problem.
+    pub(crate) ProblemType: {
+        let types: BTreeSet<String> =
+            TYPES.iter().map(|name| format!("{TYPE_PREFIX}{name}")).collect();
+        schemars::json_schema!({ "type": "string", "format": "uri", "enum": types })
+    }
+}
+
 /// A problem as JSON.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(super) struct ProblemBody<'a> {
     /// Identifier of the problem; clients may depend on it.
-    #[schemars(with = "words::ProblemType")]
+    #[schemars(with = "ProblemType")]
     pub(super) r#type: String,
     /// Title of all problems of this type.
     title: &'a str,

@@ -170,6 +170,7 @@ pub(super) fn only(parameters: &[Parameter]) -> Problem {
             let first = first.join(", ");
             format!("There are only the parameters {first} and {last}.")
         }
+        [] => "There are no query parameters.".to_owned(),
         names => format!("There is only the parameter {}.", names.concat()),
     })
 }

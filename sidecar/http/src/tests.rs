@@ -49,6 +49,7 @@ use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
 use shortlink_service::testing::{POLICY, issuer, keep_key, new_key};
 use shortlink_store::testing::TemporaryStore;
+use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use vocabulary::{CodeRules, RedirectStatus};
@@ -206,7 +207,7 @@ impl Service {
         };
         change(&mut app);
         Self {
-            router: router(app),
+            router: router(app, Handle::current()),
             kept,
             redis,
             clock,

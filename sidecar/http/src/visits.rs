@@ -12,7 +12,7 @@ use futures_util::stream;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use shortlink_core::ports::{KeptVisit, Listing, Position, StoreError, VisitListing};
+use shortlink_core::ports::{KeptVisit, Listed, Listing, Position, StoreError, VisitListing};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Versioned;
 use shortlink_core::visit::class::Class;
@@ -276,12 +276,12 @@ async fn erase(
 }
 
 async fn page(app: &SharedApp, listing: VisitListing) -> Result<Json<PageBody>, Problem> {
-    let visits = app.store.list_visits(&listing).await?;
-    let encode = |last: &KeptVisit| cursor::encode(cursor::VISITS, last.number);
-    let (visits, next_cursor) = cut(visits, listing.limit, encode);
+    let Listed { items, read_to } = app.store.list_visits(&listing).await?;
+    let (visits, next) = cut(items, listing.limit, |last| last.number);
+    let next = next.or(read_to);
     Ok(Json(PageBody {
         visits: visits.into_iter().map(VisitBody).collect(),
-        next_cursor,
+        next_cursor: next.map(|number| cursor::encode(cursor::VISITS, number)),
     }))
 }
 
@@ -345,22 +345,35 @@ fn export(
     store: Arc<Store>,
     listing: VisitListing,
     format: Format,
-    first: Vec<KeptVisit>,
+    first: Listed<KeptVisit>,
 ) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
-    stream::try_unfold((Some(first), listing), move |(first, mut listing)| {
+    // The portion that was read, and the position of the next one.
+    let begin = (Some(first), Some(listing), true);
+    stream::try_unfold(begin, move |(mut read, mut next, is_first)| {
         let store = Arc::clone(&store);
         async move {
-            let is_first = first.is_some();
-            let visits = match first {
-                Some(visits) => visits,
-                None => store.list_visits(&listing).await?,
-            };
-            let Some(last) = visits.last() else {
-                return Ok(None);
-            };
-            listing.before = Some(last.number);
-            let text = Bytes::from(format.text(visits, is_first));
-            Ok(Some((text, (None, listing))))
+            loop {
+                let portion = match (read.take(), &next) {
+                    (Some(portion), _) => portion,
+                    (None, Some(listing)) => store.list_visits(listing).await?,
+                    (None, None) => return Ok(None),
+                };
+                let Listed { items, read_to } = portion;
+                next = next.and_then(|listing| {
+                    let is_full = items.len() >= listing.limit as usize;
+                    let last = items.last().filter(|_| is_full);
+                    let before = last.map(|last| last.number).or(read_to)?;
+                    Some(VisitListing {
+                        before: Some(before),
+                        ..listing
+                    })
+                });
+                // A long walk may find nothing for a while.
+                if !items.is_empty() {
+                    let text = Bytes::from(format.text(items, is_first));
+                    return Ok(Some((text, (None, next, false))));
+                }
+            }
         }
     })
 }

@@ -1,7 +1,5 @@
 //! Schemas of enumerations and of formatted texts.
 
-use std::collections::BTreeSet;
-
 use schemars::json_schema;
 
 pub(crate) use shortlink_api::words::{
@@ -10,11 +8,6 @@ pub(crate) use shortlink_api::words::{
 use shortlink_api::words::{one_of, split, word};
 use shortlink_core::ports;
 use shortlink_core::visit::class::Class;
-
-use super::problem;
-
-/// The prefix of identifiers of problems.
-pub(crate) const TYPE_PREFIX: &str = "urn:shortlink:problem:";
 
 word! {
     /// Class of a visit: the kind of its client.
@@ -38,23 +31,19 @@ word! {
 }
 
 word! {
-    /// `degraded`: Redis is unavailable or its updates are overdue. `unavailable`: the database is
-    /// unavailable.
+    /// `degraded`: the database takes no changes, or Redis is unavailable or its updates are overdue.
+    /// `unavailable`: the database is unavailable.
     pub(crate) Readiness: one_of(["ready", "degraded", "unavailable"])
+}
+
+word! {
+    /// `up` if the database responds and takes changes; `read-only` if it takes none.
+    pub(crate) DatabaseState: one_of(["up", "read-only", "down"])
 }
 
 word! {
     /// `up` if the dependency responds.
     pub(crate) UpOrDown: one_of(["up", "down"])
-}
-
-word! {
-    /// Identifier of a problem.
-    pub(crate) ProblemType: {
-        let types: BTreeSet<String> =
-            problem::TYPES.iter().map(|name| format!("{TYPE_PREFIX}{name}")).collect();
-        json_schema!({ "type": "string", "format": "uri", "enum": types })
-    }
 }
 
 word! {

@@ -18,12 +18,12 @@ use super::servers::{Handle, RedisOptions, Servers, UrlError};
 /// Pause after a failure, without attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Writes a record unless the key has a newer one.
+/// Writes a record unless the key has a newer one; returns the revision of that, or 0.
 ///
 /// Whatever the version of the present record, its second field is its kind and its third its
 /// revision; the compact record of a campaign's link implies revision 1. A negative
-/// record (404) is not newer than anything, and neither is a value that has no such fields, or is
-/// no string at all.
+/// record (404) is not newer than anything, and neither is one whose revision leaves none to get
+/// ahead of it, a value that has no such fields, or one that is no string at all.
 const PUBLISH: &str = r"
 local present = redis.pcall('GET', KEYS[1])
 if type(present) == 'string' then
@@ -36,13 +36,13 @@ if type(present) == 'string' then
     end
     if kind and kind ~= '404' then
         local standing = tonumber(revision)
-        if standing <= 9007199254740991 and standing > tonumber(ARGV[2]) then
-            return 0
+        if standing < 9007199254740991 and standing > tonumber(ARGV[2]) then
+            return standing
         end
     end
 end
 redis.call('SET', KEYS[1], ARGV[1])
-return 1
+return 0
 ";
 
 /// A connection that is ready for use.
@@ -52,7 +52,7 @@ pub(super) struct Open {
     /// SHA-1 by which this server names the publishing script.
     pub(super) publish_sha: String,
     /// Number of this connection, counted from the first.
-    number: u64,
+    pub(super) number: u64,
 }
 
 pub(super) struct Connection {

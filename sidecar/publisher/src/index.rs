@@ -20,9 +20,10 @@ use tokio::sync::mpsc;
 use vocabulary::{CampaignId, KeyPrefix};
 
 use super::connection::{Connection, limited};
+use super::generations::{IDENTITY, incarnation_of};
 use super::servers::{RedisOptions, Servers, UrlError};
 use super::wire::{Commands, Reply, Wire, unexpected};
-use super::{KeyedRecord, ask_incarnation, publish_all};
+use super::{KeyedRecord, publish_all};
 
 /// Least time limit of one exchange of thousands of commands.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -195,10 +196,10 @@ impl RedisIndex {
         let records: Vec<KeyedRecord> = records.collect();
         let mut put = Vec::with_capacity(records.len());
         for some in records.chunks(MAX_TOGETHER) {
-            put.extend(publish_all(&self.connection, operation, some).await?);
+            put.extend(publish_all(&self.connection, operation, some).await?.1);
         }
         let put = put.into_iter().enumerate();
-        let newer = put.filter(|(_, put)| *put == Value::Int(0));
+        let newer = put.filter(|(_, put)| *put != Value::Int(0));
         Ok(newer.map(|(place, _)| place).collect())
     }
 
@@ -208,6 +209,7 @@ impl RedisIndex {
             key: self.prefix.link_key(&wanted.code),
             record: wanted.text.to_vec(),
             revision: wanted.revision,
+            is_withdrawn_when_full: false,
         });
         let newer = self.publish("store link records", keyed).await?;
         Ok(newer.len() as u64)
@@ -404,7 +406,16 @@ impl RecordIndex for RedisIndex {
     }
 
     async fn incarnation(&self) -> Result<String, PublishError> {
-        ask_incarnation(&self.connection).await
+        let info = self
+            .connection
+            .run(IDENTITY, async |mut open| {
+                redis::cmd("INFO")
+                    .arg("server")
+                    .query_async(&mut open.redis)
+                    .await
+            })
+            .await?;
+        incarnation_of(&info)
     }
 }
 

@@ -4,14 +4,16 @@
 //!
 //! - `<prefix>l:<code>`: a link's record, without an expiry in Redis. Written by a script, which
 //!   never puts an older revision in place of a newer one.
-//! - the same key with the negative record `1 404 0` and a short expiry, for an unknown code;
+//! - the same key with the negative record `1 404 <generation>` and a short expiry, for an unknown code;
 //!   written only where the key is empty.
 //! - `<prefix>c:<id>`: a campaign's record, written in the same way.
 //! - `<prefix>n:<name>`: a counter that all sidecars share.
+//! - `<prefix>gen`: the generation, watermark and beat of the data set.
 #![forbid(unsafe_code)]
 
 mod condition;
 mod connection;
+mod generations;
 mod index;
 mod servers;
 mod tail;
@@ -19,10 +21,11 @@ mod visits;
 mod wire;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use shortlink_core::campaign::Campaign;
 use shortlink_core::link::Link;
-use shortlink_core::ports::{PublishError, Publisher};
+use shortlink_core::ports::{DataSet, Mark, PublishError, Published, Publisher, Session};
 use vocabulary::{Code, KeyPrefix, Record};
 
 use connection::{Connection, load_publish};
@@ -50,6 +53,8 @@ pub struct RedisPublisher {
     connection: Connection,
     prefix: KeyPrefix,
     negative_ttl_s: u64,
+    /// The connection that was marked last, and the generation of its data set.
+    current: Mutex<(Session, u64)>,
 }
 
 impl RedisPublisher {
@@ -62,12 +67,59 @@ impl RedisPublisher {
             connection: Connection::new(options, options.timeout)?,
             prefix: options.prefix.clone(),
             negative_ttl_s,
+            current: Mutex::default(),
         })
     }
 
-    async fn publish_records(&self, records: Vec<KeyedRecord>) -> Result<(), PublishError> {
-        let written = publish_all(&self.connection, "store records", &records);
-        written.await.map(drop)
+    /// Writes records. A server that is full refuses them all; then those that stand there and may not are
+    /// deleted. An error if any may not be.
+    async fn publish_records(&self, records: Vec<KeyedRecord>) -> Result<Published, PublishError> {
+        let written = publish_all(&self.connection, "store records", &records).await;
+        let (session, answers) = match written {
+            Err(error) if is_full(&error) => {
+                let stale = records
+                    .iter()
+                    .filter(|record| record.is_withdrawn_when_full);
+                let stale: Vec<&str> = stale.map(|record| record.key.as_str()).collect();
+                let session = self.delete(&stale).await?;
+                if stale.len() < records.len() {
+                    return Err(error);
+                }
+                return Ok(Published {
+                    session,
+                    is_withdrawn: true,
+                    ..Published::default()
+                });
+            }
+            written => written?,
+        };
+        let newer = answers.iter().enumerate();
+        let newer = newer.filter_map(|(place, answer)| match answer {
+            Value::Int(revision) if *revision > 0 => Some((place, revision.cast_unsigned())),
+            _ => None,
+        });
+        Ok(Published {
+            session,
+            newer: newer.collect(),
+            is_withdrawn: false,
+        })
+    }
+
+    async fn delete(&self, keys: &[&str]) -> Result<Session, PublishError> {
+        let commands = keys.iter().map(|key| {
+            let mut command = redis::cmd("DEL");
+            command.arg(key);
+            command
+        });
+        let commands: Vec<_> = commands.collect();
+        self.connection
+            .run("delete records", async |mut open| {
+                if !commands.is_empty() {
+                    open.redis.send(commands).await?;
+                }
+                Ok(Session(open.number))
+            })
+            .await
     }
 }
 
@@ -76,6 +128,9 @@ struct KeyedRecord {
     key: String,
     record: Vec<u8>,
     revision: u64,
+    /// The fallback can answer instead. It cannot for all links of a campaign at once, so that only the record of
+    /// a campaign that does not redirect is withdrawn.
+    is_withdrawn_when_full: bool,
 }
 
 impl KeyedRecord {
@@ -84,16 +139,17 @@ impl KeyedRecord {
             key: prefix.campaign_key(campaign.id),
             record: campaign.record().to_vec(),
             revision: campaign.revision,
+            is_withdrawn_when_full: campaign.paused_at.is_some() || campaign.revoked_at.is_some(),
         }
     }
 }
 
-/// Writes records unless the keys have newer ones; returns 0 for those that do, else 1.
+/// Writes records unless the keys have newer ones; returns the revisions of these, or 0.
 async fn publish_all(
     connection: &Connection,
     operation: &'static str,
     records: &[KeyedRecord],
-) -> Result<Vec<Value>, PublishError> {
+) -> Result<(Session, Vec<Value>), PublishError> {
     let run = async |redis: &mut Handle, sha: &str| {
         let commands = records.iter().map(|record| {
             let mut command = redis::cmd("EVALSHA");
@@ -105,21 +161,22 @@ async fn publish_all(
     };
     connection
         .run(operation, async |mut open| {
+            let session = Session(open.number);
             let sha = &open.publish_sha;
             let done = run(&mut open.redis, sha).await;
             if !done.as_ref().is_err_and(is_noscript) {
-                return done;
+                return Ok((session, done?));
             }
             // A server has lost its scripts by a flush, or is new.
             load_publish(&mut open.redis).await?;
-            run(&mut open.redis, sha).await
+            Ok((session, run(&mut open.redis, sha).await?))
         })
         .await
 }
 
 #[async_trait]
 impl Publisher for RedisPublisher {
-    async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
+    async fn publish_new(&self, links: &[Link]) -> Result<Published, PublishError> {
         let commands = links.iter().map(|link| {
             let mut command = redis::cmd("SET");
             command.arg(self.prefix.link_key(&link.code));
@@ -127,45 +184,65 @@ impl Publisher for RedisPublisher {
             command
         });
         let commands = commands.collect();
-        let answers = self
+        let (session, answers) = self
             .connection
             .run("store link records", async |mut open| {
-                open.redis.send(commands).await
+                let session = Session(open.number);
+                Ok((session, open.redis.send(commands).await?))
             })
             .await?;
         // A negative record was written before the link existed, or the link has changed since.
-        let left_out = links.iter().zip(answers);
-        let left_out = left_out.filter(|(_, answer)| *answer != Value::Okay);
-        let left_out: Vec<Link> = left_out.map(|(link, _)| link.clone()).collect();
+        let left_out = links.iter().zip(answers).enumerate();
+        let left_out = left_out.filter(|(_, (_, answer))| *answer != Value::Okay);
+        let (places, left_out): (Vec<usize>, Vec<Link>) = left_out
+            .map(|(place, (link, _))| (place, link.clone()))
+            .unzip();
         if left_out.is_empty() {
-            return Ok(());
+            return Ok(Published {
+                session,
+                ..Published::default()
+            });
         }
-        self.publish(&left_out).await
+        let mut published = self.publish(&left_out).await?;
+        for (place, _) in &mut published.newer {
+            *place = places[*place];
+        }
+        if published.session != session {
+            // Part of the links went to what may be another server.
+            published.session = Session::default();
+        }
+        Ok(published)
     }
 
-    async fn publish(&self, links: &[Link]) -> Result<(), PublishError> {
+    async fn publish(&self, links: &[Link]) -> Result<Published, PublishError> {
         let records = links.iter().map(|link| KeyedRecord {
             key: self.prefix.link_key(&link.code),
             record: link.record().to_vec(),
             revision: link.revision,
+            is_withdrawn_when_full: true,
         });
         self.publish_records(records.collect()).await
     }
 
-    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<Published, PublishError> {
         let records = campaigns.iter();
         let records = records.map(|campaign| KeyedRecord::of_campaign(&self.prefix, campaign));
         self.publish_records(records.collect()).await
     }
 
     async fn note_unknown(&self, code: &Code) -> Result<(), PublishError> {
+        let (session, generation) = *self.current.lock();
+        let record = Record::Unknown { generation };
         let mut command = redis::cmd("SET");
-        command.arg(self.prefix.link_key(code));
-        command.arg(Record::Unknown.to_vec());
+        command.arg(self.prefix.link_key(code)).arg(record.to_vec());
         command.arg("NX").arg("EX").arg(self.negative_ttl_s);
         self.connection
             .run("store a negative record", async |mut open| {
-                command.exec_async(&mut open.redis).await
+                // Of another data set than the one that was inspected no generation is known.
+                if generation > 0 && session == Session(open.number) {
+                    command.exec_async(&mut open.redis).await?;
+                }
+                Ok(())
             })
             .await
     }
@@ -182,48 +259,27 @@ impl Publisher for RedisPublisher {
             .await
     }
 
-    async fn incarnation(&self) -> Result<String, PublishError> {
-        ask_incarnation(&self.connection).await
+    async fn inspect(&self) -> Result<(Session, DataSet), PublishError> {
+        generations::inspect(&self.connection, &self.prefix).await
     }
-}
 
-/// Asks the servers which start of theirs this is.
-async fn ask_incarnation(connection: &Connection) -> Result<String, PublishError> {
-    let operation = "report its identity";
-    let info: Value = connection
-        .run(operation, async |mut open| {
-            let mut command = redis::cmd("INFO");
-            command.arg("server").query_async(&mut open.redis).await
-        })
-        .await?;
-    // One server answers with a text, a cluster with one for each of its nodes.
-    let mut run_ids = Vec::new();
-    collect_run_ids(&info, &mut run_ids);
-    run_ids.sort_unstable();
-    if run_ids.is_empty() {
-        return Err(PublishError::Refused {
-            operation,
-            source: "INFO server has no run_id".into(),
-        });
-    }
-    Ok(run_ids.join(" "))
-}
-
-/// Finds the run ids in whatever `INFO server` was answered.
-fn collect_run_ids(info: &Value, run_ids: &mut Vec<String>) {
-    let text = match info {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        Value::Map(nodes) => {
-            for (_, info) in nodes {
-                collect_run_ids(info, run_ids);
-            }
-            return;
+    async fn mark(&self, mark: &Mark) -> Result<bool, PublishError> {
+        let is_marked = generations::mark(&self.connection, &self.prefix, mark).await?;
+        if is_marked {
+            *self.current.lock() = (mark.session, mark.generation);
         }
-        _ => return,
+        Ok(is_marked)
+    }
+}
+
+/// Reports whether a server has refused to store anything for want of memory.
+fn is_full(error: &PublishError) -> bool {
+    let PublishError::Refused { source, .. } = error else {
+        return false;
     };
-    let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
-    run_ids.extend(run_id.map(|run_id| run_id.trim_end().to_owned()));
+    let errors = source.downcast_ref::<RedisError>().cloned();
+    let errors = errors.and_then(RedisError::into_server_errors);
+    errors.is_some_and(|errors| errors.iter().any(|(_, error)| error.code() == "OOM"))
 }
 
 fn is_noscript(error: &RedisError) -> bool {

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::io;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -156,11 +157,13 @@ impl Servers {
             ConnectionAddr::Tcp(host, _) => host.clone(),
             _ => String::new(),
         };
-        let masters = masters_of(&slots)?.into_iter().map(|(host, port)| {
-            let host = if host.is_empty() { asked.clone() } else { host };
-            let settings = info.redis_settings().clone();
-            (ConnectionAddr::Tcp(host, port), settings)
-        });
+        let masters = masters_of(&slots)?
+            .into_iter()
+            .map(|Master { host, port, .. }| {
+                let host = if host.is_empty() { asked.clone() } else { host };
+                let settings = info.redis_settings().clone();
+                (ConnectionAddr::Tcp(host, port), settings)
+            });
         Ok(masters.collect())
     }
 }
@@ -212,26 +215,45 @@ impl ConnectionLike for Handle {
     }
 }
 
-/// The masters of a cluster, as `CLUSTER SLOTS` has them: a host (empty for the one that was
-/// asked) and a port each.
-fn masters_of(slots: &Value) -> io::Result<Vec<(String, u16)>> {
+/// A master of a cluster.
+pub(super) struct Master {
+    /// Empty for the one that was asked.
+    host: String,
+    port: u16,
+    /// The slots that it owns.
+    pub(super) slots: Vec<RangeInclusive<u16>>,
+}
+
+/// The masters of a cluster, as `CLUSTER SLOTS` has them.
+pub(super) fn masters_of(slots: &Value) -> io::Result<Vec<Master>> {
     let malformed = || refused(b"CLUSTER SLOTS can't be read");
-    let master = |range: &Value| {
-        let parts = range.as_sequence()?;
-        let [host, Value::Int(port), ..] = parts.get(2)?.as_sequence()? else {
+    let range = |range: &Value| {
+        let [Value::Int(first), Value::Int(last), master, ..] = range.as_sequence()? else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = master.as_sequence()? else {
             return None;
         };
         let host = match host {
             Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
             _ => String::new(),
         };
-        Some((host, u16::try_from(*port).ok()?))
+        let slots = u16::try_from(*first).ok()?..=u16::try_from(*last).ok()?;
+        Some((host, u16::try_from(*port).ok()?, slots))
     };
-    let mut masters = Vec::new();
-    for range in slots.as_sequence().ok_or_else(malformed)? {
-        let master = master(range).ok_or_else(malformed)?;
-        if !masters.contains(&master) {
-            masters.push(master);
+    let mut masters: Vec<Master> = Vec::new();
+    for one in slots.as_sequence().ok_or_else(malformed)? {
+        let (host, port, slots) = range(one).ok_or_else(malformed)?;
+        match masters
+            .iter_mut()
+            .find(|it| it.host == host && it.port == port)
+        {
+            Some(master) => master.slots.push(slots),
+            None => masters.push(Master {
+                host,
+                port,
+                slots: vec![slots],
+            }),
         }
     }
     Ok(masters)

@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use redis::AsyncCommands;
 use shortlink_core::testing::link;
 
 use super::*;
@@ -99,6 +100,11 @@ async fn publish(publisher: &RedisPublisher, link: &Link) {
         assert!(Instant::now() < deadline, "{error:?}");
         tokio::task::yield_now().await;
     }
+}
+
+async fn incarnation(publisher: &RedisPublisher) -> Result<String, PublishError> {
+    let (_, seen) = publisher.inspect().await?;
+    Ok(seen.incarnation)
 }
 
 fn revision(revision: u64) -> Link {
@@ -238,9 +244,20 @@ async fn a_negative_record_takes_only_an_empty_place_and_goes_by_itself() {
     let mut redis = server.redis().await;
     let publisher = server.publisher(Duration::from_secs(5));
     publish(&publisher, &revision(1)).await;
+    // Of which data set it would be is not known yet.
+    let code = "early".parse().expect("a code");
+    publisher
+        .note_unknown(&code)
+        .await
+        .expect("a working Redis");
+    let early: Option<String> = redis.get("sl:l:early").await.expect("a working Redis");
+    assert_eq!(early, None);
+    let seen = publisher.inspect().await.expect("a working Redis");
+    let marked = publisher.mark(&mark(&seen, 7, 0, false)).await;
+    assert!(marked.expect("a working Redis"));
     for (code, record, expires) in [
         ("abc", revision(1).record().to_vec(), false),
-        ("unknown", b"1 404 0".to_vec(), true),
+        ("unknown", b"1 404 7".to_vec(), true),
     ] {
         let code: Code = code.parse().expect("a code");
         publisher
@@ -257,6 +274,98 @@ async fn a_negative_record_takes_only_an_empty_place_and_goes_by_itself() {
         assert_eq!(stands, record, "{code}");
         assert_eq!((1..=30).contains(&ttl), expires, "{code}");
     }
+}
+
+fn mark((session, seen): &(Session, DataSet), generation: u64, watermark: u64, beat: bool) -> Mark {
+    Mark {
+        session: *session,
+        incarnation: seen.incarnation.clone(),
+        generation,
+        stands: 0,
+        watermark,
+        beat,
+    }
+}
+
+#[tokio::test]
+async fn a_mark_rises_and_is_set_only_over_the_connection_that_was_inspected() {
+    let mut server = Server::start();
+    let mut redis = server.redis().await;
+    let publisher = server.publisher(Duration::from_secs(5));
+    let first = publisher.inspect().await.expect("a working Redis");
+    assert_eq!((first.1.standing, first.1.is_whole), (None, false));
+    const NEXT: u64 = 1 << 20;
+    for (generation, watermark, beat, is_set, stands) in [
+        (5, 3, false, true, "5 3 0"),
+        (5, 2, true, true, "5 3 1"),
+        (5, 9, true, true, "5 9 2"),
+        // A data set that fell behind.
+        (6, 4, false, true, "6 4 2"),
+        (5, 9, true, false, "6 4 2"),
+        // Another database's generations do not count.
+        (NEXT + 1, 0, false, true, "1048577 0 2"),
+        (3, 1, true, true, "3 1 3"),
+    ] {
+        let marked = publisher
+            .mark(&mark(&first, generation, watermark, beat))
+            .await;
+        assert_eq!(marked.expect("a working Redis"), is_set, "{stands}");
+        let text: String = redis.get("sl:gen").await.expect("a working Redis");
+        assert_eq!(text, stands);
+    }
+    let (again, seen) = publisher.inspect().await.expect("a working Redis");
+    assert_eq!(
+        (again, seen.standing, seen.is_whole),
+        (first.0, Some((3, 1)), true)
+    );
+    // A replica that has taken over since has another name.
+    let mut promoted = mark(&first, 3, 2, true);
+    promoted.incarnation = "ab12".repeat(10);
+    assert!(!publisher.mark(&promoted).await.expect("a working Redis"));
+    server.replace();
+    drop(server.redis().await);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while incarnation(&publisher).await.is_err() {
+        assert!(Instant::now() < deadline, "it is not found again");
+    }
+    assert!(publisher.mark(&mark(&first, 3, 2, true)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_full_redis_loses_the_record_of_a_link_that_has_changed() {
+    let server = Server::start();
+    let mut redis = server.redis().await;
+    let publisher = server.publisher(Duration::from_secs(5));
+    publish(&publisher, &revision(1)).await;
+    let set = async |redis: &mut redis::aio::MultiplexedConnection, bytes: &str| {
+        let mut command = redis::cmd("CONFIG");
+        command.arg("SET").arg("maxmemory").arg(bytes);
+        command.exec_async(redis).await.expect("a working Redis");
+    };
+    set(&mut redis, "1").await;
+    let published = publisher.publish(&[revision(2)]).await;
+    assert!(published.expect("a deletion").is_withdrawn);
+    let stands: Option<String> = redis.get("sl:l:abc").await.expect("a working Redis");
+    assert_eq!(stands, None);
+    // A connection that is new to it marks it, or nothing would be published to it.
+    let other = server.publisher(Duration::from_secs(5));
+    let seen = other.inspect().await.expect("a working Redis");
+    for watermark in [1, 2] {
+        let marked = other.mark(&mark(&seen, 7, watermark, true)).await;
+        assert!(marked.expect("a mark"));
+    }
+    set(&mut redis, "0").await;
+    publish(&publisher, &revision(2)).await;
+}
+
+#[tokio::test]
+async fn a_newer_record_is_reported_with_its_revision() {
+    let server = Server::start();
+    drop(server.redis().await);
+    let publisher = server.publisher(Duration::from_secs(5));
+    publish(&publisher, &revision(7)).await;
+    let published = publisher.publish(&[revision(3), revision(8)]).await;
+    assert_eq!(published.expect("a working Redis").newer, [(0, 7)]);
 }
 
 #[tokio::test]
@@ -285,16 +394,16 @@ async fn another_server_is_another_incarnation() {
     let mut server = Server::start();
     drop(server.redis().await);
     let publisher = server.publisher(Duration::from_secs(5));
-    let first = publisher.incarnation().await.expect("a working Redis");
+    let first = incarnation(&publisher).await.expect("a working Redis");
     assert_eq!(
-        publisher.incarnation().await.expect("a working Redis"),
+        incarnation(&publisher).await.expect("a working Redis"),
         first
     );
     server.replace();
     let mut redis = server.redis().await;
     publish(&publisher, &revision(1)).await;
     assert_ne!(
-        publisher.incarnation().await.expect("a working Redis"),
+        incarnation(&publisher).await.expect("a working Redis"),
         first
     );
     let exists: bool = redis::cmd("EXISTS")
@@ -304,5 +413,5 @@ async fn another_server_is_another_incarnation() {
         .expect("a working Redis");
     assert!(exists);
     server.kill();
-    assert!(publisher.incarnation().await.is_err());
+    assert!(incarnation(&publisher).await.is_err());
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use vocabulary::Code;
 
 use super::drift::{CampaignDrift, InspectError, Inspector};
+use super::outbox;
 use super::sweep::is_nothing;
 
 /// Links per page.
@@ -75,6 +76,8 @@ pub struct Report {
     pub found: [u64; Kind::ALL.len()],
     /// Links and campaigns whose changes were in progress.
     pub changing: u64,
+    /// Number of changes that Redis should have by now, and has not.
+    pub overdue: u32,
     /// Number of findings that were repaired.
     pub repaired: u64,
     /// The first findings: the code, the bytes behind the prefix, or the word `campaign` and an id.
@@ -108,6 +111,8 @@ impl Audit {
         self.compare_campaigns(&mut report).await?;
         self.compare_links(&mut report, progress).await?;
         self.look_for_orphans(&mut report, progress).await?;
+        let Inspector { store, clock, .. } = &self.inspector;
+        report.overdue = outbox::overdue(store, &**clock).await?.rows;
         Ok(report)
     }
 

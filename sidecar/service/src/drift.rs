@@ -6,18 +6,15 @@
 
 mod campaigns;
 
-use std::error::Error;
 use std::sync::Arc;
 
-use shortlink_core::audit::{Action, ChangedBy};
 use shortlink_core::clock::Clock;
-use shortlink_core::link::{Edit, Link};
 use shortlink_core::ports::{PublishError, RecordIndex, StoreError};
 use shortlink_core::records::{Drift, Records};
-use shortlink_core::revised::Revised;
 use shortlink_store::Store;
 use vocabulary::Code;
-use vocabulary::record::MAX_REVISION;
+
+use crate::overtake;
 
 pub use campaigns::{CampaignDrift, ComparedCampaigns};
 
@@ -94,11 +91,8 @@ impl Inspector {
         Ok(confirmed)
     }
 
-    /// Repairs confirmed drift; returns the number of repaired links.
-    ///
-    /// A record in Redis can be newer than SQL, as after a restore of SQL from a backup. It cannot
-    /// be replaced as it is, since an older revision never replaces a newer one. So the link gets a
-    /// revision beyond it, without any other change.
+    /// Repairs confirmed drift; returns the number of repaired links. A link whose record is newer gets a
+    /// revision beyond it.
     ///
     /// # Errors
     /// Fails if SQL or Redis fails.
@@ -119,27 +113,13 @@ impl Inspector {
     }
 
     async fn overtake(&self, code: Code, revision: u64) -> Result<bool, InspectError> {
-        if revision >= MAX_REVISION {
-            return Ok(false);
-        }
-        let now = self.clock.now();
-        let editor = Box::new(move |link: Link| link.overtake(revision, now));
-        let by = ChangedBy {
-            key_id: None,
-            action: Action::LinkChange,
-        };
-        let Some(edited) = self.store.edit_link(&code, &by, editor).await? else {
+        let ahead = overtake::link(&self.store, &*self.clock, code, revision).await?;
+        let Some(link) = ahead else {
             return Ok(false);
         };
-        let (Edit::Changed(link) | Edit::Unchanged(link)) = edited.edit else {
-            return Ok(false);
-        };
-        let mut records = Records::at(now);
+        let mut records = Records::at(self.clock.now());
         records.push(link.code, &link.record());
         let filled = self.index.fill(&records).await?;
-        if let Err(error) = self.store.settle(vec![edited.receipt], now).await {
-            tracing::debug!(error = &error as &dyn Error, "it is published once more");
-        }
         Ok(filled.newer == 0)
     }
 }

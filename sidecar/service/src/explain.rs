@@ -252,7 +252,7 @@ fn implied(record: Found<'_>, now: u64) -> Option<State> {
             Record::Link(LinkRecord { validity, .. })
             | Record::CampaignLink(CampaignLinkRecord { validity, .. }),
         ) => Some(State::new(validity.at(now), false, false)),
-        Ok(Record::Revoked { .. } | Record::Unknown) | Err(_) => None,
+        Ok(Record::Revoked { .. } | Record::Unknown { .. }) | Err(_) => None,
     }
 }
 
@@ -275,7 +275,8 @@ impl Explanation {
             let campaign = campaign_state.filter(|_| agrees).or(implied(campaign, now));
             return Answer::new(given, Source::Redis, link, campaign);
         }
-        let link = self.link.as_ref().map_or(Record::Unknown, Link::record);
+        let unknown = Record::Unknown { generation: 0 };
+        let link = self.link.as_ref().map_or(unknown, Link::record);
         let campaign = self.campaign.as_ref().map(Campaign::record);
         let campaign = campaign.ok_or(MissReason::Absent);
         let given = judge(code, Ok(link), campaign, now, &mut room);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::SignedDuration;
 use rand::CryptoRng;
 use shortlink_core::clock::Clock;
@@ -35,6 +36,7 @@ pub struct OldResults {
     pub clock: Arc<dyn Clock>,
 }
 
+#[async_trait]
 impl Job for OldResults {
     type Error = StoreError;
     const NAME: &'static str = "idempotency";
@@ -58,6 +60,7 @@ pub struct OldKeys {
     pub clock: Arc<dyn Clock>,
 }
 
+#[async_trait]
 impl Job for OldKeys {
     type Error = StoreError;
     const NAME: &'static str = "day_keys";
@@ -75,6 +78,7 @@ pub struct AbsentReaders {
     pub queue: Arc<dyn VisitQueue>,
 }
 
+#[async_trait]
 impl Job for AbsentReaders {
     type Error = WriteError;
     const NAME: &'static str = "readers";
@@ -87,6 +91,7 @@ impl Job for AbsentReaders {
 }
 
 /// Fills the pool of codes of those lengths that codes were taken of.
+#[async_trait]
 impl<R: CryptoRng + Send> Job for Arc<PooledCodes<R>> {
     type Error = DrawError;
     const NAME: &'static str = "pool";

@@ -248,7 +248,7 @@ impl Parts {
             let Some(length) = length else {
                 // Links that get a code must not fail because of the others.
                 return if codes.is_empty() {
-                    Err(NoCode::Full)
+                    Err(NoCode::Full { policy })
                 } else {
                     Ok(codes)
                 };
@@ -332,9 +332,13 @@ impl Parts {
         });
         let links: Vec<Link> = links.collect();
         let published = links.is_empty() || self.delivery.deliver(&links, receipt).await;
-        let exhausted = || Err(LinkError::Exhausted { draws: MAX_DRAWS });
         let outcomes = rows.into_iter().map(|row| {
-            let stored = row.outcome.unwrap_or_else(exhausted)?;
+            let stored = row.outcome.unwrap_or_else(|| {
+                Err(LinkError::Exhausted {
+                    draws: MAX_DRAWS,
+                    policy: row.new.policy,
+                })
+            })?;
             Ok(Stored {
                 published,
                 ..stored

@@ -14,6 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +41,9 @@ const STORE_PATIENCE: Duration = Duration::from_secs(15);
 /// A step may be cut off at any `await`: when the claim is lost, soon after shutdown, and when the
 /// process is killed.
 /// So progress is stored, and a repeated step does no harm.
+///
+/// Boxed futures, so that each job is compiled where it is defined, and not with what starts it.
+#[async_trait]
 pub trait Job: Send {
     /// The error of a step.
     type Error: Error + From<StoreError> + Send + Sync + 'static;
@@ -55,25 +59,24 @@ pub trait Job: Send {
 
     /// The time for which a claim is valid that is not renewed; `None` if every process runs the
     /// job. A claim is renewed after a third of it, and released before a pause that would make it
-    /// older than two thirds. So while SQL answers, clocks of two processes may differ by a third of
-    /// it before both run the job at the same time, and even then only until the next renewal.
+    /// older than two thirds. A waiting process measures it by its own monotonic clock.
     const LEASE: Option<Duration> = None;
 
     /// The time that a step may go on after shutdown.
     const GRACE: Duration = Duration::from_secs(1);
 
     /// Prepares the first step after the job was claimed: finds where the last holder stopped.
-    fn begin(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
-        async { Ok(()) }
+    async fn begin(&mut self) -> Result<(), Self::Error> {
+        Ok(())
     }
 
     /// Does a bounded part of the work.
-    fn step(&mut self) -> impl Future<Output = Result<Next, Self::Error>> + Send;
+    async fn step(&mut self) -> Result<Next, Self::Error>;
 
     /// Ends the work before the claim is released, and at shutdown: notes where to continue. Does
     /// not run once the claim is lost, because another process may have finished the work.
-    fn end(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
-        async { Ok(()) }
+    async fn end(&mut self) -> Result<(), Self::Error> {
+        Ok(())
     }
 }
 

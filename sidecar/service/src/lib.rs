@@ -18,6 +18,7 @@ pub mod links;
 pub mod live;
 pub mod new_link;
 pub mod outbox;
+mod overtake;
 mod patience;
 pub mod rebuild;
 pub mod reclassify;

@@ -40,6 +40,8 @@ pub struct LiveVisit {
 pub struct LiveLimits {
     /// The most concurrent listeners.
     pub listeners: usize,
+    /// The most of them with the same API key.
+    pub per_key: usize,
     /// The most visits per second for a listener, and the burst after a pause.
     pub visits_per_s: u32,
 }
@@ -60,6 +62,15 @@ pub struct LiveParts {
     pub stop: CancellationToken,
 }
 
+/// The limit that leaves no place for a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// All places are taken.
+    All,
+    /// All places of its API key are taken.
+    OfKey,
+}
+
 /// The live feed.
 pub struct LiveVisits {
     parts: LiveParts,
@@ -78,19 +89,32 @@ impl LiveVisits {
         }
     }
 
-    /// Adds a listener for the visits that match a filter: from now on, or after an earlier visit.
-    /// `None` when the limit on listeners is reached.
-    pub fn listen(self: &Arc<Self>, filter: LiveFilter, after: Option<LiveId>) -> Option<Listener> {
-        let queue = Arc::new(Queue::new(filter, after, self.parts.limits.visits_per_s));
+    /// Adds a listener with an API key for the visits that match a filter: from now on, or after an earlier visit.
+    ///
+    /// # Errors
+    /// Fails when a limit on listeners is reached.
+    pub fn listen(
+        self: &Arc<Self>,
+        key_id: &str,
+        filter: LiveFilter,
+        after: Option<LiveId>,
+    ) -> Result<Listener, Full> {
+        let limits = self.parts.limits;
+        let queue = Queue::new(key_id, filter, after, limits.visits_per_s);
+        let queue = Arc::new(queue);
         {
             let mut queues = self.queues.lock();
-            if queues.len() >= self.parts.limits.listeners {
-                return None;
+            if queues.len() >= limits.listeners {
+                return Err(Full::All);
+            }
+            let of_key = queues.iter().filter(|queue| *queue.key_id == *key_id);
+            if of_key.count() >= limits.per_key {
+                return Err(Full::OfKey);
             }
             queues.push(Arc::clone(&queue));
         }
         self.came.notify_one();
-        Some(Listener::new(Arc::clone(self), queue))
+        Ok(Listener::new(Arc::clone(self), queue))
     }
 
     /// Returns the number of listeners.

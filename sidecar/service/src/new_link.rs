@@ -99,6 +99,8 @@ pub enum LinkError {
     Exhausted {
         /// Number of draws.
         draws: u32,
+        /// The policy of the code.
+        policy: CodePolicy,
     },
     /// No code can be drawn.
     #[error("no code can be drawn")]
@@ -116,7 +118,10 @@ pub enum LinkError {
 pub enum NoCode {
     /// Too many codes of every length that the policy allows are in use.
     #[error("all lengths that the policy allows are full")]
-    Full,
+    Full {
+        /// The policy.
+        policy: CodePolicy,
+    },
     /// The strategy failed.
     #[error(transparent)]
     Draw(#[from] DrawError),

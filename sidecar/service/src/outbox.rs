@@ -1,84 +1,81 @@
 //! Delivers links to Redis, at once or as soon as Redis is reachable.
 //!
-//! Every change of a link writes a row to the outbox. The request that changed the link publishes
-//! it right away. Rows of published links are cleared later, in batches, so that a request waits
-//! for one `fsync` instead of two. The worker finds rows whose publication failed, or whose process
-//! was killed, and publishes the current state of their links until that succeeds. Publishing is
-//! idempotent.
+//! Every new link writes a row to the outbox, every change one to the log of changes. The request that made the
+//! change publishes it right away. Published changes are settled later, in batches, so that a request waits for
+//! one `fsync` instead of two. The [worker] finds what was not published, because Redis was away or the process
+//! was killed, and publishes the current state of these links until that succeeds. Publishing is idempotent.
 //!
-//! A Redis that crashes may lose its last confirmed writes. The fallback finds a new link that was
-//! lost, but a lost revocation would revive the link. So changes stay in the outbox for [`LINGER`]
-//! after they were applied, and are applied again when the generation of the Redis data set
-//! changes.
+//! A Redis may lose writes that it has confirmed: it crashes, a replica that lags takes over, a snapshot is
+//! restored. So its data set carries a generation and a watermark, the place of the last change that it has
+//! together with all before it. A data set that is not the one of before begins a new generation, and gets all
+//! changes behind its watermark again. While it lacks any, and while anything is overdue, it gets no beats: then
+//! nginx asks the fallback before it turns a visitor away.
+//!
+//! [worker]: worker
+
+mod worker;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::SignedDuration;
+use futures_util::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
 use shortlink_core::campaign::Campaign;
 use shortlink_core::clock::Clock;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{
-    Delivery, MAX_TOGETHER, PublishError, PublishedCampaign, Publisher, Receipt, StoreError,
-    Waiting,
+    Delivery, Overdue, PublishError, Published, PublishedCampaign, Publisher, Receipt, Session,
+    StoreError,
 };
 use shortlink_store::Store;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::drift::InspectError;
+use crate::overtake;
 
-/// Time that changes stay in the outbox after they were applied. A Redis that writes its log once a
-/// second can lose about the last two seconds; a replica that takes over can lag further behind.
-const LINGER: SignedDuration = SignedDuration::from_secs(60);
+pub use worker::Worker;
 
-/// Time that a request has to publish the link that it changed, before the worker publishes it too.
-const GRACE: SignedDuration = SignedDuration::from_secs(2);
-
-/// Interval at which the worker clears rows and checks Redis.
-const TICK: Duration = Duration::from_millis(500);
-
-/// Pauses of the worker after a failure: the first and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Interval at which rows past [`LINGER`] are deleted.
-const FORGET_EVERY: Duration = Duration::from_secs(10);
-
-/// The most confirmations that are recorded together.
-const BATCH: usize = 256;
+/// Time that a request has to publish what it stored, before the worker publishes it too.
+pub const GRACE: Duration = Duration::from_secs(2);
 
 /// The most pending confirmations. Further ones are dropped, and the worker publishes those links
 /// again.
 const MAX_CONFIRMATIONS: usize = 16_384;
 
-/// A confirmation by Redis.
+/// The most attempts to get ahead of a record in Redis that is newer than SQL's.
+const MAX_OVERTAKES: u32 = 3;
+
+/// The number up to which overdue rows are counted.
+const MAX_OVERDUE: u32 = 100_000;
+
+/// A confirmation by Redis, and the connection that it came over.
 #[derive(Debug)]
-enum Confirmed {
+struct Confirmed {
+    session: Session,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
     Links(Receipt),
     Campaign(PublishedCampaign),
 }
 
 /// Publishes links when they change, and reports the result to the worker.
 pub struct Outbox {
-    publisher: Arc<dyn Publisher>,
+    parts: Arc<Parts>,
     confirmations: mpsc::Sender<Confirmed>,
-    failed: Arc<Notify>,
 }
 
-/// Publishes links that could not be published at once.
-pub struct Worker {
+/// Parts that both ends of the outbox use.
+struct Parts {
     store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
     clock: Arc<dyn Clock>,
-    confirmations: mpsc::Receiver<Confirmed>,
-    failed: Arc<Notify>,
-    /// Generation of the Redis data set that confirmed the applied changes; `None` before the first
-    /// query.
-    incarnation: Option<String>,
+    /// Something was not published.
+    failed: Notify,
 }
 
 /// Creates the two ends of the outbox of a store.
@@ -88,65 +85,173 @@ pub fn outbox(
     clock: Arc<dyn Clock>,
 ) -> (Outbox, Worker) {
     let (sender, receiver) = mpsc::channel(MAX_CONFIRMATIONS);
-    let failed = Arc::new(Notify::new());
-    let outbox = Outbox {
-        publisher: Arc::clone(&publisher),
-        confirmations: sender,
-        failed: Arc::clone(&failed),
-    };
-    let worker = Worker {
+    let parts = Arc::new(Parts {
         store,
         publisher,
         clock,
-        confirmations: receiver,
-        failed,
-        incarnation: None,
+        failed: Notify::new(),
+    });
+    let outbox = Outbox {
+        parts: Arc::clone(&parts),
+        confirmations: sender,
     };
-    (outbox, worker)
+    (outbox, Worker::new(parts, receiver))
 }
 
-/// Returns the time before which a pending change is overdue: the request that made it should have
-/// published it.
-pub fn overdue(clock: &dyn Clock) -> jiff::Timestamp {
-    clock.now() - GRACE
+/// Counts what is overdue for Redis, up to 100,000 rows.
+pub async fn overdue(store: &Store, clock: &dyn Clock) -> Result<Overdue, StoreError> {
+    let (since, until) = recent(clock);
+    store.overdue(since, until, MAX_OVERDUE).await
+}
+
+/// Returns the span of time whose rows are not overdue: their requests may be about to publish them. Rows from
+/// the future are overdue as well, since clocks differ and are set back.
+fn recent(clock: &dyn Clock) -> (Timestamp, Timestamp) {
+    let (now, grace) = (
+        clock.now(),
+        SignedDuration::try_from(GRACE).unwrap_or_default(),
+    );
+    (now - grace, now + grace)
 }
 
 #[async_trait]
 impl Delivery for Outbox {
     async fn deliver(&self, links: &[Link], receipt: Receipt) -> bool {
-        let published = publish(&*self.publisher, links).await;
-        self.report(Confirmed::Links(receipt), &published)
+        let published = self.parts.publish_links(links).await;
+        self.report(What::Links(receipt), published)
     }
 
     async fn deliver_campaign(&self, campaign: &Campaign) -> bool {
         let campaigns = std::slice::from_ref(campaign);
-        let published = self.publisher.publish_campaigns(campaigns).await;
-        self.report(Confirmed::Campaign(confirmation(campaign)), &published)
+        let published = self.parts.publish_campaigns(campaigns).await;
+        self.report(What::Campaign(confirmation(campaign)), published)
     }
 }
 
 impl Outbox {
     /// Reports whether links or a campaign were published, and leaves the rest to the worker.
-    fn report(&self, confirmed: Confirmed, published: &Result<(), PublishError>) -> bool {
-        match published {
+    fn report(&self, what: What, sent: Result<Sent, InspectError>) -> bool {
+        match sent {
             // When the queue is full, the worker finds the links in the outbox.
-            Ok(()) => drop(self.confirmations.try_send(confirmed)),
+            Ok(sent) if !sent.is_withdrawn => {
+                let session = sent.session;
+                drop(self.confirmations.try_send(Confirmed { session, what }));
+                true
+            }
+            Ok(_) => {
+                self.parts.failed.notify_one();
+                false
+            }
             Err(error) => {
-                let error = error as &dyn Error;
-                tracing::debug!(
-                    error,
-                    ?confirmed,
-                    "what was not published waits in the outbox"
-                );
-                self.failed.notify_one();
+                let error = &error as &dyn Error;
+                tracing::debug!(error, ?what, "what was not published waits for Redis");
+                self.parts.failed.notify_one();
+                false
             }
         }
-        published.is_ok()
+    }
+}
+
+impl Parts {
+    /// Publishes links. SQL wins over newer records in Redis.
+    async fn publish_links(&self, links: &[Link]) -> Result<Sent, InspectError> {
+        let published = publish(&*self.publisher, links).await?;
+        win(published, &|place, standing| {
+            let code = links[place].code;
+            Box::pin(async move {
+                let ahead = overtake::link(&self.store, &*self.clock, code, standing).await?;
+                match ahead {
+                    Some(ahead) => Ok(Some(self.publisher.publish(&[ahead]).await?)),
+                    None => Ok(None),
+                }
+            })
+        })
+        .await
+    }
+
+    /// As [`Self::publish_links`] for campaigns.
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<Sent, InspectError> {
+        let published = self.publisher.publish_campaigns(campaigns).await?;
+        win(published, &|place, standing| {
+            let id = campaigns[place].id;
+            Box::pin(async move {
+                let ahead = overtake::campaign(&self.store, &*self.clock, id, standing).await?;
+                match ahead {
+                    Some(ahead) => Ok(Some(self.publisher.publish_campaigns(&[ahead]).await?)),
+                    None => Ok(None),
+                }
+            })
+        })
+        .await
+    }
+}
+
+/// Gives what has a place among what was published a revision beyond the one that stands in Redis, and publishes it.
+/// `None` if it was deleted.
+type GetAhead<'a> = dyn Fn(usize, u64) -> Ahead<'a> + Sync + 'a;
+type Ahead<'a> = BoxFuture<'a, Result<Option<Published>, InspectError>>;
+
+/// Replaces records in Redis that are newer than what was published.
+async fn win(published: Published, get_ahead: &GetAhead<'_>) -> Result<Sent, InspectError> {
+    let mut sent = Sent::from(&published);
+    for (place, mut standing) in published.newer {
+        let mut overtakes = 0;
+        while let Some(published) = get_ahead(place, standing).await? {
+            sent = sent.and(&published);
+            let Some((_, newer)) = published.newer.first() else {
+                break;
+            };
+            standing = *newer;
+            overtakes += 1;
+            if overtakes == MAX_OVERTAKES {
+                let refused = PublishError::Refused {
+                    operation: "replace a record",
+                    source: "another program writes newer ones".into(),
+                };
+                return Err(refused.into());
+            }
+        }
+    }
+    Ok(sent)
+}
+
+/// The result of a publication.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// The connection that it was written over; none if there were two.
+    session: Session,
+    /// Redis was full: records were deleted instead.
+    is_withdrawn: bool,
+}
+
+impl From<&Published> for Sent {
+    fn from(published: &Published) -> Self {
+        Self {
+            session: published.session,
+            is_withdrawn: published.is_withdrawn,
+        }
+    }
+}
+
+impl Sent {
+    fn and(self, published: &Published) -> Self {
+        let is_same = self.session == published.session;
+        Self {
+            session: if is_same {
+                self.session
+            } else {
+                Session::default()
+            },
+            is_withdrawn: self.is_withdrawn || published.is_withdrawn,
+        }
     }
 }
 
 /// Publishes links, in the cheaper way if all of them are new.
-pub(super) async fn publish(publisher: &dyn Publisher, links: &[Link]) -> Result<(), PublishError> {
+pub(super) async fn publish(
+    publisher: &dyn Publisher,
+    links: &[Link],
+) -> Result<Published, PublishError> {
     if links.iter().all(|link| link.revision == 1) {
         publisher.publish_new(links).await
     } else {
@@ -159,153 +264,6 @@ fn confirmation(campaign: &Campaign) -> PublishedCampaign {
     PublishedCampaign {
         id: campaign.id,
         revision: campaign.revision,
-    }
-}
-
-impl Worker {
-    /// Runs until `shutdown`, then records the last confirmations.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut pause = FIRST_PAUSE;
-        let mut is_failing = false;
-        let mut forget_at = Instant::now();
-        // Rows that an earlier process left behind belong to no request.
-        let mut urgent = true;
-        while !shutdown.is_cancelled() {
-            let wait = match self.round(urgent, &shutdown).await {
-                Ok(published) => {
-                    if is_failing {
-                        tracing::info!("the outbox can be delivered again");
-                        is_failing = false;
-                    }
-                    if published > 0 {
-                        tracing::info!(links = published, "links from the outbox were published");
-                    }
-                    urgent = false;
-                    pause = FIRST_PAUSE;
-                    TICK
-                }
-                Err(error) => {
-                    if !is_failing {
-                        tracing::warn!(
-                            error = &error as &dyn Error,
-                            "the outbox can't be delivered; trying again until it can"
-                        );
-                        is_failing = true;
-                    }
-                    // Pending changes have waited for Redis, not for a request.
-                    urgent = true;
-                    let wait = pause;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    wait
-                }
-            };
-            if !is_failing && Instant::now() >= forget_at {
-                self.forget().await;
-                forget_at = Instant::now() + FORGET_EVERY;
-            }
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = tokio::time::sleep(wait) => {}
-                () = self.failed.notified(), if !is_failing => {
-                    // Other requests are about to fail too: one short wait for all of them.
-                    tokio::time::sleep(FIRST_PAUSE).await;
-                    urgent = true;
-                }
-            }
-        }
-        if let Err(error) = self.note_confirmations().await {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "what was published last is not noted and will be published again"
-            );
-        }
-    }
-
-    /// Records confirmations, checks the generation of the Redis data set, and publishes pending
-    /// links; returns the number of links published. `urgent` publishes without the grace period
-    /// for requests.
-    async fn round(
-        &mut self,
-        mut urgent: bool,
-        shutdown: &CancellationToken,
-    ) -> Result<usize, InspectError> {
-        self.note_confirmations().await?;
-        let incarnation = self.publisher.incarnation().await?;
-        if self.incarnation.as_ref() != Some(&incarnation) {
-            let reopened = self.store.reopen_applied().await?;
-            tracing::info!(
-                links = reopened,
-                first = self.incarnation.is_none(),
-                "Redis has (re)started; late changes are published again"
-            );
-            self.incarnation = Some(incarnation);
-            // No request publishes earlier changes.
-            urgent = true;
-        }
-        let mut total = 0;
-        let since = if urgent {
-            self.clock.now()
-        } else {
-            overdue(&*self.clock)
-        };
-        // A campaign's change affects all its links.
-        let campaigns = self.store.waiting_campaigns(since).await?;
-        if !campaigns.is_empty() {
-            self.publisher.publish_campaigns(&campaigns).await?;
-            let settled = campaigns.iter().map(confirmation).collect();
-            self.store
-                .settle_campaigns(settled, self.clock.now())
-                .await?;
-            tracing::info!(
-                campaigns = campaigns.len(),
-                "campaigns from the outbox were published"
-            );
-        }
-        while !shutdown.is_cancelled() {
-            let Waiting { links, receipt } = self.store.waiting(since).await?;
-            if receipt.0.is_empty() {
-                break;
-            }
-            for some in links.chunks(MAX_TOGETHER) {
-                self.publisher.publish(some).await?;
-            }
-            total += links.len();
-            self.store.settle(vec![receipt], self.clock.now()).await?;
-        }
-        Ok(total)
-    }
-
-    async fn note_confirmations(&mut self) -> Result<(), StoreError> {
-        loop {
-            let (mut receipts, mut campaigns) = (Vec::new(), Vec::new());
-            while receipts.len() + campaigns.len() < BATCH
-                && let Ok(confirmed) = self.confirmations.try_recv()
-            {
-                match confirmed {
-                    Confirmed::Links(receipt) => receipts.push(receipt),
-                    Confirmed::Campaign(campaign) => campaigns.push(campaign),
-                }
-            }
-            if receipts.is_empty() && campaigns.is_empty() {
-                return Ok(());
-            }
-            let now = self.clock.now();
-            if !receipts.is_empty() {
-                self.store.settle(receipts, now).await?;
-            }
-            if !campaigns.is_empty() {
-                self.store.settle_campaigns(campaigns, now).await?;
-            }
-        }
-    }
-
-    async fn forget(&self) {
-        if let Err(error) = self.store.forget_applied(self.clock.now() - LINGER).await {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "the outbox was not cleared of what was applied long ago"
-            );
-        }
     }
 }
 

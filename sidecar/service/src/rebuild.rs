@@ -13,6 +13,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,7 @@ impl Note {
     }
 }
 
+#[async_trait]
 impl Job for RebuildJob {
     type Error = RebuildError;
     const NAME: &'static str = "rebuild";

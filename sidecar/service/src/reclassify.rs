@@ -21,6 +21,7 @@ mod people;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use shortlink_core::ports::{MAX_VERDICTS, StoreError, TimeSpan};
 use shortlink_core::visit::agent::Agents;
@@ -151,6 +152,7 @@ impl Reclassify {
     }
 }
 
+#[async_trait]
 impl Job for Walk {
     type Error = StoreError;
     const NAME: &'static str = "reclassify";

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use shortlink_core::ports::Place;
 use shortlink_core::records::Drift;
 use tokio::time::Instant;
@@ -19,22 +20,34 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// The most links per comparison.
 const PAGE: u32 = 2048;
 
+/// The most links per step while a data set is compared as a whole.
+const FAST: u32 = 50_000;
+
 /// Compares links with Redis and repairs their records.
 pub struct Reconcile {
     inspector: Inspector,
     links_per_step: u32,
     position: Place,
     noted_at: Instant,
+    /// The generation that is compared as a whole, at full speed, from the beginning.
+    incomplete: Option<u64>,
+    /// The number of records that were newer than the database in the last pass. Another number is logged.
+    newer: usize,
+    /// The same in this pass so far.
+    newer_now: usize,
 }
 
 impl Reconcile {
-    /// Compares so many links per [`EVERY`].
+    /// Compares so many links per [`EVERY`]; with 0 only a data set that may lack changes of long ago.
     pub fn new(inspector: Inspector, links_per_s: u32) -> Self {
         Self {
             inspector,
             links_per_step: links_per_s,
             position: Place::START,
             noted_at: Instant::now(),
+            incomplete: None,
+            newer: 0,
+            newer_now: 0,
         }
     }
 
@@ -45,7 +58,7 @@ impl Reconcile {
     }
 
     /// Compares the next links, at most `limit`; returns the position of those after them.
-    async fn compare(&self, limit: u32) -> Result<Option<Place>, InspectError> {
+    async fn compare(&mut self, limit: u32) -> Result<Option<Place>, InspectError> {
         let Inspector {
             store,
             index,
@@ -63,31 +76,21 @@ impl Reconcile {
         };
         // A newer record in Redis needs an operator: SQL may have lost a change.
         let newer = count(|drift| matches!(drift, Drift::Newer(_)));
-        if newer > 0 {
-            tracing::warn!(
-                links = newer,
-                "Redis has newer records than the database; `shortlink audit` shows them"
-            );
-        }
         let lost = count(|drift| !matches!(drift, Drift::Long | Drift::Newer(_)));
         index.fill(&confirmed.records).await?;
         if lost > 0 {
             tracing::info!(links = lost, "records in Redis were put right");
         }
+        self.newer_now += newer;
         Ok(page.next)
     }
 
     /// Compares all campaigns and repairs their records.
-    async fn compare_campaigns(&self) -> Result<(), InspectError> {
+    async fn compare_campaigns(&mut self) -> Result<(), InspectError> {
         let mut drifts = self.inspector.compare_campaigns().await?.drifts;
         let all = drifts.len();
         drifts.retain(|found| !matches!(found.drift, Drift::Newer(_)));
-        if drifts.len() < all {
-            tracing::warn!(
-                campaigns = all - drifts.len(),
-                "Redis has newer records than the database; `shortlink audit` shows them"
-            );
-        }
+        self.newer_now += all - drifts.len();
         if !drifts.is_empty() {
             tracing::info!(campaigns = drifts.len(), "records in Redis were put right");
             self.inspector.repair_campaigns(drifts).await?;
@@ -96,6 +99,26 @@ impl Reconcile {
     }
 }
 
+impl Reconcile {
+    /// All links and campaigns were compared since the beginning.
+    async fn end_pass(&mut self) -> Result<(), InspectError> {
+        let newer = std::mem::take(&mut self.newer_now);
+        if newer > 0 && newer != self.newer {
+            tracing::warn!(
+                records = newer,
+                "Redis has newer records than the database; `shortlink audit` shows them"
+            );
+        }
+        self.newer = newer;
+        if let Some(generation) = self.incomplete.take() {
+            self.inspector.store.note_compared(generation).await?;
+            tracing::info!(generation, "the data set of Redis was compared as a whole");
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl Job for Reconcile {
     type Error = InspectError;
     const NAME: &'static str = "reconcile";
@@ -111,6 +134,16 @@ impl Job for Reconcile {
 
     async fn step(&mut self) -> Result<Next, InspectError> {
         let mut left = self.links_per_step;
+        let incomplete = self.inspector.store.incomplete_generation().await?;
+        if incomplete.is_some() {
+            left = left.max(FAST);
+        }
+        if incomplete != self.incomplete {
+            self.position = Place::START;
+            // Noted first: a run after a failure must not begin in the middle.
+            self.note().await?;
+            self.incomplete = incomplete;
+        }
         while left > 0 {
             let limit = left.min(PAGE);
             left -= limit;
@@ -120,12 +153,16 @@ impl Job for Reconcile {
                 self.position = Place::START;
                 left = 0;
                 self.compare_campaigns().await?;
+                self.end_pass().await?;
             }
         }
         if self.noted_at.elapsed() >= NOTE_EVERY {
             self.note().await?;
         }
-        Ok(Next::Idle)
+        Ok(match self.incomplete {
+            Some(_) => Next::Now,
+            None => Next::Idle,
+        })
     }
 
     async fn end(&mut self) -> Result<(), InspectError> {

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use shortlink_core::ports::{PublishError, RecordIndex};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -89,6 +90,7 @@ impl Refill {
     }
 }
 
+#[async_trait]
 impl Job for Refill {
     type Error = RebuildError;
     const NAME: &'static str = "refill";

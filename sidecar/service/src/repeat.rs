@@ -122,10 +122,12 @@ impl Issuer {
 }
 
 impl Progress<'_> {
-    /// Returns true when every row has a link, a problem or an error.
+    /// Returns true when every row has a link, a problem or an error. One that is no longer valid gets no link.
     fn is_settled(&self) -> bool {
         let mut rows = self.chunk.rows.iter().enumerate();
-        !rows.any(|(at, row)| *row == RowOutcome::Pending && !self.failed.contains_key(&at))
+        !rows.any(|(at, row)| {
+            *row == RowOutcome::Pending && self.rows[at].is_ok() && !self.failed.contains_key(&at)
+        })
     }
 
     /// Tries to settle pending rows; returns the stored chunk.
@@ -222,13 +224,14 @@ impl Progress<'_> {
                 None => RowResult::Failed(LinkError::Forgotten { code }),
             },
             RowOutcome::Problem(problem) => RowResult::Problem(problem),
-            RowOutcome::Pending => {
-                let error = self.failed.remove(&at);
-                let exhausted = LinkError::Exhausted {
+            RowOutcome::Pending => match (self.failed.remove(&at), &self.rows[at]) {
+                (Some(error), _) => RowResult::Failed(error),
+                (None, Ok(new)) => RowResult::Failed(LinkError::Exhausted {
                     draws: MAX_ATTEMPTS,
-                };
-                RowResult::Failed(error.unwrap_or(exhausted))
-            }
+                    policy: new.policy,
+                }),
+                (None, Err(problem)) => RowResult::Problem(problem.clone()),
+            },
         });
         Ok(results.collect())
     }

@@ -100,7 +100,7 @@ impl Resolver {
                 // before the note, would be answered with 404. So the store is queried once more
                 // after the note.
                 match store.find_link(&code).await {
-                    Ok(Some(link)) => publisher.publish(&[link]).await,
+                    Ok(Some(link)) => publisher.publish(&[link]).await.map(drop),
                     Ok(None) | Err(_) => Ok(()),
                 }
             });
@@ -115,7 +115,7 @@ impl Resolver {
                 if let Some(campaign) = of_campaign {
                     publisher.publish_campaigns(&[campaign]).await?;
                 }
-                publisher.publish(&[record]).await
+                publisher.publish(&[record]).await.map(drop)
             });
         }
         let now = since_1970(self.clock.now());

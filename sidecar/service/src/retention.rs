@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{OldCounts, StoreError};
@@ -107,6 +108,7 @@ impl Retention {
     }
 }
 
+#[async_trait]
 impl Job for Retention {
     type Error = StoreError;
     const NAME: &'static str = "retention";

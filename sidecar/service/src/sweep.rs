@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{ExpiryPlace, Place, RecordIndex, Stood};
@@ -72,6 +73,7 @@ pub struct Swept {
     pub freed: u64,
 }
 
+#[async_trait]
 impl Job for Sweep {
     type Error = InspectError;
     const NAME: &'static str = "sweep";

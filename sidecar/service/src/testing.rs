@@ -78,7 +78,7 @@ pub fn parts(
             rules.clone(),
             rng(),
         )),
-        hash: Arc::new(HashedCodes::new(&store.code_key(), rules.clone())),
+        hash: Arc::new(HashedCodes::new(&store.code_key(), rules.clone(), rng())),
     };
     Parts {
         store: Arc::clone(store),

@@ -18,6 +18,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::civil::time;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
@@ -113,6 +114,7 @@ pub enum UnvisitedError {
     Unknown,
 }
 
+#[async_trait]
 impl Job for Unvisited {
     type Error = UnvisitedError;
     const NAME: &'static str = "unvisited";

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use tokio::time::Instant;
@@ -83,6 +84,7 @@ struct Read {
     has_left_some: bool,
 }
 
+#[async_trait]
 impl Job for VisitJob {
     type Error = WriteError;
     const NAME: &'static str = "visits";

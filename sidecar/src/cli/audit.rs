@@ -14,7 +14,7 @@ use super::workbench::Workbench;
 use crate::config::Config;
 use crate::lifecycle::cancelled_by_signal;
 
-/// The exit code for drift that was found and is still there.
+/// The exit code for drift that was found and is still there, and for changes that are overdue.
 const DRIFT: u8 = 2;
 
 /// Options of an audit and of its output.
@@ -71,7 +71,7 @@ pub(super) async fn run(config: &Config, arguments: AuditArguments) -> anyhow::R
         as_text(&report, seconds, arguments.repair)
     })?;
     let left = report.drift().saturating_sub(report.repaired);
-    Ok(match left {
+    Ok(match left + u64::from(report.overdue) {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(DRIFT),
     })
@@ -91,6 +91,7 @@ fn as_json(report: &Report, seconds: f64) -> String {
         "keys": report.keys,
         "drift": found,
         "changing": report.changing,
+        "overdue": report.overdue,
         "repaired": report.repaired,
         "examples": examples,
         "seconds": seconds,
@@ -118,6 +119,12 @@ fn as_text(report: &Report, seconds: f64, repairs: bool) -> String {
         text.push_str(&format!(
             "{} links were just being changed\n",
             thousands(report.changing)
+        ));
+    }
+    if report.overdue > 0 {
+        text.push_str(&format!(
+            "{} changes wait for Redis for longer than they should\n",
+            thousands(u64::from(report.overdue))
         ));
     }
     for (kind, code) in &report.examples {

@@ -69,7 +69,7 @@ async fn make(
             .collect();
         let created = bench.store.create_links(links).await?;
         // No sidecar is to publish them.
-        bench.store.settle(vec![created.receipt], now).await?;
+        bench.store.settle_new(vec![created.receipt]).await?;
         if print_codes {
             let text: String = codes.iter().map(|code| format!("{code}\n")).collect();
             shortlink_client::output::print(&text)?;

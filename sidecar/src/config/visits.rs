@@ -67,6 +67,7 @@ impl Settings {
             remembered_agents: self.number("visits.remembered_agents", 1, 1_000_000)?,
             live: LiveLimits {
                 listeners: self.number("visits.live_listeners", 0, 1000)?,
+                per_key: self.number("visits.live_listeners_per_key", 1, 1000)?,
                 visits_per_s: self.number("visits.live_per_s", 1, 10_000)?,
             },
         })

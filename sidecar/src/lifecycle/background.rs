@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::SignedDuration;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::visitor::KeyRing;
@@ -73,15 +74,13 @@ impl Starter<'_> {
             };
             self.run(refill, refill::EVERY);
         }
-        if config.upkeep.reconcile_per_s > 0 {
-            let inspector = Inspector {
-                store: Arc::clone(store),
-                index: Arc::clone(index),
-                clock: Arc::clone(clock),
-            };
-            let reconcile = Reconcile::new(inspector, config.upkeep.reconcile_per_s);
-            self.run(reconcile, reconcile::EVERY);
-        }
+        let inspector = Inspector {
+            store: Arc::clone(store),
+            index: Arc::clone(index),
+            clock: Arc::clone(clock),
+        };
+        let reconcile = Reconcile::new(inspector, config.upkeep.reconcile_per_s);
+        self.run(reconcile, reconcile::EVERY);
         if let Some(every) = config.upkeep.sweep {
             let days = i64::from(config.links.quarantine_days);
             let straggle = SignedDuration::try_from(config.redis.timeout * 4).unwrap_or_default();
@@ -172,6 +171,7 @@ impl Starter<'_> {
 /// Reads databases of places that were replaced.
 struct ReplacedPlaces(Arc<Geo>);
 
+#[async_trait]
 impl Job for ReplacedPlaces {
     type Error = StoreError;
     const NAME: &'static str = "geo";

@@ -31,10 +31,11 @@ use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
 use shortlink_service::visits::VisitCounters;
 use shortlink_store as store;
-use shortlink_store::Store;
+use shortlink_store::{Store, StoreOptions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::front::Front;
 use crate::config::Config;
 use crate::random;
 
@@ -45,6 +46,8 @@ pub(super) struct Parts {
     pub(super) holder: String,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) store: Arc<Store>,
+    /// The same database on connections of the front.
+    pub(super) visitors_store: Arc<Store>,
     pub(super) publisher: Arc<dyn Publisher>,
     pub(super) index: Arc<dyn RecordIndex>,
     pub(super) delivery: Arc<dyn Delivery>,
@@ -64,10 +67,17 @@ impl Parts {
     pub(super) async fn build(
         config: Config,
         shutdown: CancellationToken,
+        front: &Front,
     ) -> anyhow::Result<(Self, outbox::Worker)> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let holder = random::holder()?;
         let store = store::open(&config.database).await?;
+        let of_visitors = StoreOptions {
+            max_connections: config.resolver_connections,
+            ..config.database.clone()
+        };
+        let visitors_store = front.run(async move { store::open(&of_visitors).await });
+        let visitors_store = visitors_store.await??;
         let (redis, visits) = (&config.redis, &config.visits);
         let publisher = RedisPublisher::new(redis, config.links.negative_ttl_s)?;
         let publisher: Arc<dyn Publisher> = Arc::new(publisher);
@@ -117,6 +127,7 @@ impl Parts {
             holder,
             clock,
             store,
+            visitors_store,
             publisher,
             index: Arc::new(RedisIndex::new(&config.redis)?),
             delivery: Arc::new(outbox),
@@ -166,7 +177,7 @@ impl Parts {
                 clock: clock(),
             },
             resolver: Resolver::new(
-                store(),
+                Arc::clone(&self.visitors_store),
                 Arc::clone(&self.publisher),
                 codes.rules.clone(),
                 clock(),
@@ -219,7 +230,11 @@ impl Parts {
                     rules(),
                     random::generator()?,
                 )),
-                hash: Arc::new(HashedCodes::new(&self.store.code_key(), rules())),
+                hash: Arc::new(HashedCodes::new(
+                    &self.store.code_key(),
+                    rules(),
+                    random::generator()?,
+                )),
             },
             lengths: Lengths::new(store(), rules(), codes.one_in),
             reserved: codes.reserved.clone(),

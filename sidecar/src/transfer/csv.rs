@@ -11,10 +11,6 @@ use super::row::{MAX_ROW, Refusal, spanning};
 /// The most columns.
 const MAX_COLUMNS: usize = 1024;
 
-/// The most lines that a row may span. More are hardly a remark but the rows behind a quotation
-/// mark that is not closed, which must not be skipped silently.
-const MAX_LINES: u64 = 16;
-
 /// The lines of a row, and the reason why it is none.
 pub type Row = (Place, Result<(), Refusal>);
 
@@ -95,6 +91,20 @@ impl<R: BufRead + Send> CsvRows<R> {
                 Step::TooLong(place) => {
                     return Ok(Some((place, Err(Refusal::too_long(place.lines)))));
                 }
+                Step::TooManyLines(place) => {
+                    let lines = place.lines;
+                    let refusal = Refusal::unreadable(format!(
+                        "spans {lines} lines: is a quotation mark not closed? None of them was imported"
+                    ));
+                    return Ok(Some((place, Err(refusal))));
+                }
+                Step::Unclosed(place) => {
+                    let refusal = Refusal::unreadable(
+                        "has a quotation mark that is not closed, and so all lines to the end of the file. None of \
+                         them was imported",
+                    );
+                    return Ok(Some((place, Err(refusal))));
+                }
                 Step::More | Step::TooManyFields => {}
                 Step::End => return Ok(None),
             }
@@ -122,10 +132,6 @@ impl<R: BufRead + Send> Rows for CsvRows<R> {
             let spanning = spanning(lines);
             Err(format!(
                 "has {found} columns where the header has {expected}{spanning}"
-            ))
-        } else if lines > MAX_LINES {
-            Err(format!(
-                "spans {lines} lines: is a quotation mark not closed? None of them was imported"
             ))
         } else {
             Ok(())
@@ -181,6 +187,7 @@ mod tests {
                 &["2 a b", "4 c d"],
             ),
             ("code,url,note\na,b,\"one\ntwo\"", &["2 a b"]),
+            ("code,url,note\na,b,\"one\"", &["2 a b"]),
             ("code,url\n a , b \n", &["2 a b"]),
             ("code,url\na\0,b\n", &["2 a\0 b"]),
             ("code,url", &[]),
@@ -209,7 +216,20 @@ mod tests {
         let open = format!("code,url,note\na,b,\"c\n{}d,e,f\n", "x,y,z\n".repeat(100));
         let found = wrong(&open);
         assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("2: has a quotation mark that is not closed"),
+            "{found:?}"
+        );
+        // One that is closed by another row's does the same, up to that.
+        let closed = format!("{open}g,h,\"i\nj,k,l\n");
+        let found = wrong(&closed);
         assert!(found[0].starts_with("2: spans 103 lines"), "{found:?}");
+        assert!(found[1].ends_with("j k"), "{found:?}");
+        let few = wrong("code,url,note\na,b,\"Bob\nc,d,e\n");
+        assert!(
+            few[0].starts_with("2: has a quotation mark that is not closed"),
+            "{few:?}"
+        );
         let long = format!(
             "code,url\na,{}\n\"{}\n{}\",b\nc,d\n",
             "x".repeat(10 << 20),

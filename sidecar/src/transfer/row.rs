@@ -5,7 +5,8 @@ use std::fmt::Display;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use shortlink_api::fields::{FieldError, Fields};
+use shortlink_api::faults::FieldError;
+use shortlink_api::fields::Fields;
 use shortlink_api::kinds::Shape;
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::{Members, Usage};
@@ -13,6 +14,7 @@ use shortlink_core::campaign::ParameterValues;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::link::{Change, Destination, Link, is_never_valid};
 use shortlink_core::target::{OwnHosts, Target, TargetPolicy};
+use vocabulary::record::MAX_REVISION;
 use vocabulary::{CampaignId, Code, CodeRules, Parameters, RedirectStatus, Verdict};
 
 use super::columns::{Cells, Column};
@@ -20,9 +22,6 @@ use super::moment::{self, Moment};
 
 /// The most bytes that a row may have: a target, and a few long texts beside it.
 pub const MAX_ROW: usize = 1 << 20;
-
-/// The largest revision that is stored.
-const MAX_REVISION: u64 = (1 << 53) - 1;
 
 /// The checks of rows, and the members of links that rows lack.
 #[derive(Clone, Debug)]

@@ -1,15 +1,15 @@
-//! Campaigns. Every operation that changes one also puts it into the outbox, in the same transaction.
+//! Campaigns. Every operation that changes one also appends to the log of changes, in the same transaction.
 //!
 //! Only this file names the columns of a campaign.
 
 use jiff::Timestamp;
 use shortlink_core::audit::{Action, ChangedBy};
 use shortlink_core::campaign::{Campaign, CampaignEdit, CampaignTarget};
-use shortlink_core::ports::{CampaignEditor, PublishedCampaign, StoreError};
+use shortlink_core::ports::{CampaignEditor, StoreError};
 use vocabulary::{CampaignId, Validity};
 
 use super::db::Db;
-use super::sql::{FOR_UPDATE, Sql, sql};
+use super::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
 use super::value::{Row, Value, args, invalid};
 use super::{Store, audit, defaults};
 
@@ -42,7 +42,7 @@ impl Store {
     }
 
     /// Has `editor` decide the change to a campaign and stores that; no other change to the campaign
-    /// happens meanwhile. One that is left unchanged goes into the outbox too; the audit log notes a
+    /// happens meanwhile. One that is left unchanged goes into the log of changes too; the audit log notes a
     /// change.
     pub async fn edit_campaign(
         &self,
@@ -79,43 +79,6 @@ impl Store {
         let values = args![id, most];
         let count = self.one("count a campaign's links", sql, values, read);
         Ok(count.await?.unwrap_or_default())
-    }
-
-    /// Campaigns that wait to be published since a moment or longer, in their present state.
-    pub async fn waiting_campaigns(&self, since: Timestamp) -> Result<Vec<Campaign>, StoreError> {
-        // The process that has the lease to deliver links reads them: campaigns are few, and all
-        // links of one wait for it.
-        let sql = sql!(
-            SELECT;
-            "(SELECT campaign_id FROM campaign_outbox WHERE enqueued_at <= $1 \
-             AND applied_at IS NULL) AS waiting {CROSS }JOIN campaigns ON id = campaign_id"
-        );
-        self.all("read the outbox", sql, args![since], read).await
-    }
-
-    /// Notes the rows that Redis has confirmed at `now`; they stay, as applied, until
-    /// [`Self::forget_applied`].
-    pub async fn settle_campaigns(
-        &self,
-        mut published: Vec<PublishedCampaign>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        // Two that settle the same rows do it in the same order.
-        published.sort_unstable_by_key(|campaign| campaign.id);
-        self.run_tx("settle the outbox", (published, now), |db, args| {
-            Box::pin(async move {
-                let (published, now) = args;
-                for PublishedCampaign { id, revision } in published {
-                    let sql = sql!(
-                        "UPDATE campaign_outbox SET applied_at = $3 WHERE campaign_id = $1 \
-                         AND revision <= $2 AND applied_at IS NULL"
-                    );
-                    db.run(sql, args![*id, *revision, *now]).await?;
-                }
-                Ok(())
-            })
-        })
-        .await
     }
 }
 
@@ -184,14 +147,32 @@ async fn edit(
 /// Has a campaign wait to be published, in the transaction that has stored it.
 async fn enqueue(db: &mut Db<'_>, campaign: &Campaign, now: Timestamp) -> Result<(), sqlx::Error> {
     let sql = sql!(
-        "INSERT INTO campaign_outbox (campaign_id, revision, enqueued_at) VALUES ($1, $2, $3) \
-         ON CONFLICT (campaign_id) DO UPDATE SET \
-         revision = {max|greatest}(campaign_outbox.revision, excluded.revision), \
-         enqueued_at = excluded.enqueued_at, applied_at = NULL"
+        "INSERT INTO changes (campaign_id, revision, restricts, enqueued_at) \
+         VALUES ($1, $2, $3, $4)"
     );
-    db.run(sql, args![campaign.id, campaign.revision, now])
+    let restricts = campaign.paused_at.is_some()
+        || campaign.revoked_at.is_some()
+        || campaign.validity.until().is_some();
+    db.run(sql, args![campaign.id, campaign.revision, restricts, now])
         .await?;
     Ok(())
+}
+
+/// Finds campaigns.
+pub(super) async fn find_campaigns(
+    db: &mut Db<'_>,
+    ids: &[CampaignId],
+) -> Result<Vec<Campaign>, sqlx::Error> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.get().cast_signed()).collect();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    db.all(
+        sql!(SELECT; "campaigns WHERE id", IN_NUMBERS),
+        args![ids],
+        read,
+    )
+    .await
 }
 
 /// The values of the [`CHANGEABLE`] columns.

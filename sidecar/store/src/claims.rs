@@ -1,11 +1,19 @@
 //! Claims of tasks that one process at a time may do, and notes of their progress.
 
-use jiff::Timestamp;
 use shortlink_core::ports::StoreError;
 
 use super::Store;
 use super::sql::sql;
-use super::value::args;
+use super::value::{Row, args};
+
+/// The result of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The task is the holder's.
+    Ours,
+    /// Another holder has the task, with this stamp; `None` if it has just ended its claim.
+    Others(Option<i64>),
+}
 
 impl Store {
     /// Reads a note.
@@ -38,29 +46,39 @@ impl Store {
         Ok(())
     }
 
-    /// Claims a task for a holder until a moment, so that one of many processes does it; the holder
-    /// renews the claim in time. `false` when another holder's claim is still valid.
+    /// Claims a task for a holder, so that one of many processes does it; the holder renews the claim in
+    /// time, each time with another `stamp`. Without a claim of another holder, the task is claimed; with one,
+    /// only if its stamp is still `expired`, which no clock but that of the caller has found too old.
     pub async fn claim(
         &self,
         task: &str,
         holder: &str,
-        now: Timestamp,
-        until: Timestamp,
-    ) -> Result<bool, StoreError> {
+        stamp: i64,
+        expired: Option<i64>,
+    ) -> Result<Claim, StoreError> {
         // Of two that claim at once the second waits for the first and then sees its claim. SQLite
-        // stores `<until> <holder>`.
+        // stores `<stamp> <holder>`.
         let sql = sql!(
             "INSERT INTO {settings (name, value) \
              VALUES (concat('claim:', $1), CAST(concat($3, ' ', $2) AS BLOB)) \
              ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE ",
             HOLDER,
-            " = $2 OR CAST(CAST(value AS TEXT) AS INTEGER) <= $4|\
+            " = $2 OR CAST(CAST(value AS TEXT) AS INTEGER) = $4|\
              claims (task, holder, until) VALUES ($1, $2, $3) \
              ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, until = excluded.until \
-             WHERE claims.holder = excluded.holder OR claims.until <= $4}"
+             WHERE claims.holder = excluded.holder OR claims.until = $4}"
         );
-        let values = args![task, holder, until, now];
-        Ok(self.run("claim a task", sql, values).await? == 1)
+        let values = args![task, holder, stamp, expired];
+        if self.run("claim a task", sql, values).await? == 1 {
+            return Ok(Claim::Ours);
+        }
+        let sql = sql!(
+            "SELECT {CAST(CAST(value AS TEXT) AS INTEGER) AS stamp \
+             FROM settings WHERE name = concat('claim:', $1)|until AS stamp FROM claims WHERE task = $1}"
+        );
+        let read = |row: &Row| row.get("stamp");
+        let stamp = self.one("read a claim", sql, args![task], read).await?;
+        Ok(Claim::Others(stamp))
     }
 
     /// Ends a claim before its time, if it is still the holder's.

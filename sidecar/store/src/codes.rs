@@ -124,15 +124,12 @@ impl Store {
 
     /// Counts the pool's codes of a length by status: unused, used, void.
     pub async fn count_pooled(&self, length: usize) -> Result<PoolCounts, StoreError> {
-        // Used codes grow more and more; PostgreSQL does not count them one by one.
+        // Used codes grow more and more: they are not counted one by one.
         let sql = sql!(
-            "{SELECT count(*) FILTER (WHERE status = 'unused') AS unused, \
-             count(*) FILTER (WHERE status = 'used') AS used, \
-             count(*) FILTER (WHERE status = 'void') AS void FROM code_pool WHERE length = $1|\
-             SELECT unused, greatest(filled - unused - void, 0) AS used, void FROM (SELECT \
+            "SELECT unused, {max|greatest}(filled - unused - void, 0) AS used, void FROM (SELECT \
              coalesce((SELECT next FROM code_counters WHERE name = 'pooled:' || $1), 0) AS filled, \
              (SELECT count(*) FROM code_pool WHERE length = $1 AND status = 'unused') AS unused, \
-             (SELECT count(*) FROM code_pool WHERE length = $1 AND status = 'void') AS void) AS pool}"
+             (SELECT count(*) FROM code_pool WHERE length = $1 AND status = 'void') AS void) AS pool"
         );
         let read = |row: &Row| {
             Ok(PoolCounts {
@@ -185,7 +182,7 @@ async fn fill_pool(db: &mut Db<'_>, codes: &[Code]) -> Result<u64, sqlx::Error> 
     }
     let rows = rows.into_iter();
     let values = db.table(rows.map(|(id, code)| [id.into(), code.into()]));
-    // PostgreSQL counts the codes that were ever put in: they grow more and more.
+    // The codes that were ever put in are counted here: they grow more and more.
     let sql = sql!(
         "{|WITH new AS (}INSERT INTO code_pool (code, length, status) \
          SELECT code, length(code), 'unused' FROM ",
@@ -197,8 +194,16 @@ async fn fill_pool(db: &mut Db<'_>, codes: &[Code]) -> Result<u64, sqlx::Error> 
          ON CONFLICT (name) DO UPDATE SET next = code_counters.next + excluded.next) \
          SELECT count(*) AS added FROM new}"
     );
-    match db.scheme() {
-        Scheme::Sqlite => db.run(sql, &values).await,
-        Scheme::Postgres => db.get(sql, &values, |row| row.get("added")).await,
+    if db.scheme() == Scheme::Postgres {
+        return db.get(sql, &values, |row| row.get("added")).await;
     }
+    let added = db.run(sql, &values).await?;
+    // SQLite has one writer, which has appended them.
+    let count = sql!(
+        "INSERT INTO code_counters (name, next) SELECT 'pooled:' || length, count(*) FROM \
+         (SELECT length FROM code_pool ORDER BY id DESC LIMIT $1) AS new WHERE true GROUP BY length \
+         ON CONFLICT (name) DO UPDATE SET next = code_counters.next + excluded.next"
+    );
+    db.run(count, args![added]).await?;
+    Ok(added)
 }

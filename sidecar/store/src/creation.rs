@@ -10,7 +10,9 @@ use super::db::Db;
 use super::rows::{NewLink, ids_of};
 use super::sql::{IN_NUMBERS, sql};
 use super::value::args;
-use super::{Scheme, Store, codes, digests, outbox, postgres, shared, sqlite, tags};
+use super::{Scheme, Store, codes, digests, outbox, shared, tags};
+use crate::postgres::creation as postgres;
+use crate::sqlite::creation as sqlite;
 
 impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be
@@ -59,8 +61,8 @@ pub(super) async fn create(db: &mut Db<'_>, links: &[&Link]) -> Result<Created, 
     // one after the other share a row of the outbox.
     rows.sort_unstable_by_key(|row| row.id);
     let mut kept = match db.scheme() {
-        Scheme::Sqlite => sqlite::creation::insert(db, &rows).await?,
-        Scheme::Postgres => postgres::creation::insert(db, &rows).await?,
+        Scheme::Sqlite => sqlite::insert(db, &rows).await?,
+        Scheme::Postgres => postgres::insert(db, &rows).await?,
     };
     kept.sort_unstable();
     leave_out(&mut rows, &mut taken, |id| kept.binary_search(&id).is_ok());
@@ -95,7 +97,7 @@ async fn settle(
     }
     let spans = shared::spans(rows.iter().map(|row| (row.id, row.link.revision)));
     if db.scheme() == Scheme::Postgres {
-        return postgres::creation::settle(db, rows, spans, now).await;
+        return postgres::settle(db, rows, spans, now).await;
     }
     codes::count(db, rows.iter().map(NewLink::counted), 1).await?;
     outbox::enqueue(db, &spans, now).await?;

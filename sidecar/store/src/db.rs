@@ -1,5 +1,6 @@
 //! A connection to either engine, and the statements on it.
 
+use futures_util::future::BoxFuture;
 use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::trace;
 use sqlx::postgres::{PgArguments, PgConnection};
@@ -65,6 +66,12 @@ impl<'a> Statement<'a> {
             text: sql.of(scheme).to_owned(),
             values: Vec::new(),
         }
+    }
+
+    /// The text so far.
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Adds a text.
@@ -252,53 +259,68 @@ impl<'c> Db<'c> {
         text: impl Into<Text<'_>>,
         values: &[Value<'_>],
     ) -> Result<u64, sqlx::Error> {
-        let text = text.into();
-        Ok(match &mut self.connection {
-            Connection::Sqlite(connection) => {
-                let done = sqlite(text, values)?.execute(&mut **connection).await?;
-                done.rows_affected()
-            }
-            Connection::Postgres(connection, comment) => {
-                let done = postgres(text, values, comment.as_deref())?;
-                done.execute(&mut **connection).await?.rows_affected()
-            }
+        self.execute(text.into(), values).await
+    }
+
+    // These are boxed, so that they are compiled here, and not in all crates that use the store.
+
+    fn execute<'a>(
+        &'a mut self,
+        text: Text<'a>,
+        values: &'a [Value<'a>],
+    ) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
+        Box::pin(async move {
+            Ok(match &mut self.connection {
+                Connection::Sqlite(connection) => {
+                    let done = sqlite(text, values)?.execute(&mut **connection).await?;
+                    done.rows_affected()
+                }
+                Connection::Postgres(connection, comment) => {
+                    let done = postgres(text, values, comment.as_deref())?;
+                    done.execute(&mut **connection).await?.rows_affected()
+                }
+            })
         })
     }
 
-    async fn rows(
-        &mut self,
-        text: Text<'_>,
-        values: &[Value<'_>],
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        Ok(match &mut self.connection {
-            Connection::Sqlite(connection) => {
-                let rows = sqlite(text, values)?.fetch_all(&mut **connection).await?;
-                rows.into_iter().map(Row::Sqlite).collect()
-            }
-            Connection::Postgres(connection, comment) => {
-                let rows = postgres(text, values, comment.as_deref())?;
-                let rows = rows.fetch_all(&mut **connection).await?;
-                rows.into_iter().map(Row::Postgres).collect()
-            }
+    fn rows<'a>(
+        &'a mut self,
+        text: Text<'a>,
+        values: &'a [Value<'a>],
+    ) -> BoxFuture<'a, Result<Vec<Row>, sqlx::Error>> {
+        Box::pin(async move {
+            Ok(match &mut self.connection {
+                Connection::Sqlite(connection) => {
+                    let rows = sqlite(text, values)?.fetch_all(&mut **connection).await?;
+                    rows.into_iter().map(Row::Sqlite).collect()
+                }
+                Connection::Postgres(connection, comment) => {
+                    let rows = postgres(text, values, comment.as_deref())?;
+                    let rows = rows.fetch_all(&mut **connection).await?;
+                    rows.into_iter().map(Row::Postgres).collect()
+                }
+            })
         })
     }
 
-    async fn row(
-        &mut self,
-        text: Text<'_>,
-        values: &[Value<'_>],
-    ) -> Result<Option<Row>, sqlx::Error> {
-        Ok(match &mut self.connection {
-            Connection::Sqlite(connection) => {
-                let row = sqlite(text, values)?.fetch_optional(&mut **connection);
-                row.await?.map(Row::Sqlite)
-            }
-            Connection::Postgres(connection, comment) => {
-                let row = postgres(text, values, comment.as_deref())?;
-                row.fetch_optional(&mut **connection)
-                    .await?
-                    .map(Row::Postgres)
-            }
+    fn row<'a>(
+        &'a mut self,
+        text: Text<'a>,
+        values: &'a [Value<'a>],
+    ) -> BoxFuture<'a, Result<Option<Row>, sqlx::Error>> {
+        Box::pin(async move {
+            Ok(match &mut self.connection {
+                Connection::Sqlite(connection) => {
+                    let row = sqlite(text, values)?.fetch_optional(&mut **connection);
+                    row.await?.map(Row::Sqlite)
+                }
+                Connection::Postgres(connection, comment) => {
+                    let row = postgres(text, values, comment.as_deref())?;
+                    row.fetch_optional(&mut **connection)
+                        .await?
+                        .map(Row::Postgres)
+                }
+            })
         })
     }
 }

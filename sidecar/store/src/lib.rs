@@ -4,6 +4,7 @@
 
 mod audit;
 mod campaigns;
+mod changes;
 mod claims;
 mod codes;
 mod creation;
@@ -33,20 +34,25 @@ mod tx;
 mod upkeep;
 mod value;
 mod visits;
+mod writable;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use shortlink_core::codes::numbering::{CodeKey, Numbering};
 
-use db::Statement;
+use changes::Horizon;
 use postgres::PostgresStore;
-use sql::Sql;
 use sqlite::SqliteStore;
+use writable::LastAttempt;
 
+pub use claims::Claim;
 pub use schema::SchemaError;
 pub use shared::errors;
 
@@ -95,6 +101,8 @@ pub struct Store {
     engine: Engine,
     code_key: CodeKey,
     numbering: Arc<Numbering>,
+    horizon: Mutex<Horizon>,
+    last_attempt: LastAttempt,
 }
 
 enum Engine {
@@ -109,6 +117,8 @@ impl Store {
             engine: engine(Arc::clone(&numbering)),
             numbering,
             code_key,
+            horizon: Mutex::default(),
+            last_attempt: LastAttempt::default(),
         }
     }
 
@@ -123,23 +133,11 @@ impl Store {
     }
 
     /// Closes every connection, once the operations in progress have ended.
-    pub async fn close(&self) {
+    pub fn close(&self) -> BoxFuture<'_, ()> {
         match &self.engine {
-            Engine::Sqlite(store) => store.close().await,
-            Engine::Postgres(store) => store.close().await,
+            Engine::Sqlite(store) => store.close().boxed(),
+            Engine::Postgres(store) => store.close().boxed(),
         }
-    }
-
-    fn scheme(&self) -> Scheme {
-        match &self.engine {
-            Engine::Sqlite(_) => Scheme::Sqlite,
-            Engine::Postgres(_) => Scheme::Postgres,
-        }
-    }
-
-    /// Begins a statement that is put together.
-    fn statement<'a>(&self, sql: Sql) -> Statement<'a> {
-        Statement::new(self.scheme(), sql)
     }
 }
 
@@ -148,14 +146,17 @@ impl Store {
 ///
 /// # Errors
 /// When there is no such store, it can't be opened, or its schema is another one.
-pub async fn open(options: &StoreOptions) -> Result<Arc<Store>, OpenError> {
-    let url = options.url.expose_secret();
-    match Scheme::of(url).ok_or(OpenError::Scheme)? {
-        Scheme::Sqlite => Ok(Arc::new(
-            SqliteStore::open(url, options.max_connections).await?,
-        )),
-        Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?)),
+pub fn open(options: &StoreOptions) -> BoxFuture<'_, Result<Arc<Store>, OpenError>> {
+    async move {
+        let url = options.url.expose_secret();
+        match Scheme::of(url).ok_or(OpenError::Scheme)? {
+            Scheme::Sqlite => Ok(Arc::new(
+                SqliteStore::open(url, options.max_connections).await?,
+            )),
+            Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?)),
+        }
     }
+    .boxed()
 }
 
 /// Migrates the schema of a store; a new database stores `new_key` for the numbers of its codes.
@@ -175,11 +176,14 @@ pub async fn migrate(options: &StoreOptions, new_key: &CodeKey) -> Result<usize,
 ///
 /// # Errors
 /// When it can't be reached.
-pub async fn clock(options: &StoreOptions) -> Result<Option<Timestamp>, OpenError> {
-    match Scheme::of(options.url.expose_secret()).ok_or(OpenError::Scheme)? {
-        Scheme::Sqlite => Ok(None),
-        Scheme::Postgres => Ok(Some(PostgresStore::clock(options).await?)),
+pub fn clock(options: &StoreOptions) -> BoxFuture<'_, Result<Option<Timestamp>, OpenError>> {
+    async move {
+        match Scheme::of(options.url.expose_secret()).ok_or(OpenError::Scheme)? {
+            Scheme::Sqlite => Ok(None),
+            Scheme::Postgres => Ok(Some(PostgresStore::clock(options).await?)),
+        }
     }
+    .boxed()
 }
 
 /// The file that a store is in, if it is one.

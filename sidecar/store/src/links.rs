@@ -1,5 +1,5 @@
-//! Links: look-ups, changes and pages. Every operation that changes a link also puts it into the outbox,
-//! in the same transaction.
+//! Links: look-ups, changes and pages. Every operation that changes a link also appends to the log of
+//! changes, in the same transaction.
 
 use std::num::NonZeroU64;
 
@@ -16,7 +16,7 @@ use super::db::Db;
 use super::rows::{checked, columns, find, find_by_id, find_id, known_ids, read};
 use super::sql::{FOR_UPDATE, Sql, sql};
 use super::value::{Row, args, invalid, is_storable};
-use super::{Store, audit, history, listing, outbox, tags};
+use super::{Store, audit, changes, history, listing, tags};
 use crate::past::NOBODY;
 use crate::texts::of_tags;
 
@@ -64,7 +64,7 @@ impl Store {
     }
 
     /// Has `editor` decide the change to a link and stores that; no other change to the link happens
-    /// meanwhile. A link left unchanged goes into the outbox too, so that a caller who repeats a
+    /// meanwhile. A link left unchanged goes into the log too, so that a caller who repeats a
     /// request has the link published again. The history receives the changed link as it was before,
     /// and the audit log notes the change.
     pub async fn edit_link(
@@ -195,7 +195,7 @@ async fn edit(
             last: id,
             revision: link.revision,
         });
-        outbox::enqueue(db, &receipt.0, link.updated_at).await?;
+        changes::append(db, receipt.0.iter(), link.updated_at).await?;
     }
     Ok(Some(Edited { edit, receipt }))
 }

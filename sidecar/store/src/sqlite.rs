@@ -15,10 +15,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use shortlink_core::codes::numbering::CodeKey;
+use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{ConnectOptions, Connection, Sqlite};
 
 use crate::schema::SchemaError;
 use crate::{Engine, Store};
@@ -32,7 +33,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
-    pub(super) readers: SqlitePool,
+    readers: SqlitePool,
     pub(super) writer: Writer,
 }
 
@@ -107,6 +108,11 @@ impl SqliteStore {
             .await
             .map_err(|source| SchemaError::Read { source })?;
         Ok(applied)
+    }
+
+    /// A connection that reads.
+    pub(super) async fn reader(&self) -> Result<PoolConnection<Sqlite>, sqlx::Error> {
+        self.readers.acquire().await
     }
 
     pub(super) async fn close(&self) {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::link::{Edit, Link};
-use shortlink_core::ports::{KeptVisits, Receipt};
+use shortlink_core::ports::{KeptVisits, PublishedCampaign, Receipt, Settled, Waiting};
 use shortlink_core::revised::Revised;
 use shortlink_core::testing::{changed_by, moment};
 use shortlink_core::visit::Visit;
@@ -70,6 +70,17 @@ pub async fn break_claims(url: &str, is_broken: bool) {
     let changed = sqlx::query(change).execute(&mut connection).await;
     changed.expect("a good database");
 }
+
+/// Locks the SQLite database of a URL for all other writers, until the result is dropped.
+pub async fn lock(url: &str) -> impl Sized + use<> {
+    let mut connection = SqliteConnection::connect(url)
+        .await
+        .expect("a good database");
+    let locked = sqlx::raw_sql("BEGIN EXCLUSIVE").execute(&mut connection);
+    locked.await.expect("a database without a writer");
+    connection
+}
+
 /// A server in a temporary directory. It ends when its standard input does, which is when this
 /// process ends.
 struct Server {
@@ -212,9 +223,63 @@ impl Fixture {
 
     /// The codes that wait, in whatever order.
     pub async fn waiting(&self) -> Vec<String> {
-        let waiting = self.store.waiting(Timestamp::MAX).await;
-        codes(&waiting.expect("a working store").links)
+        codes(&waiting(&self.store).await.links)
     }
+}
+
+/// A place behind all others.
+pub const END: u64 = i64::MAX as u64;
+
+/// All that waits, changes first.
+pub async fn waiting(store: &Store) -> Waiting {
+    let mut waiting = Waiting::default();
+    let up_to = (Timestamp::MAX, Timestamp::MAX);
+    for some in [
+        store.waiting_changes(END).await.expect("a working store"),
+        store
+            .waiting_links(up_to.0, up_to.1)
+            .await
+            .expect("a working store"),
+    ] {
+        waiting.links.extend(some.links);
+        waiting.campaigns.extend(some.campaigns);
+        waiting.receipt.0.extend(some.receipt.0);
+    }
+    waiting
+}
+
+/// All that waits, if it is this store's turn to deliver.
+pub async fn take_waiting(store: &Store) -> Option<Waiting> {
+    if !store.take_turn().await.expect("a working store") {
+        return None;
+    }
+    let waiting = waiting(store).await;
+    store.note_delivery(&waiting.receipt).await;
+    Some(waiting)
+}
+
+/// Counts pending rows.
+pub async fn count_waiting(store: &Store, most: u32) -> u32 {
+    let overdue = store.overdue(Timestamp::MAX, Timestamp::MAX, most).await;
+    overdue.expect("a working store").rows
+}
+
+/// Settles what was published to a data set that no store has adopted.
+pub async fn settle(store: &Store, receipts: Vec<Receipt>, now: Timestamp) {
+    let settled = Settled {
+        receipts,
+        ..Settled::default()
+    };
+    assert!(store.settle(settled, now).await.expect("a working store"));
+}
+
+/// As [`settle`] for campaigns.
+pub async fn settle_campaigns(store: &Store, campaigns: Vec<PublishedCampaign>, now: Timestamp) {
+    let settled = Settled {
+        campaigns,
+        ..Settled::default()
+    };
+    assert!(store.settle(settled, now).await.expect("a working store"));
 }
 
 /// Settings that leave time to a slow machine.

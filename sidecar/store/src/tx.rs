@@ -28,17 +28,73 @@
 //! as a code that is taken, is a result and not an error.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use shortlink_core::ports::StoreError;
 
 use super::db::{Db, Text};
-use super::shared::{failed, timed};
+use super::shared::{failed, store_error, timed};
 use super::sql::Sql;
 use super::value::{Row, Value};
 use super::{Engine, Store};
 
 /// Future that the closure of an operation returns.
 pub(super) type Done<'a, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'a>>;
+
+/// An operation of any kind. Whatever runs it is compiled once, and not for every operation in the crates that use it.
+pub(super) trait Work: Send {
+    /// Runs it, and keeps the result of the last run.
+    fn run<'a>(&'a mut self, db: &'a mut Db<'a>) -> Done<'a, ()>;
+}
+
+/// A closure, its arguments and its result.
+pub(super) struct Operation<A, T, F> {
+    args: A,
+    work: F,
+    /// None before it has succeeded.
+    output: Option<T>,
+}
+
+/// The result is missing of an operation that was reported as done.
+#[derive(Debug, thiserror::Error)]
+#[error("the operation did not run")]
+struct NotRun;
+
+impl<A, T, F> Operation<A, T, F>
+where
+    A: Send + Sync,
+    T: Send,
+    F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
+{
+    fn new(args: A, work: F) -> Self {
+        Self {
+            args,
+            work,
+            output: None,
+        }
+    }
+
+    pub(super) fn into_output(self, operation: &'static str) -> Result<T, StoreError> {
+        self.output
+            .ok_or_else(|| store_error(operation, Arc::new(NotRun)))
+    }
+}
+
+impl<A, T, F> Work for Operation<A, T, F>
+where
+    A: Send + Sync,
+    T: Send,
+    F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
+{
+    fn run<'a>(&'a mut self, db: &'a mut Db<'a>) -> Done<'a, ()> {
+        Box::pin(async move {
+            self.output = Some((self.work)(db, &self.args).await?);
+            Ok(())
+        })
+    }
+}
 
 impl Store {
     /// Reads with several statements, each of which sees the state at its own beginning.
@@ -53,22 +109,34 @@ impl Store {
         T: Send,
         F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
     {
-        // On the heap: callers' futures are moved often, and this one has some kilobytes.
-        let done = Box::pin(async {
+        let mut work = Operation::new(args, work);
+        self.perform_read(operation, &mut work).await?;
+        work.into_output(operation)
+    }
+
+    fn perform_read<'a>(
+        &'a self,
+        operation: &'static str,
+        work: &'a mut dyn Work,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let done = async move {
             match &self.engine {
                 Engine::Sqlite(store) => {
-                    let mut connection = store.readers.acquire().await?;
-                    let mut db = Db::sqlite(&mut connection, &self.numbering);
-                    work(&mut db, &args).await
+                    let mut connection = store.reader().await?;
+                    work.run(&mut Db::sqlite(&mut connection, &self.numbering))
+                        .await
                 }
                 Engine::Postgres(store) => {
                     let numbering = &self.numbering;
-                    let done = store.perform(numbering, operation, &args, &work, false);
-                    done.await
+                    store.perform(numbering, operation, work, false).await
                 }
             }
-        });
-        timed(operation, done).await.map_err(failed(operation))
+        };
+        timed(
+            operation,
+            async move { done.await.map_err(failed(operation)) },
+        )
+        .boxed()
     }
 
     /// Does something in a transaction, which is durable when this returns.
@@ -157,17 +225,16 @@ impl Store {
         T: Send + 'static,
         F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync + 'static,
     {
+        let work = Operation::new(args, work);
         match &self.engine {
             // Includes the time in the queue, which the caller waits for.
-            Engine::Sqlite(store) => {
-                timed(operation, store.writer.run(operation, args, work)).await
-            }
+            Engine::Sqlite(store) => timed(operation, store.writer.run(operation, work)).await,
             Engine::Postgres(store) => {
+                let mut work = work;
                 let numbering = &self.numbering;
-                let done = store.perform(numbering, operation, &args, &work, in_transaction);
-                // On the heap, as in `read`.
-                let done = Box::pin(done);
-                timed(operation, done).await.map_err(failed(operation))
+                let done = store.perform(numbering, operation, &mut work, in_transaction);
+                timed(operation, done).await.map_err(failed(operation))?;
+                work.into_output(operation)
             }
         }
     }

@@ -3,6 +3,8 @@
 //! Every operation has bounded work and reads through indices only, so that it can be called while
 //! links are created and changed.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use shortlink_core::ports::{ExpiredPage, ExpiryPlace, Kept, Page, Place, StoreError};
 use shortlink_core::records::Records;
@@ -30,9 +32,10 @@ const WALK_BY_EXPIRY: Sql = sql!(
      WHERE (valid_until, id) > ($1, $2) AND valid_until <= $3 ORDER BY valid_until, id LIMIT $4"
 );
 
-/// A condition on links that do not wait in the outbox.
+/// A condition on links that do not wait for Redis.
 const NOT_WAITING: &str = " AND NOT EXISTS \
-     (SELECT 1 FROM outbox WHERE first_id = links.id AND last_id = links.id)";
+     (SELECT 1 FROM outbox WHERE first_id = links.id AND last_id = links.id) AND NOT EXISTS \
+     (SELECT 1 FROM changes WHERE link_id = links.id AND applied_at IS NULL)";
 
 /// In the order of the index, so that nothing else is read.
 const REVOKED_SINCE: Sql = sql!(
@@ -56,18 +59,20 @@ const FIND_RECORDS: Sql = sql!(
     "SELECT ",
     columns!(),
     ", EXISTS (SELECT 1 FROM outbox WHERE first_id BETWEEN links.id - $2 AND links.id \
-     AND last_id >= links.id AND applied_at IS NULL{| AND ids IS NULL}) \
-     {|OR id IN (SELECT unnest(ids) FROM outbox WHERE ids IS NOT NULL AND applied_at IS NULL) }\
+     AND last_id >= links.id{| AND ids IS NULL}) \
+     {|OR id IN (SELECT unnest(ids) FROM outbox WHERE ids IS NOT NULL) }\
+     OR EXISTS (SELECT 1 FROM changes WHERE link_id = links.id AND applied_at IS NULL) \
      AS is_waiting FROM links WHERE id",
     IN_NUMBERS
 );
 
-const FIND_TAKEN: Sql = sql!(
-    "SELECT id FROM links WHERE id",
-    IN_NUMBERS,
-    " UNION ALL SELECT id FROM removed_links WHERE id",
-    IN_NUMBERS
+/// Of many codes hardly any has no link, so that this returns few rows.
+const FIND_UNLINKED: Sql = sql!(
+    "SELECT wanted.value AS id FROM {json_each($1)|unnest($1::bigint[])} AS wanted{|(value)} \
+     WHERE NOT EXISTS (SELECT 1 FROM links WHERE id = wanted.value)"
 );
+
+const FIND_REMOVED: Sql = sql!("SELECT id FROM removed_links WHERE id", IN_NUMBERS);
 
 impl Store {
     /// Reads the records of the first `limit` links behind a place, in the order of the store's
@@ -117,13 +122,17 @@ impl Store {
             Box::pin(async move {
                 let ids = known_ids(db, codes).await?;
                 let known: Vec<i64> = ids.iter().copied().flatten().collect();
-                let mut taken: Vec<i64> = db
-                    .all(FIND_TAKEN, args![known], |row| row.get("id"))
-                    .await?;
-                taken.sort_unstable();
-                let is_taken = |id: &i64| taken.binary_search(id).is_ok();
+                let id = |row: &Row| row.get::<i64>("id");
+                let mut free: HashSet<i64> = db.all(FIND_UNLINKED, args![known], id).await?;
+                if !free.is_empty() {
+                    let unlinked: Vec<i64> = free.iter().copied().collect();
+                    let removed: Vec<i64> = db.all(FIND_REMOVED, args![unlinked], id).await?;
+                    for id in removed {
+                        free.remove(&id);
+                    }
+                }
                 let places = ids.iter().enumerate();
-                let missing = places.filter(|(_, id)| !id.as_ref().is_some_and(is_taken));
+                let missing = places.filter(|(_, id)| id.is_none_or(|id| free.contains(&id)));
                 Ok(missing.map(|(place, _)| place).collect())
             })
         })
@@ -157,7 +166,7 @@ impl Store {
     }
 
     /// Reads the records of some links, at most `limit`, that were revoked, or have expired,
-    /// before a moment, were not changed since, and do not wait in the outbox.
+    /// before a moment, were not changed since, and do not wait for Redis.
     pub async fn records_dead_since(
         &self,
         before: Timestamp,

@@ -33,10 +33,10 @@ fn limit_req_refuses_the_excess_before_redis_is_asked() {
                  }",
         ..SiteOptions::default()
     });
-    let gets = site.redis.calls("get");
+    let gets = site.redis.reads();
     let statuses: Vec<u16> = (0..8).map(|_| site.get("/one").status).collect();
     assert_eq!(statuses, [302, 302, 302, 429, 429, 429, 429, 429]);
-    assert_eq!(site.redis.calls("get") - gets, 3);
+    assert_eq!(site.redis.reads() - gets, 3);
     let log = site.log("limited.log", 8);
     assert_eq!(log[2], "302 redirect PASSED");
     assert_eq!(log[3], "429 - REJECTED");
@@ -148,10 +148,10 @@ fn if_blocks_stand_within_the_location() {
              return 204;
          }",
     );
-    let gets = site.redis.calls("get");
+    let gets = site.redis.reads();
     let answer = site.send("GET", "/one", &[("User-Agent", "a bad one")]);
     assert_eq!((answer.status, answer.header("X-Edge")), (403, Some("/")));
-    assert_eq!(site.redis.calls("get"), gets);
+    assert_eq!(site.redis.reads(), gets);
     assert_leads(&site.get("/one"), 302, ONE);
     assert_leads(&site.get("/one?mark=1"), 302, ONE);
     assert_leads(&site.get("/one?empty=1"), 302, ONE);
@@ -235,12 +235,12 @@ fn access_is_decided_before_redis_is_asked() {
          }",
     );
     site.write("staff", "me:{PLAIN}secret\n");
-    let gets = site.redis.calls("get");
+    let gets = site.redis.reads();
     assert_eq!(site.get("/one").status, 403);
     assert_eq!(site.get("/any/one").status, 401);
     assert_eq!(site.get("/asked/one").status, 403);
     assert_eq!(site.get("/internal").status, 404);
-    assert_eq!(site.redis.calls("get"), gets);
+    assert_eq!(site.redis.reads(), gets);
     let basic = [("Authorization", "Basic bWU6c2VjcmV0")];
     assert_leads(&site.send("GET", "/any/one", &basic), 302, ONE);
     let pass = [("X-Pass", "yes")];

@@ -221,6 +221,22 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
         "shortlink_fallback @nowhere;",
         &["@nowhere", "does not have"],
     );
+    for (parameter, allowed) in [
+        ("max_waiting=0%", "1% to 50%"),
+        ("max_waiting=51%", "1% to 50%"),
+        ("max_waiting=10", "1% to 50%"),
+        ("max_fails=1001", "0 to 1000"),
+        ("max_fails=", "0 to 1000"),
+        ("waiting=5%", "max_waiting= and max_fails="),
+    ] {
+        let line = format!("shortlink_fallback @sidecar {parameter};");
+        refused(
+            "public.conf",
+            "shortlink_fallback @sidecar;",
+            &line,
+            &[allowed],
+        );
+    }
     refused(
         "public.conf",
         "shortlink;\n",
@@ -367,6 +383,8 @@ fn nginx_refuses_a_redis_that_can_not_be() {
 #[test]
 fn nginx_refuses_limits_that_can_not_be() {
     const CACHE: &str = "shortlink_cache 32m stale=60s;";
+    const MISS_LIMIT: &str = "shortlink_miss_limit rate=60r/m burst=100 network_rate=20r/s \
+                              network_burst=2000 exempt=$shortlink_exempt;";
     for (line, expected) in [
         ("shortlink_cache 63k;", "from 64k to 16384m"),
         ("shortlink_cache 17000m;", "from 64k to 16384m"),
@@ -376,18 +394,57 @@ fn nginx_refuses_limits_that_can_not_be() {
         ("shortlink_cache 1m age=10ms;", "1000ms to 86400s"),
         ("shortlink_cache 1m old=1s;", "stale= and age="),
         ("shortlink_cache 1m; shortlink_cache 1m;", "given twice"),
+    ] {
+        refused("shortlink.conf", CACHE, line, &[expected]);
+    }
+    for (line, expected) in [
         ("shortlink_miss_limit burst=1;", "needs rate="),
-        ("shortlink_miss_limit rate=0r/s;", "rate=30r/m"),
-        ("shortlink_miss_limit rate=101r/s;", "up to 100r/s"),
-        ("shortlink_miss_limit rate=1r/m burst=1441;", "24 hours"),
-        ("shortlink_miss_limit rate=1r/m burst=-1;", "not a number"),
+        (
+            "shortlink_miss_limit rate=0r/s;",
+            "rate \"0r/s\" is not a rate from 1r/m to 100r/s",
+        ),
+        ("shortlink_miss_limit rate=101r/s;", "1r/m to 100r/s"),
+        ("shortlink_miss_limit rate=60;", "rate=60r/m or rate=1r/s"),
+        ("shortlink_miss_limit rate=1r/m burst=0;", "a number from 1"),
+        (
+            "shortlink_miss_limit rate=1r/m burst=-1;",
+            "a number from 1",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/m burst=1441;",
+            "24 hours to be forgotten at this rate: at most 1440",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/s network_rate=59r/m;",
+            "at least the rate and the burst of one address",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/s burst=50 network_burst=49;",
+            "network_burst= (here 49) at least burst= (here 50)",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/s network_rate=0r/s;",
+            "network_rate \"0r/s\" is not a rate from 1r/m",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/s network_burst=0;",
+            "network_burst \"0\" is not a number from 1",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/s exempt=10.0.0.1;",
+            "one variable, such as exempt=$trusted",
+        ),
+        (
+            "shortlink_miss_limit rate=1r/s exempt=$a$b;",
+            "one variable, such as exempt=$trusted",
+        ),
         (
             "shortlink_miss_limit rate=1r/m size=1k;",
             "from 64k to 1024m",
         ),
-        ("shortlink_miss_limit rate=1r/m lax;", "size= and strict"),
+        ("shortlink_miss_limit rate=1r/m lax;", "exempt= and strict"),
     ] {
-        refused("shortlink.conf", CACHE, line, &[expected]);
+        refused("shortlink.conf", MISS_LIMIT, line, &[expected]);
     }
     refused(
         "internal.conf",

@@ -61,7 +61,11 @@ fn redis_is_killed_and_comes_back() {
         log.lines().filter(|line| line.ends_with("is back")).count() == 2
     });
     wait_for_edge(&stack, &made, "redirect/redis");
-    assert_eq!(stack.follow(&doomed).header("X-Edge"), Some("gone/redis"));
+    until("Redis is proved current", SOON, || {
+        let answer = stack.follow(&doomed);
+        assert_eq!(answer.status, 410);
+        answer.header("X-Edge") == Some("gone/redis")
+    });
     assert_eq!(stack.nginx.error_log().matches("lost Redis").count(), 2);
     assert_eq!(stack.nginx.complaints(&["lost Redis"]), [""; 0]);
 }

@@ -101,7 +101,7 @@ fn lua_decides_before_the_code_is_followed() {
          location /named { content_by_lua_block { ngx.exec('@short') } }
          location @short { rewrite ^ /one break; shortlink; }",
     );
-    let gets = site.redis.calls("get");
+    let gets = site.redis.reads();
     assert_eq!(site.get("/one?no=1").status, 403);
     assert_eq!(site.get("/one?no=1&wait=1").status, 403);
     let away = site.get("/one?away=1");
@@ -109,7 +109,7 @@ fn lua_decides_before_the_code_is_followed() {
         (away.status, away.location()),
         (302, Some("https://example.com/away"))
     );
-    assert_eq!(site.redis.calls("get"), gets);
+    assert_eq!(site.redis.reads(), gets);
     for (path, status, target) in [
         ("/one", 302, ONE),
         ("/one?wait=1", 302, ONE),

@@ -1,10 +1,12 @@
 //! The whole from outside. One program, so that it is linked once; one module a theme.
 
+mod authority;
 mod backup;
 mod campaign_links;
 mod campaigns;
 mod citizen;
 mod cli;
+mod clocks;
 mod coherence;
 mod configuration;
 mod console;
@@ -12,16 +14,19 @@ mod console_campaigns;
 mod console_keys;
 mod console_live;
 mod console_statistics;
+mod crowds;
 mod doctor;
 mod domains;
 mod domains_memory;
 mod domains_nodes;
 mod domains_swaps;
 mod domains_tls;
+mod explore;
 mod faults;
 mod flushes;
 mod foreign_redis;
 mod full_disk;
+mod guessing;
 mod hostile;
 mod http2;
 mod keys;

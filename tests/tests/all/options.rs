@@ -5,12 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use shortlink_tests::calendar::format_time;
 use shortlink_tests::http::{self, Connection, Response};
 use shortlink_tests::sidecar::api;
 use shortlink_tests::stack::{Stack, text};
 use shortlink_tests::wait::{SOON, until};
-
-use crate::redirects::format_time;
 
 /// The longest time until every worker knows of a change.
 const AT_ONCE: Duration = Duration::from_secs(1);

@@ -19,6 +19,10 @@ fn script(var: &Path, public: &str, internal: &str) -> Command {
     command
 }
 
+fn free() -> String {
+    ports::free().to_string()
+}
+
 /// Runs the script, which must refuse, and returns what it says.
 fn refused(command: &mut Command) -> String {
     let Output {
@@ -129,7 +133,22 @@ fn a_newcomer_runs_it_twice_and_nothing_is_left_running() {
     let var = directory.path().join("var");
     run_and_use(&var, 1);
     let key = fs::read_to_string(var.join("api-key")).expect("the key");
+    let check_keys = fs::read_to_string(var.join("check-keys")).expect("check keys");
+    let nginx = |var: &Path| fs::read_to_string(var.join("nginx/shortlink.conf")).expect("a file");
+    assert!(nginx(&var).contains("\nshortlink_check keyed "));
     run_and_use(&var, 2);
+    assert!(nginx(&var).contains("\nshortlink_check keyed "));
+    let kept = fs::read_to_string(var.join("check-keys")).expect("check keys");
+    assert_eq!(kept, check_keys);
+    // Without the keys, all codes would be unknown.
+    fs::remove_file(var.join("check-keys")).expect("check keys");
+    let said = refused(&mut script(&var, &free(), &free()));
+    assert!(said.contains("check-keys is missing"), "{said}");
+    // A directory from before there were check keys keeps its codes.
+    fs::write(var.join("shortlink.toml"), "").expect("a file");
+    run_and_use(&var, 3);
+    assert!(nginx(&var).contains("\nshortlink_check luhn "));
+    assert!(!var.join("check-keys").exists());
     assert_eq!(
         fs::read_to_string(var.join("api-key")).expect("the key"),
         key

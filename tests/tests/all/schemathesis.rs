@@ -38,7 +38,7 @@ fn nothing_is_wrong_with_answers_to_whatever_is_sent() {
 /// Has it try everything.
 fn was_let_in_until_the_end(seed: &str) -> bool {
     let stack = Stack::with(&StackOptions {
-        sidecar: "[visits]\nlive_listeners = 16\n".to_owned(),
+        sidecar: "[visits]\nlive_listeners = 16\nlive_listeners_per_key = 16\n".to_owned(),
         ..StackOptions::default()
     });
     let key = stack.sidecar.make_key(&["admin"]);

@@ -147,10 +147,10 @@ fn a_mirror_sees_the_request_while_the_code_is_answered() {
     assert_eq!(seen[..2], ["/one -", "/nosuchone -"]);
     // The other way round.
     site.write("html/plain", "plain\n");
-    let gets = site.redis.calls("get");
+    let gets = site.redis.reads();
     assert_eq!(body(&site.get("/plain")), "plain\n");
     until("both codes are asked for", SOON, || {
-        site.redis.calls("get") == gets + 2
+        site.redis.reads() == gets + 2
     });
     site.assert_sound(&[]);
 }

@@ -22,6 +22,7 @@ pub(crate) fn stack_on(nginx: String, sidecar: &str) -> Stack {
     stack.sidecar.edit_config(&own, sidecar);
     stack.sidecar.start_again();
     stack.redis.kill();
+    stack.wait_until_redis_is_current();
     stack
 }
 

@@ -17,7 +17,7 @@ use super::{
     Kind, Length, Moment, Shape, Shown, checked, expect, items, list, object, shown_as_is, text,
     texts,
 };
-use crate::fields::Faults;
+use crate::faults::Faults;
 use crate::schema::of;
 use crate::words;
 

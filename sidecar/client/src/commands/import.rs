@@ -207,7 +207,10 @@ pub(super) async fn run(
         "repeat the command with --idempotency-key {key}: existing links are not created again"
     );
     if let Err(failure) = ended {
-        eprintln!("shortlink: interrupted after {}; {repeated}", tally.text());
+        // A request that was refused as a whole has created nothing.
+        if !matches!(&failure, Failure::Problem(_)) || tally.all() > 0 {
+            eprintln!("shortlink: interrupted after {}; {repeated}", tally.text());
+        }
         return Err(failure);
     }
     if *json {

@@ -101,7 +101,8 @@ pub trait RecordIndex: Send + Sync {
     /// Counts the keys, of whatever kind.
     async fn count(&self) -> Result<u64, PublishError>;
 
-    /// As [`super::Publisher::incarnation`].
+    /// The names that the servers gave themselves when they started. A restart may lose the last
+    /// writes.
     async fn incarnation(&self) -> Result<String, PublishError>;
 }
 

@@ -28,6 +28,9 @@ pub const MAX_POISON: u32 = 10_000;
 /// The most visits of a link that are looked at to count them by a dimension.
 pub const MAX_COUNTED: u32 = 100_000;
 
+/// The most hourly counts that are added up for a dimension: one for each hour, value and class.
+pub const MAX_COUNTS: u32 = 1_000_000;
+
 /// The outcome of storing visits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptVisits {

@@ -15,6 +15,9 @@ const CHUNK_BYTES: usize = 2 << 20;
 /// The time that rows of an incomplete chunk wait for others.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// The longest pause of a body. nginx allows a client the same.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
 /// Cuts a body into chunks while it arrives. `waits` fills chunks regardless of the delay: a retry
 /// of a request must have the same chunks.
 pub(super) fn chunks(
@@ -65,25 +68,28 @@ impl Reader {
     async fn next(&mut self) -> Option<RawChunk> {
         let mut cut = self.cut();
         while cut == 0 && self.end.is_none() {
-            let part = if self.read.is_empty() || self.waits {
-                self.body.next().await
+            let is_waited_for = !self.read.is_empty() && !self.waits;
+            let patience = if is_waited_for {
+                PATIENCE
             } else {
-                match tokio::time::timeout(PATIENCE, self.body.next()).await {
-                    Ok(part) => part,
-                    Err(_elapsed) => {
-                        cut = self.read.len();
-                        break;
-                    }
+                LONGEST_PAUSE
+            };
+            let part = match tokio::time::timeout(patience, self.body.next()).await {
+                Ok(part) => part.map(|part| part.map_err(|_broken| BrokenBody::from("broke off"))),
+                Err(_elapsed) if is_waited_for => {
+                    cut = self.read.len();
+                    break;
                 }
+                Err(_elapsed) => Some(Err(BrokenBody::from("paused for five minutes"))),
             };
             let pushed = match part {
                 Some(Ok(part)) => self.rows.push(&part, &mut self.read),
-                Some(Err(_broken)) => {
+                Some(Err(broken)) => {
                     // A partial chunk would differ from the complete one that a retry sends.
                     if self.waits {
                         self.read.clear();
                     }
-                    Err(BrokenBody("broke off"))
+                    Err(broken)
                 }
                 None => {
                     self.end = Some(Ok(()));

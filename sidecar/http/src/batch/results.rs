@@ -12,8 +12,10 @@ use serde_json::value::RawValue;
 use shortlink_core::short_url::Bases;
 use shortlink_service::repeat::RowResult;
 
+use crate::app::App;
 use crate::campaign_links::Campaigns;
 use crate::idempotency::status_of;
+use crate::link_members::not_created;
 use crate::problem::{Problem, ProblemBody};
 use crate::wire::LinkBody;
 
@@ -54,6 +56,7 @@ pub(crate) struct ResultBody {
 pub(super) struct Teller<'a> {
     /// The campaigns that the rows name, if they could be read.
     pub(super) campaigns: Option<&'a Campaigns>,
+    pub(super) app: &'a App,
     pub(super) now: Timestamp,
     pub(super) bases: &'a Bases,
     /// Status and problem of links that could not be created, by error. One cause usually affects many rows, and is
@@ -80,8 +83,9 @@ impl Teller<'_> {
             }
             RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
             RowResult::Failed(error) => {
-                let told = self.failures.entry(error.to_string()).or_insert_with(|| {
-                    let (status, problem) = Problem::from(error).to_json();
+                let cause = format!("{error:?}");
+                let told = self.failures.entry(cause).or_insert_with(|| {
+                    let (status, problem) = not_created(self.app, error).to_json();
                     (status.as_u16(), problem)
                 });
                 (told.0, None, raw(told.1.clone()))

@@ -2,11 +2,16 @@
 //!
 //! The longest allowed row bounds the memory; a longer one is skipped and reported.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
-use shortlink_api::csv_parser::{Parser, Step};
+use shortlink_api::csv_parser::{self, MAX_LINES, Parser, Step};
+use shortlink_api::json::read_object;
 use shortlink_api::kinds::Shape;
 use shortlink_api::link;
 
+use crate::extract::no_object;
 use crate::problem::Problem;
 
 /// In which form rows are sent.
@@ -19,6 +24,13 @@ pub(super) enum Format {
     /// Lines of values, with a first line that names them.
     Csv,
 }
+
+/// The mark that UTF-8 may begin with.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// The names that a delimiter has in a query.
+pub(super) const DELIMITERS: [(&str, u8); 3] =
+    [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
 
 /// The format of CSV.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,19 +57,31 @@ pub(super) enum RawRow {
     Json(Vec<u8>),
     /// The values of a line, in the order of the names.
     Csv(Vec<Vec<u8>>),
-    /// It is longer than allowed.
+    /// It has more bytes than allowed.
     TooLong,
+    /// It spans more lines than allowed.
+    TooManyLines(csv_parser::Place),
+    /// A quotation mark in it is not closed, so it has the rest of the body.
+    Unclosed(csv_parser::Place),
 }
 
 /// A body that does not have the declared format, so that the rest of it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct BrokenBody(pub(super) &'static str);
+pub(super) struct BrokenBody(pub(super) Cow<'static, str>);
+
+impl From<&'static str> for BrokenBody {
+    fn from(reason: &'static str) -> Self {
+        Self(reason.into())
+    }
+}
 
 /// Cuts a body into rows.
 pub(super) struct Rows {
     cutter: Cutter,
     most_bytes: usize,
+    /// The bytes of a byte order mark at the beginning that have been read; `None` behind the beginning.
+    mark: Option<usize>,
 }
 
 enum Cutter {
@@ -74,11 +98,35 @@ impl Rows {
             Format::Ndjson => Cutter::Lines(Vec::new(), false),
             Format::Csv => Cutter::Csv(Box::new(CsvCutter::new(csv, most_bytes))),
         };
-        Self { cutter, most_bytes }
+        Self {
+            cutter,
+            most_bytes,
+            mark: Some(0),
+        }
     }
 
     /// Takes a part of the body and appends the rows that end in it.
-    pub(super) fn push(&mut self, part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+    pub(super) fn push(
+        &mut self,
+        mut part: &[u8],
+        rows: &mut Vec<RawRow>,
+    ) -> Result<(), BrokenBody> {
+        // Spreadsheets and some editors begin a file with a byte order mark.
+        while let Some(read) = self.mark
+            && let Some((&first, rest)) = part.split_first()
+        {
+            if first == BYTE_ORDER_MARK[read] {
+                part = rest;
+                self.mark = Some(read + 1).filter(|&read| read < BYTE_ORDER_MARK.len());
+            } else {
+                self.mark = None;
+                self.cut(&BYTE_ORDER_MARK[..read], rows)?;
+            }
+        }
+        self.cut(part, rows)
+    }
+
+    fn cut(&mut self, part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
         match &mut self.cutter {
             Cutter::Json(cutter) => cutter.push(part, self.most_bytes, rows),
             Cutter::Lines(line, is_too_long) => {
@@ -175,16 +223,18 @@ impl JsonCutter {
                 Place::Element => self.push_element(byte, most_bytes, rows)?,
                 _ if byte.is_ascii_whitespace() => {}
                 Place::Start if byte == b'[' => self.place = Place::First,
-                Place::Start => return Err(BrokenBody("must be a JSON array")),
+                Place::Start => return Err(BrokenBody::from("must be a JSON array")),
                 Place::First if byte == b']' => self.place = Place::End,
                 Place::First | Place::Next if byte == b',' || byte == b']' => {
-                    return Err(BrokenBody("has a comma with nothing behind or before it"));
+                    return Err(BrokenBody::from(
+                        "has a comma with nothing behind or before it",
+                    ));
                 }
                 Place::First | Place::Next => {
                     self.place = Place::Element;
                     self.push_element(byte, most_bytes, rows)?;
                 }
-                Place::End => return Err(BrokenBody("goes on behind the end of the array")),
+                Place::End => return Err(BrokenBody::from("goes on behind the end of the array")),
             }
         }
         Ok(())
@@ -221,7 +271,7 @@ impl JsonCutter {
                     };
                     return Ok(());
                 }
-                b'}' if self.depth == 0 => return Err(BrokenBody("has a } without a {")),
+                b'}' if self.depth == 0 => return Err(BrokenBody::from("has a } without a {")),
                 b']' | b'}' => self.depth -= 1,
                 _ => {}
             }
@@ -238,9 +288,8 @@ impl JsonCutter {
 
     fn finish(&self) -> Result<(), BrokenBody> {
         match self.place {
-            Place::End => Ok(()),
-            Place::Start => Err(BrokenBody("is empty; send a JSON array")),
-            _ => Err(BrokenBody("ends within the array")),
+            Place::Start | Place::End => Ok(()),
+            _ => Err(BrokenBody::from("ends within the array")),
         }
     }
 }
@@ -251,6 +300,7 @@ const MOST_VALUES: usize = 256;
 /// Reads lines of values.
 struct CsvCutter {
     parser: Parser,
+    delimiter: u8,
     names: Option<Vec<Option<String>>>,
     /// Names that replace those in the first line.
     columns: Option<Vec<Option<String>>>,
@@ -260,6 +310,7 @@ impl CsvCutter {
     fn new(csv: Csv, most_bytes: usize) -> Self {
         Self {
             parser: Parser::new(csv.delimiter, most_bytes, MOST_VALUES),
+            delimiter: csv.delimiter,
             columns: csv.columns,
             names: None,
         }
@@ -285,8 +336,21 @@ impl CsvCutter {
                 rows.push(RawRow::TooLong);
                 return Ok(());
             }
-            Step::TooLong(_) => return Err(BrokenBody("has a first line that is too long")),
-            Step::TooManyFields => return Err(BrokenBody("has a line of more than 256 values")),
+            Step::TooManyLines(place) if self.names.is_some() => {
+                rows.push(RawRow::TooManyLines(place));
+                return Ok(());
+            }
+            Step::Unclosed(place) if self.names.is_some() => {
+                rows.push(RawRow::Unclosed(place));
+                return Ok(());
+            }
+            Step::TooLong(_) | Step::TooManyLines(_) => {
+                return Err("has a first line that is too long".into());
+            }
+            Step::Unclosed(_) => {
+                return Err("has a first line with a quotation mark that is not closed".into());
+            }
+            Step::TooManyFields => return Err("has a line of more than 256 values".into()),
             Step::More | Step::End => return Ok(()),
         }
         let values: Vec<Vec<u8>> = self.parser.fields().map(<[u8]>::to_vec).collect();
@@ -296,27 +360,47 @@ impl CsvCutter {
         }
         if let Some(columns) = self.columns.take() {
             if columns.len() != values.len() {
-                return Err(BrokenBody(
-                    "has a first line of another number of names than the parameter columns",
-                ));
+                return Err(
+                    "has a first line of another number of names than the parameter columns".into(),
+                );
             }
             self.names = Some(columns);
             return Ok(());
         }
-        let names = values.into_iter().enumerate().map(|(place, name)| {
-            // Spreadsheets put a byte order mark before the first name.
-            let name = match name.strip_prefix(b"\xef\xbb\xbf") {
-                Some(name) if place == 0 => name.to_vec(),
-                _ => name,
-            };
-            String::from_utf8(name)
-                .map(|name| Some(name.trim().to_owned()))
-                .map_err(|_error| BrokenBody("has a first line that is not UTF-8"))
+        let names = values.into_iter().map(|name| {
+            let name = String::from_utf8(name)
+                .ok()
+                .filter(|name| !name.contains(|it: char| it.is_control() && it != '\t'));
+            name.map(|name| Some(name.trim().to_owned()))
+                .ok_or(BrokenBody::from("has a first line that is not UTF-8 text"))
         });
         let names = names.collect::<Result<Vec<_>, _>>()?;
+        check_names(&names, self.delimiter)?;
         self.names = Some(names);
         Ok(())
     }
+}
+
+/// Refuses names that occur twice, and a line that has another delimiter.
+fn check_names(names: &[Option<String>], delimiter: u8) -> Result<(), BrokenBody> {
+    if let [Some(name)] = names {
+        for (other, byte) in DELIMITERS {
+            if byte != delimiter && name.as_bytes().contains(&byte) {
+                let reason = format!(
+                    "has a first line that {other}s may separate; send the parameter delimiter={other}"
+                );
+                return Err(BrokenBody(reason.into()));
+            }
+        }
+    }
+    let mut known = BTreeSet::new();
+    for name in names.iter().flatten().filter(|name| !name.is_empty()) {
+        if !known.insert(name) {
+            let reason = format!("has two columns with the name {name}");
+            return Err(BrokenBody(reason.into()));
+        }
+    }
+    Ok(())
 }
 
 impl RawRow {
@@ -326,6 +410,8 @@ impl RawRow {
             Self::Json(text) => part(text),
             Self::Csv(values) => values.iter().for_each(|value| part(value)),
             Self::TooLong => part(b"too long"),
+            Self::TooManyLines(_) => part(b"too many lines"),
+            Self::Unclosed(_) => part(b"unclosed"),
         }
     }
 
@@ -334,7 +420,7 @@ impl RawRow {
         match self {
             Self::Json(text) => text.len(),
             Self::Csv(values) => values.iter().map(Vec::len).sum(),
-            Self::TooLong => 0,
+            Self::TooLong | Self::TooManyLines(_) | Self::Unclosed(_) => 0,
         }
     }
 
@@ -346,15 +432,7 @@ impl RawRow {
         most_bytes: usize,
     ) -> Result<Map<String, Value>, Problem> {
         match self {
-            Self::Json(text) => match serde_json::from_slice(text) {
-                Ok(Value::Object(members)) => Ok(members),
-                Ok(_) => Err(Problem::invalid("", "must be a JSON object")),
-                Err(error) => Err(Problem::malformed(format!(
-                    "The row is not valid JSON: line {}, column {} of the row.",
-                    error.line(),
-                    error.column()
-                ))),
-            },
+            Self::Json(text) => read_object(text).map_err(no_object("row")),
             Self::Csv(values) if values.len() != names.len() => {
                 let (values, names) = (values.len(), names.len());
                 let detail = format!("has {values} values, but the first line has {names} names");
@@ -388,7 +466,20 @@ impl RawRow {
                 }
                 Ok(members)
             }
-            Self::TooLong => Err(Problem::too_large(most_bytes)),
+            Self::TooLong => Err(Problem::row_too_large(most_bytes)),
+            Self::TooManyLines(csv_parser::Place { line, lines }) => {
+                let detail = format!(
+                    "spans {lines} lines from line {line} on, and may span {MAX_LINES}: is a quotation mark not \
+                     closed?"
+                );
+                Err(Problem::invalid("", detail))
+            }
+            Self::Unclosed(csv_parser::Place { line, .. }) => {
+                let detail = format!(
+                    "has a quotation mark that is not closed, and so all from line {line} to the end of the body"
+                );
+                Err(Problem::invalid("", detail))
+            }
         }
     }
 }

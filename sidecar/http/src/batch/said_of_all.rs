@@ -6,7 +6,7 @@ use serde_json::json;
 use shortlink_service::repeat::RowsDigest;
 use vocabulary::CampaignId;
 
-use super::rows::{Csv, Format};
+use super::rows::{Csv, DELIMITERS, Format};
 use crate::app::App;
 use crate::campaigns::no_such_campaign;
 use crate::operation::parameter::{of, parameters, string};
@@ -34,9 +34,6 @@ query! {
         delimiter: String = DELIMITER,
     }
 }
-
-/// The names that a delimiter has in a query.
-const DELIMITERS: [(&str, u8); 3] = [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
 
 /// 400: the delimiter is unknown.
 pub(super) fn bad_delimiter() -> Problem {

@@ -97,6 +97,147 @@ async fn a_wrong_row_is_told_by_its_index_and_harms_no_other() {
 }
 
 #[tokio::test]
+async fn a_thousand_recipients_of_one_target_get_a_code_each() {
+    let service = Service::new().await;
+    let row = "{\"longUrl\":\"https://example.com/\",\"strategy\":\"hash\"}\n";
+    let answer = send(&service, NDJSON, None, Body::from(row.repeat(1000))).await;
+    let codes: HashSet<String> = codes(&lines(&answer)).into_iter().collect();
+    assert_eq!(codes.len(), 1000);
+}
+
+#[tokio::test]
+async fn a_full_length_is_the_fault_of_each_request_that_asks_for_it() {
+    let service = Service::new().await;
+    let row = json!({"longUrl": "https://example.com/", "codeLength": 1});
+    let batch = |key| {
+        let body = format!("{row}\n").repeat(100);
+        send(&service, NDJSON, key, Body::from(body))
+    };
+    for key in [None, Some("again")] {
+        let results = lines(&batch(key).await);
+        let full: Vec<&Value> = results.iter().filter(|it| it["status"] != 201).collect();
+        assert!(full.len() > 30, "{results:?}");
+        for result in full {
+            assert_eq!(result["status"], 422);
+            assert_eq!(result["problem"]["errors"][0]["pointer"], "/codeLength");
+        }
+    }
+    let single = |key: Option<&str>| {
+        let mut request = Request::builder()
+            .method("POST")
+            .uri("/v1/links")
+            .header("x-api-key", &service.writer)
+            .header("content-type", "application/json");
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        service.send(
+            request
+                .body(Body::from(row.to_string()))
+                .expect("a request"),
+        )
+    };
+    for key in [None, Some("single")] {
+        let answer = single(key).await;
+        assert_eq!(answer.status, 422);
+        assert_eq!(answer.json()["errors"][0]["pointer"], "/codeLength");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
+    let service = Service::new().await;
+    let whole = async |media_type: &str, body: &[u8]| {
+        let answer = send(&service, media_type, None, Body::from(body.to_vec())).await;
+        (answer.status, answer.json())
+    };
+    for (media_type, body, status, kind) in [
+        ("text/csv", &b""[..], 422, "no-rows"),
+        ("text/csv", b"longUrl\n", 422, "no-rows"),
+        ("application/json", b"[]", 422, "no-rows"),
+        ("application/json", b"", 422, "no-rows"),
+        (NDJSON, b"\n\n", 422, "no-rows"),
+        (
+            "text/csv; charset=gbk",
+            b"longUrl\na\n",
+            415,
+            "other-charset",
+        ),
+        (
+            "text/csv;header=present; Charset=\"UTF-16\"",
+            b"",
+            415,
+            "other-charset",
+        ),
+    ] {
+        let (given, problem) = whole(media_type, body).await;
+        assert_eq!(given, status, "{media_type}");
+        let told = problem["type"].as_str().expect("a type");
+        assert!(told.ends_with(kind), "{told}");
+    }
+    for (body, part) in [
+        (
+            "longUrl,longUrl\na,b\n",
+            "two columns with the name longUrl",
+        ),
+        ("longUrl;note\na;b\n", "delimiter=semicolon"),
+        ("longUrl\tnote\na\tb\n", "delimiter=tab"),
+        ("l\0o\0n\0g\0\na\n", "not UTF-8 text"),
+        ("\"longUrl\na\n", "quotation mark that is not closed"),
+    ] {
+        let answer = send(&service, "text/csv", None, Body::from(body)).await;
+        let results = lines(&answer);
+        assert_eq!(results.len(), 1, "{body}");
+        let detail = results[0]["problem"]["detail"].as_str().expect("a detail");
+        assert!(detail.contains(part), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_quotation_mark_that_is_not_closed_takes_no_row_in_silence() {
+    let service = Service::new().await;
+    let rows: String = (0..40)
+        .map(|it| format!("https://example.com/{it},x\n"))
+        .collect();
+    let open = format!("longUrl,note\nhttps://example.com/a,\"Bob\n{rows}");
+    let closed = format!("{open}https://example.com/b,\"\nhttps://example.com/c,y\n");
+    for (body, detail, made) in [
+        (open, "not closed, and so all from line 2 to the end", 0),
+        (closed, "spans 42 lines from line 2 on", 1),
+    ] {
+        let results = lines(&send(&service, "text/csv", None, Body::from(body)).await);
+        assert_eq!(results.len(), 1 + made, "{results:?}");
+        let told = &results[0]["problem"]["errors"][0]["detail"];
+        assert!(
+            told.as_str().is_some_and(|it| it.contains(detail)),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_belongs_to_no_row() {
+    let service = Service::new().await;
+    for (media_type, body) in [
+        ("text/csv", "\u{feff}longUrl\nhttps://example.com/\n"),
+        (NDJSON, "\u{feff}{\"longUrl\": \"https://example.com/\"}\n"),
+    ] {
+        let results = lines(&send(&service, media_type, None, Body::from(body)).await);
+        assert_eq!(results[0]["status"], 201, "{media_type}: {results:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_column_names_are_another_request() {
+    let service = Service::new().await;
+    for (name, status) in [("note", 201), ("note", 201), ("externalId", 422)] {
+        let body = Body::from(format!("longUrl,{name}\nhttps://example.com/,a\n"));
+        let results = lines(&send(&service, "text/csv", Some("names"), body).await);
+        assert_eq!(results[0]["status"], status, "{name}: {results:?}");
+    }
+}
+
+#[tokio::test]
 async fn every_form_is_read_and_answered() {
     let service = Service::new().await;
     let csv = "longUrl,customSlug,redirectStatus\nhttps://example.com/a,one,301\n\
@@ -114,8 +255,6 @@ async fn every_form_is_read_and_answered() {
         "/redirectStatus"
     );
 
-    let empty = send(&service, "application/json", None, Body::from("[]")).await;
-    assert_eq!(empty.json(), json!([]));
     let broken = send(
         &service,
         "application/json",

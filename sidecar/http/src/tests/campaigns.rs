@@ -191,10 +191,6 @@ async fn a_change_is_told_to_redis_when_it_is_back() {
         (created.status, &created.json()["published"]),
         (201, &json!(false))
     );
-    let waiting = service
-        .kept
-        .store
-        .waiting_campaigns(jiff::Timestamp::MAX)
-        .await;
+    let waiting = service.kept.store.waiting_campaigns().await;
     assert_eq!(waiting.expect("a store").len(), 1);
 }

@@ -12,6 +12,7 @@ use super::*;
 
 const LIMITS: LiveLimits = LiveLimits {
     listeners: 2,
+    per_key: 2,
     visits_per_s: 10_000,
 };
 

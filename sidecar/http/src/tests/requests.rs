@@ -6,6 +6,9 @@ use axum::http::{Request, StatusCode};
 use axum::routing::get;
 use jiff::SignedDuration;
 use serde_json::json;
+use shortlink_core::clock::Clock;
+use shortlink_core::testing::eventually;
+use shortlink_store::testing::lock;
 use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -135,6 +138,56 @@ async fn requests_that_miss_are_told_so_as_problems() {
 }
 
 #[tokio::test]
+async fn what_no_operation_knows_is_refused_and_never_ignored() {
+    let service = Service::new().await;
+    let request = |method: &str, path: &str, body: &str| {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(
+                "x-api-key",
+                if method == "GET" {
+                    &service.reader
+                } else {
+                    &service.writer
+                },
+            )
+            .header("content-type", "application/json");
+        service.send(
+            request
+                .body(Body::from(body.to_owned()))
+                .expect("a request"),
+        )
+    };
+    let link = r#"{"longUrl": "https://example.com/", "customSlug": "abc"}"#;
+    assert_eq!(request("POST", "/v1/links", link).await.status, 201);
+    for (method, path, body) in [
+        ("POST", "/v1/links?x=1", link),
+        ("GET", "/v1/links?x=1", ""),
+        ("GET", "/v1/links/abc?x=1", ""),
+        ("GET", "/v1/links/abc/explain?x=1", ""),
+        ("GET", "/v1/links/abc/qr?format=png&size=300", ""),
+        ("GET", "/v1/codespace?x=1", ""),
+        ("DELETE", "/v1/links/abc?force", ""),
+        ("POST", "/v1/campaigns?x=1", "{}"),
+        (
+            "POST",
+            "/v1/links",
+            r#"{"longUrl": "https://a.example/", "longUrl": "https://b.example/"}"#,
+        ),
+        ("PATCH", "/v1/links/abc", r#"{"note": "a", "note": "b"}"#),
+    ] {
+        let answer = request(method, path, body).await;
+        assert_eq!(answer.status, 400, "{method} {path} {body}");
+    }
+    assert_eq!(request("GET", "/v1/links/abc?", "").await.status, 200);
+    assert_eq!(
+        request("GET", "/healthz?from=a-probe", "").await.status,
+        200
+    );
+}
+
+#[tokio::test]
 async fn readiness_tells_what_is_missing() {
     let service = Service::new().await;
     let body = json!({"longUrl": "https://example.com/"});
@@ -145,16 +198,48 @@ async fn readiness_tells_what_is_missing() {
     );
     service.redis.set_away(true);
     service.create(body).await;
+    let since = service.clock.now().to_string();
     service.clock.advance(SignedDuration::from_secs(10));
     for (is_away, redis) in [(true, "down"), (false, "up")] {
         service.redis.set_away(is_away);
         let answer = service.get("/readyz").await;
         let expected = json!({
             "status": "degraded",
-            "checks": {"database": "up", "redis": redis, "outbox": {"waiting": 1}},
+            "checks": {
+                "database": "up",
+                "redis": redis,
+                "outbox": {"waiting": 1, "since": since, "behind": 0, "comparing": false},
+            },
         });
         assert_eq!((answer.status, answer.json()), (200, expected));
     }
+}
+
+#[tokio::test]
+async fn readiness_and_metrics_tell_that_the_database_takes_no_changes() {
+    let service = Service::new().await;
+    let lock = lock(&service.kept.url).await;
+    let answer = service.get("/readyz").await;
+    let expected = json!({
+        "status": "degraded",
+        "checks": {"database": "read-only", "redis": "up", "outbox": {"waiting": 0, "behind": 0, "comparing": false}},
+    });
+    assert_eq!((answer.status, answer.json()), (200, expected));
+    let shown = service.get("/metrics").await.body;
+    let shown = String::from_utf8(shown).expect("text");
+    for line in [
+        "\nshortlink_database_up 1\n",
+        "\nshortlink_database_writable 0\n",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    // Visitors are answered.
+    assert_eq!(service.get("/resolve/nosuchone").await.status, 404);
+    drop(lock);
+    eventually("the database takes changes", async || {
+        service.get("/readyz").await.json()["status"] == "ready"
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use shortlink_core::link::{Link, Second};
 use shortlink_core::ports::{PublishedCampaign, Publisher};
 use shortlink_core::testing::{ManualClock, MemoryPublisher, campaign, link, moment};
 use shortlink_store::Store;
-use shortlink_store::testing::TemporaryStore;
+use shortlink_store::testing::{TemporaryStore, settle, settle_campaigns};
 
 use super::*;
 
@@ -28,8 +28,7 @@ impl Scene {
             let created = kept.store.create_links(vec![link.clone()]).await;
             redis.publish(&[link]).await.expect("a working Redis");
             let receipts = vec![created.expect("room").receipt];
-            let settled = kept.store.settle(receipts, moment(NOW)).await;
-            settled.expect("a working store");
+            settle(&kept.store, receipts, moment(NOW)).await;
         }
         Self { kept, redis }
     }
@@ -115,8 +114,7 @@ async fn what_waits_and_what_has_expired_is_no_drift() {
     };
     let created = store.create_links(vec![expired.clone()]).await;
     let receipts = vec![created.expect("room").receipt];
-    let settled = store.settle(receipts, moment(NOW)).await;
-    settled.expect("a working store");
+    settle(store, receipts, moment(NOW)).await;
     scene.redis.publish(&[expired]).await.expect("a Redis");
     let report = scene.found(false).await;
     assert_eq!((report.drift(), report.changing), (0, 1));
@@ -132,13 +130,12 @@ async fn campaigns_are_compared_and_repaired_too() {
         campaign.id = store.create_campaign(&campaign).await.expect("room");
         campaigns.push(campaign);
     }
-    // The last one stays in the outbox.
+    // The last one waits for Redis.
     let settled = campaigns[..4].iter().map(|campaign| PublishedCampaign {
         id: campaign.id,
         revision: campaign.revision,
     });
-    let settled = store.settle_campaigns(settled.collect(), moment(NOW)).await;
-    settled.expect("a working store");
+    settle_campaigns(store, settled.collect(), moment(NOW)).await;
     let published = scene.redis.publish_campaigns(&campaigns[..2]).await;
     published.expect("a working Redis");
     let newer = Campaign {
@@ -159,7 +156,7 @@ async fn campaigns_are_compared_and_repaired_too() {
     let repaired = scene.found(true).await;
     assert_eq!((repaired.drift(), repaired.repaired), (3, 3));
     let left = scene.found(false).await;
-    // The last one is still in the outbox.
+    // The last one still waits.
     assert_eq!((left.drift(), left.changing), (0, 1));
     let record = scene.redis.campaign_record(&campaigns[1].id.to_string());
     let expected = "1 302 8 0 https://example.com/{0}";

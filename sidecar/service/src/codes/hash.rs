@@ -1,43 +1,52 @@
 //! Codes that are derived from targets.
 //!
-//! A digest of the secret and the target gives four candidates; when all are taken, the digest of
-//! the next round gives four others. The same target always has the same candidates, so a client
-//! that repeats a request can find its earlier code.
+//! A digest of the secret and the target gives four candidates, always the same ones for a target. When all are taken,
+//! a salt is drawn and digested too, so a target can have as many codes as any other strategy gives it.
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
+use rand::CryptoRng;
 use sha2::{Digest, Sha256};
 use shortlink_core::codes::numbering::CodeKey;
 use vocabulary::{Code, CodeRules};
 
 use super::strategy::{CodeStrategy, DrawError, DrawRequest, complete};
 
-/// Candidates per digest.
-const CANDIDATES: u32 = 4;
+/// Candidates without a salt, as many as a digest has numbers.
+const CANDIDATES: usize = 4;
 
 /// Derives codes from targets and a secret.
-pub struct HashedCodes {
+pub struct HashedCodes<R> {
     secret: [u8; 32],
     rules: CodeRules,
+    rng: Mutex<R>,
 }
 
-impl HashedCodes {
-    /// Derives codes with a secret of this database.
-    pub fn new(key: &CodeKey, rules: CodeRules) -> Self {
+impl<R: CryptoRng> HashedCodes<R> {
+    /// Derives codes with a secret of this database, and draws salts from `rng`.
+    pub fn new(key: &CodeKey, rules: CodeRules, rng: R) -> Self {
         Self {
             secret: key.derive("hash"),
             rules,
+            rng: Mutex::new(rng),
         }
     }
 
     /// Returns the characters before the check character for a target and an attempt.
     fn body(&self, target: &str, attempt: u32, length: usize) -> Vec<u8> {
+        let candidate = Some(attempt as usize).filter(|&attempt| attempt < CANDIDATES);
         let mut hash = Sha256::new();
         hash.update(self.secret);
-        hash.update((attempt / CANDIDATES).to_be_bytes());
+        hash.update(u32::from(candidate.is_none()).to_be_bytes());
+        if candidate.is_none() {
+            let mut salt = [0; 16];
+            self.rng.lock().fill_bytes(&mut salt);
+            hash.update(salt);
+        }
         hash.update(target.as_bytes());
         let digest: [u8; 32] = hash.finalize().into();
         let (numbers, _) = digest.as_chunks::<8>();
-        let mut number = u64::from_be_bytes(numbers[(attempt % CANDIDATES) as usize]);
+        let mut number = u64::from_be_bytes(numbers[candidate.unwrap_or_default()]);
         // The whole number modulo the size of the alphabet, digit by digit: eight digits are less
         // than 2^48, so the bias is below 2^-16. Masked bits would omit characters.
         let alphabet = self.rules.alphabet;
@@ -52,7 +61,7 @@ impl HashedCodes {
 }
 
 #[async_trait]
-impl CodeStrategy for HashedCodes {
+impl<R: CryptoRng + Send> CodeStrategy for HashedCodes<R> {
     async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
         let codes = request.targets.iter().map(|target| {
             let body = self.body(target, request.attempt, request.length);
@@ -66,12 +75,18 @@ impl CodeStrategy for HashedCodes {
 mod tests {
     use std::collections::HashSet;
 
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
     use super::*;
 
     #[tokio::test]
-    async fn a_target_is_offered_the_same_codes_again_and_always_others() {
-        let codes = HashedCodes::new(&CodeKey::new([1; 32]), CodeRules::default());
-        let other_key = HashedCodes::new(&CodeKey::new([2; 32]), CodeRules::default());
+    async fn a_target_is_offered_the_same_codes_again_before_any_others() {
+        let codes = |key, seed| {
+            let rng = StdRng::seed_from_u64(seed);
+            HashedCodes::new(&CodeKey::new([key; 32]), CodeRules::default(), rng)
+        };
+        let (codes, again, other_key) = (codes(1, 1), codes(1, 2), codes(2, 1));
         let mut seen = HashSet::new();
         for attempt in 0..40 {
             let request = DrawRequest {
@@ -80,7 +95,8 @@ mod tests {
                 attempt,
             };
             let drawn = codes.draw(&request).await.expect("codes");
-            assert_eq!(drawn, codes.draw(&request).await.expect("codes"));
+            let drawn_again = again.draw(&request).await.expect("codes");
+            assert_eq!(drawn == drawn_again, attempt < 4, "{attempt}");
             assert_ne!(drawn, other_key.draw(&request).await.expect("codes"));
             seen.extend(drawn);
         }

@@ -2,14 +2,12 @@
 
 use std::collections::HashSet;
 
-use shortlink_core::audit::{Action, ChangedBy};
-use shortlink_core::campaign::{Campaign, CampaignEdit};
+use shortlink_core::campaign::Campaign;
 use shortlink_core::records::Drift;
-use shortlink_core::revised::Revised;
 use vocabulary::CampaignId;
-use vocabulary::record::MAX_REVISION;
 
 use super::{InspectError, Inspector};
+use crate::overtake;
 
 /// Campaigns per comparison.
 const TOGETHER: u32 = 1000;
@@ -43,8 +41,8 @@ impl Inspector {
         loop {
             // The order matters: a campaign without a pending change was delivered to Redis before
             // the comparison.
-            let waiting = self.store.waiting_campaigns(self.clock.now()).await?;
-            let waiting: HashSet<CampaignId> = waiting.iter().map(|it| it.id).collect();
+            let waiting = self.store.waiting_campaigns().await?;
+            let waiting: HashSet<CampaignId> = waiting.into_iter().collect();
             let campaigns = self.store.list_campaigns(after, TOGETHER).await?;
             let Some(last) = campaigns.last() else {
                 return Ok(compared);
@@ -76,34 +74,14 @@ impl Inspector {
         for CampaignDrift { campaign, drift } in drifts {
             match drift {
                 Drift::Newer(revision) => {
-                    campaigns.extend(self.overtake_campaign(campaign.id, revision).await?);
+                    let (store, clock) = (&self.store, &*self.clock);
+                    campaigns
+                        .extend(overtake::campaign(store, clock, campaign.id, revision).await?);
                 }
                 _ => campaigns.push(campaign),
             }
         }
         let newer = self.index.fill_campaigns(&campaigns).await?;
         Ok((campaigns.len() - newer.len()) as u64)
-    }
-
-    async fn overtake_campaign(
-        &self,
-        id: CampaignId,
-        revision: u64,
-    ) -> Result<Option<Campaign>, InspectError> {
-        if revision >= MAX_REVISION {
-            return Ok(None);
-        }
-        let now = self.clock.now();
-        let editor = Box::new(move |campaign: Campaign| campaign.overtake(revision, now));
-        let by = ChangedBy {
-            key_id: None,
-            action: Action::CampaignChange,
-        };
-        Ok(match self.store.edit_campaign(id, &by, editor).await? {
-            Some(CampaignEdit::Changed(campaign) | CampaignEdit::Unchanged(campaign)) => {
-                Some(campaign)
-            }
-            Some(CampaignEdit::Refused(_)) | None => None,
-        })
     }
 }

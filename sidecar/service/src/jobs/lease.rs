@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::StoreError;
-use shortlink_store::Store;
+use shortlink_store::{Claim, Store};
 use tokio::time::Instant;
 
 /// The place where this process claims jobs.
@@ -28,6 +28,9 @@ pub(super) struct Lease {
     length: Duration,
     /// The time of the last claim; `None` while another process may hold the job.
     claimed_at: Option<(Instant, Timestamp)>,
+    /// The stamp of another process' claim, and when it was seen first. A claim whose stamp stays the same
+    /// for the length of a lease is not renewed any more: no two clocks are compared.
+    seen: Option<(i64, Instant)>,
 }
 
 /// The result of a claim.
@@ -48,6 +51,7 @@ impl Lease {
             job,
             length,
             claimed_at: None,
+            seen: None,
         }
     }
 
@@ -63,9 +67,23 @@ impl Lease {
     pub(super) async fn renew(&mut self) -> Result<Hold, StoreError> {
         let (begun, now) = (Instant::now(), self.claims.clock.now());
         let Claims { store, holder, .. } = &self.claims;
-        let is_ours = store
-            .claim(self.job, holder, now, now + self.length)
-            .await?;
+        let expired = self
+            .seen
+            .filter(|(_, since)| since.elapsed() >= self.length);
+        let expired = expired.map(|(stamp, _)| stamp);
+        // Milliseconds: each renewal has another stamp.
+        let stamp = (now + self.length).as_millisecond();
+        let is_ours = match store.claim(self.job, holder, stamp, expired).await? {
+            Claim::Ours => {
+                self.seen = None;
+                true
+            }
+            Claim::Others(stamp) => {
+                let known = self.seen.filter(|(known, _)| Some(*known) == stamp);
+                self.seen = known.or(stamp.map(|stamp| (stamp, begun)));
+                false
+            }
+        };
         // Of an expired claim it is unknown who has held the job in between.
         let is_kept = self.is_valid();
         self.claimed_at = is_ours.then_some((begun, now));

@@ -59,7 +59,7 @@ impl Fixture {
             ..AuditListing::default()
         };
         let entries = self.kept.store.list_audit(&listing).await;
-        entries.expect("a store")
+        entries.expect("a store").items
     }
 }
 

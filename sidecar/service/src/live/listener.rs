@@ -51,6 +51,8 @@ enum Sight {
 /// The queue of a listener.
 #[derive(Debug)]
 pub(super) struct Queue {
+    /// The id of the listener's API key.
+    pub(super) key_id: Box<str>,
     /// The listener's filter.
     pub(super) filter: LiveFilter,
     waiting: Mutex<Waiting>,
@@ -73,9 +75,15 @@ struct Waiting {
 }
 
 impl Queue {
-    pub(super) fn new(filter: LiveFilter, after: Option<LiveId>, visits_per_s: u32) -> Self {
+    pub(super) fn new(
+        key_id: &str,
+        filter: LiveFilter,
+        after: Option<LiveId>,
+        visits_per_s: u32,
+    ) -> Self {
         let visits_per_s = NonZeroU32::new(visits_per_s).unwrap_or(NonZeroU32::MIN);
         Self {
+            key_id: key_id.into(),
             filter,
             waiting: Mutex::new(Waiting {
                 visits: VecDeque::new(),

@@ -47,7 +47,7 @@ impl Scene {
 
     async fn listener_with(&self, filter: LiveFilter, after: Option<&str>) -> Listener {
         let after = after.map(|text| LiveId::parse(text).expect("an id"));
-        let listener = self.feed.listen(filter, after);
+        let listener = self.feed.listen("key", filter, after);
         let mut listener = listener.expect("a place for another listener");
         let told = next(&mut listener).await;
         assert!(matches!(told, Told::Begun(_)), "{told:?}");
@@ -57,6 +57,7 @@ impl Scene {
 
 const PLENTY: LiveLimits = LiveLimits {
     listeners: 3,
+    per_key: 3,
     visits_per_s: 10_000,
 };
 
@@ -105,14 +106,23 @@ async fn everybody_is_told_of_what_comes_from_then_on_and_nothing_is_read_for_no
 
 #[tokio::test]
 async fn there_is_room_for_so_many_listeners_and_for_another_when_one_has_left() {
-    let scene = Scene::new().await;
-    let listen = || scene.feed.listen(LiveFilter::default(), None);
-    let first = listen();
-    let others = (listen(), listen());
-    assert!(others.0.is_some() && others.1.is_some());
-    assert!(listen().is_none());
+    let limits = LiveLimits {
+        per_key: 2,
+        ..PLENTY
+    };
+    let scene = Scene::with(1, limits).await;
+    let listen = |key_id| scene.feed.listen(key_id, LiveFilter::default(), None);
+    let refused = |key_id| listen(key_id).err();
+    let first = listen("key");
+    let second = listen("key");
+    assert!(first.is_ok() && second.is_ok());
+    // One key cannot take the places of all.
+    assert_eq!(refused("key"), Some(Full::OfKey));
+    let other = listen("other");
+    assert!(other.is_ok());
+    assert_eq!(refused("third"), Some(Full::All));
     drop(first);
-    assert!(listen().is_some());
+    assert!(listen("key").is_ok());
 }
 
 #[tokio::test]
@@ -223,7 +233,7 @@ async fn a_redis_that_is_away_is_told_and_nothing_is_missing_when_it_is_back() {
     assert_eq!(next(&mut listener).await, Told::Interrupted);
     let mut newcomer = scene
         .feed
-        .listen(LiveFilter::default(), None)
+        .listen("key", LiveFilter::default(), None)
         .expect("a place for another listener");
     assert_eq!(next(&mut newcomer).await, Told::Interrupted);
     scene.tail.put(0, 2, tap(1));
@@ -261,7 +271,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
     let everything = LiveFilter::default();
     let listen = async |after: &str| {
         let after = LiveId::parse(after).expect("an id");
-        let listener = scene.feed.listen(everything.clone(), Some(after));
+        let listener = scene.feed.listen("key", everything.clone(), Some(after));
         let mut listener = listener.expect("a place for another listener");
         let told = next(&mut listener).await;
         assert!(matches!(told, Told::Begun(_)), "{told:?}");
@@ -295,7 +305,7 @@ async fn who_comes_again_goes_on_behind_what_they_were_told_last() {
     drop((listener, cut));
 
     // A listener without a visit yet resumes from its start.
-    let listener = scene.feed.listen(everything.clone(), None);
+    let listener = scene.feed.listen("key", everything.clone(), None);
     let mut listener = listener.expect("a place for another listener");
     let Told::Begun(at) = next(&mut listener).await else {
         panic!("not begun");

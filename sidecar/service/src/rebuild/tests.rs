@@ -1,6 +1,7 @@
 use shortlink_core::link::Link;
 use shortlink_core::ports::{MAX_TOGETHER, Publisher};
 use shortlink_core::testing::{ManualClock, MemoryPublisher, link};
+use shortlink_store::Claim;
 use shortlink_store::testing::TemporaryStore;
 use tokio_util::sync::CancellationToken;
 
@@ -118,10 +119,8 @@ async fn a_run_goes_on_where_the_one_before_was_stopped_unless_redis_was_emptied
 #[tokio::test]
 async fn one_process_does_it() {
     let scene = Scene::new().await;
-    let now = "2026-06-01T00:00:00Z".parse().expect("a moment");
-    let until = "2026-06-01T00:00:10Z".parse().expect("a moment");
-    let claimed = scene.kept.store.claim("rebuild", "one", now, until).await;
-    assert!(claimed.expect("a store"));
+    let claimed = scene.kept.store.claim("rebuild", "one", 1, None).await;
+    assert_eq!(claimed.expect("a store"), Claim::Ours);
     assert_eq!(scene.run("two").await.0, Outcome::Claimed);
     assert_eq!(scene.keys().await, 0);
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use shortlink_core::ports::{StaleDay, StoreError};
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_store::Store;
@@ -40,6 +41,7 @@ struct Count {
     is_second: bool,
 }
 
+#[async_trait]
 impl Job for People {
     type Error = StoreError;
     const NAME: &'static str = "people";

@@ -4,6 +4,7 @@ use shortlink_core::ports::VisitListing;
 use shortlink_core::testing::{ManualClock, enrichment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::visitor::LiveKeys;
+use shortlink_store::Claim;
 use shortlink_store::testing::TemporaryStore;
 use tokio_util::sync::CancellationToken;
 
@@ -60,10 +61,8 @@ async fn the_job_of_a_dead_holder_is_taken_over_and_deletes_what_is_due_alone() 
         Arc::clone(&counters),
         periods,
     );
-    let now = clock.now();
-    let lease = Retention::LEASE.expect("a lease");
-    let claimed = kept.store.claim(Retention::NAME, "dead", now, now + lease);
-    assert!(claimed.await.expect("a store"));
+    let claimed = kept.store.claim(Retention::NAME, "one", 1, None).await;
+    assert_eq!(claimed.expect("a store"), Claim::Ours);
     let mut run = Run::new(retention, &claims(&kept.store, &clock, "two"));
     let shutdown = CancellationToken::new();
     let mut finish = async || {
@@ -72,19 +71,21 @@ async fn the_job_of_a_dead_holder_is_taken_over_and_deletes_what_is_due_alone() 
     };
     assert_eq!(finish().await, Outcome::Claimed);
     assert_eq!(counters.forgotten.load(Ordering::Relaxed), 0);
-    clock.advance(SignedDuration::try_from(lease).expect("a short time"));
+    let released = kept.store.release(Retention::NAME, "one").await;
+    released.expect("a store");
     assert_eq!(finish().await, Outcome::Done);
     assert_eq!(counters.forgotten.load(Ordering::Relaxed), 2);
     let listing = VisitListing {
         limit: 10,
         ..VisitListing::default()
     };
-    let left = kept.store.list_visits(&listing).await.expect("a store");
+    let left = kept.store.list_visits(&listing).await;
+    let left = left.expect("a store").items;
     let left: Vec<String> = left.iter().map(|visit| visit.at.to_string()).collect();
     assert_eq!(left, ["2026-05-20T00:00:00Z"]);
     let minutes = kept.store.count_domains(Timestamp::UNIX_EPOCH).await;
     assert_eq!(minutes.expect("a store").len(), 1);
     // The claim was released.
-    let claimed = kept.store.claim(Retention::NAME, "three", now, now + lease);
-    assert!(claimed.await.expect("a store"));
+    let claimed = kept.store.claim(Retention::NAME, "three", 1, None).await;
+    assert_eq!(claimed.expect("a store"), Claim::Ours);
 }

@@ -1,7 +1,7 @@
 use shortlink_core::link::{Link, Second};
 use shortlink_core::ports::Publisher;
 use shortlink_core::testing::{ManualClock, MemoryPublisher, link, moment};
-use shortlink_store::testing::TemporaryStore;
+use shortlink_store::testing::{TemporaryStore, settle};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -28,8 +28,7 @@ impl Scene {
         let created = created.expect("a working store");
         assert!(created.taken.is_empty());
         let receipts = vec![created.receipt];
-        let settled = self.kept.store.settle(receipts, self.clock.now()).await;
-        settled.expect("a working store");
+        settle(&self.kept.store, receipts, self.clock.now()).await;
         let links = std::slice::from_ref(link);
         self.redis.publish(links).await.expect("a working Redis");
     }

@@ -131,7 +131,7 @@ impl Scene {
             ..VisitListing::default()
         };
         let visits = self.kept.store.list_visits(&listing).await;
-        visits.expect("a working store").len()
+        visits.expect("a working store").items.len()
     }
 
     fn counted(&self) -> [u64; 4] {

@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use shortlink_core::ports::{OutboxSpan, Receipt};
 
+use crate::changes;
 use crate::codes::{COUNT, COUNTED};
 use crate::db::Db;
-use crate::outbox::{self, WAIT_AGAIN};
+use crate::outbox::WAIT_AGAIN;
 use crate::rows::{LISTS, NewLink, columns, values};
 use crate::shared::usage;
 use crate::sql::sql;
@@ -46,34 +47,32 @@ pub(crate) async fn settle(
     spans: Vec<OutboxSpan>,
     now: Timestamp,
 ) -> Result<(Receipt, Vec<i64>), sqlx::Error> {
-    let (new, mut spans): (Vec<_>, Vec<_>) = spans.into_iter().partition(|it| it.revision == 1);
+    let (mut new, mut spans): (Vec<_>, Vec<_>) = spans.into_iter().partition(|it| it.revision == 1);
+    changes::append(db, spans.iter(), now).await?;
     let mut scattered = Vec::new();
-    if new.len() <= FEW_SPANS {
-        spans.extend(new);
-    } else {
+    if new.len() > FEW_SPANS {
         let ids = rows.iter().filter(|row| row.link.revision == 1);
         scattered.extend(ids.map(|row| row.id));
-        spans.push(OutboxSpan {
+        new = vec![OutboxSpan {
             last: new[new.len() - 1].last,
             ..new[0]
-        });
+        }];
     }
     let sql = sql!(
         "WITH waiting AS (INSERT INTO outbox (first_id, last_id, revision, enqueued_at, ids) \
-         SELECT first_id, last_id, revision, $4, \
-         CASE WHEN place = cardinality($1) AND cardinality($5::bigint[]) > 0 THEN $5 END \
-         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
-         WITH ORDINALITY AS new (first_id, last_id, revision, place)",
+         SELECT first_id, last_id, 1, $3, \
+         CASE WHEN place = cardinality($1) AND cardinality($4::bigint[]) > 0 THEN $4 END \
+         FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS new (first_id, last_id, place)",
         WAIT_AGAIN,
         "), counted AS (",
         COUNT,
-        "unnest($7::bigint[], $8::bigint[], $9::bigint[]) AS new (length, day, links)",
+        "unnest($6::bigint[], $7::bigint[], $8::bigint[]) AS new (length, day, links)",
         COUNTED,
-        ") SELECT id FROM removed_links WHERE id = ANY($6::bigint[])"
+        ") SELECT id FROM removed_links WHERE id = ANY($5::bigint[])"
     );
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    let mut values = lists(spans.iter().map(outbox::values));
-    values.extend_from_slice(args![now, scattered, ids]);
+    let ends: (Vec<i64>, Vec<i64>) = new.iter().map(|span| (span.first, span.last)).unzip();
+    let mut values = args![ends.0, ends.1, now, scattered, ids].to_vec();
     let usage: Vec<_> = usage(rows.iter().map(NewLink::counted))
         .into_iter()
         .collect();
@@ -82,5 +81,6 @@ pub(crate) async fn settle(
         [length.into(), day.into(), links.into()]
     })));
     let removed = db.all(sql, &values, |row| row.get("id")).await?;
+    spans.extend(new);
     Ok((Receipt(spans), removed))
 }

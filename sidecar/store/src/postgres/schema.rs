@@ -16,6 +16,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0003_reclassified_visits",
     "0004_old_counts",
     "0005_domain_nodes",
+    "0006_changes",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::revised::Revised;
@@ -14,6 +13,7 @@ use crate::sql::{relaxed, sql};
 use crate::testing::{
     Fixture, KEY, REVOKED_AT, code, codes, connect, create, execute, new_database, options,
 };
+use crate::testing::{count_waiting, settle, take_waiting};
 use crate::{Scheme, migrate, open};
 
 /// Ends all other sessions of a database, as a server that restarts does.
@@ -122,35 +122,31 @@ async fn one_store_delivers_the_outbox_and_another_takes_over() {
     let (one, other) = (&fixture.store, fixture.open().await);
     let now = moment(REVOKED_AT);
     create(one, link("a")).await;
-    let first = one.waiting(Timestamp::MAX).await.expect("a store");
+    let first = take_waiting(one).await.expect("its turn");
     assert_eq!(codes(&first.links), ["a"]);
     create(&other, link("b")).await;
-    let second = other.waiting(Timestamp::MAX).await.expect("a store");
-    assert!(second.receipt.0.is_empty(), "it is not its turn");
-    one.settle(vec![first.receipt], now).await.expect("a store");
+    assert_eq!(take_waiting(&other).await, None);
+    settle(one, vec![first.receipt], now).await;
 
     // A process that can't publish what it has read does not block others, and keeps trying.
-    let first = one.waiting(Timestamp::MAX).await.expect("a store");
-    let again = one.waiting(Timestamp::MAX).await.expect("a store");
+    let first = take_waiting(one).await.expect("its turn");
+    let again = take_waiting(one).await.expect("it tries again");
     assert_eq!(first, again);
     assert_eq!(codes(&again.links), ["b"]);
     let taken_over = async || {
-        let waiting = other.waiting(Timestamp::MAX).await.expect("a store");
-        codes(&waiting.links) == ["b"]
+        let waiting = take_waiting(&other).await;
+        waiting.is_some_and(|waiting| codes(&waiting.links) == ["b"])
     };
     eventually("another takes over", taken_over).await;
-    one.settle(vec![again.receipt], now).await.expect("a store");
-    assert_eq!(
-        one.count_waiting(Timestamp::MAX, 9).await.expect("a store"),
-        0
-    );
+    settle(one, vec![again.receipt], now).await;
+    assert_eq!(count_waiting(one, 9).await, 0);
 
     // So does one that is gone.
     one.close().await;
     create(&other, link("c")).await;
     eventually("another has the lease", async || {
-        let waiting = other.waiting(Timestamp::MAX).await.expect("a store");
-        codes(&waiting.links) == ["c"]
+        let waiting = take_waiting(&other).await;
+        waiting.is_some_and(|waiting| codes(&waiting.links) == ["c"])
     })
     .await;
 }
@@ -184,7 +180,7 @@ async fn a_store_outlives_its_sessions() {
     let fixture = Fixture::new(Scheme::Postgres).await;
     let store = &*fixture.store;
     create(store, link("abc")).await;
-    store.waiting(Timestamp::MAX).await.expect("a store");
+    assert!(store.take_turn().await.expect("a store"));
     for round in 0..3 {
         end_sessions(fixture.options.url.expose_secret()).await;
         // Sessions that were lost may be found out one by one, each by an error.
@@ -196,7 +192,7 @@ async fn a_store_outlives_its_sessions() {
         })
         .await;
         eventually("the outbox can be read", async || {
-            store.waiting(Timestamp::MAX).await.is_ok()
+            store.take_turn().await.is_ok() && store.places().await.is_ok()
         })
         .await;
         eventually("links can be made", async || {

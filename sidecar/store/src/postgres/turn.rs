@@ -105,8 +105,8 @@ impl Turn {
         }
     }
 
-    /// Releases the lease for good.
-    pub(super) async fn end(&self) {
+    /// Releases the lease; it can be requested again.
+    pub(crate) async fn end(&self) {
         self.state.lock().await.session = None;
     }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use futures_util::future::BoxFuture;
 use shortlink_core::codes::numbering::Numbering;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection, PgConnection, Postgres};
@@ -10,27 +11,34 @@ use sqlx::{Connection, PgConnection, Postgres};
 use super::PostgresStore;
 use super::session::{is_sound, is_transient};
 use crate::db::Db;
-use crate::tx::Done;
+use crate::tx::Work;
 
 /// Maximum number of attempts of an operation that the server rolls back.
 const MAX_ATTEMPTS: u32 = 4;
 
 impl PostgresStore {
-    /// Does something once, and once more when the server has undone it.
-    pub(crate) async fn perform<A: Sync, T, F>(
+    /// Does something, and again when the server has undone it.
+    pub(crate) fn perform<'a>(
+        &'a self,
+        numbering: &'a Numbering,
+        operation: &'static str,
+        work: &'a mut dyn Work,
+        in_transaction: bool,
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        // On the heap: callers' futures are moved often, and this one has some kilobytes.
+        Box::pin(self.repeat(numbering, operation, work, in_transaction))
+    }
+
+    async fn repeat(
         &self,
         numbering: &Numbering,
         operation: &'static str,
-        args: &A,
-        work: &F,
+        work: &mut dyn Work,
         in_transaction: bool,
-    ) -> Result<T, sqlx::Error>
-    where
-        F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Sync,
-    {
+    ) -> Result<(), sqlx::Error> {
         let mut attempt = 1;
         loop {
-            match self.attempt(numbering, args, work, in_transaction).await {
+            match self.attempt(numbering, work, in_transaction).await {
                 // Only an operation that the server has certainly rolled back is repeated. If the
                 // connection was lost, the outcome of the transaction is unknown.
                 Err(error) if is_transient(&error) && attempt < MAX_ATTEMPTS => {
@@ -46,30 +54,22 @@ impl PostgresStore {
         }
     }
 
-    async fn attempt<A: Sync, T, F>(
+    async fn attempt(
         &self,
         numbering: &Numbering,
-        args: &A,
-        work: &F,
+        work: &mut dyn Work,
         in_transaction: bool,
-    ) -> Result<T, sqlx::Error>
-    where
-        F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Sync,
-    {
+    ) -> Result<(), sqlx::Error> {
         let mut session = Session(Some(self.pool.acquire().await?));
         let connection = session.connection()?;
         let done = async {
             if !in_transaction {
-                let mut db = Db::postgres(connection, numbering);
-                return work(&mut db, args).await;
+                return work.run(&mut Db::postgres(connection, numbering)).await;
             }
             let mut transaction = connection.begin().await?;
-            let output = {
-                let mut db = Db::postgres(&mut transaction, numbering);
-                work(&mut db, args).await?
-            };
-            transaction.commit().await?;
-            Ok(output)
+            work.run(&mut Db::postgres(&mut transaction, numbering))
+                .await?;
+            transaction.commit().await
         };
         let outcome = tokio::time::timeout(self.limit, done)
             .await

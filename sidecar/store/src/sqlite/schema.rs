@@ -18,6 +18,8 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0007_old_counts",
     "0008_visits_by_link_id",
     "0009_domain_nodes",
+    "0010_changes",
+    "0011_days_of_visits",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

@@ -6,7 +6,7 @@ use shortlink_core::testing::link;
 use super::{OpenError, SqliteStore};
 use crate::db::Statement;
 use crate::sql::sql;
-use crate::testing::{Fixture, KEY, create};
+use crate::testing::{Fixture, KEY, create, waiting};
 use crate::tests::keys::{actions, entry};
 use crate::tests::listing::filters;
 use crate::value::{Row, invalid};
@@ -31,7 +31,7 @@ async fn the_outbox_outlives_the_process() {
         std::fs::copy(entry.path(), copy.join(entry.file_name())).expect("room");
     }
     let replayed = open(&format!("sqlite:{}/links.db", copy.display())).await;
-    let waiting = replayed.waiting(Timestamp::MAX).await.expect("a store");
+    let waiting = waiting(&replayed).await;
     assert_eq!(waiting.links, [link("abc")]);
 }
 

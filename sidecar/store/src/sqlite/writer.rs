@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use shortlink_core::codes::numbering::Numbering;
 use shortlink_core::ports::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::db::Db;
 use crate::shared::store_error;
-use crate::tx::Done;
+use crate::tx::{Done, Operation, Work};
 use crate::value::named;
 
 /// Maximum number of changes per transaction. Each of its callers waits for all of them.
@@ -52,8 +52,7 @@ impl Writer {
     pub(crate) async fn run<A, T, F>(
         &self,
         operation: &'static str,
-        args: A,
-        work: F,
+        work: Operation<A, T, F>,
     ) -> Result<T, StoreError>
     where
         A: Send + Sync + 'static,
@@ -61,17 +60,25 @@ impl Writer {
         F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Queued {
+        let job = Queued {
             operation,
-            args,
             work,
-            output: None,
             reply,
-        });
-        let closed = || store_error(operation, Arc::new(WriterClosed));
-        let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
-        queue.send(job).await.map_err(|_job| closed())?;
-        answer.await.map_err(|_gone| closed())?
+        };
+        self.enqueue(operation, Box::new(job)).await?;
+        answer.await.map_err(|_gone| closed(operation))?
+    }
+
+    fn enqueue(
+        &self,
+        operation: &'static str,
+        job: Box<dyn Job>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let queue = self.queue.lock().await.clone();
+            let queue = queue.ok_or_else(|| closed(operation))?;
+            queue.send(job).await.map_err(|_job| closed(operation))
+        })
     }
 
     /// Writes the changes in the queue and closes the connection.
@@ -93,11 +100,14 @@ impl Writer {
 #[error("the database is closed")]
 struct WriterClosed;
 
+fn closed(operation: &'static str) -> StoreError {
+    store_error(operation, Arc::new(WriterClosed))
+}
+
 /// An operation in the queue.
-#[async_trait]
 trait Job: Send {
-    /// Runs it, within a transaction that others share. An error rolls all of them back.
-    async fn apply(&mut self, db: Db<'_>) -> Result<(), sqlx::Error>;
+    /// Returns its name and its work, which runs within a transaction that others share: an error rolls back all.
+    fn work(&mut self) -> (&'static str, &mut dyn Work);
 
     /// Reports the outcome of the transaction to the caller.
     fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>);
@@ -106,32 +116,24 @@ trait Job: Send {
 /// An operation of any kind in the queue.
 struct Queued<A, T, F> {
     operation: &'static str,
-    args: A,
-    work: F,
-    /// The result, after the change has been made.
-    output: Option<T>,
+    work: Operation<A, T, F>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-#[async_trait]
 impl<A, T, F> Job for Queued<A, T, F>
 where
     A: Send + Sync,
     T: Send,
     F: for<'a> Fn(&'a mut Db<'a>, &'a A) -> Done<'a, T> + Send + Sync,
 {
-    async fn apply(&mut self, mut db: Db<'_>) -> Result<(), sqlx::Error> {
-        let done = (self.work)(&mut db, &self.args).await;
-        self.output = Some(done.map_err(named(self.operation))?);
-        Ok(())
+    fn work(&mut self) -> (&'static str, &mut dyn Work) {
+        (self.operation, &mut self.work)
     }
 
     fn finish(self: Box<Self>, outcome: Result<(), Arc<sqlx::Error>>) {
-        let answer = match (outcome, self.output) {
-            (Ok(()), Some(output)) => Ok(output),
-            (Err(error), _) => Err(store_error(self.operation, error)),
-            // Everything in a transaction that was committed was applied before.
-            (Ok(()), None) => Err(store_error(self.operation, Arc::new(WriterClosed))),
+        let answer = match outcome {
+            Ok(()) => self.work.into_output(self.operation),
+            Err(error) => Err(store_error(self.operation, error)),
         };
         // Fails if the caller was dropped, which does not matter.
         let _ = self.reply.send(answer);
@@ -186,7 +188,9 @@ async fn commit(
         .execute(&mut *connection)
         .await?;
     for job in batch {
-        job.apply(Db::sqlite(connection, numbering)).await?;
+        let (operation, work) = job.work();
+        let done = work.run(&mut Db::sqlite(connection, numbering)).await;
+        done.map_err(named(operation))?;
     }
     sqlx::query("COMMIT").execute(connection).await?;
     Ok(())

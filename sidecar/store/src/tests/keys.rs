@@ -66,7 +66,8 @@ pub(crate) async fn actions(fixture: &Fixture) -> Vec<String> {
         ..AuditListing::default()
     };
     let entries = fixture.store.list_audit(&listing).await.expect("a store");
-    entries.into_iter().map(|entry| entry.action).collect()
+    let entries = entries.items.into_iter();
+    entries.map(|entry| entry.action).collect()
 }
 
 async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
@@ -238,7 +239,7 @@ async fn the_audit_log_is_filtered_and_paged(fixture: Fixture) {
     replace(&fixture, &key(1, &[]), None).await;
     let list = async |listing: AuditListing| {
         let entries = fixture.store.list_audit(&listing).await;
-        let entries = entries.expect("a store");
+        let entries = entries.expect("a store").items;
         entries.iter().map(|entry| entry.id).collect::<Vec<_>>()
     };
     let all = AuditListing {
@@ -302,7 +303,7 @@ async fn the_audit_log_is_filtered_and_paged(fixture: Fixture) {
         assert_eq!(list(listing.clone()).await, expected, "{listing:?}");
     }
     let entries = fixture.store.list_audit(&all).await.expect("a store");
-    let oldest = entries.last().expect("entries");
+    let oldest = entries.items.last().expect("entries");
     assert_eq!(oldest.at, moment("2026-01-01T00:00:00.123Z"));
     assert_eq!(oldest.key_id.as_deref(), Some("maker"));
     assert_eq!(oldest.subject, format!("key:{first}"));
@@ -372,5 +373,5 @@ async fn nobody_is_found_by_a_text_that_a_database_may_not_hold(fixture: Fixture
         limit: 10,
         ..AuditListing::default()
     };
-    assert_eq!(store.list_audit(&listing).await.expect("a store"), []);
+    assert_eq!(store.list_audit(&listing).await.expect("a store").items, []);
 }

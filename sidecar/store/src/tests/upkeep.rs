@@ -12,9 +12,9 @@ use shortlink_core::target::Target;
 use shortlink_core::testing::{changed_by, link, moment};
 use vocabulary::Code;
 
-use crate::Scheme;
 use crate::in_every_store;
 use crate::testing::*;
+use crate::{Claim, Engine};
 
 in_every_store! {
     every_link_is_walked_past_once_whatever_it_is,
@@ -41,10 +41,7 @@ impl Fixture {
     /// Stores a link that was published long ago.
     async fn keep(&self, link: &Link) {
         let receipt = create(&self.store, link.clone()).await;
-        let settled = self.store.settle(vec![receipt], link.updated_at).await;
-        settled.expect("a working store");
-        let forgotten = self.store.forget_applied(moment(NOW)).await;
-        forgotten.expect("a working store");
+        settle(&self.store, vec![receipt], link.updated_at).await;
     }
 
     /// All records, read so many at a time, by code.
@@ -185,8 +182,7 @@ async fn records_are_found_by_code_and_said_to_wait_until_redis_was_told(fixture
     assert_eq!(kept.records.len(), 2);
     assert!(kept.waiting[place(&codes[0])]);
     assert!(!kept.waiting[place(&codes[2])]);
-    let settled = fixture.store.settle(vec![receipt], moment(NOW)).await;
-    settled.expect("a working store");
+    settle(&fixture.store, vec![receipt], moment(NOW)).await;
     let kept = fixture.store.records_of(&codes, moment(NOW)).await;
     assert_eq!(kept.expect("a working store").waiting, [false, false]);
     let missing = fixture.store.codes_without_link(&codes).await;
@@ -208,7 +204,7 @@ async fn links_whose_ids_are_far_from_each_other_wait_until_redis_was_told(fixtu
         .edit_link(&code("c7"), &changed_by("key"), revoke)
         .await;
     edited.expect("a working store").expect("a link");
-    let waiting = store.waiting(jiff::Timestamp::MAX).await.expect("a store");
+    let waiting = waiting(store).await;
     assert_eq!(waiting.links[0].code, code("c7"));
     let mut codes: Vec<String> = fixture.waiting().await;
     codes.sort_unstable();
@@ -226,11 +222,9 @@ async fn links_whose_ids_are_far_from_each_other_wait_until_redis_was_told(fixtu
         codes.zip(values).collect::<BTreeMap<String, bool>>()
     };
     assert_eq!(is_waiting().await, expected([true, true, true]));
-    let settled = store.settle(vec![created.receipt], moment(NOW)).await;
-    settled.expect("a working store");
+    settle(store, vec![created.receipt], moment(NOW)).await;
     assert_eq!(is_waiting().await, expected([true, false, true]));
-    let settled = store.settle(vec![waiting.receipt], moment(NOW)).await;
-    settled.expect("a working store");
+    settle(store, vec![waiting.receipt], moment(NOW)).await;
     assert_eq!(is_waiting().await, expected([false, false, false]));
     assert_eq!(fixture.waiting().await, Vec::<String>::new());
 }
@@ -288,10 +282,7 @@ async fn dead_links_are_found_until_they_wait_or_change(fixture: Fixture) {
         .edit_link(&code("abd"), &changed_by("key"), change)
         .await;
     let changed = changed.expect("a working store").expect("a link");
-    let settled = fixture.store.settle(vec![changed.receipt], lately).await;
-    settled.expect("a working store");
-    let forgotten = fixture.store.forget_applied(moment(NOW)).await;
-    forgotten.expect("a working store");
+    settle(&fixture.store, vec![changed.receipt], lately).await;
     assert_eq!(fixture.dead().await, ["abh"]);
 }
 
@@ -307,14 +298,13 @@ async fn a_dead_link_is_deleted_with_all_that_is_its_own_and_its_code_is_taken_u
     let digested = vec![(dead.clone(), RequestDigest([7; 32]))];
     let created = store.find_or_create_links(digested).await;
     let created = created.expect("a working store").receipt;
-    store.settle(vec![created], now).await.expect("a store");
+    settle(store, vec![created], now).await;
     let revoke = Box::new(|link: Link| link.revoke(moment("2026-01-02T00:00:00Z")));
     let edited = store
         .edit_link(&dead.code, &changed_by("key"), revoke)
         .await;
     let edited = edited.expect("a working store").expect("a link");
-    let applied = store.settle(vec![edited.receipt], before).await;
-    applied.expect("a working store");
+    settle(store, vec![edited.receipt], before).await;
     fixture.keep(&link("abf")).await;
     for table in ["link_tags", "link_digests", "link_history"] {
         assert!(fixture.count(table).await > 0, "{table}");
@@ -369,7 +359,7 @@ async fn a_link_is_deleted_whatever_its_row_and_the_counts_hold(fixture: Fixture
         .await;
     delete(2).await;
     // In PostgreSQL, counts are sums of rows.
-    if fixture.store.scheme() == Scheme::Sqlite {
+    if matches!(fixture.store.engine, Engine::Sqlite(_)) {
         assert_eq!(fixture.count("code_usage").await, 0);
     }
     let usage = fixture.store.code_usage(0).await.expect("a store");
@@ -402,36 +392,34 @@ async fn a_code_is_not_free_while_its_link_is_being_deleted(fixture: Fixture) {
 
 async fn one_holder_has_a_task_until_its_claim_ends(fixture: Fixture) {
     let store = &fixture.store;
-    let now = moment(NOW);
-    let later = |seconds| now + SignedDuration::from_secs(seconds);
-    let claim = async |holder: &str, at: i64| {
-        let claimed = store.claim("task", holder, later(at), later(at + 10));
-        claimed.await.expect("a working store")
+    let claim = async |holder: &str, stamp, expired| {
+        let claimed = store.claim("task", holder, stamp, expired).await;
+        claimed.expect("a working store")
     };
-    assert!(claim("one", 0).await);
-    assert!(!claim("two", 5).await);
-    assert!(claim("one", 9).await);
-    assert!(!claim("two", 18).await);
-    assert!(claim("two", 19).await);
+    assert_eq!(claim("one", 1, None).await, Claim::Ours);
+    assert_eq!(claim("two", 2, None).await, Claim::Others(Some(1)));
+    // It was renewed since the other has seen it.
+    assert_eq!(claim("one", 3, None).await, Claim::Ours);
+    assert_eq!(claim("two", 4, Some(1)).await, Claim::Others(Some(3)));
+    assert_eq!(claim("two", 5, Some(3)).await, Claim::Ours);
     store.release("task", "one").await.expect("a working store");
-    assert!(!claim("one", 20).await);
+    assert_eq!(claim("one", 6, None).await, Claim::Others(Some(5)));
     store.release("task", "two").await.expect("a working store");
-    assert!(claim("one", 20).await);
+    assert_eq!(claim("one", 6, None).await, Claim::Ours);
 }
 
 async fn of_many_who_claim_a_task_at_once_one_gets_it(fixture: Fixture) {
     let other = fixture.open().await;
-    let now = moment(NOW);
     let claims: Vec<_> = (0..20)
         .map(|number: usize| {
             let store = Arc::clone([&fixture.store, &other][number % 2]);
-            let until = now + SignedDuration::from_secs(10);
-            tokio::spawn(async move { store.claim("task", &number.to_string(), now, until).await })
+            tokio::spawn(async move { store.claim("task", &number.to_string(), 1, None).await })
         })
         .collect();
     let mut claimed = 0;
     for claim in claims {
-        claimed += usize::from(claim.await.expect("no panic").expect("a working store"));
+        let claim = claim.await.expect("no panic").expect("a working store");
+        claimed += usize::from(claim == Claim::Ours);
     }
     assert_eq!(claimed, 1);
 }

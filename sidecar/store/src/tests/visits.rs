@@ -55,6 +55,7 @@ async fn total(store: &Store, of: Counted) -> u64 {
 async fn listed(store: &Store, listing: VisitListing) -> Vec<(String, Timestamp)> {
     let visits = store.list_visits(&listing).await.expect("a store");
     visits
+        .items
         .into_iter()
         .map(|visit| (visit.code, visit.at))
         .collect()
@@ -265,7 +266,7 @@ async fn visits_are_listed_from_the_latest_and_filtered(fixture: Fixture) {
         limit: 10,
         ..VisitListing::default()
     };
-    let visits = store.list_visits(&all).await.expect("a store");
+    let visits = store.list_visits(&all).await.expect("a store").items;
     let codes: Vec<&str> = visits.iter().map(|visit| visit.code.as_str()).collect();
     assert_eq!(codes, ["abc", "abc", "abd", "abc"]);
     let odd = &visits[0];

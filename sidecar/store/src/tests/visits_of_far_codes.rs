@@ -26,7 +26,7 @@ async fn found(store: &Store, slug: &str) -> [u64; 5] {
         limit: 100,
         ..VisitListing::default()
     };
-    let visits = store.list_visits(&listing).await.expect("a store");
+    let visits = store.list_visits(&listing).await.expect("a store").items;
     assert!(visits.iter().all(|visit| visit.code == slug));
     let totals = store.visit_totals(&[code(slug), code("other")]).await;
     let totals = totals.expect("a store");
@@ -111,7 +111,7 @@ async fn visits_of_what_is_no_code_are_kept_and_counted_with_all(fixture: Fixtur
         limit: 100,
         ..VisitListing::default()
     };
-    let listed = store.list_visits(&listing).await.expect("a store");
+    let listed = store.list_visits(&listing).await.expect("a store").items;
     let codes: Vec<&str> = listed.iter().rev().map(|visit| &*visit.code).collect();
     assert_eq!(codes, texts);
     assert_eq!(found(store, "nobody").await, [0; 5]);

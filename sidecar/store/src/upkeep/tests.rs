@@ -54,7 +54,8 @@ async fn statements_of_postgres_read_no_more_than_they_need() {
                 "_valid_until_id_idx",
             ),
             (FIND_RECORDS, "bigint[], bigint", "'{5,6}', 1000", "_pkey"),
-            (FIND_TAKEN, "bigint[]", "'{5,6}'", "_pkey"),
+            (FIND_UNLINKED, "bigint[]", "'{5,6}'", "_pkey"),
+            (FIND_REMOVED, "bigint[]", "'{5,6}'", "_pkey"),
             (LOCK, "bigint[]", "'{5,6}'", "_pkey"),
         ]
         .into_iter()
@@ -87,6 +88,7 @@ async fn statements_of_postgres_read_no_more_than_they_need() {
 async fn statements_of_sqlite_read_no_more_than_they_need() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
     let by_id = "SEARCH links USING INTEGER PRIMARY KEY (rowid=?)";
+    let removed_by_id = "SEARCH removed_links USING INTEGER PRIMARY KEY (rowid=?)";
     let by_revocation = "SEARCH links USING INDEX links_by_revocation (revoked_at>?";
     for (sql, index) in [
         (WALK, "SEARCH links USING INTEGER PRIMARY KEY (rowid>?)"),
@@ -94,7 +96,8 @@ async fn statements_of_sqlite_read_no_more_than_they_need() {
         (REVOKED_SINCE, by_revocation),
         (EXPIRED_SINCE, "SEARCH links USING INDEX links_by_end"),
         (FIND_RECORDS, by_id),
-        (FIND_TAKEN, by_id),
+        (FIND_UNLINKED, by_id),
+        (FIND_REMOVED, removed_by_id),
         (LOCK, by_id),
     ] {
         let mut statement = Statement::new(Scheme::Sqlite, sql!("EXPLAIN QUERY PLAN "));

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use shortlink_core::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
-    StoreError, TimeCount, ValueCount, ValueTimeCount,
+    MAX_COUNTS, StoreError, TimeCount, ValueCount, ValueTimeCount,
 };
 use shortlink_core::visit::sketch::Sketch;
 use vocabulary::Code;
@@ -18,6 +18,11 @@ use crate::{Scheme, Store};
 
 /// The column that the visits of a link, and their counts, are found by.
 pub(super) const LINK: &str = "{link_id|code}";
+
+/// The counts of a campaign, or of all links, that are added up: the latest ones. Anonymous visitors choose some values,
+/// so that there can be any number of them.
+const COUNTS: &str = " FROM (SELECT hour, value, class, visits FROM visit_hours WHERE campaign_id = $1 \
+     AND dimension = $2 AND hour >= $3 AND hour < $4 ORDER BY hour DESC LIMIT $5) AS latest ";
 
 /// The visits of a link that are counted: its latest ones, with their agents.
 const LATEST: [&str; 3] = [
@@ -37,7 +42,8 @@ impl Store {
     }
 
     /// Counts visits by a dimension and class, the largest first. Those of one link are counted
-    /// from its latest visits, at most [`MAX_COUNTED`].
+    /// from its latest visits, at most [`MAX_COUNTED`]; those of others from their latest hourly counts, at
+    /// most [`MAX_COUNTS`].
     pub async fn count_by(
         &self,
         query: &CountQuery,
@@ -87,14 +93,16 @@ impl Store {
         .await
     }
 
-    /// Counts visits by domain and minute, since a moment.
+    /// Counts visits by domain and minute, since a moment: the latest counts, at most [`MAX_COUNTED`].
     pub async fn count_domains(&self, since: Timestamp) -> Result<Vec<DomainCount>, StoreError> {
         let sql = sql!(
-            "SELECT minute, host, visits FROM visit_domain_minutes WHERE minute >= $1 \
+            "SELECT minute, host, visits FROM (SELECT minute, host, visits FROM visit_domain_minutes \
+             WHERE minute >= $1 ORDER BY minute DESC, host DESC LIMIT $2) AS latest \
              ORDER BY minute, host"
         );
         let since = since.as_millisecond().div_euclid(MINUTE_MS);
-        self.all("count the visits of domains", sql, args![since], |row| {
+        let values = args![since, MAX_COUNTED];
+        self.all("count the visits of domains", sql, values, |row| {
             Ok(DomainCount {
                 host: row.get("host")?,
                 minute: moment(row, "minute", MINUTE_MS)?,
@@ -192,11 +200,11 @@ async fn by_value(
         Counted::All => Value::from(ALL),
     };
     let sql = sql!(
-        "SELECT value, class, CAST(sum(visits) AS bigint) AS visits FROM visit_hours \
-         WHERE campaign_id = $1 AND dimension = $2 AND hour >= $3 AND hour < $4 \
-         GROUP BY value, class ORDER BY visits DESC, value, class"
+        "SELECT value, class, CAST(sum(visits) AS bigint) AS visits",
+        COUNTS,
+        "GROUP BY value, class ORDER BY visits DESC, value, class"
     );
-    let values = args![campaign, dimension.name(), since, until];
+    let values = args![campaign, dimension.name(), since, until, MAX_COUNTS];
     db.all(sql, values, read).await
 }
 
@@ -257,13 +265,20 @@ async fn over_time(
         Counted::All => Value::from(ALL),
     };
     let sql = sql!(
-        "SELECT hour / $5 * $5 AS begin, value, class, CAST(sum(visits) AS bigint) AS visits \
-         FROM visit_hours WHERE campaign_id = $1 AND dimension = $2 AND hour >= $3 AND hour < $4 \
-         AND visit_hours.value \
-         {IN (SELECT json_each.value FROM json_each($6))|= ANY($6::text[])} \
-         GROUP BY begin, value, class ORDER BY begin, visits DESC, value, class"
+        "SELECT hour / $6 * $6 AS begin, latest.value, class, CAST(sum(visits) AS bigint) AS visits",
+        COUNTS,
+        "WHERE latest.value {IN (SELECT json_each.value FROM json_each($7))|= ANY($7::text[])} \
+         GROUP BY begin, latest.value, class ORDER BY begin, visits DESC, latest.value, class"
     );
-    let values = args![campaign, dimension.name(), since, until, length, wanted];
+    let values = args![
+        campaign,
+        dimension.name(),
+        since,
+        until,
+        MAX_COUNTS,
+        length,
+        wanted
+    ];
     db.all(sql, values, read).await
 }
 

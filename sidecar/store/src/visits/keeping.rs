@@ -13,6 +13,7 @@ use super::counts::LINK;
 use super::{Counts, LinkKey, OF_LINKS, add_new, agent_id, parts, ranges, some, with};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
+use crate::shared::DAY_MS;
 use crate::sql::{IN_NUMBERS, Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::{Engine, Scheme, Store, postgres};
@@ -65,11 +66,31 @@ async fn keep(
         postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
     } else {
         db.insert(INSERT, [""; COLUMNS + 1], sql!(""), rows).await?;
+        note_days(db, &new).await?;
     }
     add(db, &counts).await?;
     add_visitors(db, &counts).await?;
     let ended = ended(db, &links).await?;
     Ok(KeptVisits { new: places, ended })
+}
+
+/// Notes which ids the visits of each day have: those that were just inserted into SQLite, in this order.
+async fn note_days(db: &mut Db<'_>, visits: &[&Visit]) -> Result<(), sqlx::Error> {
+    let sql = sql!("SELECT last_insert_rowid() AS id");
+    let last: i64 = db.get(sql, &[], |row| row.get("id")).await?;
+    let mut days: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    for (visit, id) in visits.iter().rev().zip((0..=last).rev()) {
+        let day = visit.at.as_millisecond().div_euclid(DAY_MS);
+        days.entry(day).or_insert((id, id)).0 = id;
+    }
+    let days = days.into_iter();
+    let rows = days.map(|(day, (first, last))| [day, first, last].map(Value::from));
+    let end = sql!(
+        " ON CONFLICT (day) DO UPDATE SET first_id = min(kept.first_id, excluded.first_id), \
+         last_id = max(kept.last_id, excluded.last_id)"
+    );
+    let into = sql!("INSERT INTO visit_days AS kept (day, first_id, last_id)");
+    db.insert(into, [""; 3], end, rows).await
 }
 
 /// Notes visits as stored; returns the places of those that were not. Other transactions with visits

@@ -6,12 +6,17 @@ use shortlink_core::ports::{OldCounts, StoreError};
 use super::{EARLIER, HOUR_MS, MINUTE_MS};
 use crate::db::Db;
 use crate::shared::DAY_MS;
-use crate::sql::sql;
+use crate::sql::{Sql, sql};
 use crate::value::args;
 use crate::{Engine, Scheme, Store};
 
 /// The number of oldest visits, by their ids, among which SQLite finds those that are due.
 const FORGET_AMONG: &str = "20000";
+
+/// Deletes the days that no visit is left of.
+const FORGET_DAYS: Sql = sql!(
+    "DELETE FROM visit_days WHERE last_id < coalesce((SELECT min(id) FROM visits), last_id + 1)"
+);
 
 /// [`EARLIER`] in the text of a statement, from which SQLite knows that an index has all rows.
 const EARLIER_TEXT: &str = "-1000000000";
@@ -39,6 +44,9 @@ impl Store {
                 if deleted == 0 {
                     let sql = sql!("DELETE FROM visit_origins WHERE seen_at < $1");
                     db.run(sql, args![*before]).await?;
+                    if db.scheme() == Scheme::Sqlite {
+                        db.run(FORGET_DAYS, &[]).await?;
+                    }
                 }
                 Ok(deleted)
             })

@@ -44,7 +44,10 @@ impl LineFinder {
                     parser.parse(&mut part)
                 };
                 match step {
-                    Step::Record(place) | Step::TooLong(place) => {
+                    Step::Record(place)
+                    | Step::TooLong(place)
+                    | Step::TooManyLines(place)
+                    | Step::Unclosed(place) => {
                         if !std::mem::take(is_head) {
                             row(place.line);
                         }

@@ -65,7 +65,7 @@ fn rows_are_read_however_the_body_is_cut() {
         (Format::Json, format!("[{json_a}] x"), vec![a()], false),
         (Format::Json, json_a.to_owned(), vec![], false),
         (Format::Json, "[}]".to_owned(), vec![], false),
-        (Format::Json, String::new(), vec![], false),
+        (Format::Json, String::new(), vec![], true),
         (
             Format::Ndjson,
             format!("{json_a}\n\n  \r\n{json_b}\r\n"),

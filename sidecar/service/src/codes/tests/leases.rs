@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use shortlink_core::campaign::Campaign;
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::link::Link;
-use shortlink_core::ports::{PublishError, Publisher};
+use shortlink_core::ports::{DataSet, Mark, PublishError, Published, Publisher, Session};
 use shortlink_core::testing::MemoryPublisher;
 use shortlink_store::Store;
 use shortlink_store::sqlite::SqliteStore;
@@ -20,7 +20,7 @@ use vocabulary::{Code, CodeRules};
 use crate::codes::permuted::PermutedCodes;
 use crate::codes::pool::{PooledCodes, Watermarks};
 use crate::codes::sequence::{SequenceCodes, number_of};
-use crate::codes::strategy::{CodeStrategy, DrawError, DrawRequest};
+use crate::codes::strategy::{CodeStrategy, DrawRequest};
 
 const LENGTH: usize = 7;
 
@@ -62,10 +62,20 @@ async fn draw(strategy: &dyn CodeStrategy, count: usize) -> Vec<Code> {
         targets: &targets,
         attempt: 0,
     };
-    let codes = strategy.draw(&request).await;
-    let codes = codes.unwrap_or_else(|error: DrawError| panic!("{error}"));
-    assert_eq!(codes.len(), count);
-    codes
+    let mut tries = 0;
+    loop {
+        match strategy.draw(&request).await {
+            Ok(codes) => {
+                assert_eq!(codes.len(), count);
+                return codes;
+            }
+            // Several processes share a file, whose lock SQLite gives to any of them.
+            Err(error) => {
+                tries += 1;
+                assert!(tries < 5, "{error}");
+            }
+        }
+    }
 }
 
 /// Codes drawn by concurrent and successive processes. Each process ends as if it were killed and
@@ -155,15 +165,15 @@ struct Meanwhile {
 
 #[async_trait]
 impl Publisher for Meanwhile {
-    async fn publish(&self, links: &[Link]) -> Result<(), PublishError> {
+    async fn publish(&self, links: &[Link]) -> Result<Published, PublishError> {
         self.redis.publish(links).await
     }
 
-    async fn publish_new(&self, links: &[Link]) -> Result<(), PublishError> {
+    async fn publish_new(&self, links: &[Link]) -> Result<Published, PublishError> {
         self.redis.publish_new(links).await
     }
 
-    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<(), PublishError> {
+    async fn publish_campaigns(&self, campaigns: &[Campaign]) -> Result<Published, PublishError> {
         self.redis.publish_campaigns(campaigns).await
     }
 
@@ -177,8 +187,12 @@ impl Publisher for Meanwhile {
         self.redis.note_unknown(code).await
     }
 
-    async fn incarnation(&self) -> Result<String, PublishError> {
-        self.redis.incarnation().await
+    async fn inspect(&self) -> Result<(Session, DataSet), PublishError> {
+        self.redis.inspect().await
+    }
+
+    async fn mark(&self, mark: &Mark) -> Result<bool, PublishError> {
+        self.redis.mark(mark).await
     }
 }
 

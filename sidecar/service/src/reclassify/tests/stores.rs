@@ -169,7 +169,7 @@ async fn listed(store: &Store) -> Vec<KeptVisit> {
         limit: 100_000,
         ..VisitListing::default()
     };
-    store.list_visits(&listing).await.expect("a store")
+    store.list_visits(&listing).await.expect("a store").items
 }
 
 async fn beside(fixture: &Fixture) -> Fixture {

@@ -12,7 +12,7 @@ use super::{Left, adopt_some, code_key, is_finished, visits};
 use crate::Store;
 use crate::sqlite::schema::MIGRATOR;
 use crate::sqlite::{SqliteStore, options};
-use crate::testing::{KEY, NOW, code, keep, visit};
+use crate::testing::{KEY, NOW, code, count_waiting, keep, visit};
 
 async fn open(url: &str) -> Store {
     let store = SqliteStore::open(url, 2).await;
@@ -63,8 +63,7 @@ async fn links_that_were_kept_without_numbers_are_adopted() {
         assert_eq!(found, Some(link));
     }
     // All of them are published.
-    let count = store.count_waiting(Timestamp::MAX, 2000).await;
-    assert!(count.expect("a store") > 0);
+    assert!(count_waiting(&store, 2000).await > 0);
 }
 
 /// Codes that visits were kept of by their texts: most have numbers, one has a row in `far_codes`,
@@ -130,8 +129,9 @@ async fn visits_that_were_kept_by_codes_are_found_by_links_also_after_an_interru
     assert!(message.contains("run `shortlink migrate`"), "{message}");
 
     let applied = SqliteStore::migrate(&url, &KEY).await;
-    // The migration after it.
-    assert_eq!(applied.expect("a good file"), 1);
+    // The migrations after it.
+    let later = MIGRATOR.iter().count() - 8;
+    assert_eq!(applied.expect("a good file"), later);
     let mut connection = options(&url).expect("a URL").connect().await.expect("it");
     assert_eq!(number(&mut connection, left).await, 0);
     let kept = number(&mut connection, "SELECT count(*) FROM visit_link_hours").await;
@@ -165,7 +165,7 @@ async fn visits_that_were_kept_by_codes_are_found_by_links_also_after_an_interru
             limit: 100,
             ..VisitListing::default()
         };
-        let of_link = store.list_visits(&listing).await.expect("a store");
+        let of_link = store.list_visits(&listing).await.expect("a store").items;
         // There were nine of the first, of which one is gone, and eight of the last.
         assert_eq!(of_link.len(), 8, "{text}");
         assert!(of_link.iter().all(|visit| visit.code == text), "{text}");
@@ -176,6 +176,7 @@ async fn visits_that_were_kept_by_codes_are_found_by_links_also_after_an_interru
         assert_eq!(after[0].visits, before.expect("a total").visits + 1);
         let erased = store.erase_visits(&[code(text)], "key", moment(NOW)).await;
         assert_eq!(erased.expect("a store"), 9);
-        assert_eq!(store.list_visits(&listing).await.expect("a store"), []);
+        let left = store.list_visits(&listing).await.expect("a store");
+        assert_eq!(left.items, []);
     }
 }
