@@ -118,8 +118,9 @@ pub struct Mark {
     pub incarnation: String,
     /// The generation.
     pub generation: u64,
-    /// The watermark that stands there at least, if it is still the same data set.
-    pub stands: u64,
+    /// The generation and the least watermark that the data set showed when it was inspected or marked last. One that
+    /// shows neither these nor the wanted generation has been emptied or has gone back since, and is not marked.
+    pub stands: Option<(u64, u64)>,
     /// The place of the last change that the data set has together with all before it.
     pub watermark: u64,
     /// It is current: nginx may believe it for some seconds.

@@ -325,7 +325,10 @@ impl Publisher for MemoryPublisher {
         }
         let mut stands = self.mark.lock().expect("no holder panics");
         let [generation, watermark, beats] = stands.unwrap_or_default();
-        let has_gone_back = generation == mark.generation && watermark < mark.stands;
+        let has_gone_back = mark.stands.is_some_and(|(stood, least)| {
+            (generation != stood && generation != mark.generation)
+                || (generation == stood && watermark < least)
+        });
         if generation > mark.generation || has_gone_back {
             return Ok(false);
         }

@@ -15,15 +15,15 @@ use super::servers::{Handle, masters_of};
 
 pub(super) const IDENTITY: &str = "report its identity";
 
-/// Sets generation, watermark and beat. A later generation stays, and so does a data set that has gone back, or whose
-/// server is none of those that were inspected: a replica that has taken over since may lack what its mark would say. The
-/// watermark of a generation only rises. A full Redis refuses the first write of a script if it takes memory, so that is a
-/// deletion.
+/// Sets generation, watermark and beat. A later generation stays, and so does a data set that has been emptied or has gone
+/// back since it was inspected, or whose server is none of those that were inspected: a replica that has taken over since
+/// may lack what its mark would say. The watermark of a generation only rises. A full Redis refuses the first write of a
+/// script if it takes memory, so that is a deletion.
 const MARK: &str = r"
 -- Redis 6 with lua-replicate-commands no writes nothing behind INFO otherwise.
 if redis.replicate_commands then redis.replicate_commands() end
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-if not run_id or not string.find(ARGV[5], run_id, 1, true) then
+if not run_id or not string.find(ARGV[6], run_id, 1, true) then
     return 0
 end
 local present = redis.pcall('GET', KEYS[1])
@@ -36,7 +36,11 @@ local wanted, raised = tonumber(ARGV[1]), tonumber(ARGV[2])
 if generation > wanted and math.floor(generation / 1048576) == math.floor(wanted / 1048576) then
     return 0
 end
-if generation == wanted and watermark < tonumber(ARGV[4]) then
+local stood, least = tonumber(ARGV[4]), tonumber(ARGV[5])
+if stood > 0 and generation ~= wanted and generation ~= stood then
+    return 0
+end
+if generation == stood and watermark < least then
     return 0
 end
 if generation == wanted and watermark > raised then
@@ -111,6 +115,7 @@ pub(super) async fn mark(
                 return Ok(None);
             }
             let keys = keys(&mut open, prefix).await?;
+            let (stood, least) = mark.stands.unwrap_or_default();
             let commands = keys.iter().map(|key| {
                 let mut command = redis::cmd("EVAL");
                 command.arg(MARK).arg(1).arg(key);
@@ -118,7 +123,8 @@ pub(super) async fn mark(
                     .arg(mark.generation)
                     .arg(mark.watermark)
                     .arg(u8::from(mark.beat))
-                    .arg(mark.stands)
+                    .arg(stood)
+                    .arg(least)
                     .arg(&mark.incarnation);
                 command
             });

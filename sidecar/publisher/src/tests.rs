@@ -281,7 +281,7 @@ fn mark((session, seen): &(Session, DataSet), generation: u64, watermark: u64, b
         session: *session,
         incarnation: seen.incarnation.clone(),
         generation,
-        stands: 0,
+        stands: None,
         watermark,
         beat,
     }
@@ -318,6 +318,23 @@ async fn a_mark_rises_and_is_set_only_over_the_connection_that_was_inspected() {
         (again, seen.standing, seen.is_whole),
         (first.0, Some((3, 1)), true)
     );
+    // It is emptied or goes back after it was inspected, or another process has marked it since.
+    for (present, stood, is_set) in [
+        (None, (3, 1), false),
+        (Some("3 0 9"), (3, 1), false),
+        (Some("2 8 9"), (3, 1), false),
+        (Some("3 1 9"), (3, 1), true),
+        (Some("3 4 9"), (2, 8), true),
+    ] {
+        let _: () = redis.del("sl:gen").await.expect("a working Redis");
+        if let Some(text) = present {
+            let _: () = redis.set("sl:gen", text).await.expect("a working Redis");
+        }
+        let mut mark = mark(&first, 3, 1, true);
+        mark.stands = Some(stood);
+        let marked = publisher.mark(&mark).await.expect("a working Redis");
+        assert_eq!(marked, is_set, "{present:?}");
+    }
     // A replica that has taken over since has another name.
     let mut promoted = mark(&first, 3, 2, true);
     promoted.incarnation = "ab12".repeat(10);

@@ -182,6 +182,8 @@ impl Worker {
             store, publisher, ..
         } = &*self.parts;
         let (session, mut seen) = publisher.inspect().await?;
+        // A cluster of which some masters show nothing gets all changes, so nothing needs to stand there.
+        let stands = seen.standing.filter(|_| seen.is_whole);
         if let Some((generation, watermark)) = seen.standing {
             seen.is_whole &= generation != self.marked.0 || watermark >= self.marked.1;
         }
@@ -222,7 +224,7 @@ impl Worker {
             session,
             incarnation,
             generation,
-            stands: 0,
+            stands,
             watermark,
             beat: false,
         };
@@ -422,7 +424,7 @@ impl Worker {
             session: *session,
             incarnation: incarnation.clone(),
             generation: adopted.generation,
-            stands: self.marked.1,
+            stands: Some((adopted.generation, self.marked.1)),
             watermark: if adopted.is_incomplete { 0 } else { reached },
             beat: is_current && is_replayed && !adopted.is_incomplete,
         };
