@@ -7,8 +7,6 @@ export NGINX_SOURCE_DIR := /usr/share/nginx/src
 export NGINX_BUILD_DIR := $(CURDIR)/target/nginx/objs
 # Tests from outside wait longer than they compute, so more of them run than there are processors.
 export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
-# One set of packages, so that both runs of the tests share one build.
-TEST := cargo test --workspace --exclude ngx_http_shortlink_module
 
 help:
 	@echo 'make run     from a fresh checkout to a running service in the foreground'
@@ -59,7 +57,7 @@ docs:
 # Without the examples, which clippy has compiled, and the program, which is built for release.
 test: build lint docs deb
 	@scripts/setup test
-	$(TEST) --tests
+	scripts/test --tests
 
 # The same tests on the nginx that the crate nginx-src brings. It and the module for it are built in cargo's profile dev,
 # which is soon done, checks arithmetic, and leaves the module that was built for release alone. Debian's Lua module does
@@ -78,7 +76,7 @@ test-vendored: build
 		cargo build -p ngx_http_shortlink_module --features vendored
 	SHORTLINK_MODULE=$(CURDIR)/target/debug/libngx_http_shortlink_module.so \
 	SHORTLINK_NGINX=$$(ls -t $(CURDIR)/target/debug/build/nginx-sys-*/out/objs/nginx | head -n 1) \
-		$(TEST) --test all -- --skip lua:: --skip packages_made:: $(OF_SIDECAR:%=--skip %::)
+		scripts/test --test all -- --skip lua:: --skip packages_made:: $(OF_SIDECAR:%=--skip %::)
 
 # On Debian's version of nginx, on that of nginx-src, or on both.
 ASAN_NGINX ?= debian vendored
