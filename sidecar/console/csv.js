@@ -2,10 +2,13 @@
 
 import { h } from './dom.js';
 
-/** A table as CSV. A cell that a spreadsheet would take for a formula becomes text. */
+/** Text that a spreadsheet would take for a formula. A number with its sign is none. */
+const FORMULA = /^(?![-+]\d+$)[-=+@\t\r\n＝＋－＠]/;
+
+/** A table as CSV. A cell that a spreadsheet would take for a formula becomes text, as in files of the service. */
 export function csv(rows) {
   const cell = (value) => {
-    const text = typeof value === 'string' && /^[-=+@\t\r]/.test(value) ? `'${value}` : String(value);
+    const text = typeof value === 'string' && FORMULA.test(value) ? `'${value}` : String(value);
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return rows.map((row) => `${row.map(cell).join(',')}\r\n`).join('');

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod campaign;
+pub mod cells;
 pub mod csv_parser;
 pub mod faults;
 pub mod fields;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde_json::Value;
+use shortlink_api::cells::Cells;
 
 /// Writes rows in one format.
 pub enum RowWriter<W: Write> {
@@ -53,10 +54,12 @@ impl<W: Write> RowWriter<W> {
 /// Fails when the file can't be written.
 pub fn write_fields<'v, W: Write>(
     writer: &mut csv::Writer<W>,
+    cells: Cells,
     values: impl Iterator<Item = Option<&'v Value>>,
 ) -> io::Result<()> {
     for value in values {
-        writer.write_field(&*field(value)).map_err(cause)?;
+        let field = field(value);
+        writer.write_field(&*cells.cell(&field)).map_err(cause)?;
     }
     writer.write_record(None::<&[u8]>).map_err(cause)
 }
@@ -110,7 +113,9 @@ mod tests {
                 RowWriter::new(Closed, delimiter, ["code"].into_iter()).expect("buffered");
             let value = json!("x".repeat(1000));
             let written = (0..100).try_for_each(|_| match &mut rows {
-                RowWriter::Separated(writer) => write_fields(writer, [Some(&value)].into_iter()),
+                RowWriter::Separated(writer) => {
+                    write_fields(writer, Cells::Text, [Some(&value)].into_iter())
+                }
                 RowWriter::Json(out) => out.write_all(b"{}"),
             });
             let error = written.expect_err("more than a buffer");

@@ -12,6 +12,8 @@ use futures_util::stream;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
+use shortlink_api::cells::{self, Cells};
 use shortlink_core::ports::{KeptVisit, Listed, Listing, Position, StoreError, VisitListing};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Versioned;
@@ -22,6 +24,7 @@ use vocabulary::{CampaignId, Code};
 use super::app::SharedApp;
 use super::auth::{MayReadStats, MayWrite};
 use super::extract::{CodeInPath, header};
+use super::operation::parameter::parameters;
 use super::operation::{json_of, operations, rows_of, text_of};
 use super::problem::Problem;
 use super::query::{
@@ -134,7 +137,15 @@ query! {
         code: Code = OF_CODE,
         since: Timestamp = SINCE,
         until: Timestamp = UNTIL,
+        raw: bool = RAW,
     }
+}
+
+parameters! {
+    RAW: query "raw", "Raw",
+        "Leave the cells of CSV as they are. Without it, an apostrophe goes before what a spreadsheet would \
+         take for a formula, since visitors choose some of the texts.",
+        |_| json!({ "type": "boolean" });
 }
 
 query! {
@@ -177,10 +188,14 @@ async fn of_link(
     CodeInPath(code): CodeInPath,
     RawQuery(query): RawQuery,
 ) -> Result<Json<PageBody>, Problem> {
-    let mut listing = VisitQuery::read(&query.unwrap_or_default())?.listing()?;
-    if listing.code.is_some() {
+    let asked = VisitQuery::read(&query.unwrap_or_default())?;
+    if asked.code.is_some() {
         return Err(Problem::query("code can't be given: the path has it."));
     }
+    if asked.raw.is_some() {
+        return Err(Problem::query("raw can't be given: the answer is no CSV."));
+    }
+    let mut listing = asked.listing()?;
     listing.code = Some(code);
     page(&app, listing).await
 }
@@ -192,6 +207,7 @@ async fn list(
     headers: HeaderMap,
     Asked(asked): Asked<VisitQuery>,
 ) -> Result<Response<Body>, Problem> {
+    let cells = Cells::raw(asked.raw.unwrap_or_default());
     let mut listing = asked.listing()?;
     let accept = header(&headers, ACCEPT)
         .unwrap_or_default()
@@ -199,7 +215,7 @@ async fn list(
     let format = if accept.contains("ndjson") || accept.contains("jsonl") {
         Format::Ndjson
     } else if accept.contains("text/csv") {
-        Format::Csv
+        Format::Csv(cells)
     } else {
         return page(&app, listing).await.map(IntoResponse::into_response);
     };
@@ -301,14 +317,14 @@ impl VisitQuery {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Ndjson,
-    Csv,
+    Csv(Cells),
 }
 
 impl Format {
     fn media_type(self) -> &'static str {
         match self {
             Self::Ndjson => "application/x-ndjson",
-            Self::Csv => "text/csv; charset=utf-8",
+            Self::Csv(_) => "text/csv; charset=utf-8",
         }
     }
 
@@ -325,7 +341,7 @@ impl Format {
                 }
                 text
             }
-            Self::Csv => {
+            Self::Csv(cells) => {
                 let mut writer = csv::WriterBuilder::new()
                     .has_headers(is_first)
                     .from_writer(Vec::new());
@@ -333,10 +349,28 @@ impl Format {
                     // Cannot fail: it writes texts and numbers to memory.
                     let _ = writer.serialize(body);
                 }
-                writer.into_inner().unwrap_or_default()
+                let table = writer.into_inner().unwrap_or_default();
+                match cells {
+                    Cells::Raw => table,
+                    Cells::Text => as_texts(&table),
+                }
             }
         }
     }
+}
+
+/// The same table with cells that no spreadsheet computes.
+fn as_texts(table: &[u8]) -> Vec<u8> {
+    let mut reader = csv::ReaderBuilder::new();
+    let mut reader = reader.has_headers(false).from_reader(table);
+    let mut writer = csv::Writer::from_writer(Vec::with_capacity(table.len()));
+    let mut record = csv::StringRecord::new();
+    // Cannot fail: it reads what was written here, and writes to memory.
+    while reader.read_record(&mut record).unwrap_or_default() {
+        let cells = record.iter().map(cells::as_text);
+        let _ = writer.write_record(cells.map(|cell| cell.into_owned().into_bytes()));
+    }
+    writer.into_inner().unwrap_or_default()
 }
 
 /// Streams all visits of a listing in portions, as fast as the client reads them. If a read fails,

@@ -9,6 +9,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use shortlink_api::cells::Cells;
 use shortlink_api::link::{EXPORTED, LinkSettingsBody};
 use shortlink_client::rows::{RowWriter, write_fields};
 use shortlink_core::campaign::{Campaign, ParameterValues};
@@ -136,9 +137,11 @@ impl<W: Write> LinkWriter<W> {
     fn write(&mut self, link: &Link, campaigns: &Campaigns) -> io::Result<()> {
         let row = Row::new(link, campaigns, self.now);
         match &mut self.out {
-            RowWriter::Separated(writer) => {
-                write_fields(writer, row.values().map(|(_, value)| Some(value)))
-            }
+            RowWriter::Separated(writer) => write_fields(
+                writer,
+                Cells::Raw,
+                row.values().map(|(_, value)| Some(value)),
+            ),
             RowWriter::Json(out) => {
                 serde_json::to_writer(&mut *out, &row)?;
                 out.write_all(b"\n")

@@ -1,12 +1,10 @@
 //! `shortlink campaigns`
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value};
 
-use super::export::{self, ExportArguments, ExportFormat};
+use super::export::{self, ExportArguments, FileOptions};
 use super::links::confirm;
 use super::members::{Campaign, Changes, Options, put};
 use super::session::Session;
@@ -55,13 +53,8 @@ pub enum CampaignsCommand {
     ExportResults {
         #[command(flatten)]
         campaign: OneCampaign,
-        /// Format of the output. Default: ndjson with --json, else by the extension of the file
-        /// (.csv, .ndjson or .jsonl), else csv on standard output.
-        #[arg(long, value_enum)]
-        format: Option<ExportFormat>,
-        /// Output file. Default: standard output.
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
+        #[command(flatten)]
+        file: FileOptions,
     },
 }
 
@@ -157,14 +150,10 @@ impl CampaignsCommand {
                 }
                 send(Method::DELETE, &campaign.path(""), None).await
             }
-            Self::ExportResults {
-                campaign,
-                format,
-                out,
-            } => {
+            Self::ExportResults { campaign, file } => {
                 // An unknown id has no links either, and must be an error.
                 session.client.get(&campaign.path("")).await?;
-                let arguments = ExportArguments::of_campaign(campaign.id, format, out);
+                let arguments = ExportArguments::of_campaign(campaign.id, file);
                 export::run(session, &arguments).await
             }
         }

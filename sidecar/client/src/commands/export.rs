@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use shortlink_api::cells::Cells;
 use shortlink_api::link::LinkSettings;
 use shortlink_api::members::Members;
 
@@ -52,7 +53,7 @@ fn columns() -> impl Iterator<Item = (&'static str, String)> {
 
 /// The form of a file of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
+enum ExportFormat {
     /// Comma-separated values with a header line.
     Csv,
     /// One JSON object per line, as the API returns each link.
@@ -64,6 +65,13 @@ pub enum ExportFormat {
 pub struct ExportArguments {
     #[command(flatten)]
     filters: Filters,
+    #[command(flatten)]
+    file: FileOptions,
+}
+
+/// Options of a file of links.
+#[derive(Debug, Args)]
+pub struct FileOptions {
     /// Format of the output. Default: ndjson with --json, else by the extension of the file (.csv,
     /// .ndjson or .jsonl), else csv on standard output.
     #[arg(long, value_enum)]
@@ -71,22 +79,23 @@ pub struct ExportArguments {
     /// Output file. Default: standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Leave the cells of CSV as they are, for programs. Without it, an apostrophe goes before what a
+    /// spreadsheet would take for a formula.
+    #[arg(long)]
+    raw: bool,
 }
 
 impl ExportArguments {
     /// All links of a campaign.
-    pub(super) fn of_campaign(
-        id: String,
-        format: Option<ExportFormat>,
-        out: Option<PathBuf>,
-    ) -> Self {
+    pub(super) fn of_campaign(id: String, file: FileOptions) -> Self {
         Self {
             filters: Filters::of_campaign(id),
-            format,
-            out,
+            file,
         }
     }
+}
 
+impl FileOptions {
     /// The format of the file: as specified, else JSON with `--json`, else by the file's name.
     fn format(&self, json: bool) -> Result<ExportFormat, Failure> {
         if let Some(format) = self.format {
@@ -111,7 +120,9 @@ impl ExportArguments {
 
 /// Writes links as they are listed; no more than a page of them is in memory.
 pub(super) async fn run(session: &Session, arguments: &ExportArguments) -> Result<(), Failure> {
-    let format = arguments.format(session.json)?;
+    let file = &arguments.file;
+    let format = file.format(session.json)?;
+    let cells = Cells::raw(file.raw);
     let mut pager = Pager::new(
         &session.client,
         "/v1/links",
@@ -120,7 +131,7 @@ pub(super) async fn run(session: &Session, arguments: &ExportArguments) -> Resul
     );
     // The first request is before the file is opened, so that an invalid key leaves it unchanged.
     let mut page = pager.next().await?;
-    let out: Box<dyn Write> = match &arguments.out {
+    let out: Box<dyn Write> = match &file.out {
         None => Box::new(io::stdout()),
         Some(path) => {
             let file = File::create(path);
@@ -134,7 +145,7 @@ pub(super) async fn run(session: &Session, arguments: &ExportArguments) -> Resul
         let mut writer = begin(format, BufWriter::new(out)).context(CANT_WRITE)?;
         while let Some(items) = page {
             for item in &items {
-                write(&mut writer, item.get())?;
+                write(&mut writer, cells, item.get())?;
             }
             links += items.len() as u64;
             bar.set_position(links);
@@ -147,12 +158,12 @@ pub(super) async fn run(session: &Session, arguments: &ExportArguments) -> Resul
     bar.finish_and_clear();
     let links = thousands(links);
     if let Err(failure) = done {
-        if arguments.out.is_some() {
+        if file.out.is_some() {
             eprintln!("shortlink: the file is incomplete: it has {links} links");
         }
         return Err(failure);
     }
-    if let Some(path) = &arguments.out {
+    if let Some(path) = &file.out {
         eprintln!("shortlink: {links} links in {}", path.display());
     }
     Ok(())
@@ -164,12 +175,13 @@ fn begin<W: Write>(format: ExportFormat, out: W) -> io::Result<RowWriter<W>> {
 }
 
 /// Writes a link as the API returns it.
-fn write<W: Write>(writer: &mut RowWriter<W>, link: &str) -> Result<(), Failure> {
+fn write<W: Write>(writer: &mut RowWriter<W>, cells: Cells, link: &str) -> Result<(), Failure> {
     let written = match writer {
         RowWriter::Json(out) => writeln!(out, "{link}"),
         RowWriter::Separated(writer) => {
             let link = parse(link.as_bytes())?;
-            write_fields(writer, columns().map(|(_, place)| link.pointer(&place)))
+            let values = columns().map(|(_, place)| link.pointer(&place));
+            write_fields(writer, cells, values)
         }
     };
     Ok(written.context(CANT_WRITE)?)
@@ -185,13 +197,17 @@ mod tests {
     fn links_are_written_as_csv_and_as_they_came() {
         let link =
             r#"{"shortCode":"a","longUrl":"https://x/?a,b","tags":["x","y"],"note":"a \"b\"\nc",
-            "parameters":{"m":"1"},"forwardQuery":false,"visits":{"total":3}}"#
+            "parameters":{"m":"1"},"externalId":"=1+1","forwardQuery":false,"visits":{"total":3}}"#
                 .replace('\n', "");
-        let [csv, ndjson] = [ExportFormat::Csv, ExportFormat::Ndjson].map(|format| {
+        let file = |format, cells| {
             let mut writer = begin(format, Vec::new()).expect("a head");
-            write(&mut writer, &link).expect("a link");
+            write(&mut writer, cells, &link).expect("a link");
             writer.finish().expect("an end")
-        });
+        };
+        let ndjson = file(ExportFormat::Ndjson, Cells::Text);
+        let csv = file(ExportFormat::Csv, Cells::Text);
+        let raw = String::from_utf8(file(ExportFormat::Csv, Cells::Raw)).expect("text");
+        assert!(raw.contains(",=1+1,"), "{raw}");
         assert_eq!(String::from_utf8(ndjson), Ok(format!("{link}\n")));
         let mut reader = csv::Reader::from_reader(&*csv);
         let names = reader.headers().expect("names").clone();
@@ -206,16 +222,17 @@ mod tests {
         assert_eq!(of("note"), "a \"b\"\nc");
         assert_eq!(of("parameters"), r#"{"m":"1"}"#);
         assert_eq!(of("forwardQuery"), "false");
+        assert_eq!(of("externalId"), "'=1+1");
         assert_eq!(of("visits"), "3");
         assert_eq!(of("lastVisitAt"), "");
     }
 
     #[test]
     fn a_file_says_its_form_by_its_name() {
-        let arguments = |format, out: Option<&str>| ExportArguments {
-            filters: Filters::default(),
+        let file = |format, out: Option<&str>| FileOptions {
             format,
             out: out.map(PathBuf::from),
+            raw: false,
         };
         for (format, out, json, expected) in [
             (None, None, false, Some(ExportFormat::Csv)),
@@ -230,7 +247,7 @@ mod tests {
             ),
             (None, Some("a.txt"), false, None),
         ] {
-            let found = arguments(format, out).format(json).ok();
+            let found = file(format, out).format(json).ok();
             assert_eq!(found, expected, "{out:?}");
         }
     }

@@ -225,7 +225,10 @@ async fn what_can_not_be_counted_is_told_and_who_may_not_look_is_not_shown() {
 #[tokio::test]
 async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
     let scene = Scene::new().await;
-    let visits = (0..2500).map(|n| visit(n, "abc", "2026-05-31T12:00:00Z", Class::Human));
+    let visits = (0..2500).map(|n| Visit {
+        referrer: "=HYPERLINK(\"http://evil\")".to_owned(),
+        ..visit(n, "abc", "2026-05-31T12:00:00Z", Class::Human)
+    });
     scene.keep(visits.collect()).await;
     let mut path = "/v1/links/abc/visits?limit=1000".to_owned();
     let mut seen = 0;
@@ -238,9 +241,9 @@ async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
         }
     }
     assert_eq!(seen, 2500);
-    let export = async |accept: &str| {
+    let export = async |accept: &str, raw: &str| {
         let request = Request::builder()
-            .uri("/v1/visits?class=human")
+            .uri(format!("/v1/visits?class=human{raw}"))
             .header("x-api-key", &scene.reader)
             .header("accept", accept)
             .body(Body::empty());
@@ -248,12 +251,15 @@ async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
         assert_eq!(answer.status, 200);
         String::from_utf8(answer.body).expect("text")
     };
-    let lines = export("application/x-ndjson").await;
+    let lines = export("application/x-ndjson", "").await;
     assert_eq!(lines.lines().count(), 2500);
     let first: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
     assert_eq!(first["shortCode"], "abc");
     assert_eq!(first["userAgent"], "a \"quoted\", agent");
-    let table = export("text/csv").await;
+    let raw = export("text/csv", "&raw=true").await;
+    assert!(raw.contains(",\"=HYPERLINK("), "{raw:.800}");
+    let table = export("text/csv", "").await;
+    assert_eq!(table, raw.replace("\"=HYPERLINK(", "\"'=HYPERLINK("));
     assert_eq!(table.lines().count(), 2501);
     assert!(
         table.starts_with("at,shortCode,domain,status,"),
