@@ -19,7 +19,7 @@ pub mod visitor;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use vocabulary::visit::{TEXT_LIMITS, VisitEvent, VisitId, VisitMethod};
 
 use address::AddressPolicy;
@@ -84,6 +84,22 @@ pub enum VisitFault {
     /// Its time is beyond the year 9999.
     #[error("the visit's time, {0} ms after 1970, is no time")]
     Time(u64),
+}
+
+/// The furthest that the clock of an edge may be ahead of that of the sidecar.
+pub const MAX_AHEAD: SignedDuration = SignedDuration::from_mins(1);
+
+/// An event as it arrives at `now`. One from further ahead than [`MAX_AHEAD`] gets this time, or it would count in hours
+/// to come and outlive all others; `true` reports it.
+#[must_use]
+pub fn arrive<'e>(event: &VisitEvent<'e>, now: Timestamp) -> (VisitEvent<'e>, bool) {
+    let at = i64::try_from(event.time_ms).map(Timestamp::from_millisecond);
+    let is_ahead = matches!(at, Ok(Ok(at)) if at.duration_since(now) > MAX_AHEAD);
+    let mut event = *event;
+    if is_ahead {
+        event.time_ms = u64::try_from(now.as_millisecond()).unwrap_or_default();
+    }
+    (event, is_ahead)
 }
 
 /// Derives visits from events.

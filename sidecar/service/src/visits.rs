@@ -28,7 +28,7 @@ use shortlink_core::ports::{
     StoreError, VisitQueue,
 };
 use shortlink_core::visit::visitor::{KeyRing, LiveKeys};
-use shortlink_core::visit::{Enrichment, Visit};
+use shortlink_core::visit::{Enrichment, Visit, arrive};
 use shortlink_store::Store;
 
 /// The number of batches per read. The edge writes some hundred events per batch.
@@ -80,6 +80,8 @@ struct Read {
     visits: Vec<Visit>,
     poison: Vec<Poison>,
     ids: Vec<QueuedId>,
+    /// The number of events from the future.
+    ahead: u64,
     /// There may be more abandoned batches.
     has_left_some: bool,
 }
@@ -155,11 +157,14 @@ impl VisitWriter {
         if taken.is_empty() {
             return Ok(Read::default());
         }
-        let live = keys.live(self.clock.now(), rng).await?;
+        let now = self.clock.now();
+        let live = keys.live(now, rng).await?;
         let enrichment = Arc::clone(&self.enrichment);
         // Each batch takes some hundred microseconds: off the async threads.
-        let read = tokio::task::spawn_blocking(move || read(&taken, &enrichment, &live));
+        let read = tokio::task::spawn_blocking(move || read(&taken, &enrichment, &live, now));
         let read = read.await.map_err(|_panic| WriteError::Panicked)?;
+        let ahead = &self.counters.ahead;
+        ahead.fetch_add(read.ahead, Ordering::Relaxed);
         Ok(Read {
             has_left_some,
             ..read
@@ -228,8 +233,8 @@ impl VisitWriter {
     }
 }
 
-/// Converts batches to visits.
-fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys) -> Read {
+/// Converts batches that are read at `now` to visits.
+fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys, now: Timestamp) -> Read {
     let mut read = Read::default();
     for QueuedBatch { id, frames } in batches {
         let poison = |place: usize, reason: String, bytes: &[u8]| Poison {
@@ -244,14 +249,18 @@ fn read(batches: &[QueuedBatch], enrichment: &Enrichment, keys: &LiveKeys) -> Re
         }
         for (place, event) in VisitFrames::new(frames).enumerate() {
             match event {
-                Ok(event) => match enrichment.visit(&event, keys) {
-                    Ok(visit) => read.visits.push(visit),
-                    Err(fault) => {
-                        let mut bytes = Vec::new();
-                        event.write(&mut bytes);
-                        read.poison.push(poison(place, fault.to_string(), &bytes));
+                Ok(event) => {
+                    let (event, is_ahead) = arrive(&event, now);
+                    read.ahead += u64::from(is_ahead);
+                    match enrichment.visit(&event, keys) {
+                        Ok(visit) => read.visits.push(visit),
+                        Err(fault) => {
+                            let mut bytes = Vec::new();
+                            event.write(&mut bytes);
+                            read.poison.push(poison(place, fault.to_string(), &bytes));
+                        }
                     }
-                },
+                }
                 Err(error) => {
                     let (VisitError::Cut(bytes)
                     | VisitError::Version(bytes)

@@ -36,8 +36,7 @@ pub const MAX_COUNTS: u32 = 1_000_000;
 pub struct KeptVisits {
     /// The places of those that were new, in ascending order.
     pub new: Vec<usize>,
-    /// Links that have reached their limit of visits, of which only human and possibly human ones
-    /// count.
+    /// Links that have reached their limit of visits, of which only human ones count.
     pub ended: Vec<Code>,
 }
 

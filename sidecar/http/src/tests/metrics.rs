@@ -23,6 +23,7 @@ async fn what_is_counted_is_there_from_the_beginning() {
         "shortlink_answers_total{to=\"visitor\",status=\"5xx\"}",
         "shortlink_visits_kept_total",
         "shortlink_visits_quarantined_total",
+        "shortlink_visits_ahead_total",
         "shortlink_visit_quarantine_entries",
         "shortlink_outbox_waiting",
         "shortlink_pool_codes{length=\"8\",status=\"unused\"}",

@@ -259,6 +259,7 @@ impl Reader<'_> {
         Making {
             enrichment: Arc::clone(&self.feed.parts.enrichment),
             keys,
+            now: self.feed.parts.clock.now(),
         }
     }
 

@@ -8,10 +8,11 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use jiff::Timestamp;
 use lru::LruCache;
 use shortlink_core::ports::TailBatch;
-use shortlink_core::visit::Enrichment;
 use shortlink_core::visit::visitor::LiveKeys;
+use shortlink_core::visit::{Enrichment, arrive};
 use vocabulary::visit::{VisitEvent, VisitFrames, VisitId};
 
 use super::listener::Queue;
@@ -28,12 +29,14 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).expect("more than none"
 pub(super) struct Making {
     pub(super) enrichment: Arc<Enrichment>,
     pub(super) keys: LiveKeys,
+    pub(super) now: Timestamp,
 }
 
 impl Making {
     /// Converts an event to a visit; `None` when the event is invalid.
     fn visit(&self, id: LiveId, event: &VisitEvent<'_>) -> Option<Arc<LiveVisit>> {
-        let visit = self.enrichment.visit(event, &self.keys).ok()?;
+        let (event, _) = arrive(event, self.now);
+        let visit = self.enrichment.visit(&event, &self.keys).ok()?;
         Some(Arc::new(LiveVisit { id, visit }))
     }
 }

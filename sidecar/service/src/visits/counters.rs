@@ -21,6 +21,8 @@ pub struct VisitCounters {
     pub repeated: AtomicU64,
     /// Events that were invalid and went to quarantine.
     pub quarantined: AtomicU64,
+    /// Events from the future, which were stored with the time of their arrival.
+    pub ahead: AtomicU64,
     /// Links that expired because they reached their limit of visits.
     pub ended: AtomicU64,
     /// Visits that were deleted at the end of their retention.

@@ -239,6 +239,29 @@ async fn poison_goes_to_quarantine_and_keeps_nothing_back() {
 }
 
 #[tokio::test]
+async fn a_visit_from_the_future_is_one_of_now() {
+    let mut scene = Scene::new().await;
+    let now: Timestamp = NOW.parse().expect("a moment");
+    let ms = |at: Timestamp| u64::try_from(at.as_millisecond()).expect("after 1970");
+    let slightly = now + SignedDuration::from_secs(59);
+    let centuries = now + SignedDuration::from_hours(24 * 365 * 300);
+    let frames = [now, slightly, centuries].map(ms);
+    let frames = (0..).zip(frames).map(|(n, at)| frame_at(at, n, "abc"));
+    scene.queue.put("1-0", frames.collect::<Vec<_>>().concat());
+    scene.round().await.expect("all servers work");
+    let listing = VisitListing {
+        limit: 10,
+        ..VisitListing::default()
+    };
+    let visits = scene.kept.store.list_visits(&listing).await;
+    let visits = visits.expect("a working store").items;
+    let times: Vec<Timestamp> = visits.iter().rev().map(|visit| visit.at).collect();
+    assert_eq!(times, [now, slightly, now]);
+    let ahead = scene.writer.counters.ahead.load(Ordering::Relaxed);
+    assert_eq!((ahead, scene.counted()), (1, [3, 0, 0, 0]));
+}
+
+#[tokio::test]
 async fn a_link_is_ended_when_it_was_visited_often_enough() {
     let mut scene = Scene::new().await;
     let once = Link {

@@ -224,6 +224,7 @@ async fn a_link_ends_when_people_have_followed_it_often_enough(fixture: Fixture)
     let at = "2026-06-01T12:00:00Z";
     let some = vec![
         visit(0, "three", at),
+        visit(9, "three", at),
         of_class(Class::Unknown, visit(1, "three", at)),
         of_class(Class::Preview, visit(2, "three", at)),
         of_class(Class::Scanner, visit(3, "three", at)),

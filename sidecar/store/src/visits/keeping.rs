@@ -197,8 +197,8 @@ async fn links_of<'a>(
     Ok(links.collect())
 }
 
-/// Lists the codes of links that have reached their limit of visits, to which human and possibly human
-/// ones count.
+/// Lists the codes of links that have reached their limit of visits, to which only human ones
+/// count.
 async fn ended(
     db: &mut Db<'_>,
     links: &HashMap<LinkKey<'_>, VisitedLink<'_>>,
@@ -213,7 +213,7 @@ async fn ended(
         LINK,
         " AS link, CAST(sum(visits) AS bigint) AS visits FROM visit_link_hours WHERE ",
         OF_LINKS,
-        " AND class IN ('human', 'unknown') GROUP BY ",
+        " AND class = 'human' GROUP BY ",
         LINK
     );
     let read = |row: &Row| {
