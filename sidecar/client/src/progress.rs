@@ -76,6 +76,11 @@ impl Progress {
         }
     }
 
+    /// Prints a line that stays above the bar.
+    pub fn print(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("shortlink: {line}"));
+    }
+
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

@@ -44,13 +44,15 @@ const SOME_ROWS: u8 = 2;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Columns are found by name; upper and lower case, _, - and spaces make no difference:
-  code     code, shortCode, slug, keyword, alias; or shortUrl, shortLink, bitlink, link (the code is
-           the last segment of the path)
+  code     code, shortCode, slug, keyword, alias, address
+  shortUrl shortUrl, shortLink, bitlink, link; read in files without a code: the code is the path
   url      longUrl, originalUrl, destination, destinationUrl, target, targetUrl, url
   created  created, createdAt, creationDate, dateCreated, timestamp
-  expires  expires, expiresAt, validUntil, expirationDate, expiryDate
+  expires  expires, expiresAt, validUntil, expirationDate, expiryDate, expireIn, expirationAt
   All others that `shortlink export` writes are known by their names there.
-Other columns are ignored. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds
+Other columns are ignored. The command lists both before it writes. A row is refused if banned, bannedAt,
+disabled, disabledAt, deleted, deletedAt or password is set, or active or enabled is false: the link
+was not public. `--map password=` ignores such a column. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds
 or milliseconds since 1970. Files can be compressed with gzip.
 
 The import never changes existing links. A row whose link exists with the same target is no error, so
@@ -78,6 +80,13 @@ pub(super) struct ImportCommand {
     /// in TSV.
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     delimiter: Option<u8>,
+    /// Leading segments of the paths of short URLs, to remove: s, or a/b. Without it, a path of several
+    /// segments is refused.
+    #[arg(long, value_name = "PATH", value_parser = prefix)]
+    prefix: Option<String>,
+    /// Separator of tags in a text: one character.
+    #[arg(long, value_name = "CHARACTER", default_value_t = '|')]
+    tag_delimiter: char,
     /// Check every row, also against existing links, and write nothing. Rows with the same code are
     /// detected only where they are close together in the file.
     #[arg(long)]
@@ -138,6 +147,14 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+fn prefix(text: &str) -> Result<String, String> {
+    let segments = text.trim_matches('/');
+    if segments.is_empty() || segments.contains("//") || segments.contains(['?', '#', ':']) {
+        return Err("must be leading segments of a path such as s or a/b".to_owned());
+    }
+    Ok(segments.to_owned())
+}
+
 impl ImportCommand {
     /// Imports the files.
     pub(super) async fn run(
@@ -189,6 +206,8 @@ impl ImportCommand {
                 created_by: self.key_id.unwrap_or_else(|| "import".to_owned()),
                 now: began,
                 campaigns: campaigns(&store).await?,
+                prefix: self.prefix.unwrap_or_default(),
+                tag_delimiter: self.tag_delimiter,
             },
         };
         let importer = Importer {
@@ -207,6 +226,9 @@ impl ImportCommand {
             let mut start = 0;
             while let Some(window) = windows.recv().await {
                 let window = window?;
+                for line in &window.columns {
+                    progress.print(line);
+                }
                 import(&importer, &window, &mut report, &progress, start, &names).await?;
                 start = window.position;
             }

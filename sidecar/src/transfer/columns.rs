@@ -12,13 +12,10 @@ use shortlink_api::members::{Member, Members};
 pub struct Column(usize);
 
 /// The columns that are no settings: their names, and those in other programs' files, as [`normal`]
-/// writes names. If a file has several of them the first counts: next to `shortCode` a `shortUrl`
-/// adds nothing, and where there is a `longUrl` the `url` is something else.
-const OTHERS: [(&str, &str); 9] = [
-    (
-        "code",
-        "code shortcode slug keyword alias shorturl shortlink bitlink link",
-    ),
+/// writes names. If a file has several of them the first counts: where there is a `longUrl` the
+/// `url` is something else.
+const OTHERS: [(&str, &str); 19] = [
+    ("code", "code shortcode slug keyword alias address"),
     (
         "url",
         "longurl originalurl destination destinationurl target targeturl url",
@@ -33,19 +30,30 @@ const OTHERS: [(&str, &str); 9] = [
     ("pausedAt", ""),
     ("campaignId", ""),
     ("parameters", ""),
+    ("shortUrl", "shorturl shortlink bitlink link"),
+    // From here on: `Column::forbidding`.
+    ("banned", "banned isbanned"),
+    ("bannedAt", ""),
+    ("disabled", "disabled isdisabled"),
+    ("disabledAt", ""),
+    ("deleted", "deleted isdeleted"),
+    ("deletedAt", ""),
+    ("active", "active isactive"),
+    ("enabled", "enabled isenabled"),
+    ("password", "password haspassword passwordprotected"),
 ];
 
 /// The name of the column for `validUntil`, and those in other programs' files.
 const EXPIRES: (&str, &str) = (
     "expires",
-    "expires expiresat validuntil expirationdate expirydate",
+    "expires expiresat validuntil expirationdate expirydate expirein expirationat",
 );
 
 /// The number of columns.
 pub const COLUMNS: usize = OTHERS.len() + LinkSettings::MEMBERS.len();
 
 impl Column {
-    /// The code, or a short URL that ends with it.
+    /// The code.
     pub const CODE: Self = Self(0);
     /// The target.
     pub const URL: Self = Self(1);
@@ -63,10 +71,31 @@ impl Column {
     pub const CAMPAIGN: Self = Self(7);
     /// The values for the campaign's target, as they are in a record.
     pub const PARAMETERS: Self = Self(8);
+    /// The short URL, for files without a column for the code: next to `shortCode` a `shortUrl` adds
+    /// nothing.
+    pub const SHORT_URL: Self = Self(9);
+    /// Whether visitors need a password.
+    pub const PASSWORD: Self = Self(18);
 
     /// Every column: those above, then the settings of links.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..COLUMNS).map(Self)
+    }
+
+    /// The columns that show that the other service does not redirect everybody.
+    pub fn forbidding() -> impl Iterator<Item = Self> {
+        Self::all().take(OTHERS.len()).skip(Self::SHORT_URL.0 + 1)
+    }
+
+    /// Returns whether `false` in the column forbids a link, not `true`.
+    pub fn is_permission(self) -> bool {
+        matches!(self.name(), "active" | "enabled")
+    }
+
+    /// Returns whether at most one of two columns has a meaning.
+    fn excludes(self, other: Self) -> bool {
+        let both = [Self::CODE, Self::SHORT_URL];
+        both.contains(&self) && both.contains(&other)
     }
 
     /// The columns of the settings, with their declarations.
@@ -91,7 +120,11 @@ impl Column {
 
     /// The form of its values.
     pub fn shape(self) -> Shape {
-        self.member().map_or(Shape::Text, |member| member.shape)
+        let of_others = match self.0 > Self::SHORT_URL.0 {
+            true => Shape::Truth,
+            false => Shape::Text,
+        };
+        self.member().map_or(of_others, |member| member.shape)
     }
 
     /// The column's name.
@@ -181,7 +214,10 @@ impl Names {
         }
         let normal = normal(name);
         Column::all().find_map(|column| {
-            if self.assigned.iter().any(|it| it.column == column) {
+            let is_replaced = |it: &Assignment| {
+                it.column == column || !it.name.is_empty() && it.column.excludes(column)
+            };
+            if self.assigned.iter().any(is_replaced) {
                 return None;
             }
             let rank = column.rank(&normal)?;
@@ -214,8 +250,15 @@ impl Names {
                 bail!("there is no column {name:?}; the file has: {has}");
             }
         }
-        for column in [Column::CODE, Column::URL] {
-            if best[column.place()].is_none() {
+        if best[Column::CODE.place()].is_some() {
+            best[Column::SHORT_URL.place()] = None;
+        }
+        let code = best[Column::CODE.place()].or(best[Column::SHORT_URL.place()]);
+        for (column, found) in [
+            (Column::CODE, code),
+            (Column::URL, best[Column::URL.place()]),
+        ] {
+            if found.is_none() {
                 let column = column.name();
                 bail!(
                     "no column is known to be the {column}; the file has: {has}. Name it with \
@@ -224,6 +267,37 @@ impl Names {
             }
         }
         Ok(best.map(|best| best.map(|(_, place)| place)))
+    }
+}
+
+/// The columns of a file, or the members of its rows, by the names that they have there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The names with a meaning.
+    pub read: Vec<(String, Column)>,
+    /// The others.
+    pub ignored: Vec<String>,
+}
+
+impl Found {
+    /// The lines that list them.
+    pub fn lines(&self, file: &str) -> impl Iterator<Item = String> {
+        let read = self.read.iter().map(|(name, column)| {
+            let shown = name.escape_debug();
+            match name == column.name() {
+                true => shown.to_string(),
+                false => format!("{shown} ({})", column.name()),
+            }
+        });
+        let ignored = self.ignored.iter().map(|it| it.escape_debug().to_string());
+        let lists = [
+            ("read", read.collect::<Vec<_>>()),
+            ("ignored", ignored.collect()),
+        ];
+        lists
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(move |(what, names)| format!("{file}: columns {what}: {}", names.join(", ")))
     }
 }
 
@@ -300,7 +374,6 @@ mod tests {
                 Some(0),
                 None,
             ),
-            (&[], "link,long_url,url", 0, 1, None, None),
             (&[], "SLUG,destination,expires", 0, 1, None, Some(2)),
             (
                 &["code=id", "url=dest"],
@@ -319,6 +392,21 @@ mod tests {
             let columns = [Column::CODE, Column::URL, Column::CREATED, until];
             let found = columns.map(|column| places[column.place()]);
             assert_eq!(found, [Some(code), Some(url), created, expires], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_short_url_counts_only_without_a_code() {
+        for (assigned, text, code, short_url) in [
+            (&[][..], "link,long_url,url", None, Some(0)),
+            (&[], "shortUrl,shortCode,url", Some(1), None),
+            (&["shortUrl=id"], "id,code,url", None, Some(0)),
+            (&["code="], "code,link,url", None, Some(1)),
+            (&["code=id"], "id,link,url", Some(0), None),
+        ] {
+            let places = names(assigned).places(&header(text)).expect(text);
+            let found = [Column::CODE, Column::SHORT_URL].map(|column| places[column.place()]);
+            assert_eq!(found, [code, short_url], "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use anyhow::bail;
 use shortlink_api::csv_parser::{Parser, Place, Step};
 
-use super::columns::{Cells, Column, Names};
+use super::columns::{Cells, Column, Found, Names};
 use super::row::{MAX_ROW, Refusal, spanning};
 
 /// The most columns.
@@ -21,6 +21,9 @@ pub trait Rows: Send {
     /// # Errors
     /// Fails when the file can't be read any further.
     fn next(&mut self, cells: &mut Cells) -> io::Result<Option<Row>>;
+
+    /// The columns that were found since the last call.
+    fn found(&mut self) -> Found;
 }
 
 /// Rows of comma-separated values.
@@ -29,6 +32,7 @@ pub struct CsvRows<R> {
     parser: Parser,
     /// The meaning of each column.
     meanings: Vec<Option<Column>>,
+    found: Found,
 }
 
 impl<R: BufRead + Send> CsvRows<R> {
@@ -46,6 +50,7 @@ impl<R: BufRead + Send> CsvRows<R> {
             reader,
             parser: Parser::new(delimiter, MAX_ROW, MAX_COLUMNS),
             meanings: Vec::new(),
+            found: Found::default(),
         };
         let header = match header {
             Some(header) => header,
@@ -64,6 +69,12 @@ impl<R: BufRead + Send> CsvRows<R> {
         for (column, place) in Column::all().zip(places) {
             if let Some(place) = place {
                 rows.meanings[place] = Some(column);
+            }
+        }
+        for (name, meaning) in header.into_iter().zip(&rows.meanings) {
+            match meaning {
+                Some(column) => rows.found.read.push((name, *column)),
+                None => rows.found.ignored.push(name),
             }
         }
         Ok(rows)
@@ -137,6 +148,10 @@ impl<R: BufRead + Send> Rows for CsvRows<R> {
             Ok(())
         };
         Ok(Some((place, row.map_err(Refusal::unreadable))))
+    }
+
+    fn found(&mut self) -> Found {
+        std::mem::take(&mut self.found)
     }
 }
 

@@ -7,19 +7,27 @@ use serde_json::{Map, Value};
 use shortlink_api::csv_parser::Place;
 use shortlink_api::kinds::Shape;
 
-use super::columns::{COLUMNS, Cells, Column, Names};
+use super::columns::{COLUMNS, Cells, Column, Found, Names};
 use super::csv::{Row, Rows};
 use super::row::{MAX_ROW, Refusal};
 
-/// The most names whose meanings are remembered.
+/// The most names whose meanings are remembered, and which are listed.
 const MAX_NAMES: usize = 1024;
+
+/// A name that was looked up.
+struct Known {
+    meaning: Option<(Column, usize)>,
+    /// A row had no better member for the column.
+    is_read: bool,
+    /// It was listed, as one that is read or as one that is not.
+    listed: Option<bool>,
+}
 
 /// Rows of JSON objects.
 pub struct NdjsonRows<R> {
     reader: R,
     names: Names,
-    /// The meanings of names that were looked up.
-    meanings: HashMap<String, Option<(Column, usize)>>,
+    known: HashMap<String, Known>,
     line: u64,
     buffer: Vec<u8>,
 }
@@ -30,7 +38,7 @@ impl<R: BufRead + Send> NdjsonRows<R> {
         Self {
             reader,
             names,
-            meanings: HashMap::new(),
+            known: HashMap::new(),
             line: 0,
             buffer: Vec::new(),
         }
@@ -53,15 +61,27 @@ impl<R: BufRead + Send> NdjsonRows<R> {
     }
 
     fn meaning(&mut self, name: &str) -> Option<(Column, usize)> {
-        if let Some(meaning) = self.meanings.get(name) {
-            return *meaning;
+        if let Some(known) = self.known.get(name) {
+            return known.meaning;
         }
         let meaning = self.names.meaning(name);
         // Most rows have the same few names.
-        if self.meanings.len() < MAX_NAMES {
-            self.meanings.insert(name.to_owned(), meaning);
+        if self.known.len() < MAX_NAMES {
+            let known = Known {
+                meaning,
+                is_read: false,
+                listed: None,
+            };
+            self.known.insert(name.to_owned(), known);
         }
         meaning
+    }
+
+    /// Notes that a name is read.
+    fn note(&mut self, name: &str) {
+        if let Some(known) = self.known.get_mut(name) {
+            known.is_read = true;
+        }
     }
 
     /// Fills cells from the object in the buffer.
@@ -75,15 +95,28 @@ impl<R: BufRead + Send> NdjsonRows<R> {
             Refusal::unreadable(format!("is not a JSON object: column {column}"))
         })?;
         cells.clear();
-        let mut ranks = [usize::MAX; COLUMNS];
+        let mut best: [Option<(usize, &str, &Value)>; COLUMNS] = [None; COLUMNS];
         for (name, value) in &object {
             let Some((column, rank)) = self.meaning(name) else {
                 continue;
             };
-            if value.is_null() || rank >= ranks[column.place()] {
+            if value.is_null() {
+                self.note(name);
                 continue;
             }
-            ranks[column.place()] = rank;
+            let best = &mut best[column.place()];
+            if best.is_none_or(|(standing, ..)| rank < standing) {
+                *best = Some((rank, name, value));
+            }
+        }
+        if best[Column::CODE.place()].is_some() {
+            best[Column::SHORT_URL.place()] = None;
+        }
+        for (column, best) in Column::all().zip(best) {
+            let Some((_, name, value)) = best else {
+                continue;
+            };
+            self.note(name);
             match value {
                 Value::String(text) => cells.set(column, text.as_bytes()),
                 Value::Number(number) => cells.set(column, number.to_string().as_bytes()),
@@ -113,6 +146,24 @@ impl<R: BufRead + Send> Rows for NdjsonRows<R> {
             }
         }
         Ok(None)
+    }
+
+    fn found(&mut self) -> Found {
+        let mut found = Found::default();
+        for (name, known) in &mut self.known {
+            if known.listed.replace(known.is_read) == Some(known.is_read) {
+                continue;
+            }
+            match known.meaning.filter(|_| known.is_read) {
+                Some((column, _)) => found.read.push((name.clone(), column)),
+                None => found.ignored.push(name.clone()),
+            }
+        }
+        found
+            .read
+            .sort_unstable_by_key(|(_, column)| column.place());
+        found.ignored.sort_unstable();
+        found
     }
 }
 
@@ -151,6 +202,28 @@ mod tests {
         assert_eq!(read(text, &[]), ["1 a b 1622550600", "4 e d ", "5 f g "]);
         let text = b"{\"id\":7,\"dest\":\"b\",\"code\":\"z\"}\n";
         assert_eq!(read(text, &["code=id", "url=dest"]), ["1 7 b "]);
+    }
+
+    #[test]
+    fn members_are_listed_once_and_again_when_a_row_reads_them() {
+        let text = b"{\"code\":\"a\",\"longUrl\":\"b\",\"url\":\"c\",\"x\":1,\"password\":null}\n\
+            {\"code\":\"a\",\"url\":\"c\"}\n{\"code\":\"a\",\"url\":\"c\"}";
+        let mut rows = NdjsonRows::new(&text[..], Names::default());
+        let mut lists = Vec::new();
+        while rows.next(&mut Cells::default()).expect("a slice").is_some() {
+            lists.push(rows.found().lines("f").collect::<Vec<_>>());
+        }
+        assert_eq!(
+            lists,
+            [
+                vec![
+                    "f: columns read: code, longUrl (url), password",
+                    "f: columns ignored: url, x"
+                ],
+                vec!["f: columns read: url"],
+                vec![],
+            ]
+        );
     }
 
     #[test]

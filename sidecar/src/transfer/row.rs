@@ -42,6 +42,10 @@ pub struct Checks {
     pub now: Timestamp,
     /// The known campaigns, each with its number of parameters.
     pub campaigns: HashMap<CampaignId, usize>,
+    /// The leading segments that are removed from paths of several segments.
+    pub prefix: String,
+    /// The separator of tags in a text.
+    pub tag_delimiter: char,
 }
 
 impl Checks {
@@ -50,6 +54,7 @@ impl Checks {
     /// # Errors
     /// Fails when nginx would not resolve the link, or not as the row specifies it.
     pub fn link(&self, cells: &Cells) -> Result<Link, Refusal> {
+        allowed(cells)?;
         let code = self.code(cells)?;
         let destination = self.destination(cells)?;
         let settings = self.settings(cells)?;
@@ -78,7 +83,7 @@ impl Checks {
     fn settings(&self, cells: &Cells) -> Result<Change, Refusal> {
         let mut members = Map::new();
         for (column, member) in Column::settings() {
-            if let Some(value) = value(cells, column)? {
+            if let Some(value) = self.value(cells, column)? {
                 members.insert(member.name.to_owned(), value);
             }
         }
@@ -136,10 +141,13 @@ impl Checks {
     }
 
     fn code(&self, cells: &Cells) -> Result<Code, Refusal> {
-        let text = cells
-            .get(Column::CODE)
+        let path = self
+            .path(cells)
             .ok_or_else(|| Refusal::absent(Column::CODE))?;
-        let code = Code::parse(last_segment(text))
+        if path.contains(&b'/') {
+            return Err(Refusal::several_segments(path));
+        }
+        let code = Code::parse(path)
             .map_err(|fault| Refusal::new("texts that can't be codes", fault.to_string()))?;
         if self.reserved.contain(&code) {
             return Err(Refusal {
@@ -155,24 +163,106 @@ impl Checks {
             Verdict::WrongCheck => Err(Refusal::wrong_check(&code)),
         }
     }
+
+    /// The path of a row's short URL without the prefix, or its code: the same for most links.
+    fn path<'c>(&self, cells: &'c Cells) -> Option<&'c [u8]> {
+        let path = match cells.get(Column::CODE) {
+            Some(code) => path(code, false),
+            None => path(cells.get(Column::SHORT_URL)?, true),
+        };
+        let behind = path.strip_prefix(self.prefix.as_bytes());
+        let path = match behind.and_then(|rest| rest.strip_prefix(b"/")) {
+            Some(rest) if !self.prefix.is_empty() => rest,
+            _ => path,
+        };
+        Some(path.strip_suffix(b"/").unwrap_or(path))
+    }
+
+    /// A row's code as it is written, shortened, to find the row.
+    pub fn shown_code(&self, cells: &Cells) -> Option<String> {
+        Some(shown(self.path(cells)?))
+    }
+
+    /// A setting as JSON has it.
+    fn value(&self, cells: &Cells, column: Column) -> Result<Option<Value>, Refusal> {
+        let Some(text) = text(cells, column)? else {
+            return Ok(None);
+        };
+        let value = match (column.shape(), text) {
+            (Shape::Moment, _) => return Ok(time(cells, column)?.map(|it| it.to_string().into())),
+            (Shape::Truth, "1") => Ok(Value::Bool(true)),
+            (Shape::Truth, "0") => Ok(Value::Bool(false)),
+            (Shape::List, list) if list.starts_with('[') => json_list(list),
+            (Shape::List, list) => {
+                let items = list.split(self.tag_delimiter).map(str::trim);
+                Ok(items.filter(|it| !it.is_empty()).map(Value::from).collect())
+            }
+            (shape, text) => shape.of_csv(text),
+        };
+        value
+            .map(Some)
+            .map_err(|expected| Refusal::setting(column, format_args!("must be {expected}")))
+    }
 }
 
-/// The last segment of a short URL's path; a code is its own.
-pub fn last_segment(text: &[u8]) -> &[u8] {
+/// Refuses a link that the other service does not redirect for everybody. A public link in its
+/// place would bring back what was banned, or publish what was protected.
+fn allowed(cells: &Cells) -> Result<(), Refusal> {
+    for column in Column::forbidding() {
+        let Some(text) = text(cells, column)? else {
+            continue;
+        };
+        let is_false = ["false", "f", "no", "n"]
+            .iter()
+            .any(|no| text.eq_ignore_ascii_case(no))
+            || moment::parse(text) == Some(Moment::None);
+        if is_false == column.is_permission() {
+            return Err(Refusal::forbidden(column));
+        }
+    }
+    Ok(())
+}
+
+/// The path of a short URL, without the slash before it; a code is its own. A short URL may lack
+/// its scheme.
+fn path(text: &[u8], is_url: bool) -> &[u8] {
+    if !text.contains(&b'/') {
+        return text;
+    }
     let end = text.iter().position(|it| matches!(it, b'?' | b'#'));
     let text = &text[..end.unwrap_or(text.len())];
-    let path = match text.windows(3).position(|it| it == b"://") {
+    let scheme = text.windows(3).position(|it| it == b"://");
+    let path = match scheme {
         // Without a path there is no code, whatever the host.
-        Some(scheme) => {
-            let rest = &text[scheme + 3..];
-            let host = rest.iter().position(|&it| it == b'/');
-            &rest[host.unwrap_or(rest.len())..]
-        }
-        None => text,
+        Some(scheme) => behind_host(&text[scheme + 3..]).unwrap_or_default(),
+        None => match behind_host(text) {
+            Some(path) if is_url && text[..text.len() - path.len()].contains(&b'.') => path,
+            _ => text,
+        },
     };
-    let path = path.strip_suffix(b"/").unwrap_or(path);
-    let slash = path.iter().rposition(|&it| it == b'/');
-    &path[slash.map_or(0, |slash| slash + 1)..]
+    path.strip_prefix(b"/").unwrap_or(path)
+}
+
+/// The path behind a host.
+fn behind_host(text: &[u8]) -> Option<&[u8]> {
+    let slash = text.iter().position(|&it| it == b'/')?;
+    Some(&text[slash..])
+}
+
+/// A shortened text.
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).chars().take(64).collect()
+}
+
+/// Reads a JSON list of texts, or of objects with names, as some APIs have tags.
+fn json_list(list: &str) -> Result<Value, &'static str> {
+    let mut values: Vec<Value> = serde_json::from_str(list).map_err(|_error| "a list of texts")?;
+    for value in &mut values {
+        if let Some(name) = value.get_mut("name") {
+            *value = name.take();
+        }
+    }
+    Ok(Value::Array(values))
 }
 
 fn text(cells: &Cells, column: Column) -> Result<Option<&str>, Refusal> {
@@ -196,25 +286,6 @@ fn time(cells: &Cells, column: Column) -> Result<Option<Timestamp>, Refusal> {
             column.name()
         ))),
     }
-}
-
-/// A setting as JSON has it.
-fn value(cells: &Cells, column: Column) -> Result<Option<Value>, Refusal> {
-    let Some(text) = text(cells, column)? else {
-        return Ok(None);
-    };
-    let value = match (column.shape(), text) {
-        (Shape::Moment, _) => return Ok(time(cells, column)?.map(|it| it.to_string().into())),
-        (Shape::Truth, "1") => Ok(Value::Bool(true)),
-        (Shape::Truth, "0") => Ok(Value::Bool(false)),
-        (Shape::List, list) if list.starts_with('[') => {
-            serde_json::from_str(list).map_err(|_error| "a list of texts")
-        }
-        (shape, text) => shape.of_csv(text),
-    };
-    value
-        .map(Some)
-        .map_err(|expected| Refusal::setting(column, format_args!("must be {expected}")))
 }
 
 fn number(cells: &Cells, column: Column, most: u64) -> Result<Option<u64>, Refusal> {
@@ -263,6 +334,35 @@ impl Refusal {
     fn absent(column: Column) -> Self {
         let problem = format!("has no {}", column.name());
         Self::new("rows without a code or target", problem)
+    }
+
+    fn forbidden(column: Column) -> Self {
+        let name = column.name();
+        let problem = match column {
+            Column::PASSWORD => format!("{name} is set: a link here would be public"),
+            _ if column.is_permission() => {
+                format!("{name} is false: the other service does not redirect this link")
+            }
+            _ => format!("{name} is set: the other service does not redirect this link"),
+        };
+        Self {
+            hint: Some("--map banned=, for example, ignores a column and imports live links"),
+            ..Self::new(
+                "links that are disabled, deleted or have a password",
+                problem,
+            )
+        }
+    }
+
+    fn several_segments(path: &[u8]) -> Self {
+        let path = shown(path);
+        Self {
+            hint: Some("--prefix removes leading segments"),
+            ..Self::new(
+                "short URLs with several path segments",
+                format!("the path {path:?} has several segments; a code is one"),
+            )
+        }
     }
 
     fn wrong_check(code: &Code) -> Self {
@@ -332,6 +432,8 @@ mod tests {
             created_by: "import".to_owned(),
             now: "2026-01-01T00:00:00Z".parse().expect("a moment"),
             campaigns: [(CampaignId::FIRST, 2)].into(),
+            prefix: String::new(),
+            tag_delimiter: '|',
         }
     }
 
@@ -403,22 +505,114 @@ mod tests {
     }
 
     #[test]
-    fn a_short_url_is_cut_to_its_code() {
-        for (text, code) in [
-            ("abc", "abc"),
-            ("https://sho.rt/abc", "abc"),
-            ("https://sho.rt/a/abc/", "abc"),
-            ("sho.rt/abc", "abc"),
-            ("/abc", "abc"),
-            ("https://sho.rt/abc?utm=a/b#c", "abc"),
-            ("https://short", ""),
-            ("https://short/", ""),
-            ("https://", ""),
-            ("", ""),
-            ("/", ""),
+    fn the_path_of_a_short_url_is_its_code() {
+        let path = |column, text: &str, prefix: &str| {
+            let mut row = Cells::default();
+            row.set(column, text.as_bytes());
+            let checks = Checks {
+                prefix: prefix.to_owned(),
+                ..checks()
+            };
+            let path = checks.path(&row).map(<[u8]>::to_vec);
+            path.map(|path| String::from_utf8(path).expect("text"))
+        };
+        let (code, url) = (Column::CODE, Column::SHORT_URL);
+        for (column, text, prefix, expected) in [
+            (code, "abc", "", "abc"),
+            (code, "abc", "s", "abc"),
+            (code, "/abc", "", "abc"),
+            (code, "https://sho.rt/abc", "", "abc"),
+            (url, "https://sho.rt/abc/", "", "abc"),
+            (url, "https://sho.rt/abc?utm=a/b#c", "", "abc"),
+            (url, "sho.rt/abc", "", "abc"),
+            (url, "sho.rt:8080/abc", "", "abc"),
+            (url, "https://localhost:8080/abc", "", "abc"),
+            (url, "https://short", "", ""),
+            (url, "https://short/", "", ""),
+            (url, "https://", "", ""),
+            // No guess which segments are the code.
+            (code, "sho.rt/abc", "", "sho.rt/abc"),
+            (code, "a/abc", "", "a/abc"),
+            (code, "abc?d", "", "abc?d"),
+            (url, "https://sho.rt/a/abc/", "", "a/abc"),
+            (url, "https://sho.rt//abc", "", "/abc"),
+            (url, "a/abc", "", "a/abc"),
+            // The prefix.
+            (code, "a/abc", "a", "abc"),
+            (url, "https://sho.rt/a/abc/", "a", "abc"),
+            (url, "sho.rt/a/b/abc", "a/b", "abc"),
+            (url, "https://sho.rt/a/b/abc", "a", "b/abc"),
+            (url, "https://sho.rt/ab/abc", "a", "ab/abc"),
+            (url, "https://sho.rt/a", "a", "a"),
+            (url, "https://sho.rt/a/", "a", ""),
         ] {
-            assert_eq!(last_segment(text.as_bytes()), code.as_bytes(), "{text}");
+            assert_eq!(
+                path(column, text, prefix).as_deref(),
+                Some(expected),
+                "{text}, {prefix}"
+            );
         }
+        assert_eq!(path(code, "", ""), None);
+        let refusal = link(&[(code, b"a/abc")]).expect_err("several segments");
+        assert!(refusal.problem.contains("\"a/abc\""), "{}", refusal.problem);
+    }
+
+    #[test]
+    fn a_link_that_was_not_public_is_refused() {
+        let named = |name: &str| {
+            let found = Column::forbidding().find(|column| column.name() == name);
+            found.expect(name)
+        };
+        for (name, text, is_allowed) in [
+            ("banned", "false", true),
+            ("banned", "f", true),
+            ("banned", "0", true),
+            ("banned", "", true),
+            ("banned", "NULL", true),
+            ("banned", "t", false),
+            ("banned", "maybe", false),
+            ("bannedAt", "2024-01-01", false),
+            ("disabled", "1", false),
+            ("disabledAt", "0000-00-00 00:00:00", true),
+            ("deleted", "yes", false),
+            ("deletedAt", "2024-01-01T00:00:00Z", false),
+            ("active", "True", true),
+            ("active", "", true),
+            ("active", "0", false),
+            ("enabled", "FALSE", false),
+            ("password", "", true),
+            ("password", "false", true),
+            ("password", "$2a$12$hash", false),
+        ] {
+            let made = link(&[(named(name), text.as_bytes())]);
+            assert_eq!(made.is_ok(), is_allowed, "{name} {text}");
+            if let Err(refusal) = made {
+                assert!(refusal.problem.starts_with(name), "{}", refusal.problem);
+                assert!(!refusal.problem.contains("hash"), "{}", refusal.problem);
+            }
+        }
+    }
+
+    #[test]
+    fn tags_are_read_as_the_file_has_them() {
+        let tags = |delimiter, text: &str| {
+            let mut row = Cells::default();
+            row.set(setting("tags"), text.as_bytes());
+            let checks = Checks {
+                tag_delimiter: delimiter,
+                ..checks()
+            };
+            checks.settings(&row).map(|it| it.tags.unwrap_or_default())
+        };
+        for (delimiter, text, expected) in [
+            ('|', "b|a, c", &["a, c", "b"][..]),
+            (',', "b, a|c,,", &["a|c", "b"]),
+            (',', "[\"a,b\"]", &["a,b"]),
+            ('|', "[{\"id\":1,\"name\":\"a\"},\"b\"]", &["a", "b"]),
+        ] {
+            assert_eq!(tags(delimiter, text).expect(text), expected);
+        }
+        assert!(tags('|', "[{\"id\":1}]").is_err());
     }
 
     #[test]

@@ -10,11 +10,11 @@ use shortlink_api::csv_parser::Place;
 use shortlink_core::link::Link;
 use tokio::sync::mpsc;
 
-use super::columns::{Cells, Column, Names};
+use super::columns::{Cells, Names};
 use super::csv::{CsvRows, Rows};
 use super::input::{Format, Source};
 use super::ndjson::NdjsonRows;
-use super::row::{Checks, Refusal, last_segment};
+use super::row::{Checks, Refusal};
 
 /// The approximate memory of a window in bytes. At most three exist at a time: one is stored, one
 /// waits and one is being filled.
@@ -52,6 +52,8 @@ pub struct Window {
     pub origins: Vec<Origin>,
     /// The others.
     pub refused: Vec<RefusedRow>,
+    /// Lines that list the columns of the rows, those of earlier windows aside.
+    pub columns: Vec<String>,
     /// The number of rows that span several lines, and the first of them.
     pub spanning: (u64, Option<Origin>),
     /// The number of bytes of all files that were read up to its end.
@@ -61,7 +63,7 @@ pub struct Window {
 
 impl Window {
     fn is_empty(&self) -> bool {
-        self.links.is_empty() && self.refused.is_empty()
+        self.links.is_empty() && self.refused.is_empty() && self.columns.is_empty()
     }
 }
 
@@ -121,6 +123,7 @@ impl Reading {
                 last = Some(place.line);
                 self.add(file, place, row, &cells, &mut window);
                 if window.size >= most {
+                    window.columns.extend(rows.found().lines(&source.name()));
                     window.position = position.load(Ordering::Relaxed);
                     if windows
                         .blocking_send(Ok(std::mem::take(&mut window)))
@@ -130,6 +133,7 @@ impl Reading {
                     }
                 }
             }
+            window.columns.extend(rows.found().lines(&source.name()));
         }
         if !window.is_empty() {
             window.position = position.load(Ordering::Relaxed);
@@ -177,7 +181,7 @@ impl Reading {
             }
             Err(refusal) => refusal,
         };
-        let code = is_row.then(|| code(cells)).flatten();
+        let code = is_row.then(|| self.checks.shown_code(cells)).flatten();
         let texts = refusal.problem.len() + code.as_ref().map_or(0, String::len);
         window.size += size_of::<RefusedRow>() + texts;
         window.refused.push(RefusedRow {
@@ -201,12 +205,6 @@ fn size_of_link(link: &Link) -> usize {
         + of_option(&link.external_id)
         + of_option(&link.note)
         + tags
-}
-
-/// A row's code as it is written, shortened, to find the row.
-fn code(cells: &Cells) -> Option<String> {
-    let text = String::from_utf8_lossy(last_segment(cells.get(Column::CODE)?)).into_owned();
-    Some(text.chars().take(64).collect())
 }
 
 #[cfg(test)]
@@ -252,19 +250,24 @@ mod tests {
                 created_by: "import".to_owned(),
                 now: "2026-01-01T00:00:00Z".parse().expect("a moment"),
                 campaigns: std::collections::HashMap::new(),
+                prefix: String::new(),
+                tag_delimiter: '|',
             },
         };
         let (sender, mut receiver) = mpsc::channel(1);
         std::thread::spawn(move || reading.read(&sender, 2000).expect("readable files"));
         let (mut links, mut refused, mut windows) = (Vec::new(), Vec::new(), 0);
+        let mut columns = Vec::new();
         while let Some(window) = receiver.recv().await {
             let window = window.expect("readable files");
             assert_eq!(window.links.len(), window.origins.len());
+            columns.extend(window.columns);
             links.extend(window.links.into_iter().zip(window.origins));
             refused.extend(window.refused);
             windows += 1;
         }
         assert!(windows > 5, "{windows}");
+        assert_eq!(columns.len(), 2, "{columns:?}");
         assert_eq!(links.len(), 98);
         let (link, origin) = &links[49];
         assert_eq!(link.code.as_str(), "c1x0");
