@@ -50,10 +50,12 @@ Columns are found by name; upper and lower case, _, - and spaces make no differe
   created  created, createdAt, creationDate, dateCreated, timestamp
   expires  expires, expiresAt, validUntil, expirationDate, expiryDate, expireIn, expirationAt
   All others that `shortlink export` writes are known by their names there.
-Other columns are ignored. The command lists both before it writes. A row is refused if banned, bannedAt,
-disabled, disabledAt, deleted, deletedAt or password is set, or active or enabled is false: the link
-was not public. `--map password=` ignores such a column. Times are RFC 3339, YYYY-MM-DD with or without HH:MM:SS (UTC), or seconds
-or milliseconds since 1970. Files can be compressed with gzip.
+Other columns are ignored. The command lists both before it writes. Times are RFC 3339, YYYY-MM-DD with
+or without HH:MM:SS (UTC), or seconds or milliseconds since 1970. Files can be compressed with gzip.
+
+A row is refused if the other service did not redirect its link for all visitors: banned, bannedAt,
+disabled, disabledAt, deleted, deletedAt, password, hasPassword or passwordProtected is set, or active
+or enabled is false. `--map password=` ignores such a column.
 
 The import never changes existing links. A row whose link exists with the same target is no error, so
 an interrupted import can be repeated. The service can be running; the import leaves it time to write.

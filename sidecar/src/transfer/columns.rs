@@ -14,7 +14,7 @@ pub struct Column(usize);
 /// The columns that are no settings: their names, and those in other programs' files, as [`normal`]
 /// writes names. If a file has several of them the first counts: where there is a `longUrl` the
 /// `url` is something else.
-const OTHERS: [(&str, &str); 19] = [
+const OTHERS: [(&str, &str); 21] = [
     ("code", "code shortcode slug keyword alias address"),
     (
         "url",
@@ -31,7 +31,7 @@ const OTHERS: [(&str, &str); 19] = [
     ("campaignId", ""),
     ("parameters", ""),
     ("shortUrl", "shorturl shortlink bitlink link"),
-    // From here on: `Column::forbidding`.
+    // From here on, see `Column::forbidding`. Each is read, whichever others the file has.
     ("banned", "banned isbanned"),
     ("bannedAt", ""),
     ("disabled", "disabled isdisabled"),
@@ -40,7 +40,9 @@ const OTHERS: [(&str, &str); 19] = [
     ("deletedAt", ""),
     ("active", "active isactive"),
     ("enabled", "enabled isenabled"),
-    ("password", "password haspassword passwordprotected"),
+    ("password", ""),
+    ("hasPassword", ""),
+    ("passwordProtected", "passwordprotected ispasswordprotected"),
 ];
 
 /// The name of the column for `validUntil`, and those in other programs' files.
@@ -74,15 +76,13 @@ impl Column {
     /// The short URL, for files without a column for the code: next to `shortCode` a `shortUrl` adds
     /// nothing.
     pub const SHORT_URL: Self = Self(9);
-    /// Whether visitors need a password.
-    pub const PASSWORD: Self = Self(18);
 
     /// Every column: those above, then the settings of links.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..COLUMNS).map(Self)
     }
 
-    /// The columns that show that the other service does not redirect everybody.
+    /// The columns that show of which each can forbid a public link.
     pub fn forbidding() -> impl Iterator<Item = Self> {
         Self::all().take(OTHERS.len()).skip(Self::SHORT_URL.0 + 1)
     }
@@ -90,6 +90,11 @@ impl Column {
     /// Returns whether `false` in the column forbids a link, not `true`.
     pub fn is_permission(self) -> bool {
         matches!(self.name(), "active" | "enabled")
+    }
+
+    /// Returns whether the column is about a password.
+    pub fn is_password(self) -> bool {
+        self.name().to_ascii_lowercase().contains("password")
     }
 
     /// Returns whether at most one of two columns has a meaning.
@@ -282,14 +287,17 @@ pub struct Found {
 impl Found {
     /// The lines that list them.
     pub fn lines(&self, file: &str) -> impl Iterator<Item = String> {
-        let read = self.read.iter().map(|(name, column)| {
-            let shown = name.escape_debug();
-            match name == column.name() {
-                true => shown.to_string(),
-                false => format!("{shown} ({})", column.name()),
-            }
+        let read = self
+            .read
+            .iter()
+            .map(|(name, column)| match name == column.name() {
+                true => name.clone(),
+                false => format!("{} ({})", name.escape_debug(), column.name()),
+            });
+        let ignored = self.ignored.iter().map(|name| match &**name {
+            "" => "(no name)".to_owned(),
+            name => name.escape_debug().to_string(),
         });
-        let ignored = self.ignored.iter().map(|it| it.escape_debug().to_string());
         let lists = [
             ("read", read.collect::<Vec<_>>()),
             ("ignored", ignored.collect()),

@@ -205,8 +205,8 @@ impl Checks {
     }
 }
 
-/// Refuses a link that the other service does not redirect for everybody. A public link in its
-/// place would bring back what was banned, or publish what was protected.
+/// Refuses a link that the other service does not redirect for all visitors: it would come back to
+/// life, or become public.
 fn allowed(cells: &Cells) -> Result<(), Refusal> {
     for column in Column::forbidding() {
         let Some(text) = text(cells, column)? else {
@@ -339,7 +339,7 @@ impl Refusal {
     fn forbidden(column: Column) -> Self {
         let name = column.name();
         let problem = match column {
-            Column::PASSWORD => format!("{name} is set: a link here would be public"),
+            _ if column.is_password() => format!("{name} is set: a link here would be public"),
             _ if column.is_permission() => {
                 format!("{name} is false: the other service does not redirect this link")
             }
@@ -582,6 +582,7 @@ mod tests {
             ("enabled", "FALSE", false),
             ("password", "", true),
             ("password", "false", true),
+            ("hasPassword", "true", false),
             ("password", "$2a$12$hash", false),
         ] {
             let made = link(&[(named(name), text.as_bytes())]);

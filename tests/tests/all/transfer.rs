@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shortlink_tests::stack::{Stack, StackOptions, text};
 use shortlink_tests::wait::until;
+use shortlink_tests::workspace;
 
 /// The path of a file beside the servers'.
 fn path_of(stack: &Stack, name: &str) -> String {
@@ -148,7 +149,8 @@ fn an_export_can_be_imported_into_an_empty_database() {
     slug("away");
     let issued = stack.link("https://example.com/issued?x=1");
     let bounded = json!({ "longUrl": "https://example.com/u", "customSlug": "until",
-        "validUntil": "2035-01-01T00:00:00Z" });
+        "validSince": "2026-01-01T00:00:00Z", "validUntil": "2035-01-01T00:00:00Z",
+        "maxVisits": 9, "tags": ["a|b", "c, d"], "note": "password", "externalId": "a/b" });
     stack.create(&bounded);
     assert_eq!(stack.api("DELETE", "/v1/links/away", None).status, 200);
     let old = "slug,destination,expires_at\nold,https://example.com/old,1500000000\n";
@@ -258,4 +260,222 @@ fn a_report_says_why_rows_are_not_in() {
         assert!(said.contains(expected), "{name}: {said}");
     }
     assert_eq!(import(&stack, &["nosuch.csv"]).0, Some(1));
+}
+
+/// A file in the form in which another service exports its links, and the import of it.
+struct Foreign {
+    file: &'static str,
+    options: &'static [&'static str],
+    /// The lines that list the columns, without the name of the file.
+    columns: [&'static str; 2],
+    /// The code of each link, its target, and other members.
+    links: Vec<(&'static str, &'static str, Value)>,
+    /// The line of each refused row, its code, and a part of the reason.
+    refused: &'static [(u64, &'static str, &'static str)],
+}
+
+fn foreign_files() -> Vec<Foreign> {
+    vec![
+        Foreign {
+            file: "yourls.csv",
+            options: &[],
+            columns: [
+                "read: keyword (code), url, timestamp (created)",
+                "ignored: title, ip, clicks",
+            ],
+            links: vec![
+                (
+                    "ozh",
+                    "https://example.com/blog",
+                    json!({ "createdAt": "2012-03-04T05:06:07Z", "tags": [] }),
+                ),
+                ("1", "https://example.com/first", json!({})),
+            ],
+            refused: &[(4, "my-page", "0-9, A-Z and a-z")],
+        },
+        Foreign {
+            file: "shlink.csv",
+            options: &["--prefix", "campaign"],
+            columns: [
+                "read: createdAt (created), shortCode (code), longUrl (url), tags",
+                "ignored: domain, shortUrl, title, visits",
+            ],
+            links: vec![
+                (
+                    "spring",
+                    "https://example.com/spring?utm_source=sms",
+                    json!({ "createdAt": "2021-06-01T10:30:00Z", "tags": ["sms", "spring 21"] }),
+                ),
+                ("winter", "https://example.com/winter", json!({})),
+            ],
+            refused: &[(4, "other/place/x", "\"other/place/x\" has several segments")],
+        },
+        Foreign {
+            file: "shlink.ndjson",
+            options: &[],
+            columns: [
+                "read: shortCode (code), longUrl (url), dateCreated (created), forwardQuery, \
+                 validSince, validUntil (expires), maxVisits, tags",
+                "ignored: crawlable, domain, hasRedirectRules, meta, shortUrl, title, visitsSummary",
+            ],
+            links: vec![(
+                "bounded",
+                "https://example.com/bounded",
+                json!({ "validSince": "2021-06-30T22:00:00Z", "validUntil": "2035-01-01T00:00:00Z",
+                    "maxVisits": 100, "forwardQuery": true, "tags": ["bounded", "sms"] }),
+            )],
+            refused: &[],
+        },
+        Foreign {
+            file: "kutt.csv",
+            options: &[],
+            columns: [
+                "read: address (code), banned, created_at (created), updated_at (updatedAt), \
+                 target (url), password, expire_in (expires)",
+                "ignored: id, description, banned_by_id, domain_id, user_id, visit_count, uuid",
+            ],
+            links: vec![
+                (
+                    "summer",
+                    "https://example.com/kutt",
+                    json!({ "createdAt": "2023-01-02T03:04:05.678Z", "validUntil": null,
+                        "updatedAt": "2023-02-03T04:05:06.789Z" }),
+                ),
+                (
+                    "ending",
+                    "https://example.com/ending",
+                    json!({ "validUntil": "2035-01-01T00:00:00Z", "state": "live" }),
+                ),
+                (
+                    "ended",
+                    "https://example.com/ended",
+                    json!({ "validUntil": "2023-02-01T00:00:00Z", "state": "expired" }),
+                ),
+            ],
+            refused: &[
+                (5, "phish", "banned is set"),
+                (6, "secret", "password is set"),
+            ],
+        },
+        Foreign {
+            file: "dub.csv",
+            options: &["--tag-delimiter", ","],
+            columns: [
+                "read: Short link (shortUrl), Destination URL (url), Tags (tags), \
+                 Created at (created), Updated at (updatedAt)",
+                "ignored: Clicks, Archived",
+            ],
+            links: vec![
+                (
+                    "launch",
+                    "https://example.com/launch?utm_source=dub",
+                    json!({ "createdAt": "2024-05-01T12:00:00Z", "tags": ["news", "sms"] }),
+                ),
+                // Dub goes on to redirect archived links.
+                (
+                    "attic",
+                    "https://example.com/attic",
+                    json!({ "state": "live" }),
+                ),
+            ],
+            refused: &[(4, "docs/api", "\"docs/api\" has several segments")],
+        },
+        Foreign {
+            file: "dub.ndjson",
+            options: &[],
+            columns: [
+                "read: url, createdAt (created), updatedAt, shortLink (shortUrl), disabledAt, \
+                 password, expiresAt (expires), tags, externalId",
+                "ignored: archived, clicks, domain, expiredUrl, geo, id, key, title",
+            ],
+            links: vec![(
+                "fair",
+                "https://example.com/fair",
+                json!({ "validUntil": "2035-01-01T00:00:00Z", "externalId": "ext_7",
+                    "tags": ["news"] }),
+            )],
+            refused: &[
+                (2, "off", "disabledAt is set"),
+                (3, "inner", "password is set"),
+            ],
+        },
+        Foreign {
+            file: "bitly.ndjson",
+            options: &[],
+            columns: [
+                "read: long_url (url), created_at (created), link (shortUrl), is_deleted (deleted), tags",
+                "ignored: archived, client_id, created_by, custom_bitlinks, deeplinks, id, \
+                 launchpad_ids, references, title",
+            ],
+            links: vec![(
+                "3xYz9Ab",
+                "https://example.com/autumn",
+                json!({ "createdAt": "2013-09-19T04:48:05Z", "tags": ["autumn", "sms"] }),
+            )],
+            refused: &[(2, "gone", "deleted is set")],
+        },
+    ]
+}
+
+#[test]
+fn files_of_other_services_become_the_same_links_or_are_refused() {
+    let stack = Stack::start();
+    let count = || stack.sidecar.run_ok(&["export"]).lines().count();
+    for Foreign {
+        file,
+        options,
+        columns,
+        links,
+        refused,
+    } in foreign_files()
+    {
+        let path = workspace().join("tests/data/imports").join(file);
+        let path = path.display().to_string();
+        let report = path_of(&stack, "report.ndjson");
+        let arguments = [options, &["--report", &report, &path]].concat();
+        let expected_code = if refused.is_empty() { 0 } else { 2 };
+        let listed = columns.map(|columns| format!("shortlink: {path}: columns {columns}"));
+
+        let before = count();
+        let (code, said) = import(&stack, &[&["--dry-run"], &arguments[..]].concat());
+        assert_eq!(code, Some(expected_code), "{file}: {said}");
+        assert!(said.starts_with(&listed.join("\n")), "{file}: {said}");
+        assert_eq!(count(), before, "{file}");
+
+        let (code, said) = import(&stack, &arguments);
+        assert_eq!(code, Some(expected_code), "{file}: {said}");
+        assert!(said.starts_with(&listed.join("\n")), "{file}: {said}");
+        assert!(
+            said.contains(&format!("created: {}\n", links.len())),
+            "{file}: {said}"
+        );
+        for (code, target, members) in &links {
+            let link = stack.api("GET", &format!("/v1/links/{code}"), None).json();
+            assert_eq!(text(&link, "longUrl"), *target, "{file}");
+            for (name, value) in members.as_object().expect("members") {
+                assert_eq!(
+                    link.get(name).unwrap_or(&Value::Null),
+                    value,
+                    "{file} {link}"
+                );
+            }
+            let answer = stack.follow(code);
+            match link["state"] == "live" {
+                true => assert_eq!(answer.location(), Some(*target), "{file}"),
+                false => assert_eq!(answer.status, 410, "{file} {code}"),
+            }
+        }
+        let found = lines(&report);
+        assert_eq!(found.len(), refused.len(), "{file}: {found:?}");
+        for (row, (line, code, reason)) in found.iter().zip(refused) {
+            assert_eq!(
+                (&row["line"], &row["code"]),
+                (&json!(line), &json!(code)),
+                "{file}"
+            );
+            assert!(text(row, "reason").contains(reason), "{file}: {row}");
+            let code = code.rsplit('/').next().unwrap_or_default();
+            assert_eq!(stack.follow(code).status, 404, "{file} {code}");
+        }
+    }
 }
