@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::app::{App, SharedApp};
 use super::console;
+use super::domains;
 use super::operation::{Operation, Taken};
 use super::problem::Problem;
 
@@ -115,6 +116,7 @@ async fn authorize(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<Admis
     if !caller.key().allows(scope) {
         return Err(Problem::lacks(scope));
     }
+    domains::hear(app, &parts.headers);
     Ok(Admission { presented, caller })
 }
 

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,7 +10,7 @@ use shortlink_service::codespace::LengthUsage;
 
 use super::app::SharedApp;
 use super::auth::MayRead;
-use super::operation::{NO_STORE, operations};
+use super::operation::operations;
 use super::problem::Problem;
 use super::words;
 
@@ -112,12 +111,11 @@ operations! {
 }
 
 /// `GET /v1/codespace`
-async fn usage(State(app): State<SharedApp>, _: MayRead) -> Result<impl IntoResponse, Problem> {
+async fn usage(State(app): State<SharedApp>, _: MayRead) -> Result<Json<CodespaceBody>, Problem> {
     let usage = app.codespace.usage().await?;
-    let body = CodespaceBody {
+    Ok(Json(CodespaceBody {
         strategy: app.codespace.policy.strategy.name(),
         one_in: app.codespace.one_in,
         lengths: usage.iter().map(LengthBody::new).collect(),
-    };
-    Ok(([NO_STORE], Json(body)))
+    }))
 }

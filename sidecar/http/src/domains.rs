@@ -1,10 +1,8 @@
 //! `GET /v1/domains`: the short domains as every nginx has them, and how often they are visited.
 
 use axum::Json;
-use axum::extract::{RawQuery, Request, State};
+use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
-use axum::middleware::Next;
-use axum::response::Response;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,13 +18,8 @@ use super::operation::parameter::{parameters, string};
 use super::problem::Problem;
 use super::words;
 
-/// Records the short domains that nginx announces with requests of the API.
-pub(super) async fn hear(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
-    note(&app, request.headers());
-    next.run(request).await
-}
-
-fn note(app: &App, headers: &HeaderMap) {
+/// Records the short domains that nginx announces with an authorised request.
+pub(super) fn hear(app: &App, headers: &HeaderMap) {
     let text = |name| header(headers, name);
     let node = text("x-shortlink-node").filter(|node| !node.is_empty());
     if let (Some(node), Some(states)) = (node, text("x-shortlink-states")) {
@@ -46,7 +39,7 @@ pub(super) struct DomainsBody {
     /// True if visits are stored late or Redis does not respond. Then no domain is reported as
     /// suspected blocked.
     visits_are_late: bool,
-    /// Each nginx whose internal server has forwarded a request in the last day.
+    /// Each nginx whose internal server has forwarded an authorised request in the last day, 64 at most.
     nodes: Vec<NodeBody>,
     /// Short domains, the suspected blocked ones first.
     domains: Vec<DomainBody>,

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::IntoResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +12,7 @@ use shortlink_service::explain::{Explanation, Source};
 use super::app::SharedApp;
 use super::auth::MayRead;
 use super::extract::CodeInPath;
-use super::operation::{NO_STORE, operations};
+use super::operation::operations;
 use super::problem::Problem;
 
 /// Reason for the answer to a code.
@@ -155,8 +154,8 @@ async fn explain(
     State(app): State<SharedApp>,
     _: MayRead,
     CodeInPath(code): CodeInPath,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Json<ExplanationBody>, Problem> {
     let explanation = app.explainer.explain(&code).await?;
     let body = ExplanationBody::new(code.to_string(), &explanation);
-    Ok(([NO_STORE], Json(body)))
+    Ok(Json(body))
 }

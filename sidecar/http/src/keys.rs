@@ -23,8 +23,8 @@ use super::app::SharedApp;
 use super::auth::MayManageKeys;
 use super::cursor;
 use super::extract::{JsonObject, in_path};
+use super::operation::operations;
 use super::operation::parameter::{parameters, string};
-use super::operation::{NO_STORE, operations};
 use super::problem::Problem;
 use super::query::{Asked, PageQuery, cut, one_more};
 
@@ -215,12 +215,7 @@ fn created(
         secret,
         predecessor: predecessor.map(|key| KeyBody::new(key, now)),
     };
-    (
-        StatusCode::CREATED,
-        [(LOCATION, location)],
-        [NO_STORE],
-        Json(body),
-    )
+    (StatusCode::CREATED, [(LOCATION, location)], Json(body))
 }
 
 /// Checks that a key does not expire before it is created.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -16,14 +17,31 @@ use super::app::SharedApp;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: &str = "traceparent";
 
+/// Headers of all answers of the API, unless they have their own: they show links, recipients and visitors, and are for
+/// their caller alone.
+const PRIVATE: [(HeaderName, HeaderValue); 3] = [
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+];
+
 /// The maximum length of a client's request id.
 const MAX_REQUEST_ID_LENGTH: usize = 128;
 
 /// Answers a request of the API. Log lines of the request carry its trace, and the answer carries the
 /// request id: that of nginx, else that of the trace.
 pub(super) async fn of_api(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    let is_of_api = request.uri().path().starts_with("/v1/");
     let (mut response, trace, id) = observed(&app, request, next).await;
     app.answers.api.count(response.status());
+    if is_of_api {
+        for (name, value) in PRIVATE {
+            response.headers_mut().entry(name).or_insert(value);
+        }
+    }
     let id = id.or_else(|| HeaderValue::try_from(trace.id().to_string()).ok());
     if let Some(id) = id {
         response.headers_mut().insert(REQUEST_ID, id);

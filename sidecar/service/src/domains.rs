@@ -13,7 +13,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use shortlink_core::announcement::{AnnouncedDomain, Announcement, Heard};
 use shortlink_core::clock::Clock;
-use shortlink_core::ports::{StoreError, VisitQueue};
+use shortlink_core::ports::{MAX_NODES, StoreError, VisitQueue};
 use shortlink_store::Store;
 use tokio_util::task::TaskTracker;
 use vocabulary::domains::DomainState;
@@ -27,8 +27,8 @@ const NOTE_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// Time without requests after which a node is removed.
 const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// The most nodes in memory.
-const MAX_NODES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// The most nodes in memory, and a few that are refused.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Rank of domains that are retired in every nginx.
 const RETIRED: u8 = 2;
@@ -99,7 +99,7 @@ impl Domains {
             clock,
             tasks,
             hasher: RandomState::new(),
-            noted: Arc::new(Mutex::new(LruCache::new(MAX_NODES))),
+            noted: Arc::new(Mutex::new(LruCache::new(REMEMBERED))),
         }
     }
 
@@ -120,13 +120,20 @@ impl Domains {
         let (store, noted) = (Arc::clone(&self.store), Arc::clone(&self.noted));
         self.tasks.spawn(async move {
             let forget_before = now.checked_sub(FORGET_AFTER).unwrap_or(Timestamp::MIN);
-            if let Err(error) = store.note_domains(&announcement, now, forget_before).await {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "what nginx says of domains was not kept"
-                );
-                // The next request retries.
-                noted.lock().pop(&announcement.node);
+            match store.note_domains(&announcement, now, forget_before).await {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(
+                    node = announcement.node,
+                    "what nginx says of domains was not kept: {MAX_NODES} others say theirs"
+                ),
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "what nginx says of domains was not kept"
+                    );
+                    // The next request retries.
+                    noted.lock().pop(&announcement.node);
+                }
             }
         });
     }

@@ -2,29 +2,33 @@
 
 use jiff::Timestamp;
 use shortlink_core::announcement::{Announcement, Heard};
-use shortlink_core::ports::StoreError;
+use shortlink_core::ports::{MAX_NODES, StoreError};
 
 use super::Store;
 use super::sql::sql;
 use super::value::{Row, args};
 
 impl Store {
-    /// Stores a node's announcement in place of the one before, unless that was received later, and
-    /// deletes those of nodes that were last heard before `forget_before`.
+    /// Deletes the announcements of nodes that were last heard before `forget_before`, and stores a node's announcement in
+    /// place of the one before, unless that was received later. `false` if there are [`MAX_NODES`] others.
     pub async fn note_domains(
         &self,
         announcement: &Announcement,
         now: Timestamp,
         forget_before: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let args = (announcement.clone(), now, forget_before);
         self.run_tx("store the short domains of nginx", args, |db, args| {
             Box::pin(async move {
                 let (said, now, forget_before) = args;
+                let forget = sql!("DELETE FROM domain_nodes WHERE heard_at < $1");
+                db.run(forget, args![*forget_before]).await?;
                 let insert = sql!(
                     "INSERT INTO domain_nodes AS kept \
                      (node, bases, names, states, more, changed_at, heard_at) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (node) DO UPDATE SET \
+                     SELECT $1, $2, $3, $4, $5, $6, $6 WHERE $7 > \
+                     (SELECT count(*) FROM domain_nodes WHERE node <> $1) \
+                     ON CONFLICT (node) DO UPDATE SET \
                      changed_at = CASE WHEN (kept.bases, kept.names, kept.states, kept.more) \
                      = (excluded.bases, excluded.names, excluded.states, excluded.more) \
                      THEN kept.changed_at ELSE excluded.changed_at END, \
@@ -39,11 +43,13 @@ impl Store {
                     states,
                     more,
                 } = said;
-                db.run(insert, args![node, bases, names, states, *more, *now])
-                    .await?;
-                let forget = sql!("DELETE FROM domain_nodes WHERE heard_at < $1");
-                db.run(forget, args![*forget_before]).await?;
-                Ok(())
+                let args = args![node, bases, names, states, *more, *now, MAX_NODES];
+                if db.run(insert, args).await? > 0 {
+                    return Ok(true);
+                }
+                let sql = sql!("SELECT node FROM domain_nodes WHERE node = $1");
+                let known: Vec<String> = db.all(sql, args![node], |row| row.get("node")).await?;
+                Ok(!known.is_empty())
             })
         })
         .await

@@ -80,6 +80,9 @@ pub struct FoundOrCreated {
     pub receipt: Receipt,
 }
 
+/// The most nginx whose announcements are stored.
+pub const MAX_NODES: u64 = 64;
+
 /// The most links that are created or published together.
 pub const MAX_TOGETHER: usize = 1000;
 

@@ -35,6 +35,8 @@ async fn each_route_asks_for_its_scope_and_admin_has_all() {
         let (_, text) = service.key(seed, new_key(&[scope])).await;
         for (method, path, body, needed) in &routes {
             let answer = service.call(&text, method, path, body.clone()).await;
+            assert_eq!(answer.header("cache-control"), Some("no-store"));
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
             let is_allowed = scope == *needed || scope == Scope::Admin;
             assert_eq!(
                 answer.status != 403,

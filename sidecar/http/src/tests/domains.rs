@@ -43,7 +43,10 @@ async fn heard(service: &Service, key: &str, done: impl Fn(&Value) -> bool) -> V
 async fn every_node_is_heard_and_told_of() {
     let service = Service::new().await;
     let (_, key) = service.key(60, new_key(&[Scope::StatsRead])).await;
-    assert_eq!(ask(&service, &service.writer, None).await.status, 403);
+    let stranger = Some(["stranger", "https://evil.example", "evil.example", "a"]);
+    for (key, status) in [("", 401), (&*service.writer, 403)] {
+        assert_eq!(ask(&service, key, stranger).await.status, status);
+    }
     let none = ask(&service, &key, None).await.json();
     assert_eq!((&none["nodes"], &none["domains"]), (&json!([]), &json!([])));
     let bases = "https://a.example:8443 weight=3,http://vip.example campaign=k1";

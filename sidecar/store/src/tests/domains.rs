@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 use shortlink_core::announcement::Announcement;
+use shortlink_core::ports::MAX_NODES;
 use shortlink_core::testing::moment;
 
 use crate::in_every_store;
@@ -19,7 +20,7 @@ async fn the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long(fixt
         let now = begin + SignedDuration::from_mins(minutes);
         let forget_before = now - SignedDuration::from_mins(60);
         let noted = store.note_domains(&said, now, forget_before).await;
-        noted.expect("a store");
+        noted.expect("a store")
     };
     let known = async || {
         let heard = store.list_domains().await.expect("a store");
@@ -34,14 +35,21 @@ async fn the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long(fixt
         heard.iter().map(text).collect::<Vec<_>>()
     };
     assert_eq!(known().await, [""; 0]);
-    say("edge2", "as", 0).await;
-    say("edge1", "as", 1).await;
-    say("edge1", "as", 5).await;
+    assert!(say("edge2", "as", 0).await);
+    assert!(say("edge1", "as", 1).await);
+    assert!(say("edge1", "as", 5).await);
     assert_eq!(known().await, ["edge1 as 1 5", "edge2 as 0 0"]);
-    say("edge1", "sa", 6).await;
+    assert!(say("edge1", "sa", 6).await);
     // A late announcement is older.
-    say("edge1", "as", 4).await;
+    assert!(say("edge1", "as", 4).await);
     assert_eq!(known().await, ["edge1 sa 6 6", "edge2 as 0 0"]);
-    say("edge1", "sa", 61).await;
+    assert!(say("edge1", "sa", 61).await);
     assert_eq!(known().await, ["edge1 sa 6 61"]);
+    for other in 1..MAX_NODES {
+        assert!(say(&format!("other{other}"), "as", 62).await);
+    }
+    // One more has no place, and takes none from those that are known.
+    assert!(!say("one more", "as", 62).await);
+    assert!(say("edge1", "as", 63).await);
+    assert_eq!(known().await.len() as u64, MAX_NODES);
 }
