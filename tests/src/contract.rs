@@ -204,6 +204,9 @@ impl Contract {
             }
             if media == "application/problem+json" {
                 let name = value["type"].as_str().expect("a type");
+                let mut examples = told["examples"].as_object().expect("examples").values();
+                let is_told = examples.any(|it| self.follow(it)["value"]["type"] == name);
+                assert!(is_told, "{what}: {name} is not described");
                 let name = name.rsplit(':').next().expect("a name");
                 self.problems.insert(name.to_owned());
             }

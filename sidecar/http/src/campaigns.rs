@@ -26,7 +26,7 @@ use vocabulary::{CampaignId, Validity};
 
 use super::app::{App, SharedApp};
 use super::auth::{MayReadCampaigns, MayWriteCampaigns};
-use super::extract::{BASE, DOMAINS, Domains, JsonObject, in_path};
+use super::extract::{Domains, JsonObject, in_path};
 use super::link_members::check_codes;
 use super::operation::parameter::{number, of, parameters};
 use super::operation::{Operation, operations};
@@ -43,7 +43,6 @@ operations! {
         .answers::<PageBody>(200, "A page of campaigns.")
     }
     post "/v1/campaigns", "createCampaign", "Creates a campaign", create {
-        .takes(&[DOMAINS, BASE])
         .takes_json::<NewCampaignBody, 1>([("campaign", json!({
             "name": "Spring",
             "longUrl": "https://shop.example.com/p?m={member}&c={code}",
@@ -57,7 +56,6 @@ operations! {
     patch "/v1/campaigns/{id}", "changeCampaign", "Changes a campaign", change {
         .also(changes)
         .text("A new `longUrl` changes the targets of all its links at once.")
-        .takes(&[DOMAINS, BASE])
         .takes_json::<CampaignPatch, 1>([
             ("target", json!({ "longUrl": "https://shop.example.com/summer?m={member}" })),
         ])

@@ -1,7 +1,7 @@
 //! `GET /v1/domains`: the short domains as every nginx has them, and how often they are visited.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -12,9 +12,8 @@ use vocabulary::domains::{BoundTo, DomainState};
 
 use super::app::{App, SharedApp};
 use super::auth::MayReadStats;
-use super::extract::{BASE, DOMAINS, header};
+use super::extract::header;
 use super::operation::operations;
-use super::operation::parameter::{parameters, string};
 use super::problem::Problem;
 use super::words;
 
@@ -122,13 +121,6 @@ struct FallBody {
     since: f64,
 }
 
-parameters! {
-    STATES: header "X-Shortlink-States", "States",
-        "State of each short domain, one letter each. nginx sets it.", string;
-    NODE: header "X-Shortlink-Node", "Node",
-        "Name of the machine of this nginx. nginx sets it.", string;
-}
-
 operations! {
     get "/v1/domains", "listDomains", "Lists the short domains", list {
         .text(
@@ -136,20 +128,12 @@ operations! {
              blocked. nginx announces its short domains with every request that its internal server \
              forwards.",
         )
-        .takes(&[BASE, DOMAINS, STATES, NODE])
         .answers::<DomainsBody>(200, "All domains that are listed or have visits.")
     }
 }
 
 /// `GET /v1/domains`
-async fn list(
-    State(app): State<SharedApp>,
-    _: MayReadStats,
-    RawQuery(query): RawQuery,
-) -> Result<Json<DomainsBody>, Problem> {
-    if query.is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::query("This path has no query parameters."));
-    }
+async fn list(State(app): State<SharedApp>, _: MayReadStats) -> Result<Json<DomainsBody>, Problem> {
     let Overview {
         nodes,
         domains,

@@ -16,8 +16,8 @@ use vocabulary::Code;
 use vocabulary::domains::Base;
 
 use super::app::SharedApp;
-use super::operation::parameter::{of, parameters, string};
-use super::operation::{Operation, Taken};
+use super::operation::Taken;
+use super::operation::parameter::{of, parameters};
 use super::problem::Problem;
 use super::words;
 
@@ -26,10 +26,6 @@ pub(super) const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 parameters! {
     pub(super) CODE: path "code", "Code", "Code of the link.", of::<words::Code>;
-    pub(super) BASE: header "X-Shortlink-Base", "Base",
-        "Beginnings of short URLs, from `shortlink_domains`. nginx sets it.", string;
-    pub(super) DOMAINS: header "X-Shortlink-Domains", "Domains",
-        "The short domains, which targets must not be on. nginx sets it.", string;
 }
 
 /// The body: a JSON object.
@@ -149,11 +145,8 @@ impl FromRequestParts<SharedApp> for Domains {
     }
 }
 
-impl Taken for Domains {
-    fn describe(operation: Operation) -> Operation {
-        operation.takes(&[BASE, DOMAINS])
-    }
-}
+/// nginx sets these headers, so they are no parameters of operations.
+impl Taken for Domains {}
 
 /// Parses `http://host`, `https://host:port` and the like, with at most a slash after the host and
 /// port.

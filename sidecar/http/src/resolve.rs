@@ -21,13 +21,13 @@ use super::operation::{NO_STORE, Operation, text_of};
 use super::problem::log_panic;
 use super::words::redirect_statuses;
 
-// The visitor's query is in a header instead of the URL: it may have bytes that URL parsers reject,
-// and the visitor must be redirected nevertheless.
 parameters! {
     PATH: path "path", "Path", "A code, optionally with a slash and more text, which is ignored.", string;
-    QUERY: header "X-Shortlink-Query", "VisitorQuery",
-        "The visitor's query, unchanged. nginx sets it.", string;
 }
+
+/// The visitor's query, unchanged, from nginx. It is in a header instead of the URL: it may have bytes that URL parsers
+/// reject, and the visitor must be redirected nevertheless.
+const QUERY: &str = "x-shortlink-query";
 
 /// The operation of this file.
 pub(super) fn operation() -> Operation {
@@ -43,7 +43,7 @@ pub(super) fn operation() -> Operation {
         resolve,
     )
     .text(text)
-    .takes(&[PATH, QUERY])
+    .takes(&[PATH])
     .terse();
     for status in redirect_statuses() {
         operation = operation
@@ -79,7 +79,7 @@ async fn resolve(State(app): State<SharedApp>, uri: Uri, headers: HeaderMap) -> 
             forwards_query,
             target,
         }) => {
-            let query = headers.get(QUERY.name).map(HeaderValue::as_bytes);
+            let query = headers.get(QUERY).map(HeaderValue::as_bytes);
             let query = query.filter(|_| forwards_query).unwrap_or_default();
             redirect(status, &target, query, code)
         }

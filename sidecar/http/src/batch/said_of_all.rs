@@ -20,9 +20,9 @@ parameters! {
     COLUMNS: query "columns", "Columns",
         "For CSV: names of the columns instead of those in the first line, separated by commas. A \
          column with an empty name is ignored.", string;
-    DELIMITER: query "delimiter", "Delimiter", "For CSV: separator of values.", |_| {
-        let names = DELIMITERS.map(|(name, _)| name);
-        json!({ "type": "string", "enum": names, "default": "comma" })
+    DELIMITER: query "delimiter", "Delimiter", "For CSV: separator of values. Default: comma.", |_| {
+        // Without `default`: some generated clients send it, also with rows of JSON.
+        json!({ "type": "string", "enum": DELIMITERS.map(|(name, _)| name) })
     };
 }
 

@@ -103,7 +103,8 @@ function contents(document_, content) {
     return Object.entries(content || {}).map(([media, what]) => {
         const row = what["x-itemSchema"];
         const schema = row || what.schema;
-        const examples = Object.entries(what.examples || {});
+        const examples = Object.entries(what.examples || {})
+            .map(([name, example]) => [name, resolve(document_, example)]);
         return make("div", {},
             make("p", {}, make("code", {}, media), " ",
                 make("span", { class: "quiet" }, (row ? "each: " : "") + kindOf(document_, schema))),

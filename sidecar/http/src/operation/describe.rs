@@ -6,17 +6,13 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::parameter::{self, Parameter};
+use super::parameter::Parameter;
 use super::{Content, Operation, parts};
 use crate::problem::{Problem, ProblemBody};
 
 impl Operation {
     /// Adds the operation to a description.
-    pub(crate) fn describe(mut self, components: &mut Components, paths: &mut Value) {
-        if self.has_request_id {
-            let of_all = [parameter::REQUEST_ID, parameter::TRACEPARENT];
-            self.parameters.extend(of_all);
-        }
+    pub(crate) fn describe(self, components: &mut Components, paths: &mut Value) {
         let mut operation = json!({
             "operationId": self.id,
             "tags": [self.tag],
@@ -79,7 +75,7 @@ impl Operation {
             problems.push(problem);
         }
         for (status, problems) in by_status {
-            let described = describe_problems(&problems, &mut components.generator);
+            let described = components.describe_problems(&problems);
             // A status that is also used without a problem gets the problem as a further media type.
             match responses.get_mut(&status.to_string()) {
                 Some(response) => {
@@ -87,8 +83,8 @@ impl Operation {
                     response["content"]["application/problem+json"] = media.clone();
                 }
                 None => {
-                    let reference = components.add_refusal(status, &problems, &described);
-                    responses.insert(status.to_string(), json!({ "$ref": reference }));
+                    let refusal = components.add_refusal(status, &problems, described);
+                    responses.insert(status.to_string(), refusal);
                 }
             }
         }
@@ -103,6 +99,7 @@ pub(crate) struct Components {
     takers: Vec<(&'static str, &'static str)>,
     parameters: Map<String, Value>,
     responses: Map<String, Value>,
+    examples: Map<String, Value>,
 }
 
 impl Components {
@@ -120,6 +117,7 @@ impl Components {
             takers: takers.collect(),
             parameters: Map::new(),
             responses: Map::new(),
+            examples: Map::new(),
         }
     }
 
@@ -130,21 +128,49 @@ impl Components {
         json!({ "$ref": format!("#/components/parameters/{}", parameter.key) })
     }
 
-    /// Adds a response unless it exists, and refers to it. Its name consists of its problems, and
-    /// a number if their details differ from those of another response.
-    fn add_refusal(&mut self, status: u16, problems: &[&Problem], described: &Value) -> String {
+    /// Adds a response with problems unless it exists, and refers to it. Its name consists of their types.
+    fn add_refusal(&mut self, status: u16, problems: &[&Problem], described: Value) -> Value {
         let mut names: Vec<&str> = problems.iter().map(|problem| problem.0.name).collect();
         names.dedup();
-        let name = format!("{status}.{}", names.join("."));
-        let others = (2..).map(|number| format!("{name}.{number}"));
-        let names = std::iter::once(name.clone()).chain(others);
-        for name in names {
-            let known = self.responses.entry(&*name);
-            if known.or_insert_with(|| described.clone()) == described {
-                return format!("#/components/responses/{name}");
-            }
+        let name = add(
+            &mut self.responses,
+            &format!("{status}.{}", names.join(".")),
+            described,
+        );
+        json!({ "$ref": format!("#/components/responses/{name}") })
+    }
+
+    /// Describes an answer that is one of some problems of the same status. All have the same schema; the examples
+    /// show which types there are.
+    fn describe_problems(&mut self, problems: &[&Problem]) -> Value {
+        let mut examples = Map::new();
+        let mut headers = Vec::new();
+        let mut texts = Vec::new();
+        for problem in problems {
+            let body: ProblemBody<'_> = problem.body();
+            let name = problem.0.name;
+            let title = problem.0.title;
+            let example = json!({ "summary": title, "value": body });
+            let example = add(&mut self.examples, name, example);
+            let reference = json!({ "$ref": format!("#/components/examples/{example}") });
+            examples.insert(example, reference);
+            headers.extend(
+                problem
+                    .0
+                    .header
+                    .iter()
+                    .map(|(name, _)| parts::header_name(name)),
+            );
+            texts.push(format!("`{name}`: {title}."));
         }
-        String::new()
+        headers.push("X-Request-Id");
+        texts.dedup();
+        let schema = self.generator.subschema_for::<ProblemBody<'static>>();
+        json!({
+            "description": texts.join(" "),
+            "headers": parts::references(headers),
+            "content": { "application/problem+json": { "schema": schema, "examples": examples } },
+        })
     }
 
     /// Returns all parts.
@@ -153,6 +179,7 @@ impl Components {
             "schemas": self.generator.take_definitions(true),
             "parameters": self.parameters,
             "responses": self.responses,
+            "examples": self.examples,
             "headers": parts::headers(),
             "securitySchemes": parts::security(),
         })
@@ -165,38 +192,14 @@ fn content(contents: &[Content], generator: &mut SchemaGenerator) -> Value {
     Value::Object(described.collect())
 }
 
-/// An answer that is one of some problems of the same status.
-fn describe_problems(problems: &[&Problem], generator: &mut SchemaGenerator) -> Value {
-    let mut examples = Map::new();
-    let mut headers = Vec::new();
-    let mut types = Vec::new();
-    let mut texts = Vec::new();
-    for problem in problems {
-        let body: ProblemBody<'_> = problem.body();
-        let name = problem.0.name;
-        let title = problem.0.title;
-        examples.insert(name.to_owned(), json!({ "summary": title, "value": body }));
-        headers.extend(
-            problem
-                .0
-                .header
-                .iter()
-                .map(|(name, _)| parts::header_name(name)),
-        );
-        types.push(body.r#type.clone());
-        texts.push(format!("`{name}`: {title}."));
+/// Adds a part unless it exists, and returns its name, with a number if another part has the name.
+fn add(parts: &mut Map<String, Value>, name: &str, part: Value) -> String {
+    let mut own = name.to_owned();
+    let mut number = 1;
+    while parts.get(&own).is_some_and(|other| *other != part) {
+        number += 1;
+        own = format!("{name}.{number}");
     }
-    headers.push("X-Request-Id");
-    texts.dedup();
-    types.sort_unstable();
-    types.dedup();
-    let schema = generator.subschema_for::<ProblemBody<'static>>();
-    json!({
-        "description": texts.join(" "),
-        "headers": parts::references(headers),
-        "content": { "application/problem+json": {
-            "schema": { "allOf": [schema, { "properties": { "type": { "enum": types } } }] },
-            "examples": examples,
-        } },
-    })
+    parts.insert(own.clone(), part);
+    own
 }

@@ -35,14 +35,6 @@ macro_rules! parameters {
 }
 pub(crate) use parameters;
 
-parameters! {
-    pub(super) REQUEST_ID: header "X-Request-Id", "RequestId",
-        "Id for the log and the answer. nginx sets it. An id of another form is ignored.", string;
-    pub(super) TRACEPARENT: header "traceparent", "Traceparent",
-        "Trace of the request (W3C Trace Context). The log of PostgreSQL contains sampled traces. A \
-         value of another form is ignored.", string;
-}
-
 impl Parameter {
     /// Describes it for OpenAPI.
     pub(super) fn describe(&self, generator: &mut SchemaGenerator) -> Value {

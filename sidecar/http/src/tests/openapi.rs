@@ -40,7 +40,7 @@ fn every_reference_leads_somewhere_and_nothing_lies_unused() {
         let pointer = reference.strip_prefix('#').expect("within the document");
         assert!(description.pointer(pointer).is_some(), "{reference}");
     }
-    for kind in ["schemas", "parameters", "headers", "responses"] {
+    for kind in ["schemas", "parameters", "headers", "responses", "examples"] {
         let all = description["components"][kind].as_object();
         for name in all.expect("components").keys() {
             // That of every 405, which is of no operation.
@@ -99,6 +99,48 @@ fn every_problem_is_described() {
         assert!(types.contains(&name), "{name}");
         let is_told = text.matches(&name).count() > 1;
         assert_eq!(is_told, !is_of_no_operation, "{name}");
+    }
+}
+
+#[test]
+fn headers_of_proxies_are_no_parameters() {
+    let description = description();
+    let parameters = description["components"]["parameters"].as_object();
+    let mut names: Vec<&Value> = parameters
+        .expect("parameters")
+        .values()
+        .filter(|parameter| parameter["in"] == "header")
+        .map(|parameter| &parameter["name"])
+        .collect();
+    names.sort_by_key(|name| name.to_string());
+    assert_eq!(names, ["Idempotency-Key", "If-Match", "Last-Event-ID"]);
+}
+
+#[test]
+fn all_problems_have_one_schema() {
+    // Returns the number of answers that are problems.
+    fn check(value: &Value) -> usize {
+        let Value::Object(members) = value else {
+            return 0;
+        };
+        let media = members.get("application/problem+json");
+        if let Some(media) = media {
+            let one = json!({ "$ref": "#/components/schemas/Problem" });
+            assert_eq!(media["schema"], one);
+        }
+        usize::from(media.is_some()) + members.values().map(check).sum::<usize>()
+    }
+    let described = check(&description());
+    assert!(described > 20, "{described}");
+}
+
+#[test]
+fn optional_parameters_of_one_format_have_no_default() {
+    // Some generated clients send every default, and the service refuses these with JSON.
+    for name in ["Columns", "Delimiter"] {
+        let parameter = &description()["components"]["parameters"][name];
+        assert_eq!(parameter["schema"]["type"], "string", "{name}");
+        assert!(parameter["schema"].get("default").is_none(), "{name}");
     }
 }
 
