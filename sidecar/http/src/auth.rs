@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::app::{App, SharedApp};
 use super::console;
 use super::domains;
-use super::operation::{Operation, Taken};
+use super::operation::{Operation, Taken, check_query};
 use super::problem::Problem;
 
 /// Declares extractors that require a scope, and what of the admitted request they hold.
@@ -35,6 +35,7 @@ macro_rules! permissions {
                 app: &SharedApp,
             ) -> Result<Self, Problem> {
                 let _admission = authorize(parts, app, Scope::$scope).await?;
+                check_query(parts)?;
                 Ok($name $(($Held::from(_admission)))?)
             }
         }

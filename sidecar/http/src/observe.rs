@@ -17,8 +17,8 @@ use super::app::SharedApp;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: &str = "traceparent";
 
-/// Headers of all answers of the API, unless they have their own: they show links, recipients and visitors, and are for
-/// their caller alone.
+/// Headers of all answers of the API, unless they have their own: they show links, recipients and visitors to their
+/// caller only.
 const PRIVATE: [(HeaderName, HeaderValue); 3] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),

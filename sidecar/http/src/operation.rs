@@ -7,13 +7,13 @@ mod describe;
 pub(super) mod parameter;
 mod parts;
 
+use axum::Extension;
 use axum::body::Body as RawBody;
-use axum::extract::{RawQuery, Request, State};
+use axum::extract::{RawQuery, State};
 use axum::handler::Handler;
 use axum::http::header::CACHE_CONTROL;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Uri};
-use axum::middleware::{Next, from_fn};
-use axum::response::Response;
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -155,10 +155,16 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
-async fn refuse_query(request: Request, next: Next) -> Result<Response, Problem> {
-    match request.uri().query() {
-        None | Some("") => Ok(next.run(request).await),
-        Some(_) => Err(only(&[])),
+/// Marks requests of operations that take no query.
+#[derive(Clone, Copy)]
+struct WithoutQuery;
+
+/// Refuses a query where none is taken. Only extractors call it, once they have checked the key.
+pub(super) fn check_query(parts: &Parts) -> Result<(), Problem> {
+    let is_refused = parts.extensions.get::<WithoutQuery>().is_some();
+    match parts.uri.query() {
+        Some(query) if is_refused && !query.is_empty() => Err(only(&[])),
+        _ => Ok(()),
     }
 }
 
@@ -231,13 +237,13 @@ impl Operation {
         self.takes(parameters).problems([refused])
     }
 
-    /// Refuses any query if none is taken, but of probes and pages.
+    /// Refuses any query if none is taken, but of probes and pages, which need no key.
     pub(super) fn without_other_query(self) -> Self {
         let takes_query = self.parameters.iter().any(|it| it.place == "query");
-        if takes_query || !self.path.starts_with("/v1/") {
+        if takes_query || self.scope.is_none() {
             return self;
         }
-        let handler = self.handler.layer(from_fn(refuse_query));
+        let handler = self.handler.layer(Extension(WithoutQuery));
         let operation = Self { handler, ..self };
         operation.problems([only(&[])])
     }

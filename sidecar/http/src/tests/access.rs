@@ -1,11 +1,12 @@
 //! Scopes, rate limits and allowed target domains.
 
 use jiff::SignedDuration;
-use serde_json::json;
+use serde_json::{Value, json};
 use shortlink_core::api_key::{KeyPolicy, RateLimit, Scope};
 use shortlink_core::target::domains::DomainRules;
 
 use super::{NewKey, Service, new_key};
+use crate::openapi;
 
 #[tokio::test]
 async fn each_route_asks_for_its_scope_and_admin_has_all() {
@@ -50,6 +51,24 @@ async fn each_route_asks_for_its_scope_and_admin_has_all() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_key_is_checked_before_the_query() {
+    let service = Service::new().await;
+    let description = serde_json::from_str::<Value>(&openapi::text()).expect("JSON");
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        for method in methods.as_object().expect("methods").keys() {
+            if path.starts_with("/v1/") {
+                let real = path.replace("{code}", "abc").replace("{id}", "1");
+                let (method, real) = (method.to_uppercase(), format!("{real}?unheard=1"));
+                let answer = service.call("", &method, &real, None).await;
+                assert_eq!(answer.status, 401, "{method} {path}");
+            }
+        }
+    }
+    let answer = service.get("/v1/links/abc?unheard=1").await;
+    assert_eq!(answer.status, 400);
 }
 
 #[tokio::test]

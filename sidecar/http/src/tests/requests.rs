@@ -169,7 +169,7 @@ async fn what_no_operation_knows_is_refused_and_never_ignored() {
         ("GET", "/v1/links/abc/qr?format=png&size=300", ""),
         ("GET", "/v1/codespace?x=1", ""),
         ("DELETE", "/v1/links/abc?force", ""),
-        ("POST", "/v1/campaigns?x=1", "{}"),
+        ("POST", "/v1/links/abc/pause?x=1", ""),
         (
             "POST",
             "/v1/links",
