@@ -19,6 +19,8 @@ export class Rows {
   #state = START;
   #line = 1;
   #firstLine = 1;
+  /** The line behind the last row. */
+  #behind = 1;
   #afterCr = false;
   #delimiter;
 
@@ -33,7 +35,7 @@ export class Rows {
     this.#begin = 0;
   }
 
-  /** The next row, unparsed, with its line number; null when no row is complete yet. */
+  /** The next row, unparsed, with its line number and the number of empty lines before it; null when none is complete. */
   next(isEnd = false) {
     const { length } = this.#held;
     while (this.#at < length) {
@@ -68,7 +70,10 @@ export class Rows {
     const text = this.#held.slice(this.#begin, end);
     this.#begin = Math.min(end + 1, this.#at);
     this.#state = START;
-    return { text, line: this.#firstLine };
+    const line = this.#firstLine;
+    const empty = line - this.#behind;
+    this.#behind = this.#line;
+    return { text, line, empty };
   }
 }
 

@@ -127,9 +127,15 @@ async function send({ file, delimiter, address, headers }) {
     for (let number = 0; how === 'done'; number += 1) {
       const rows = await together(reader);
       if (rows.length === 0) break;
+      // Empty lines stay between rows, so that the service can count lines of the file.
+      const [first, ...others] = rows;
+      const lines = [header, first.text, ...others.map(({ text, empty }) => '\n'.repeat(empty) + text)];
       const request = {
-        method: 'POST', signal: stop.signal, body: `${[header, ...rows.map(({ text }) => text)].join('\n')}\n`,
-        headers: { ...headers, 'Idempotency-Key': `${headers['Idempotency-Key']} ${number}` },
+        method: 'POST', signal: stop.signal, body: `${lines.join('\n')}\n`,
+        headers: {
+          ...headers, 'Idempotency-Key': `${headers['Idempotency-Key']} ${number}`,
+          'X-Shortlink-First-Line': String(first.line),
+        },
       };
       let answer = await ask(address, request);
       while (answer.status === 429) {

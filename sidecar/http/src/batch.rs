@@ -38,18 +38,22 @@ use super::campaign_links::Campaigns;
 use super::campaigns::no_such_campaign;
 use super::extract::{BODY_PATIENCE, Domains, charset, header, media_type};
 use super::idempotency::{IDEMPOTENCY_KEY, bad_key, create_chunk, dedupes_twice, idempotency_key};
-use super::link_members::read_new_link;
+use super::link_members::{LengthsFrom, read_new_link};
 use super::operation::{json_of, operations, rows_of};
 use super::problem::Problem;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
 use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
-use rows::{BrokenBody, Format, Rows};
+use rows::{BrokenBody, Csv, Format, Rows};
 use said_of_all::SaidOfAll;
 
 /// The time for which the answer waits for rows, to refuse a batch that has none. A client may wait for the answer
 /// before it sends them.
 const EMPTY_WITHIN: Duration = Duration::from_secs(1);
+
+/// The header with the line at which the rows of the body begin in a file that the console sends in parts, so that
+/// problems name lines of the file.
+const FIRST_LINE: &str = "x-shortlink-first-line";
 
 /// Names of UTF-8, and of a part of it.
 const UTF_8: [&str; 4] = ["utf-8", "utf8", "us-ascii", "ascii"];
@@ -96,7 +100,11 @@ async fn create(
     let said = SaidOfAll::read(&app, &query.unwrap_or_default(), format).await?;
     let idempotency_key = idempotency_key(&headers)?;
     let answers_array = wants_array(&headers, format);
-    let rows = Rows::new(format, app.body_limit_bytes, said.csv.clone());
+    let csv = Csv {
+        first_line: header(&headers, FIRST_LINE).and_then(|line| line.parse().ok()),
+        ..said.csv.clone()
+    };
+    let rows = Rows::new(format, app.body_limit_bytes, csv);
     let context = Arc::new(Context {
         app: Arc::clone(&app),
         domains,
@@ -172,7 +180,7 @@ impl Context {
         let campaigns = Campaigns::named(&self.app, named).await;
         let rows = rows.into_iter();
         let read = rows.map(|row| self.read(row, campaigns.as_ref()));
-        let (external_ids, links): (Vec<_>, Vec<_>) = read.unzip();
+        let (told, links): (Vec<_>, Vec<_>) = read.unzip();
         let results = match &self.idempotency_key {
             // The outcome of an empty chunk is not stored: its rows may arrive with a retry.
             _ if links.is_empty() => Vec::new(),
@@ -194,16 +202,15 @@ impl Context {
         };
         let mut teller = Teller {
             campaigns: campaigns.as_ref().ok(),
-            app: &self.app,
             now: self.app.clock.now(),
             bases: &self.domains.bases,
             failures: HashMap::new(),
         };
         let mut answers: Vec<String> = results
             .into_iter()
-            .zip(external_ids)
+            .zip(told)
             .zip(chunk.first_index..)
-            .map(|((result, external_id), index)| teller.tell(index, external_id, result))
+            .map(|((result, told), index)| teller.tell(index, told, result))
             .collect();
         if let Some(BrokenBody(reason)) = chunk.broken {
             let problem = Problem::malformed(format!("The body {reason}."));
@@ -234,26 +241,28 @@ impl Context {
         }
     }
 
-    /// Reads a row: its echoed id and the new link.
+    /// Reads a row: the echoed id, the origin of the code's lengths, and the new link.
     fn read(
         &self,
         row: Result<Map<String, Value>, Problem>,
         campaigns: Result<&Campaigns, &Problem>,
-    ) -> (Option<String>, Result<NewLink, Problem>) {
+    ) -> ((Option<String>, LengthsFrom), Result<NewLink, Problem>) {
         let members = match row {
             Ok(members) => members,
-            Err(problem) => return (None, Err(problem)),
+            Err(problem) => return ((None, LengthsFrom::Configuration), Err(problem)),
         };
         let external_id = members.get("externalId").and_then(Value::as_str);
         let external_id = external_id.map(str::to_owned);
+        let lengths_from = campaigns.map_or(LengthsFrom::Configuration, |campaigns| {
+            LengthsFrom::of(&self.app, &members, &self.caller, campaigns)
+        });
+        let told = (external_id, lengths_from);
         let link = campaigns.map_err(Problem::clone).and_then(|campaigns| {
             read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)
         });
         match link {
-            Ok(new) if new.dedupe && self.idempotency_key.is_some() => {
-                (external_id, Err(dedupes_twice()))
-            }
-            link => (external_id, link),
+            Ok(new) if new.dedupe && self.idempotency_key.is_some() => (told, Err(dedupes_twice())),
+            link => (told, link),
         }
     }
 

@@ -33,11 +33,13 @@ impl Campaigns {
         app: &App,
         requests: impl IntoIterator<Item = &Map<String, Value>>,
     ) -> Result<Self, Problem> {
-        let ids = requests.into_iter().filter_map(|members| {
-            let id = members.get("campaignId")?.as_str()?;
-            CampaignId::parse(id.as_bytes())
-        });
+        let ids = requests.into_iter().filter_map(named_id);
         Self::find(app, ids.collect()).await
+    }
+
+    /// The campaign that a request for a new link names, if there is one.
+    pub(super) fn named_by(&self, request: &Map<String, Value>) -> Option<&Campaign> {
+        self.0.get(&named_id(request)?)
     }
 
     /// Finds the campaigns of links.
@@ -70,6 +72,11 @@ impl Campaigns {
     pub(super) fn of_destination(&self, destination: &Destination) -> Option<&Campaign> {
         self.0.get(&destination.campaign()?)
     }
+}
+
+fn named_id(request: &Map<String, Value>) -> Option<CampaignId> {
+    let id = request.get("campaignId")?.as_str()?;
+    CampaignId::parse(id.as_bytes())
 }
 
 /// Reads the campaign of a new link and its values; `None` if the link has a target of its own, or

@@ -10,7 +10,7 @@ use shortlink_service::new_link::{LinkError, NewLink, Stored};
 use shortlink_service::repeat::{RepeatError, RowResult, RowsDigest};
 
 use super::app::App;
-use super::link_members::not_created;
+use super::link_members::{LengthsFrom, not_created};
 use super::operation::parameter::parameters;
 use super::problem::Problem;
 
@@ -70,6 +70,7 @@ pub(super) async fn create_once(
     key: ChunkKey,
     digest: RowsDigest,
     new: Result<NewLink, Problem>,
+    lengths_from: LengthsFrom,
 ) -> Result<Once, Problem> {
     // A request that is invalid now may have been valid then: a bound in time has passed, or a
     // campaign was revoked.
@@ -81,7 +82,7 @@ pub(super) async fn create_once(
     match results.into_iter().next() {
         Some(RowResult::Link(stored)) => Ok(Once::Made(stored)),
         Some(RowResult::Problem(problem)) => Ok(Once::Told(told(problem))),
-        Some(RowResult::Failed(error)) => Err(not_created(app, error)),
+        Some(RowResult::Failed(error)) => Err(not_created(error, lengths_from)),
         None => Err(Problem::internal()),
     }
 }

@@ -8,6 +8,7 @@ use shortlink_api::kinds::whole;
 use shortlink_api::link::{LinkIssue, LinkSettings, LinkTarget};
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::KeyPolicy;
+use shortlink_core::campaign::CampaignDefaults;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::{Change, Destination, is_never_valid};
 use shortlink_core::target::{OwnHosts, Target};
@@ -107,8 +108,7 @@ pub(super) fn read_new_link(
         .as_ref()
         .and_then(|membership| campaigns.of_destination(membership))
         .map(|campaign| &campaign.defaults);
-    let default = defaults.map_or(app.default_policy, |it| it.policy(app.default_policy));
-    let default = caller.key().policy.narrow(default);
+    let default = caller.key().policy.narrow(default_policy(app, defaults));
     let codes = check_codes(
         &mut fields,
         issue.strategy.flatten(),
@@ -145,24 +145,70 @@ pub(super) fn read_new_link(
     })
 }
 
-/// Describes why a link was not created. If no codes are left, the request is at fault when it
-/// specified the policy; else the configuration is.
-pub(super) fn not_created(app: &App, error: LinkError) -> Problem {
-    let policy = match &error {
-        LinkError::NoCode(reason) => match **reason {
-            NoCode::Full { policy } => Some(policy),
-            _ => None,
-        },
-        LinkError::Exhausted { policy, .. } => Some(*policy),
-        _ => None,
-    };
-    if policy.is_none_or(|policy| policy == app.default_policy) {
-        return error.into();
+/// The origin of the lengths that a new link's code may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LengthsFrom {
+    /// The request.
+    Request,
+    /// The defaults of the link's campaign.
+    Campaign,
+    /// The policy of the caller's API key.
+    Key,
+    /// The configuration of the service.
+    Configuration,
+}
+
+impl LengthsFrom {
+    /// Finds the origin for a request; `campaigns` are those that it names.
+    pub(super) fn of(
+        app: &App,
+        request: &Map<String, Value>,
+        caller: &Caller,
+        campaigns: &Campaigns,
+    ) -> Self {
+        if request.get("codeLength").is_some_and(|it| !it.is_null()) {
+            return Self::Request;
+        }
+        let defaults = campaigns.named_by(request).map(|it| &it.defaults);
+        let default = default_policy(app, defaults);
+        if caller.key().policy.narrow(default).lengths != default.lengths {
+            Self::Key
+        } else if defaults.is_some_and(|it| it.code_lengths.is_some()) {
+            Self::Campaign
+        } else {
+            Self::Configuration
+        }
     }
-    Problem::invalid(
-        "/codeLength",
-        "must leave a choice: too many codes of this length are in use",
-    )
+}
+
+/// The policy of codes for a request that specifies none, before that of the key.
+fn default_policy(app: &App, defaults: Option<&CampaignDefaults>) -> CodePolicy {
+    defaults.map_or(app.default_policy, |it| it.policy(app.default_policy))
+}
+
+/// Describes why a link was not created. If no codes of the allowed lengths are left, the origin of these lengths is at
+/// fault.
+pub(super) fn not_created(error: LinkError, lengths_from: LengthsFrom) -> Problem {
+    let is_full = match &error {
+        LinkError::NoCode(reason) => matches!(**reason, NoCode::Full { .. }),
+        error => matches!(error, LinkError::Exhausted { .. }),
+    };
+    let (pointer, detail) = match lengths_from {
+        LengthsFrom::Request if is_full => (
+            "/codeLength",
+            "must leave a choice: too many codes of this length are in use",
+        ),
+        LengthsFrom::Campaign if is_full => (
+            "/campaignId",
+            "has defaults that leave no choice: too many codes of their codeLength are in use",
+        ),
+        LengthsFrom::Key if is_full => (
+            "",
+            "needs a code of a length that the policy of the API key excludes: too many codes of the others are in use",
+        ),
+        _ => return error.into(),
+    };
+    Problem::invalid(pointer, detail)
 }
 
 /// The policy of a new code, where the request specifies some of it.

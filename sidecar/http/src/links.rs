@@ -27,7 +27,7 @@ use super::extract::{CODE, CodeInPath, Domains, JsonObject, no_such_link};
 use super::idempotency::{
     IDEMPOTENCY_KEY, Once, bad_key, create_once, dedupes_twice, digest, idempotency_key,
 };
-use super::link_members::{not_created, read_members, read_new_link};
+use super::link_members::{LengthsFrom, not_created, read_members, read_new_link};
 use super::operation::parameter::{of, parameters, string};
 use super::operation::{Operation, operations};
 use super::precondition::{IfMatch, etag};
@@ -111,16 +111,17 @@ async fn create(
         (key, digest(&members))
     });
     let campaigns = Campaigns::named(&app, [&members]).await?;
+    let lengths_from = LengthsFrom::of(&app, &members, &caller, &campaigns);
     let new = read_new_link(&app, members, &domains, &caller, &campaigns);
     let stored = match request {
         None => {
             let created = app.links.issuer.create(new?).await;
-            created.map_err(|error| not_created(&app, error))?
+            created.map_err(|error| not_created(error, lengths_from))?
         }
         Some(_) if new.as_ref().is_ok_and(|new| new.dedupe) => {
             return Err(dedupes_twice());
         }
-        Some((key, digest)) => match create_once(&app, key, digest, new).await? {
+        Some((key, digest)) => match create_once(&app, key, digest, new, lengths_from).await? {
             Once::Made(stored) => *stored,
             Once::Told(answer) => return Ok(answer),
         },

@@ -385,6 +385,16 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
         "{results}"
     );
     browser.click("[data-other]");
+    // The file is sent in parts, and the fault is in the last one.
+    let rows = format!("https://example.com/{}\n", "x".repeat(180)).repeat(1_000);
+    let open = format!("url\n{rows}\n\"https://example.com/open\n");
+    console.choose("#upload-file", &write("open.csv", open.as_bytes()));
+    browser.click("[data-send]:not([disabled])");
+    wait_for_end(&console, "done");
+    browser.text_with("[data-ended]", "1,000 made, 1 failed, of 1,001 rows");
+    browser.text_with("[data-errors]", "1,003");
+    browser.text_with("[data-errors]", "from line 1003 to the end");
+    browser.click("[data-other]");
     browser.find("#upload-file");
     browser.assert_sound(&[]);
 }

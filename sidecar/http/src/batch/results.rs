@@ -12,10 +12,9 @@ use serde_json::value::RawValue;
 use shortlink_core::short_url::Bases;
 use shortlink_service::repeat::RowResult;
 
-use crate::app::App;
 use crate::campaign_links::Campaigns;
 use crate::idempotency::status_of;
-use crate::link_members::not_created;
+use crate::link_members::{LengthsFrom, not_created};
 use crate::problem::{Problem, ProblemBody};
 use crate::wire::LinkBody;
 
@@ -56,7 +55,6 @@ pub(crate) struct ResultBody {
 pub(super) struct Teller<'a> {
     /// The campaigns that the rows name, if they could be read.
     pub(super) campaigns: Option<&'a Campaigns>,
-    pub(super) app: &'a App,
     pub(super) now: Timestamp,
     pub(super) bases: &'a Bases,
     /// Status and problem of links that could not be created, by error. One cause usually affects many rows, and is
@@ -69,7 +67,7 @@ impl Teller<'_> {
     pub(super) fn tell(
         &mut self,
         index: u64,
-        external_id: Option<String>,
+        (external_id, lengths_from): (Option<String>, LengthsFrom),
         result: RowResult,
     ) -> String {
         let (status, link, problem) = match result {
@@ -83,9 +81,9 @@ impl Teller<'_> {
             }
             RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),
             RowResult::Failed(error) => {
-                let cause = format!("{error:?}");
+                let cause = format!("{lengths_from:?} {error:?}");
                 let told = self.failures.entry(cause).or_insert_with(|| {
-                    let (status, problem) = not_created(self.app, error).to_json();
+                    let (status, problem) = not_created(error, lengths_from).to_json();
                     (status.as_u16(), problem)
                 });
                 (told.0, None, raw(told.1.clone()))

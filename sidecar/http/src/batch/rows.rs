@@ -39,6 +39,8 @@ pub(super) struct Csv {
     pub(super) delimiter: u8,
     /// Names that replace those in the first line; values without a name are ignored.
     pub(super) columns: Option<Vec<Option<String>>>,
+    /// The line of a file at which the rows begin, if the body is a part of it.
+    pub(super) first_line: Option<u64>,
 }
 
 impl Default for Csv {
@@ -46,6 +48,7 @@ impl Default for Csv {
         Self {
             delimiter: b',',
             columns: None,
+            first_line: None,
         }
     }
 }
@@ -304,6 +307,8 @@ struct CsvCutter {
     names: Option<Vec<Option<String>>>,
     /// Names that replace those in the first line.
     columns: Option<Vec<Option<String>>>,
+    /// The line of the file at which the rows begin, and that of the body.
+    begin: Option<(u64, u64)>,
 }
 
 impl CsvCutter {
@@ -312,7 +317,18 @@ impl CsvCutter {
             parser: Parser::new(csv.delimiter, most_bytes, MOST_VALUES),
             delimiter: csv.delimiter,
             columns: csv.columns,
+            // The line of the body is known once the names are read.
+            begin: csv.first_line.map(|line| (line, 0)),
             names: None,
+        }
+    }
+
+    /// Converts lines of the body to those of the file.
+    fn in_file(&self, place: csv_parser::Place) -> csv_parser::Place {
+        let (file, body) = self.begin.unwrap_or_default();
+        csv_parser::Place {
+            line: file.saturating_add(place.line).saturating_sub(body),
+            ..place
         }
     }
 
@@ -331,17 +347,21 @@ impl CsvCutter {
 
     fn take(&mut self, step: Step, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
         match step {
-            Step::Record(_) => {}
+            Step::Record(place) => {
+                if let (Some((_, body)), None) = (&mut self.begin, &self.names) {
+                    *body = place.line + place.lines;
+                }
+            }
             Step::TooLong(_) if self.names.is_some() => {
                 rows.push(RawRow::TooLong);
                 return Ok(());
             }
             Step::TooManyLines(place) if self.names.is_some() => {
-                rows.push(RawRow::TooManyLines(place));
+                rows.push(RawRow::TooManyLines(self.in_file(place)));
                 return Ok(());
             }
             Step::Unclosed(place) if self.names.is_some() => {
-                rows.push(RawRow::Unclosed(place));
+                rows.push(RawRow::Unclosed(self.in_file(place)));
                 return Ok(());
             }
             Step::TooLong(_) | Step::TooManyLines(_) => {
@@ -367,17 +387,31 @@ impl CsvCutter {
             self.names = Some(columns);
             return Ok(());
         }
-        let names = values.into_iter().map(|name| {
-            let name = String::from_utf8(name)
-                .ok()
-                .filter(|name| !name.contains(|it: char| it.is_control() && it != '\t'));
-            name.map(|name| Some(name.trim().to_owned()))
-                .ok_or(BrokenBody::from("has a first line that is not UTF-8 text"))
-        });
+        let names = values.into_iter().map(read_name);
         let names = names.collect::<Result<Vec<_>, _>>()?;
         check_names(&names, self.delimiter)?;
         self.names = Some(names);
         Ok(())
+    }
+}
+
+/// Reads the name of a column.
+fn read_name(name: Vec<u8>) -> Result<Option<String>, BrokenBody> {
+    let name = String::from_utf8(name);
+    let name = name.map_err(|_error| BrokenBody::from("has a first line that is not UTF-8"))?;
+    match name.chars().find(|it| it.is_control() && *it != '\t') {
+        None => Ok(Some(name.trim().to_owned())),
+        // In UTF-16, every other byte of Latin text is NUL.
+        Some('\0') => {
+            Err("has a first line with the character U+0000; is it UTF-16? Send UTF-8".into())
+        }
+        Some(other) => {
+            let code = u32::from(other);
+            let reason = format!(
+                "has a column name with the control character U+{code:04X}; a name may have tabs, but no others"
+            );
+            Err(BrokenBody(reason.into()))
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use axum::body::{Body, Bytes};
 use axum::http::Request;
 use futures_util::stream;
 use serde_json::{Value, json};
+use shortlink_core::api_key::{KeyPolicy, Scope};
 use shortlink_core::ports::MAX_TOGETHER;
 
-use super::{Answer, Service};
+use super::{Answer, NewKey, Service, new_key};
 
 const NDJSON: &str = "application/x-ndjson";
 
@@ -145,6 +146,69 @@ async fn a_full_length_is_the_fault_of_each_request_that_asks_for_it() {
 }
 
 #[tokio::test]
+async fn a_full_length_is_the_fault_of_what_has_set_it() {
+    let service = Service::new().await;
+    let short = NewKey {
+        policy: KeyPolicy {
+            max_body_length: Some(1),
+            ..KeyPolicy::default()
+        },
+        ..new_key(&[Scope::LinksWrite])
+    };
+    let (_, short) = service.key(1, short).await;
+    let campaign = json!({
+        "name": "x", "longUrl": "https://example.com/", "defaults": {"codeLength": 1},
+    });
+    let campaign = service.call(&service.campaigner, "POST", "/v1/campaigns", Some(campaign));
+    let id = campaign.await.json()["id"].clone();
+    let own = json!({"longUrl": "https://example.com/"});
+    let row = json!({"longUrl": "https://example.com/", "codeLength": 1});
+    let fill = format!("{row}\n").repeat(100);
+    send(&service, NDJSON, None, Body::from(fill)).await;
+    let of_campaign = json!({"campaignId": id});
+    let both = json!({"campaignId": id, "codeLength": 1});
+    for (key, body, pointer, detail) in [
+        (&service.writer, &row, "/codeLength", "of this length"),
+        (&service.writer, &both, "/codeLength", "of this length"),
+        (&service.writer, &of_campaign, "/campaignId", "defaults"),
+        (&short, &row, "/codeLength", "of this length"),
+        (&short, &own, "", "policy of the API key"),
+    ] {
+        let single = service.call(key, "POST", "/v1/links", Some(body.clone()));
+        let single = single.await.json();
+        let request = Request::builder()
+            .method("POST")
+            .uri("/v1/links/batch")
+            .header("x-api-key", key)
+            .header("content-type", NDJSON)
+            .body(Body::from(body.to_string()));
+        let batch = service.send(request.expect("a request")).await;
+        for problem in [&single, &lines(&batch)[0]["problem"]] {
+            assert_eq!(problem["status"], 422, "{body}: {problem}");
+            let error = &problem["errors"][0];
+            assert_eq!(error["pointer"], pointer, "{body}: {problem}");
+            assert!(error["detail"].to_string().contains(detail), "{problem}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_of_a_part_count_as_the_console_says() {
+    let service = Service::new().await;
+    let part = "\"a\nb\",longUrl\n,https://example.com/\n\n,\"https://example.com/";
+    let request = Request::builder()
+        .method("POST")
+        .uri("/v1/links/batch?columns=,longUrl")
+        .header("x-api-key", &service.writer)
+        .header("x-shortlink-first-line", "1001")
+        .header("content-type", "text/csv")
+        .body(Body::from(part));
+    let results = lines(&service.send(request.expect("a request")).await);
+    let told = results[1]["problem"]["errors"][0]["detail"].to_string();
+    assert!(told.contains("from line 1003 to the end"), "{told}");
+}
+
+#[tokio::test]
 async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
     let service = Service::new().await;
     let whole = async |media_type: &str, body: &[u8]| {
@@ -182,12 +246,18 @@ async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
         ),
         ("longUrl;note\na;b\n", "delimiter=semicolon"),
         ("longUrl\tnote\na\tb\n", "delimiter=tab"),
-        ("l\0o\0n\0g\0\na\n", "not UTF-8 text"),
+        ("l\0o\0n\0g\0\na\n", "U+0000; is it UTF-16?"),
+        ("\"long\nUrl\"\na\n", "U+000A"),
+        ("long\u{1}Url\na\n", "U+0001"),
         ("\"longUrl\na\n", "quotation mark that is not closed"),
-    ] {
-        let answer = send(&service, "text/csv", None, Body::from(body)).await;
+    ]
+    .map(|(body, part)| (body.as_bytes(), part))
+    .into_iter()
+    .chain([(&b"lon\xffgUrl\na\n"[..], "is not UTF-8")])
+    {
+        let answer = send(&service, "text/csv", None, Body::from(body.to_vec())).await;
         let results = lines(&answer);
-        assert_eq!(results.len(), 1, "{body}");
+        assert_eq!(results.len(), 1, "{body:?}");
         let detail = results[0]["problem"]["detail"].as_str().expect("a detail");
         assert!(detail.contains(part), "{detail}");
     }
