@@ -11,7 +11,8 @@ const LIMIT = 50;
 const ACTIONS = [
   'link.change', 'link.pause', 'link.resume', 'link.revoke', 'link.end', 'link.expire',
   'campaign.create', 'campaign.change', 'campaign.pause', 'campaign.resume', 'campaign.revoke',
-  'key.create', 'key.change', 'key.rotate', 'key.revoke', 'visits.erase',
+  'key.create', 'key.change', 'key.rotate', 'key.revoke', 'visits.erase', 'visits.export',
+  'session.begin', 'session.end',
 ];
 const NAMES = ['action', 'subject', 'keyId'];
 

@@ -39,6 +39,12 @@ named! {
         LinkExpire = "link.expire",
         /// The visits of a link were erased.
         VisitsErase = "visits.erase",
+        /// Visits were exported one by one.
+        VisitsExport = "visits.export",
+        /// A user has signed in at the console.
+        SessionBegin = "session.begin",
+        /// A user has signed out of the console.
+        SessionEnd = "session.end",
         /// A campaign was created.
         CampaignCreate = "campaign.create",
         /// A campaign was changed.

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,10 +13,24 @@ use shortlink_core::ports::{AuditListing, Listed};
 use super::app::SharedApp;
 use super::auth::MayAudit;
 use super::cursor;
+use super::extract::header;
 use super::operation::operations;
 use super::operation::parameter::{parameters, string};
 use super::problem::Problem;
 use super::query::{Asked, CURSOR, LIMIT, Limit, cut, one_more, query};
+
+/// The most characters of an address or a request id in an entry.
+const MAX_CIRCUMSTANCE: usize = 128;
+
+/// The client's address and the request id, as nginx reports them, for the details of an entry.
+pub(super) fn circumstances(headers: &HeaderMap) -> Map<String, Value> {
+    let members = [("address", "x-real-ip"), ("requestId", "x-request-id")];
+    let members = members.into_iter().filter_map(|(member, name)| {
+        let value = header(headers, name)?.chars().take(MAX_CIRCUMSTANCE);
+        Some((member.to_owned(), Value::from(value.collect::<String>())))
+    });
+    members.collect()
+}
 
 /// An entry of the audit log.
 #[derive(Serialize, JsonSchema)]

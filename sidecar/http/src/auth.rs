@@ -59,7 +59,7 @@ permissions! {
     MayManageKeys(Caller): KeysAdmin;
 
     /// The caller may read visits.
-    MayReadStats: StatsRead;
+    MayReadStats(Caller): StatsRead;
 
     /// The caller may read visits; a long response checks again whether that still holds.
     MayListen(Admission): StatsRead;
@@ -90,7 +90,9 @@ impl Admission {
     /// database is unavailable, the last known state of the key decides.
     pub(super) async fn still_holds(&self, app: &SharedApp) -> bool {
         let now = app.clock.now();
-        if self.presented.until.is_some_and(|until| now >= until) {
+        if let Some((id, until)) = &self.presented.session
+            && (now >= *until || matches!(app.sessions.is_over(id).await, Ok(true)))
+        {
             return false;
         }
         match app.access.recognise(&self.presented.key).await {
@@ -103,14 +105,14 @@ impl Admission {
 /// The credentials of a request.
 struct Presented {
     key: PresentedKey,
-    /// The end of the session that supplied the key.
-    until: Option<Timestamp>,
+    /// The session that supplied the key: its id, and its expiry.
+    session: Option<(String, Timestamp)>,
 }
 
 /// Authenticates a request, charges its key's rate limit, and checks a scope. A request that lacks
 /// the scope is charged as well, so that failed attempts are limited like any others.
 async fn authorize(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<Admission, Problem> {
-    let presented = presented(parts, app)?;
+    let presented = presented(parts, app).await?;
     let caller = app.access.recognise(&presented.key).await?;
     let caller = caller.ok_or_else(Problem::unauthorized)?;
     caller.charge(1)?;
@@ -123,16 +125,17 @@ async fn authorize(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<Admis
 
 /// Finds the key of a request. A key in a header outranks the session of the console, which is read
 /// only if no header has a key.
-fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {
+async fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {
     if let Some(text) = key_text(&parts.headers) {
         let key = text.and_then(|text| PresentedKey::parse(text.trim()));
         let key = key.ok_or_else(Problem::unauthorized)?;
-        return Ok(Presented { key, until: None });
+        return Ok(Presented { key, session: None });
     }
-    let session = console::session(parts, app)?.ok_or_else(Problem::unauthorized)?;
+    let session = console::session(parts, app).await?;
+    let session = session.ok_or_else(Problem::unauthorized)?;
     Ok(Presented {
         key: session.presented,
-        until: Some(session.until),
+        session: Some((session.id, session.until)),
     })
 }
 

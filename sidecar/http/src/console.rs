@@ -16,10 +16,13 @@ use shortlink_service::sessions::Session;
 use url::Url;
 
 use super::app::{App, SharedApp};
+use super::extract::header;
 use super::problem::Problem;
 
-/// The cookie that holds a session.
+/// The cookie that holds a session, and its name over https, with which browsers take it from this host only, and only
+/// with `Secure`.
 const COOKIE_NAME: &str = "shortlink_session";
+const SECURE_COOKIE_NAME: &str = "__Host-shortlink_session";
 
 /// The header that marks requests of the console; a page of another origin cannot send it.
 const MARK: &str = "x-shortlink-console";
@@ -32,19 +35,29 @@ pub(super) fn routes() -> Router<SharedApp> {
             "/console/session",
             get(session::show).post(session::begin).delete(session::end),
         )
+        .route("/console/admission", get(session::admit))
         .route("/console/assets/{version}/{*path}", get(assets::asset))
         .route("/console", get(assets::page))
         .route("/console/", get(assets::page))
         .route("/console/{*page}", get(assets::page))
 }
 
-/// Returns the session of a request, if it has not ended.
+/// Returns the session of a request, if it has not ended. A request that a page of another origin triggers has none.
 ///
 /// # Errors
-/// Fails if the request could change something and does not come from the console.
-pub(super) fn session(parts: &Parts, app: &App) -> Result<Option<Session>, Problem> {
-    let session = token(&parts.headers).and_then(|token| app.sessions.read(token));
-    if session.is_some() && !matches!(parts.method, Method::GET | Method::HEAD) {
+/// Fails if the request could change something and does not come from the console, or if the store does.
+pub(super) async fn session(parts: &Parts, app: &App) -> Result<Option<Session>, Problem> {
+    let Some(token) = token(&parts.headers) else {
+        return Ok(None);
+    };
+    let is_reading = matches!(parts.method, Method::GET | Method::HEAD);
+    // `none` is a user who has typed the address.
+    let site = header(&parts.headers, "sec-fetch-site");
+    if is_reading && site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return Ok(None);
+    }
+    let session = app.sessions.find(token).await?;
+    if session.is_some() && !is_reading {
         require_console(&parts.headers)?;
     }
     Ok(session)
@@ -93,8 +106,18 @@ fn token(headers: &HeaderMap) -> Option<&str> {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| *name == COOKIE_NAME)
+        .find(|(name, _)| *name == cookie_name(headers))
         .map(|(_, token)| token)
+}
+
+/// The name of the cookie for the scheme that nginx reports.
+fn cookie_name(headers: &HeaderMap) -> &'static str {
+    let scheme = header(headers, "x-forwarded-proto").unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("https") {
+        SECURE_COOKIE_NAME
+    } else {
+        COOKIE_NAME
+    }
 }
 
 #[cfg(test)]

@@ -142,6 +142,7 @@ impl Service {
             ),
             access,
             sessions: Sessions::new(
+                Arc::clone(&kept.store),
                 &kept.store.code_key(),
                 Arc::clone(&shared_clock),
                 StdRng::seed_from_u64(1001),

@@ -14,14 +14,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use shortlink_api::cells::{self, Cells};
+use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::ports::{KeptVisit, Listed, Listing, Position, StoreError, VisitListing};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Versioned;
 use shortlink_core::visit::class::Class;
+use shortlink_service::access::Caller;
 use shortlink_store::Store;
 use vocabulary::{CampaignId, Code};
 
 use super::app::SharedApp;
+use super::audit::circumstances;
 use super::auth::{MayReadStats, MayWrite};
 use super::extract::{CodeInPath, header};
 use super::operation::parameter::parameters;
@@ -203,7 +206,7 @@ async fn of_link(
 /// `GET /v1/visits`: a page, or with `Accept: application/x-ndjson` or `text/csv` all of them.
 async fn list(
     State(app): State<SharedApp>,
-    _: MayReadStats,
+    MayReadStats(caller): MayReadStats,
     headers: HeaderMap,
     Asked(asked): Asked<VisitQuery>,
 ) -> Result<Response<Body>, Problem> {
@@ -219,11 +222,41 @@ async fn list(
     } else {
         return page(&app, listing).await.map(IntoResponse::into_response);
     };
+    let entry = exported(&listing, &caller, app.clock.now(), &headers);
     listing.limit = TOGETHER;
+    app.store.record(entry).await?;
     // Read before the answer begins, so that a failed query is answered with a problem.
     let first = app.store.list_visits(&listing).await?;
     let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
     Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
+}
+
+/// The entry of the audit log for an export.
+fn exported(
+    listing: &VisitListing,
+    caller: &Caller,
+    at: Timestamp,
+    headers: &HeaderMap,
+) -> AuditEntry {
+    let key_id = &caller.key().id;
+    let mut detail = circumstances(headers);
+    let filters = [
+        ("class", listing.class.map(|class| class.name().to_owned())),
+        ("since", listing.since.map(|since| since.to_string())),
+        ("until", listing.until.map(|until| until.to_string())),
+    ];
+    let given = filters.into_iter();
+    let given = given.filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+    detail.extend(given);
+    AuditEntry {
+        at,
+        key_id: Some(key_id.clone()),
+        action: Action::VisitsExport,
+        subject: listing
+            .code
+            .map_or_else(|| Subject::Key(key_id.clone()), Subject::Link),
+        detail,
+    }
 }
 
 /// Numbers of deleted visits and their links.

@@ -1,9 +1,10 @@
-//! Sessions of users of the console: an API key for half a day, stored only in the browser.
+//! Sessions of users of the console: an API key for half a day, stored in the browser.
 //!
 //! A session is a token that holds the text of the API key, encrypted and authenticated
 //! (AES-256-GCM) under a key that all sidecars of a database derive from its code key. So nothing
-//! is stored, every sidecar accepts the session, and the API key itself authorises requests: once
-//! it is revoked or expired, the session is invalid. Read access to the database does not allow
+//! is stored while it lasts, every sidecar accepts the session, and the API key itself authorises
+//! requests: once it is revoked or expired, the session is invalid. When its user signs out before,
+//! the database keeps its id, and every sidecar rejects it. Read access to the database does not allow
 //! forging a session, since the database has no text of a key; a token does not reveal the text.
 
 use std::sync::Arc;
@@ -15,9 +16,13 @@ use parking_lot::Mutex;
 use rand::Rng;
 use rand::rngs::StdRng;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use serde_json::{Map, Value};
 use shortlink_core::api_key::PresentedKey;
+use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::ports::StoreError;
+use shortlink_store::Store;
 
 /// Lifetime of a session.
 pub const LIFE: SignedDuration = SignedDuration::from_hours(12);
@@ -28,6 +33,7 @@ const KIND: &[u8] = b"console session 1";
 /// Creates and verifies sessions.
 pub struct Sessions {
     key: Option<LessSafeKey>,
+    store: Arc<Store>,
     clock: Arc<dyn Clock>,
     rng: Mutex<StdRng>,
 }
@@ -38,15 +44,18 @@ pub struct Session {
     pub presented: PresentedKey,
     /// Time of its expiry.
     pub until: Timestamp,
+    /// Names it; the token does not follow from it.
+    pub id: String,
 }
 
 impl Sessions {
     /// Returns the sessions of a database; `rng` generates nonces.
-    pub fn new(code_key: &CodeKey, clock: Arc<dyn Clock>, rng: StdRng) -> Self {
+    pub fn new(store: Arc<Store>, code_key: &CodeKey, clock: Arc<dyn Clock>, rng: StdRng) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, &code_key.derive("console session"));
         Self {
             // A derived key has the right length.
             key: key.ok().map(LessSafeKey::new),
+            store,
             clock,
             rng: Mutex::new(rng),
         }
@@ -74,10 +83,52 @@ impl Sessions {
         Some((token, until))
     }
 
+    /// Returns the session of a token; `None` when the token is invalid, or its session has expired or was ended.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn find(&self, token: &str) -> Result<Option<Session>, StoreError> {
+        match self.read(token) {
+            Some(session) if !self.is_over(&session.id).await? => Ok(Some(session)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Reports whether a session was ended.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn is_over(&self, id: &str) -> Result<bool, StoreError> {
+        self.store.is_session_ended(id).await
+    }
+
+    /// Ends a session for every sidecar; `detail` is for the audit log.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn end(
+        &self,
+        session: Session,
+        detail: Map<String, Value>,
+    ) -> Result<(), StoreError> {
+        let key_id = session.presented.id;
+        let entry = AuditEntry {
+            at: self.clock.now(),
+            key_id: Some(key_id.clone()),
+            action: Action::SessionEnd,
+            subject: Subject::Key(key_id),
+            detail,
+        };
+        self.store
+            .end_session(session.id, session.until, entry)
+            .await
+    }
+
     /// Reads a token; `None` when it is invalid or its session has expired.
-    pub fn read(&self, token: &str) -> Option<Session> {
+    fn read(&self, token: &str) -> Option<Session> {
         let mut bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
+        let id = URL_SAFE_NO_PAD.encode(&nonce);
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let opened = self
             .key
@@ -87,7 +138,11 @@ impl Sessions {
         let (until, text) = opened.split_first_chunk()?;
         let until = Timestamp::from_second(i64::from_be_bytes(*until)).ok()?;
         let presented = PresentedKey::parse(std::str::from_utf8(text).ok()?)?;
-        (self.clock.now() < until).then_some(Session { presented, until })
+        (self.clock.now() < until).then_some(Session {
+            presented,
+            until,
+            id,
+        })
     }
 }
 
@@ -95,14 +150,18 @@ impl Sessions {
 mod tests {
     use rand::SeedableRng;
     use shortlink_core::api_key::ApiKey;
+    use shortlink_core::ports::AuditListing;
     use shortlink_core::testing::ManualClock;
+
+    use shortlink_store::testing::TemporaryStore;
 
     use super::*;
 
-    fn sessions(key: u8, seed: u64) -> (Sessions, Arc<ManualClock>) {
+    fn sessions(kept: &TemporaryStore, key: u8, seed: u64) -> (Sessions, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
         let rng = StdRng::seed_from_u64(seed);
-        let sessions = Sessions::new(&CodeKey::new([key; 32]), Arc::clone(&clock) as _, rng);
+        let (store, key) = (Arc::clone(&kept.store), CodeKey::new([key; 32]));
+        let sessions = Sessions::new(store, &key, Arc::clone(&clock) as _, rng);
         (sessions, clock)
     }
 
@@ -111,11 +170,12 @@ mod tests {
         ApiKey::generate("test".to_owned(), vec![], Timestamp::UNIX_EPOCH, &mut rng)
     }
 
-    #[test]
-    fn a_session_stands_for_its_key_at_every_sidecar_of_the_database_until_it_ends() {
-        let (sessions, clock) = sessions(1, 1);
-        let (other, _) = self::sessions(1, 2);
-        let (foreign, _) = self::sessions(2, 1);
+    #[tokio::test]
+    async fn a_session_stands_for_its_key_at_every_sidecar_of_the_database_until_it_ends() {
+        let kept = TemporaryStore::new().await;
+        let (sessions, clock) = sessions(&kept, 1, 1);
+        let (other, _) = self::sessions(&kept, 1, 2);
+        let (foreign, _) = self::sessions(&kept, 2, 1);
         let (key, text) = key();
         let (token, until) = sessions.begin(&text).expect("a token");
         for sidecar in [&sessions, &other] {
@@ -130,9 +190,37 @@ mod tests {
         assert!(sessions.read(&token).is_none());
     }
 
-    #[test]
-    fn a_token_shows_nothing_of_the_key_and_none_is_like_another() {
-        let (sessions, _) = sessions(1, 1);
+    #[tokio::test]
+    async fn a_session_that_was_ended_is_over_at_every_sidecar() {
+        let kept = TemporaryStore::new().await;
+        let (sessions, _) = sessions(&kept, 1, 1);
+        let (other, _) = self::sessions(&kept, 1, 2);
+        let (_, text) = key();
+        let [ended, open] = [(); 2].map(|()| sessions.begin(&text).expect("a token").0);
+        for _ in 0..2 {
+            let session = sessions.read(&ended).expect("a session");
+            let end = sessions.end(session, Map::new()).await;
+            end.expect("a working store");
+        }
+        for sidecar in [&sessions, &other] {
+            for (token, is_open) in [(&ended, false), (&open, true)] {
+                let found = sidecar.find(token).await.expect("a working store");
+                assert_eq!(found.is_some(), is_open);
+            }
+        }
+        let listing = AuditListing {
+            limit: 10,
+            ..AuditListing::default()
+        };
+        let log = kept.store.list_audit(&listing).await;
+        let log = log.expect("a working store").items;
+        assert_eq!((log.len(), &*log[0].action), (1, "session.end"));
+    }
+
+    #[tokio::test]
+    async fn a_token_shows_nothing_of_the_key_and_none_is_like_another() {
+        let kept = TemporaryStore::new().await;
+        let (sessions, _) = sessions(&kept, 1, 1);
         let (_, text) = key();
         let (first, _) = sessions.begin(&text).expect("a token");
         let (second, _) = sessions.begin(&text).expect("a token");
@@ -142,9 +230,10 @@ mod tests {
         assert!(!bytes.windows(secret.len()).any(|part| part == secret));
     }
 
-    #[test]
-    fn what_was_changed_or_cut_is_no_token() {
-        let (sessions, _) = sessions(1, 1);
+    #[tokio::test]
+    async fn what_was_changed_or_cut_is_no_token() {
+        let kept = TemporaryStore::new().await;
+        let (sessions, _) = sessions(&kept, 1, 1);
         let (token, _) = sessions.begin(&key().1).expect("a token");
         let bytes = URL_SAFE_NO_PAD.decode(&token).expect("base64");
         for place in 0..bytes.len() {

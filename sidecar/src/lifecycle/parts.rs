@@ -190,7 +190,12 @@ impl Parts {
                 Some(Arc::clone(&access)),
             ),
             access,
-            sessions: Sessions::new(&self.store.code_key(), clock(), random::generator()?),
+            sessions: Sessions::new(
+                Arc::clone(&self.store),
+                &self.store.code_key(),
+                clock(),
+                random::generator()?,
+            ),
             sign_ins: Attempts::new(clock()),
             store: store(),
             domains: Domains::new(

@@ -26,6 +26,7 @@ mod listing;
 mod outbox;
 mod rows;
 mod schema;
+mod sessions;
 mod shared;
 mod sql;
 mod tags;

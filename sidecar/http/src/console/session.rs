@@ -12,14 +12,17 @@ use shortlink_api::fields::Fields;
 use shortlink_api::kinds::Text;
 use shortlink_api::members::{Required, Usage, read};
 use shortlink_core::api_key::{PresentedKey, Scope};
+use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_service::access::Caller;
 use shortlink_service::sessions::LIFE;
 
 use super::super::app::SharedApp;
+use super::super::audit::circumstances;
+use super::super::auth::MayWrite;
 use super::super::extract::{JsonObject, header};
 use super::super::operation::NO_STORE;
 use super::super::problem::Problem;
-use super::{COOKIE_NAME, require_console};
+use super::{SECURE_COOKIE_NAME, cookie_name, require_console};
 
 /// A session as the console receives it.
 #[derive(Serialize)]
@@ -77,6 +80,18 @@ pub(super) async fn begin(
         key_id = caller.key().id,
         "signed in at the console"
     );
+    let entry = AuditEntry {
+        at: app.clock.now(),
+        key_id: Some(caller.key().id.clone()),
+        action: Action::SessionBegin,
+        subject: Subject::Key(caller.key().id.clone()),
+        detail: circumstances(&headers),
+    };
+    // A database that takes no changes is no reason to refuse its operator; the log has the line above.
+    if let Err(error) = app.store.record(entry).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, "the audit log lacks a sign-in");
+    }
     let cookie = cookie(&token, LIFE.as_secs(), &headers);
     Ok((
         StatusCode::CREATED,
@@ -89,7 +104,7 @@ pub(super) async fn begin(
 /// `GET /console/session`: 204 without a session, which is not an error.
 pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<Response, Problem> {
     let nobody = || (StatusCode::NO_CONTENT, [NO_STORE]).into_response();
-    let Some(session) = super::session(&parts, &app)? else {
+    let Some(session) = super::session(&parts, &app).await? else {
         return Ok(nobody());
     };
     let Some(caller) = app.access.recognise(&session.presented).await? else {
@@ -100,19 +115,30 @@ pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<R
     Ok(([NO_STORE], Json(body)).into_response())
 }
 
-/// `DELETE /console/session`: the browser forgets the session, which is nowhere else.
-pub(super) async fn end(headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
-    require_console(&headers)?;
-    let cookie = cookie("", 0, &headers);
-    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)], [NO_STORE]))
+/// `GET /console/admission`: nginx asks before it buffers a part of an upload.
+pub(super) async fn admit(_: MayWrite) -> impl IntoResponse {
+    (StatusCode::NO_CONTENT, [NO_STORE])
+}
+
+/// `DELETE /console/session`: the browser forgets the session, and every sidecar rejects it from now on.
+pub(super) async fn end(State(app): State<SharedApp>, parts: Parts) -> Result<Response, Problem> {
+    let headers = &parts.headers;
+    require_console(headers)?;
+    if let Some(session) = super::session(&parts, &app).await? {
+        app.sessions.end(session, circumstances(headers)).await?;
+    }
+    let cookie = cookie("", 0, headers);
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)], [NO_STORE]).into_response())
 }
 
 fn cookie(token: &str, max_age_s: i64, headers: &HeaderMap) -> String {
-    let is_https = headers
-        .get("x-forwarded-proto")
-        .is_some_and(|scheme| scheme.as_bytes().eq_ignore_ascii_case(b"https"));
-    let secure = if is_https { "; Secure" } else { "" };
-    format!("{COOKIE_NAME}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}")
+    let name = cookie_name(headers);
+    let secure = if name == SECURE_COOKIE_NAME {
+        "; Secure"
+    } else {
+        ""
+    };
+    format!("{name}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}")
 }
 
 /// The address of the client, as nginx reports it.

@@ -177,9 +177,30 @@ async fn a_session_ends_after_half_a_day_or_with_its_key_or_when_people_sign_out
             assert_eq!(answer.status, status, "{hours}");
         }
     }
-    let with = [("cookie", long.as_str()), MARK];
+    let cookie = session(&service, &service.reader).await;
+    let (address, request_id) = (("x-real-ip", "192.0.2.7"), ("x-request-id", "abc"));
+    let with = [("cookie", &*cookie), MARK, address, request_id];
     let answer = send(&service, "DELETE", "/console/session", &with, None).await;
     assert_eq!(answer.status, 204);
+    // The cookie opens nothing any more, and its end is recorded once.
+    let again = send(&service, "GET", "/v1/links", &with, None).await;
+    assert_eq!(again.status, 401);
+    send(&service, "DELETE", "/console/session", &with, None).await;
+    let (_, admin) = service.key(2, new_key(&[Scope::Admin])).await;
+    for (action, count, detail) in [
+        (
+            "session.end",
+            1,
+            json!({"address": "192.0.2.7", "requestId": "abc"}),
+        ),
+        ("session.begin", 4, json!({})),
+    ] {
+        let path = format!("/v1/audit?action={action}");
+        let log = service.call(&admin, "GET", &path, None).await.json();
+        let entries = log["entries"].as_array().expect("entries");
+        assert_eq!((entries.len(), &entries[0]["detail"]), (count, &detail));
+        assert!(entries[0]["subject"].as_str() > Some("key:"));
+    }
     let cookie = answer.header("set-cookie").expect("a cookie");
     assert!(cookie.starts_with("shortlink_session=; "), "{cookie}");
     assert!(cookie.contains("Max-Age=0"), "{cookie}");
@@ -210,6 +231,17 @@ async fn only_the_console_changes_anything_with_a_session() {
             let kind = answer.json()["type"].to_string();
             assert!(kind.contains("not-from-console"), "{kind}");
         }
+    }
+    // A page of another origin that makes a browser read something has no session.
+    for (site, status) in [
+        ("same-origin", 204),
+        ("none", 204),
+        ("same-site", 401),
+        ("cross-site", 401),
+    ] {
+        let headers = [cookie, ("sec-fetch-site", site)];
+        let answer = send(&service, "GET", "/console/admission", &headers, None).await;
+        assert_eq!(answer.status, status, "{site}");
     }
     // Signing in and out requires the mark as well.
     let answer = sign_in(&service, &service.reader, &[]).await;
@@ -261,10 +293,23 @@ async fn wrong_keys_do_not_sign_in_and_not_many_are_tried() {
 #[tokio::test]
 async fn a_cookie_leaves_by_https_alone_where_people_came_by_it() {
     let service = Service::new().await;
-    for (scheme, is_secure) in [("https", true), ("http", false)] {
-        let headers = [MARK, ("x-forwarded-proto", scheme)];
-        let answer = sign_in(&service, &service.reader, &headers).await;
+    for (scheme, name) in [
+        ("https", "__Host-shortlink_session="),
+        ("http", "shortlink_session="),
+    ] {
+        let scheme = ("x-forwarded-proto", scheme);
+        let answer = sign_in(&service, &service.reader, &[MARK, scheme]).await;
         let cookie = answer.header("set-cookie").expect("a cookie");
+        let is_secure = name.starts_with("__Host");
         assert_eq!(cookie.ends_with("; Secure"), is_secure, "{cookie}");
+        assert!(cookie.starts_with(name), "{cookie}");
+        let cookie = cookie.split(';').next().expect("a pair");
+        // Over https, another service of the host can set no cookie of this name.
+        for other in ["https", "http"] {
+            let with = [("cookie", cookie), ("x-forwarded-proto", other)];
+            let status = if scheme.1 == other { 200 } else { 401 };
+            let answer = send(&service, "GET", "/v1/links", &with, None).await;
+            assert_eq!(answer.status, status, "{cookie} over {other}");
+        }
     }
 }

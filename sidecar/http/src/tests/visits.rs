@@ -269,7 +269,7 @@ async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
 }
 
 #[tokio::test]
-async fn visitors_are_erased_with_a_receipt() {
+async fn visitors_are_erased_with_a_receipt_and_exports_are_recorded() {
     let scene = Scene::with_visits().await;
     let erase = async |path: &str| {
         let answer = scene
@@ -294,6 +294,22 @@ async fn visitors_are_erased_with_a_receipt() {
     let stats = scene.get("/v1/campaigns/1/stats").await.json();
     assert_eq!(stats["visits"]["total"], 3);
     let (_, admin) = scene.service.key(51, new_key(&[Scope::Admin])).await;
+    let accept = Request::builder()
+        .uri("/v1/visits?code=plain&class=human")
+        .header("x-api-key", &admin)
+        .header("x-real-ip", "192.0.2.7")
+        .header("accept", "text/csv")
+        .body(Body::empty());
+    scene.service.send(accept.expect("a request")).await;
+    let exported = scene
+        .service
+        .call(&admin, "GET", "/v1/audit?action=visits.export", None)
+        .await
+        .json();
+    let entry = &exported["entries"][0];
+    assert_eq!(entry["subject"], "link:plain");
+    let detail = json!({"address": "192.0.2.7", "class": "human"});
+    assert_eq!(entry["detail"], detail);
     let log = scene
         .service
         .call(&admin, "GET", "/v1/audit?action=visits.erase", None)

@@ -17,6 +17,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0004_old_counts",
     "0005_domain_nodes",
     "0006_changes",
+    "0007_ended_sessions",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -20,6 +20,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0009_domain_nodes",
     "0010_changes",
     "0011_days_of_visits",
+    "0012_ended_sessions",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.
