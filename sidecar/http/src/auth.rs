@@ -123,6 +123,19 @@ async fn authorize(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<Admis
     Ok(Admission { presented, caller })
 }
 
+/// Authenticates a request that is asked about before it is read, and checks a scope. Its key's rate limit is charged when
+/// the request itself arrives.
+pub(super) async fn admit(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<(), Problem> {
+    let presented = presented(parts, app).await?;
+    let caller = app.access.recognise(&presented.key).await?;
+    let caller = caller.ok_or_else(Problem::unauthorized)?;
+    if caller.key().allows(scope) {
+        Ok(())
+    } else {
+        Err(Problem::lacks(scope))
+    }
+}
+
 /// Finds the key of a request. A key in a header outranks the session of the console, which is read
 /// only if no header has a key.
 async fn presented(parts: &Parts, app: &App) -> Result<Presented, Problem> {

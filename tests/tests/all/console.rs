@@ -3,7 +3,7 @@
 use serde_json::json;
 use shortlink_tests::browser::{Browser, Looks};
 use shortlink_tests::console::copy;
-use shortlink_tests::http;
+use shortlink_tests::http::{self, Connection};
 use shortlink_tests::ports;
 use shortlink_tests::postgres::Postgres;
 use shortlink_tests::stack::{Stack, directory, text};
@@ -37,6 +37,55 @@ fn act(browser: &Browser, what: &str, agrees: bool) {
     };
     browser.click(&format!("dialog button{answer}"));
     until("the dialog is gone", SOON, || !browser.has("dialog"));
+}
+
+#[test]
+fn nginx_stores_nothing_for_strangers_and_knows_its_names() {
+    let stack = Stack::shared();
+    let port = stack.nginx.internal_port;
+    let begin = |length: &str, headers: &[(&str, &str)]| {
+        let mut connection = Connection::open(port).expect("nginx listens");
+        let length = [("Content-Length", length), ("Content-Type", "text/csv")];
+        let headers = [&length[..], headers].concat();
+        let head = http::request("POST", "/console/batch", &headers, b"");
+        connection.send(&head).expect("a connection");
+        connection.send(b"longUrl\n").expect("a connection");
+        connection
+    };
+    // The answer comes before the body, of which there is no more.
+    for (length, key, status) in [
+        ("4000000", "", 401),
+        ("4000000", "slk_wrong", 401),
+        ("9000000", &*stack.sidecar.key, 413),
+    ] {
+        let mut connection = begin(length, &[("X-Api-Key", key)]);
+        let answer = connection.receive("POST").expect("an answer");
+        assert_eq!(answer.expect("an answer").status, status, "{length} {key}");
+    }
+    let rows = b"longUrl\nhttps://example.com/\n";
+    let headers = [
+        ("X-Api-Key", &*stack.sidecar.key),
+        ("Content-Type", "text/csv"),
+    ];
+    let whole = http::request("POST", "/console/batch", &headers, rows);
+    let answer = http::try_send(port, "POST", &whole).expect("an answer");
+    assert_eq!(answer.status, 200);
+
+    for (host, status) in [
+        ("localhost:8081", 200),
+        ("127.0.0.1", 200),
+        ("10.0.0.7:8081", 200),
+        ("[::1]:8081", 200),
+        ("edge1.internal", 200),
+        ("nginx", 200),
+        ("rebound.example.com", 421),
+        ("127.0.0.1.nip.example", 421),
+    ] {
+        for path in ["/edge/metrics", "/metrics", "/console"] {
+            let answer = http::send(port, "GET", path, &[("Host", host)]);
+            assert_eq!(answer.status, status, "{host}{path}");
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use shortlink_service::sessions::LIFE;
 
 use super::super::app::SharedApp;
 use super::super::audit::circumstances;
-use super::super::auth::MayWrite;
+use super::super::auth;
 use super::super::extract::{JsonObject, header};
 use super::super::operation::NO_STORE;
 use super::super::problem::Problem;
@@ -116,8 +116,12 @@ pub(super) async fn show(State(app): State<SharedApp>, parts: Parts) -> Result<R
 }
 
 /// `GET /console/admission`: nginx asks before it buffers a part of an upload.
-pub(super) async fn admit(_: MayWrite) -> impl IntoResponse {
-    (StatusCode::NO_CONTENT, [NO_STORE])
+pub(super) async fn admit(
+    State(app): State<SharedApp>,
+    parts: Parts,
+) -> Result<impl IntoResponse, Problem> {
+    auth::admit(&parts, &app, Scope::LinksWrite).await?;
+    Ok((StatusCode::NO_CONTENT, [NO_STORE]))
 }
 
 /// `DELETE /console/session`: the browser forgets the session, and every sidecar rejects it from now on.
