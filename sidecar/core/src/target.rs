@@ -99,8 +99,11 @@ impl Target {
             return Err(TargetError::Userinfo);
         }
         let host = url.host().ok_or(TargetError::Host)?;
-        if bare(&host).is_empty() {
+        if bare(&host).split('.').any(str::is_empty) {
             return Err(TargetError::Host);
+        }
+        if url.port() == Some(0) {
+            return Err(TargetError::Port);
         }
         if own.contain(&host) {
             return Err(TargetError::OwnDomain);
@@ -163,14 +166,17 @@ pub enum TargetError {
         /// Error of the parser.
         source: url::ParseError,
     },
-    /// It has no host.
+    /// It has no host, or one with an empty part between dots.
     #[error("must have a host")]
     Host,
+    /// Its port is 0.
+    #[error("must not have the port 0")]
+    Port,
     /// It has a user name or password.
     #[error("must not contain a user name or password")]
     Userinfo,
     /// Its host is not one that a stranger can reach.
-    #[error("must not lead to a private, local or reserved address")]
+    #[error("must not lead to a private, local or reserved address or name")]
     Private,
     /// Its host is one of our own.
     #[error("must not lead back to a short domain")]
@@ -202,11 +208,27 @@ fn after_scheme(text: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")).then_some(rest)
 }
 
+/// The ends of names that mean something else in each network, or nothing (IANA's special-use names, and `internal`, which
+/// ICANN has reserved). A name without a dot is one, too.
+const PRIVATE_NAMES: [&str; 7] = [
+    "alt",
+    "home.arpa",
+    "internal",
+    "invalid",
+    "local",
+    "localhost",
+    "onion",
+];
+
 fn is_private(host: &Host<&str>) -> bool {
     match host {
         Host::Domain(_) => {
             let name = bare(host);
-            name == "localhost" || name.ends_with(".localhost")
+            let is_below = |end: &&str| {
+                name.strip_suffix(*end)
+                    .is_some_and(|name| name.ends_with('.'))
+            };
+            !name.contains('.') || PRIVATE_NAMES.iter().any(|end| is_below(&end))
         }
         Host::Ipv4(address) => is_private_v4(*address),
         Host::Ipv6(address) => is_private_v6(*address),
