@@ -1,14 +1,18 @@
 //! Estimates the number of distinct visitors without storing their ids.
 //!
-//! HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007), with linear counting where few registers
-//! are used. A visitor's id is a keyed hash already, so its bits are used as they are. The standard
-//! error is 1.04 / √4096, which is 1.6 %.
+//! HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007) with the improved raw estimator of O. Ertl, "New cardinality
+//! estimation algorithms for HyperLogLog sketches" (2017, arXiv:1702.01284). It has no bias at any number of visitors,
+//! without tables and without a change to another estimator. A visitor's id is a keyed hash already, so its bits are
+//! used as they are. The standard error is 1.04 / √4096, which is 1.6 %.
 
 use super::visitor::VisitorId;
 
 /// The number of registers, and the number of bits that select one.
 const REGISTERS: usize = 1 << BITS;
 const BITS: u32 = 12;
+
+/// The highest value of a register: all other bits are zero.
+const MAX_RANK: usize = (u128::BITS - BITS + 1) as usize;
 
 /// A set of visitors: a byte for each register.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,7 +32,7 @@ impl Sketch {
         let register = (bits >> (u128::BITS - BITS)) as usize;
         // The place of the first one among the rest, from 1 on.
         let rest = bits << BITS;
-        let rank = (rest.leading_zeros() + 1).min(u128::BITS - BITS + 1) as u8;
+        let rank = (rest.leading_zeros() + 1).min(MAX_RANK as u32) as u8;
         self.0[register] = self.0[register].max(rank);
     }
 
@@ -41,17 +45,18 @@ impl Sketch {
 
     /// Estimates the number of visitors.
     pub fn estimate(&self) -> u64 {
-        let count = REGISTERS as f64;
-        let sum: f64 = self.0.iter().map(|&rank| (-f64::from(rank)).exp2()).sum();
-        let alpha = 0.7213 / (1.0 + 1.079 / count);
-        let estimate = alpha * count * count / sum;
-        let empty = self.0.iter().filter(|&&rank| rank == 0).count();
-        let estimate = if estimate <= 2.5 * count && empty > 0 {
-            count * (count / empty as f64).ln()
-        } else {
-            estimate
-        };
-        estimate.round() as u64
+        let mut registers = [0_u32; MAX_RANK + 1];
+        for &rank in &self.0 {
+            registers[usize::from(rank).min(MAX_RANK)] += 1;
+        }
+        let registers = registers.map(f64::from);
+        let all = REGISTERS as f64;
+        let mut sum = all * tau(1.0 - registers[MAX_RANK] / all);
+        for count in registers[1..MAX_RANK].iter().rev() {
+            sum = 0.5 * (sum + count);
+        }
+        sum += all * sigma(registers[0] / all);
+        (all * all / (2.0 * std::f64::consts::LN_2 * sum)).round() as u64
     }
 
     /// The registers, to be stored.
@@ -62,6 +67,41 @@ impl Sketch {
     /// Restores a sketch from [`Sketch::as_bytes`]; `None` for anything of another length.
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() == REGISTERS).then(|| Self(bytes.into_boxed_slice()))
+    }
+}
+
+/// The correction for registers without a visitor, by their share: x + Σ x^(2^k) 2^(k-1). Infinite if all are empty.
+fn sigma(mut share: f64) -> f64 {
+    if share >= 1.0 {
+        return f64::INFINITY;
+    }
+    let (mut sum, mut power) = (share, 1.0);
+    loop {
+        share *= share;
+        let before = sum;
+        sum += share * power;
+        power *= 2.0;
+        if sum == before {
+            return sum;
+        }
+    }
+}
+
+/// The correction for registers with the highest rank, by the share of all others:
+/// (1 - x - Σ (1 - x^(2^-k))² 2^-k) / 3.
+fn tau(mut share: f64) -> f64 {
+    if share <= 0.0 || share >= 1.0 {
+        return 0.0;
+    }
+    let (mut sum, mut power) = (1.0 - share, 1.0);
+    loop {
+        share = share.sqrt();
+        let before = sum;
+        power *= 0.5;
+        sum -= (1.0 - share).powi(2) * power;
+        if sum == before {
+            return sum / 3.0;
+        }
     }
 }
 
@@ -90,18 +130,65 @@ mod tests {
         sketch
     }
 
+    /// Uniform ids, without the cost of a cryptographic generator in a debug build (SplitMix64).
+    fn ids(mut state: u64) -> impl Iterator<Item = VisitorId> {
+        let mut word = move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            u128::from(mixed ^ (mixed >> 31))
+        };
+        std::iter::repeat_with(move || VisitorId(((word() << 64) | word()).to_be_bytes()))
+    }
+
+    /// The estimator of 2007 has its largest error where it changes over from linear counting, at 10,500 visitors: bias
+    /// 2 %, error 2.6 %. From 20 visitors per register on, the distribution of errors repeats with every doubling.
     #[test]
-    fn visitors_are_counted_once_and_nearly_right() {
-        assert_eq!(Sketch::default().estimate(), 0);
-        assert_eq!(sketch(1, 1).estimate(), 1);
-        for visitors in [10, 100, 5_000, 12_000, 100_000, 500_000] {
-            for seed in 0..4 {
-                let estimate = sketch(visitors, seed).estimate() as f64;
-                // Four standard errors.
-                let off = (estimate / visitors as f64 - 1.0).abs();
-                assert!(off < 0.065, "{visitors}: {estimate}");
+    fn the_estimate_has_no_bias_and_the_standard_error_at_every_size() {
+        const SIZES: [usize; 12] = [
+            10, 100, 1_000, 3_000, 6_000, 9_000, 10_500, 12_000, 16_000, 30_000, 80_000, 160_000,
+        ];
+        const STREAMS: u64 = 128;
+        let standard_error = 1.04 / (REGISTERS as f64).sqrt();
+        let mut errors = [const { Vec::new() }; SIZES.len()];
+        for seed in 0..STREAMS {
+            let (mut sketch, mut ids) = (Sketch::default(), ids(seed << 32));
+            let mut added = 0;
+            for (errors, size) in errors.iter_mut().zip(SIZES) {
+                ids.by_ref()
+                    .take(size - added)
+                    .for_each(|id| sketch.add(id));
+                added = size;
+                errors.push(sketch.estimate() as f64 / size as f64 - 1.0);
             }
         }
+        for (errors, size) in errors.iter().zip(SIZES) {
+            let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / STREAMS as f64;
+            let bias = mean(&mut errors.iter().copied());
+            let error = mean(&mut errors.iter().map(|error| error * error)).sqrt();
+            println!(
+                "{size}: bias {:.2} %, error {:.2} %",
+                bias * 100.0,
+                error * 100.0
+            );
+            assert!(bias.abs() < 0.005, "{size}: bias {bias}");
+            assert!(error < 1.15 * standard_error, "{size}: error {error}");
+            // Small sets are counted more exactly.
+            let is_large = size >= 4 * REGISTERS;
+            assert!(
+                !is_large || error > 0.85 * standard_error,
+                "{size}: error {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn visitors_are_counted_once() {
+        assert_eq!(Sketch::default().estimate(), 0);
+        assert_eq!(sketch(1, 1).estimate(), 1);
+        // Every register is full.
+        let full = Sketch(vec![u8::MAX; REGISTERS].into_boxed_slice());
+        assert_eq!(full.estimate(), u64::MAX);
     }
 
     #[test]
