@@ -5,7 +5,7 @@ import { get, notice } from './api.js';
 import { chart } from './chart.js';
 import { keepCsv } from './csv.js';
 import { h, say } from './dom.js';
-import { count, country, fromField, percent, toField } from './format.js';
+import { count, country, fromField, locale, percent, toField, when } from './format.js';
 import { has, t } from './i18n.js';
 import { timeText } from './scale.js';
 
@@ -61,7 +61,8 @@ function read() {
   const here = new URLSearchParams(location.search);
   const one = (name, known, usual) => (known.includes(here.get(name)) ? here.get(name) : usual);
   const range = one('range', [...RANGES.map(String), 'other'], String(DAYS_BY_HOUR));
-  const now = Date.now();
+  // The service counts whole hours; the last one is still in progress.
+  const now = Math.ceil(Date.now() / HOUR) * HOUR;
   let [since, until] = [now - Number(range) * DAY, now];
   if (range === 'other') {
     const moment = (name, usual) => Date.parse(here.get(name)) || usual;
@@ -72,13 +73,14 @@ function read() {
   const usual = days <= DAYS_BY_HOUR ? 'hour' : 'day';
   const step = days <= MOST_DAYS_BY_HOUR ? one('step', STEPS, usual) : 'day';
   const length = step === 'hour' ? HOUR : DAY;
-  // Whole hours or days; the last one is still in progress.
-  if (range !== 'other') since = (Math.floor(now / length) + 1) * length - Number(range) * DAY;
+  if (range !== 'other') since = Math.ceil(now / length) * length - Number(range) * DAY;
   return { range, since, until, days, step, length, split: one('by', SPLITS, 'class') };
 }
 
-function query({ since, until, step, split }) {
-  const asked = { since: new Date(since).toISOString(), until: new Date(until).toISOString(), interval: step };
+function query({ range, since, until, step, split }) {
+  const asked = { since: new Date(since).toISOString(), interval: step };
+  // Otherwise up to now by the clock of the service.
+  if (range === 'other') asked.until = new Date(until).toISOString();
   if (split !== 'class') Object.assign(asked, { by: split, valueIntervals: true, limit: LISTED });
   return new URLSearchParams(asked);
 }
@@ -129,21 +131,34 @@ function choices(load) {
 /** The totals above the chart. */
 function figures({ visits, visitors }) {
   const { total, human } = visits;
+  const known = visitors.filter((day) => day.visitors !== null);
   return {
     total: count(total), human: count(human), machines: count(visits.preview + visits.scanner + visits.bot),
-    visitors: count(visitors.reduce((sum, day) => sum + day.visitors, 0)),
+    visitors: visitors.length > 0 && known.length === 0 ? '–'
+      : count(known.reduce((sum, day) => sum + day.visitors, 0)),
   };
+}
+
+/** The days whose visitors are unknown, because the period contains only a part of them. */
+function missingDays({ visitors }) {
+  const missing = visitors.filter((day) => day.visitors === null);
+  const days = missing.map(({ begin }) => timeText(Date.parse(begin), 'day'));
+  return days.length > 0 && t('stats.visitors.missing', { days: new Intl.ListFormat(locale()).format(days) });
 }
 
 function shown(answer, asked, name) {
   const { total, human, machines, visitors } = figures(answer);
   const figure = (what, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, t(`stats.${what}`)),
     h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
-  const begins = beginsOf(asked);
+  const begins = beginsOf(answer, asked.length);
   const { series, rows } = seriesOf(answer, asked, begins);
-  const parts = [h('dl', { class: 'figures' },
-    figure('total', total), figure('human', human), figure('machines', machines),
-    figure('visitors', visitors, t('stats.visitors.hint')))];
+  const hints = [t('stats.visitors.hint'), missingDays(answer)].filter(Boolean).join(' ');
+  const parts = [
+    h('p', { class: 'hint', 'data-period': '' }, when(answer.since), ' – ', when(answer.until)),
+    h('dl', { class: 'figures' },
+      figure('total', total), figure('human', human), figure('machines', machines),
+      figure('visitors', visitors, hints)),
+  ];
   if (answer.visits.total === 0) {
     return [...parts, h('p', { class: 'empty', 'data-empty': '' }, t('stats.none'))];
   }
@@ -158,7 +173,8 @@ function shown(answer, asked, name) {
 }
 
 /** The starts of the chart's intervals, including those without visits, which the API leaves out. */
-function beginsOf({ since, until, length }) {
+function beginsOf(answer, length) {
+  const [since, until] = [answer.since, answer.until].map((text) => Date.parse(text));
   const begins = [];
   for (let begin = Math.floor(since / length) * length; begin < until; begin += length) begins.push(begin);
   return begins;

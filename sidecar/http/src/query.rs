@@ -25,10 +25,12 @@ parameters! {
         "Cursor of the page: the nextCursor of an earlier answer. Default: the first page.",
         |_| json!({ "type": "string", "pattern": "^[-0-9A-Za-z_]+$" });
     pub(super) SINCE: query "since", "Since",
-        "Start of the period. Statistics begin seven days before their end by default, and at most \
-         800 days before it.", parameter::moment;
+        "Start of the period. Statistics round it down to a whole hour. They begin seven days before \
+         their end by default, and at most 800 days before it.", parameter::moment;
     pub(super) UNTIL: query "until", "Until",
-        "End of the period, which is not part of it. Default: now.", parameter::moment;
+        "End of the period, which is not part of it. Statistics round it down to a whole hour, and \
+         refuse an empty period. Default: now; statistics then include the present hour.",
+        parameter::moment;
     pub(super) CLASS: query "class", "Class", "Only visits of this class.", of::<words::VisitClass>;
     pub(super) OF_CODE: query "code", "OfCode", "Only visits of this link.", of::<words::Code>;
     pub(super) EXTERNAL_ID: query "externalId", "ExternalId",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use axum::Json;
 use axum::extract::State;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -27,6 +27,8 @@ const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 7);
 
 /// The longest time span whose intervals are hours by default.
 const SHORT_SPAN: SignedDuration = SignedDuration::from_hours(24 * 3);
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// The maximum time span.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(24 * 800);
@@ -94,13 +96,16 @@ struct ValueBody {
     intervals: Option<Vec<IntervalBody>>,
 }
 
-/// Number of unique visitors on a day.
+/// Number of unique visitors on a day, as far as the day is in the period.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "StatsVisitors")]
 struct VisitorsBody {
     begin: Timestamp,
-    visitors: u64,
+    /// For a campaign and for all links, null if the period contains only a part of the day: their
+    /// visitors are counted by whole days. The present day is whole if the period contains it up to
+    /// now.
+    visitors: Option<u64>,
 }
 
 /// Counts of visits.
@@ -108,12 +113,14 @@ struct VisitorsBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Stats")]
 pub(super) struct StatsBody {
+    /// Start of the counted period, a whole hour.
     since: Timestamp,
+    /// End of the counted period, a whole hour, which is not part of it.
     until: Timestamp,
     #[schemars(with = "words::Interval")]
     interval: &'static str,
     visits: ClassCounts,
-    /// Intervals with visits.
+    /// Intervals with visits. The first and the last day have only their visits of the period.
     intervals: Vec<IntervalBody>,
     /// Unique visitors per day. A visitor counts once on each day: visitors cannot be recognised on
     /// another day.
@@ -236,16 +243,34 @@ fn begin_of(interval: Hours, hour: Timestamp) -> Timestamp {
     }
 }
 
-/// The period of statistics and the length of its intervals.
+/// Rounds a moment down to a whole unit.
+fn floor(at: Timestamp, unit: Unit) -> Timestamp {
+    let round = TimestampRound::new().smallest(unit).mode(RoundMode::Floor);
+    at.round(round).unwrap_or(at)
+}
+
+/// The period of statistics and the length of its intervals. Both bounds are rounded down to whole
+/// hours, so that periods that touch share no visit and lose none. Without `until`, the period
+/// includes the present hour.
 fn period(asked: &StatsQuery, now: Timestamp) -> Result<(Timestamp, Timestamp, Hours), Problem> {
-    let until = asked.until.unwrap_or(now);
-    let default = || until.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN);
-    let since = asked.since.unwrap_or_else(default);
-    let span = until.duration_since(since);
-    if !span.is_positive() || span > LONGEST_SPAN {
-        return Err(Problem::query(
-            "since must be before until, and at most 800 days.",
-        ));
+    let last = floor(asked.until.unwrap_or(now), Unit::Hour);
+    let until = match asked.until {
+        Some(_) => last,
+        None => last + SignedDuration::from_hours(1),
+    };
+    let default = || last.checked_sub(DEFAULT_SPAN).unwrap_or(Timestamp::MIN);
+    let since = floor(asked.since.unwrap_or_else(default), Unit::Hour);
+    if since >= until {
+        return Err(Problem::query(format!(
+            "since must be before until, but the period begins at {since} and ends at {until}: bounds \
+             are rounded down to whole hours."
+        )));
+    }
+    let span = last.duration_since(since);
+    if span > LONGEST_SPAN {
+        return Err(Problem::query(format!(
+            "The period from {since} to {until} is longer than 800 days."
+        )));
     }
     let interval = asked.interval.unwrap_or(if span <= SHORT_SPAN {
         Hours::One
@@ -267,7 +292,13 @@ async fn count(
     of: Counted,
     asked: StatsQuery,
 ) -> Result<Json<StatsBody>, Problem> {
-    let (since, until, interval) = period(&asked, app.clock.now())?;
+    let now = app.clock.now();
+    let (since, until, interval) = period(&asked, now)?;
+    // The visitors of a link are counted from its visits, those of others from a sketch per day.
+    let is_known = |day: Timestamp| {
+        let has_end = until > now || until.duration_since(day) >= DAY;
+        matches!(of, Counted::Link(_)) || (since <= day && has_end)
+    };
     let query = CountQuery { of, since, until };
     let limit = asked.limit.map_or(DEFAULT_VALUES, |limit| limit.0);
     let mut dimensions = asked.by.unwrap_or_default();
@@ -315,7 +346,7 @@ async fn count(
             .into_iter()
             .map(|day| VisitorsBody {
                 begin: day.day,
-                visitors: day.visitors,
+                visitors: is_known(day.day).then_some(day.visitors),
             })
             .collect(),
         by,
@@ -378,6 +409,7 @@ struct MinuteBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "DomainsStats")]
 pub(super) struct DomainsBody {
+    /// Start of the counted period, a whole minute. It ends now.
     since: Timestamp,
     domains: Vec<DomainBody>,
 }
@@ -392,7 +424,7 @@ async fn of_domains(
     let minutes = asked
         .minutes
         .map_or(DEFAULT_MINUTES, |minutes| minutes.0.into());
-    let since = app.clock.now() - SignedDuration::from_mins(minutes);
+    let since = floor(app.clock.now(), Unit::Minute) - SignedDuration::from_mins(minutes);
     let mut domains: BTreeMap<String, DomainBody> = BTreeMap::new();
     for count in app.store.count_domains(since).await? {
         let domain = domains

@@ -170,6 +170,22 @@ fn a_chart_tells_when_visits_were_and_what_they_have_in_common() {
     shown(&browser);
     assert_eq!(legend(&browser), json!([["Person", "3"]]));
     browser.assert_accessible();
+
+    // The period that was counted, and no visitors for a part of a day.
+    let stats = stack.api("GET", "/v1/stats?interval=day", None).json();
+    let day = text(&stats["intervals"][0], "begin").replace("T00:00:00Z", "");
+    let page = format!("/console/statistics?range=other&since={day}T01:20Z&until={day}T23:40Z");
+    open(&browser, &page, "Statistics");
+    shown(&browser);
+    let script =
+        "return [...document.querySelectorAll('[data-period] time')].map((it) => it.dateTime)";
+    assert_eq!(
+        browser.run(script, &[]),
+        json!([format!("{day}T01:00:00Z"), format!("{day}T23:00:00Z")])
+    );
+    assert_eq!(figure(&browser, "visitors"), json!("–"));
+    browser.text_with("[data-figure=visitors]", "contains only a part");
+    browser.assert_accessible();
     browser.assert_sound(&[]);
 }
 

@@ -47,11 +47,12 @@ pub enum StatsCommand {
 /// Options of statistics.
 #[derive(Debug, Args)]
 pub struct Range {
-    /// Start of the period: a time such as 2030-12-31T23:59:59Z, or a day (UTC). The period is at
-    /// most 800 days long. Default: seven days before the end.
+    /// Start of the period: a time such as 2030-12-31T23:00:00Z, or a day (UTC), rounded down to a
+    /// whole hour. The period is at most 800 days long. Default: seven days before the end.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<String>,
-    /// End of the period: a time or a day (UTC). Default: now.
+    /// End of the period: a time or a day (UTC), rounded down to a whole hour. Default: now,
+    /// including the present hour.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<String>,
     /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else
@@ -191,13 +192,18 @@ mod tests {
         let stats = json!({
             "since": "2026-01-01T00:00:00.5Z", "until": "2026-01-03T00:00:00Z", "interval": "day",
             "visits": counts(20), "intervals": [interval],
-            "visitors": [{"begin": "2026-01-02T00:00:00Z", "visitors": 3}], "by": {"os": [value]},
+            "visitors": [
+                {"begin": "2026-01-01T00:00:00Z", "visitors": null},
+                {"begin": "2026-01-02T00:00:00Z", "visitors": 3},
+            ],
+            "by": {"os": [value]},
         });
         let text = describe(&stats);
         for part in [
             "2026-01-01T00:00:00Z to 2026-01-03T00:00:00Z",
             "2026-01-02T00:00:00Z      2       1",
             "all                      20",
+            "2026-01-01T00:00:00Z         -",
             "2026-01-02T00:00:00Z         3",
             "BY OS",
             "not known",

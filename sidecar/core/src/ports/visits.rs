@@ -122,14 +122,14 @@ pub enum Counted {
     Link(Code),
 }
 
-/// The visits to count. Bounds are cut to whole hours.
+/// The visits to count. Both bounds are rounded down to whole hours.
 #[derive(Clone, Copy, Debug)]
 pub struct CountQuery {
     /// The links.
     pub of: Counted,
     /// The start of the period.
     pub since: Timestamp,
-    /// The end of the period.
+    /// The end of the period, which is not part of it.
     pub until: Timestamp,
 }
 

@@ -10,6 +10,7 @@ use shortlink_core::testing::moment;
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::{Class, Classification};
 use shortlink_core::visit::place::Place;
+use shortlink_core::visit::visitor::VisitorId;
 use shortlink_service::testing::new_key;
 use vocabulary::visit::{VisitId, VisitMethod};
 
@@ -172,6 +173,124 @@ async fn visits_are_counted_for_a_link_a_campaign_and_all() {
     assert_eq!(link["visits"], visits);
     let listed = scene.service.get("/v1/links?campaignId=1").await.json();
     assert_eq!(listed["links"][0]["visits"], visits);
+}
+
+#[tokio::test]
+async fn periods_that_touch_count_each_visit_once_and_the_answer_has_their_bounds() {
+    let scene = Scene::with_visits().await;
+    let period = async |path: &str, query: &str| {
+        let stats = scene.get(&format!("{path}?{query}")).await.json();
+        let bounds = [&stats["since"], &stats["until"]].map(|at| at.as_str().map(str::to_owned));
+        (
+            bounds.map(|at| at.expect("a bound")),
+            stats["visits"]["total"].as_u64(),
+        )
+    };
+    let hour = |day: u32, hour: u32| format!("2026-05-{day}T{hour:02}:00:00Z");
+    for path in [
+        "/v1/stats",
+        "/v1/campaigns/1/stats",
+        "/v1/links/member/stats",
+    ] {
+        let halves = [
+            ("21:40", "22:15"),
+            ("22:15", "22:30"),
+            ("22:30", "23:59:45"),
+        ];
+        let mut totals = Vec::new();
+        for (since, until) in halves {
+            let query = format!("since=2026-05-31T{since}Z&until=2026-05-31T{until}Z");
+            let answer = scene.get(&format!("{path}?{query}")).await;
+            if answer.status == 200 {
+                totals.push(answer.json()["visits"]["total"].as_u64());
+            }
+        }
+        // The second is empty, and refused.
+        assert_eq!(totals, [Some(0), Some(2)], "{path}");
+        let query = "since=2026-05-31T21:40:00Z&until=2026-05-31T23:59:45Z";
+        assert_eq!(
+            period(path, query).await,
+            ([hour(31, 21), hour(31, 23)], Some(2)),
+            "{path}"
+        );
+    }
+    // Up to now, with the present hour, even if that is the whole period.
+    scene
+        .keep(vec![visit(9, "plain", "2026-06-01T00:00:00Z", Class::Bot)])
+        .await;
+    let [since, until] = ["2026-06-01T00:00:00Z", "2026-06-01T01:00:00Z"].map(str::to_owned);
+    assert_eq!(
+        period("/v1/stats", "since=2026-06-01T00:00:00Z").await,
+        ([since.clone(), until], Some(1))
+    );
+    assert_eq!(
+        period("/v1/stats", &format!("until={since}")).await,
+        ([hour(25, 0), since], Some(4))
+    );
+    let query = "since=2026-05-31T22:10:00Z&until=2026-05-31T22:50:00Z";
+    let refused = scene.get(&format!("/v1/stats?{query}")).await;
+    assert_eq!(refused.status, 400);
+    let detail = refused.json()["detail"].to_string();
+    assert!(
+        detail.contains("begins at 2026-05-31T22:00:00Z and ends at 2026-05-31T22:00:00Z"),
+        "{detail}"
+    );
+}
+
+#[tokio::test]
+async fn unique_visitors_are_those_of_the_period_or_unknown() {
+    let scene = Scene::with_visits().await;
+    let by = |sequence: u64, visitor: u8, at: &str| Visit {
+        visitor: Some(VisitorId([visitor * 37; 16])),
+        ..visit(sequence, "member", at, Class::Human)
+    };
+    scene
+        .keep(vec![
+            by(20, 1, "2026-05-30T09:59:59Z"),
+            by(21, 2, "2026-05-30T10:00:00Z"),
+            by(22, 3, "2026-05-31T10:00:00Z"),
+            by(23, 4, "2026-05-31T12:00:00Z"),
+            by(24, 5, "2026-06-01T00:00:00Z"),
+        ])
+        .await;
+    let days = |counts: [(u32, Value); 3]| -> Value {
+        let days = counts.into_iter().filter(|(_, count)| *count != json!(0));
+        days.map(|(day, count)| {
+            let month = if day == 1 { 6 } else { 5 };
+            json!({"begin": format!("2026-{month:02}-{day:02}T00:00:00Z"), "visitors": count})
+        })
+        .collect()
+    };
+    let unknown = Value::Null;
+    for (query, of_link, of_others) in [
+        // The present day counts up to now.
+        (
+            "since=2026-05-30T00:00:00Z",
+            [2, 2, 1].map(Value::from),
+            [2, 2, 1].map(Value::from),
+        ),
+        (
+            "since=2026-05-30T10:59:00Z&until=2026-05-31T11:59:00Z",
+            [1, 1, 0].map(Value::from),
+            [unknown.clone(), unknown.clone(), json!(0)],
+        ),
+        (
+            "since=2026-05-30T11:00:00Z&until=2026-06-01T00:00:00Z",
+            [0, 2, 0].map(Value::from),
+            [unknown, json!(2), json!(0)],
+        ),
+    ] {
+        let of = |counts: [Value; 3]| {
+            let [first, second, third] = counts;
+            days([(30, first), (31, second), (1, third)])
+        };
+        let stats = scene.get(&format!("/v1/links/member/stats?{query}")).await;
+        assert_eq!(stats.json()["visitors"], of(of_link), "{query}");
+        for path in ["/v1/campaigns/1/stats", "/v1/stats"] {
+            let stats = scene.get(&format!("{path}?{query}")).await.json();
+            assert_eq!(stats["visitors"], of(of_others.clone()), "{path} {query}");
+        }
+    }
 }
 
 #[tokio::test]

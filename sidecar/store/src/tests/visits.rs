@@ -140,6 +140,21 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
         ..query(Counted::All)
     };
     assert_eq!(store.count_visits(&none).await.expect("a store"), []);
+    // Both bounds are rounded down: the same visits are in one of two periods that touch.
+    for (since, until, visits) in [
+        ("11:59:59", "12:30:00", 0),
+        ("12:30:00", "13:30:00", 5),
+        ("13:30:00", "14:00:00", 1),
+    ] {
+        let query = CountQuery {
+            since: moment(&format!("2026-06-01T{since}Z")),
+            until: moment(&format!("2026-06-01T{until}Z")),
+            ..query(Counted::All)
+        };
+        let counts = store.count_visits(&query).await.expect("a store");
+        let sum: u64 = counts.iter().map(|count| count.visits).sum();
+        assert_eq!(sum, visits, "{since}");
+    }
 
     for counted in [Counted::Campaign(id), Counted::Link(code("member"))] {
         for (dimension, expected) in [
@@ -489,4 +504,12 @@ async fn people_are_counted_once_a_day(fixture: Fixture) {
             "{of:?}"
         );
     }
+    let hour = CountQuery {
+        since: moment("2026-06-01T12:30:00Z"),
+        until: moment("2026-06-01T13:59:59Z"),
+        ..query(Counted::Link(code("member")))
+    };
+    let days = store.count_visitors(&hour).await.expect("a store");
+    let visitors: Vec<u64> = days.iter().map(|day| day.visitors).collect();
+    assert_eq!(visitors, [1]);
 }

@@ -75,8 +75,9 @@ impl Store {
         .await
     }
 
-    /// Counts the unique visitors of each day. For a link they are counted among the visits that are
-    /// still stored; otherwise it is an estimate ([`shortlink_core::visit::sketch`]).
+    /// Counts the unique visitors of each day. Those of a link are counted from its visits in the
+    /// period that are still stored. For others it is an estimate ([`shortlink_core::visit::sketch`])
+    /// of each whole day of which the period has a part.
     pub async fn count_visitors(&self, query: &CountQuery) -> Result<Vec<DayVisitors>, StoreError> {
         self.read("count visitors", query, |db, query| {
             Box::pin(visitors(db, query))
@@ -284,7 +285,6 @@ async fn over_time(
 
 async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors>, sqlx::Error> {
     let (since, until) = hours(query);
-    let (first, last) = (since.div_euclid(24), (until - 1).div_euclid(24));
     let campaign = match query.of {
         Counted::Link(code) => {
             let Some(link) = link(db, &code).await? else {
@@ -294,11 +294,12 @@ async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors
                 "SELECT day, count(DISTINCT visitor) AS visitors FROM \
                  (SELECT at / $3 AS day, visitor FROM visits WHERE ",
                 LINK,
-                " = $1 AND at >= $2 * $3 AND at < ($4 + 1) * $3 AND class = 'human' \
+                " = $1 AND at >= $2 AND at < $4 AND class = 'human' \
                  AND visitor IS NOT NULL ORDER BY id DESC LIMIT $5) AS latest \
                  GROUP BY day ORDER BY day"
             );
-            let values = args![link, first, DAY_MS, last, MAX_COUNTED];
+            let (since, until) = (since * HOUR_MS, until * HOUR_MS);
+            let values = args![link, since, DAY_MS, until, MAX_COUNTED];
             let read = |row: &Row| {
                 Ok(DayVisitors {
                     day: moment(row, "day", DAY_MS)?,
@@ -314,6 +315,7 @@ async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors
         "SELECT day, registers FROM visit_sketches WHERE campaign_id = $1 \
          AND day >= $2 AND day <= $3 ORDER BY day"
     );
+    let (first, last) = (since.div_euclid(24), (until - 1).div_euclid(24));
     db.all(sql, args![campaign, first, last], |row| {
         let sketch = Sketch::from_bytes(row.get::<&[u8]>("registers")?.to_vec());
         Ok(DayVisitors {
@@ -362,11 +364,8 @@ pub(super) async fn link(
 
 /// The hours that a query asks for: from the first on, and before the second.
 fn hours(query: &CountQuery) -> (i64, i64) {
-    let until = query.until.as_millisecond();
-    (
-        query.since.as_millisecond().div_euclid(HOUR_MS),
-        until.div_euclid(HOUR_MS) + i64::from(until.rem_euclid(HOUR_MS) > 0),
-    )
+    let hour = |at: Timestamp| at.as_millisecond().div_euclid(HOUR_MS);
+    (hour(query.since), hour(query.until))
 }
 
 /// The column of visits that a dimension counts, where the agents' are joined.
