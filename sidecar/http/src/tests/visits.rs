@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use shortlink_core::api_key::Scope;
 use shortlink_core::testing::moment;
@@ -227,6 +228,16 @@ async fn periods_that_touch_count_each_visit_once_and_the_answer_has_their_bound
         period("/v1/stats", &format!("until={since}")).await,
         ([hour(25, 0), since], Some(4))
     );
+    scene
+        .service
+        .clock
+        .advance(SignedDuration::from_secs(57 * 60 + 26));
+    let (bounds, total) = period("/v1/stats", "").await;
+    assert_eq!(bounds, [hour(25, 0), "2026-06-01T01:00:00Z".to_owned()]);
+    assert_eq!(total, Some(5));
+    let domains = scene.get("/v1/domains/stats?minutes=58").await.json();
+    assert_eq!(domains["since"], "2026-05-31T23:59:00Z");
+    assert_eq!(domains["domains"][0]["visits"], 2);
     let query = "since=2026-05-31T22:10:00Z&until=2026-05-31T22:50:00Z";
     let refused = scene.get(&format!("/v1/stats?{query}")).await;
     assert_eq!(refused.status, 400);
