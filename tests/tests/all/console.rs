@@ -41,7 +41,7 @@ fn act(browser: &Browser, what: &str, agrees: bool) {
 
 #[test]
 fn nginx_stores_nothing_for_strangers_and_knows_its_names() {
-    let stack = Stack::shared();
+    let stack = Stack::start();
     let port = stack.nginx.internal_port;
     let begin = |length: &str, headers: &[(&str, &str)]| {
         let mut connection = Connection::open(port).expect("nginx listens");

@@ -313,8 +313,9 @@ fn domains_are_shown_as_each_nginx_has_them_and_a_fall_is_told() {
         ("X-Shortlink-Base", "https://s2.example.com weight=3"),
         ("X-Shortlink-Domains", "s2.example.com,s1.example.com"),
         ("X-Shortlink-States", "ar"),
+        ("X-Api-Key", &*stack.sidecar.key),
     ];
-    let direct = http::send(stack.sidecar.port, "GET", "/healthz", &headers);
+    let direct = http::send(stack.sidecar.port, "GET", "/v1/domains", &headers);
     assert_eq!(direct.status, 200);
     // The page looks again by itself.
     until("both nodes are shown", SOON, || {
