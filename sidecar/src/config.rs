@@ -78,6 +78,8 @@ pub struct Codes {
     pub policy: CodePolicy,
     /// The least ratio of a length's possible codes to its links.
     pub one_in: u64,
+    /// The least mean number of guesses for a link, by a guesser who knows a code of `sequence`.
+    pub sequence_one_in: u64,
     /// The number of codes that the pool holds.
     pub pool: Watermarks,
     /// Words that are no codes.
@@ -166,6 +168,7 @@ impl Config {
                 keys_file: settings.file(CHECK_KEYS),
                 policy: settings.code_policy()?,
                 one_in: settings.number("codes.one_in", 1, 1 << 40)?,
+                sequence_one_in: settings.number("codes.sequence_one_in", 1, 1 << 40)?,
                 pool: settings.watermarks()?,
                 reserved: ReservedWords::new(settings.get::<Vec<String>>("codes.reserved")),
             },

@@ -52,6 +52,8 @@ struct LengthBody {
     guess: GuessBody,
     /// Guesses with a random check character.
     blind_guess: GuessBody,
+    /// Guesses by someone who knows a code of `sequence` of this length; `null` if there is none.
+    neighbour_guess: Option<GuessBody>,
     /// Codes that were generated ahead of time.
     #[serde(with = "PoolBody")]
     pool: PoolCounts,
@@ -99,6 +101,7 @@ impl LengthBody {
             full_at: usage.full_at,
             guess: GuessBody::new(usage.chance),
             blind_guess: GuessBody::new(usage.blind_chance),
+            neighbour_guess: usage.neighbour_chance.map(GuessBody::new),
             pool: usage.pool,
         }
     }

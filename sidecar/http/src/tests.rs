@@ -179,6 +179,7 @@ impl Service {
                 rules: CodeRules::default(),
                 policy: POLICY,
                 one_in: 1000,
+                sequence_one_in: 100_000,
                 pool: Watermarks { low: 10, high: 50 },
                 clock: Arc::clone(&shared_clock),
             },

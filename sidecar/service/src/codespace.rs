@@ -6,12 +6,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::capacity::capacity;
-use shortlink_core::codes::strategy::CodePolicy;
+use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::ports::{PoolCounts, StoreError};
 use shortlink_store::Store;
 use vocabulary::{Check, CodeRules};
 
 use super::codes::pool::Watermarks;
+use super::codes::sequence::{MEAN_STEP, counter, guesses, largest};
 
 /// Days of history from which the rate of new links is calculated.
 const DAYS: i64 = 7;
@@ -29,6 +30,8 @@ pub struct Codespace {
     pub policy: CodePolicy,
     /// At most one of so many codes of a length has a link.
     pub one_in: u64,
+    /// The least mean number of guesses for a link, by a guesser who knows a code of `sequence`.
+    pub sequence_one_in: u64,
     /// Watermarks of the pool.
     pub pool: Watermarks,
     /// Clock.
@@ -55,6 +58,9 @@ pub struct LengthUsage {
     /// Probability for a guesser who cannot calculate the check character. The edge rejects a wrong
     /// one without a look-up.
     pub blind_chance: f64,
+    /// Probability that a guess finds a link, for a guesser who knows a code of `sequence`; `None` if the length has no such
+    /// codes.
+    pub neighbour_chance: Option<f64>,
     /// Time at which the length is full at the recent rate of new links; `None` when it never is or
     /// the time is unknown.
     pub full_at: Option<Timestamp>,
@@ -85,7 +91,12 @@ impl Codespace {
             let is_issued = issued.contains(&length);
             let body = if is_issued { length - check } else { length };
             let codes = size.pow(body as u32);
-            let capacity = is_issued.then(|| capacity(codes, self.one_in));
+            // Codes of a sequence have a check character, whatever lengths are issued by default.
+            let numbered = length.saturating_sub(check);
+            let sequence = self.store.lease(&counter(numbered), 0, 0).await?;
+            let guesses = guesses(sequence, numbered, self.rules.alphabet);
+            let neighbour_chance = guesses.filter(|_| sequence > 0);
+            let capacity = is_issued.then(|| self.capacity(codes, body));
             let chance = (links as f64 / codes as f64).min(1.0);
             let is_checked = is_issued && !matches!(self.rules.check, Check::None);
             all.push(LengthUsage {
@@ -101,11 +112,24 @@ impl Codespace {
                 } else {
                     chance
                 },
+                neighbour_chance: neighbour_chance.map(|guesses| 1.0 / guesses as f64),
                 full_at: capacity.and_then(|capacity| full_at(capacity, links, lately, now)),
                 pool: self.store.count_pooled(length).await?,
             });
         }
         Ok(all)
+    }
+}
+
+impl Codespace {
+    /// The most links with codes of a length.
+    fn capacity(&self, codes: u128, body: usize) -> u64 {
+        let most = capacity(codes, self.one_in);
+        if self.policy.strategy != StrategyName::Sequence {
+            return most;
+        }
+        let largest = largest(body, self.rules.alphabet, self.sequence_one_in);
+        most.min(largest.map_or(0, |number| number / MEAN_STEP))
     }
 }
 

@@ -20,7 +20,7 @@ use shortlink_store::Store;
 use tokio::sync::{mpsc, oneshot};
 use vocabulary::{BodyLengths, Code};
 
-use super::codes::lengths::Lengths;
+use super::codes::lengths::{Lengths, Reservation};
 use super::codes::strategy::{DrawRequest, Strategies};
 use super::new_link::{LinkError, NewLink, NoCode, Stored};
 
@@ -43,7 +43,7 @@ pub struct Parts {
     /// Strategies that generate codes.
     pub strategies: Strategies,
     /// Chooses the lengths of codes.
-    pub lengths: Lengths,
+    pub lengths: Arc<Lengths>,
     /// Reserved words.
     pub reserved: ReservedWords,
     /// Clock.
@@ -61,6 +61,16 @@ struct Waiter {
     new: NewLink,
     reply: oneshot::Sender<Result<Stored, LinkError>>,
     origin: Origin,
+}
+
+/// Links with codes, which are not stored yet.
+pub(super) struct Drawn {
+    /// The links, with their places among the requests.
+    pub(super) links: Vec<(usize, Link)>,
+    /// The others, by their places.
+    pub(super) failed: HashMap<usize, LinkError>,
+    /// The capacity that their codes take, until they are stored.
+    pub(super) reserved: Vec<Reservation>,
 }
 
 /// A link to create, and its result.
@@ -158,7 +168,11 @@ impl Parts {
             if missing.is_empty() {
                 break;
             }
-            let (links, failed) = self.draw_for(&missing, attempt).await;
+            let Drawn {
+                links,
+                failed,
+                reserved,
+            } = self.draw_for(&missing, attempt).await;
             for (place, error) in failed {
                 rows[place].outcome = Some(Err(error));
             }
@@ -171,6 +185,7 @@ impl Parts {
             {
                 self.store_some(some, &mut rows, &mut receipt).await;
             }
+            drop(reserved);
         }
         (rows, receipt)
     }
@@ -193,14 +208,10 @@ impl Parts {
 
     /// Draws codes for new links and builds the links in the same order; reports errors by index. A
     /// link whose code is a reserved word is in neither result and gets a new draw.
-    pub(super) async fn draw_for(
-        &self,
-        new: &[(usize, &NewLink)],
-        attempt: u32,
-    ) -> (Vec<(usize, Link)>, HashMap<usize, LinkError>) {
+    pub(super) async fn draw_for(&self, new: &[(usize, &NewLink)], attempt: u32) -> Drawn {
         let now = self.clock.now();
         let mut links = Vec::with_capacity(new.len());
-        let mut failed = HashMap::new();
+        let (mut failed, mut reserved) = (HashMap::new(), Vec::new());
         let mut by_policy: HashMap<CodePolicy, Vec<(usize, &NewLink)>> = HashMap::new();
         for &(place, new) in new {
             match new.slug {
@@ -209,7 +220,7 @@ impl Parts {
             }
         }
         for (policy, new) in by_policy {
-            match self.draw(&new, policy, attempt).await {
+            match self.draw(&new, policy, attempt, &mut reserved).await {
                 Ok(codes) => {
                     let drawn = new.into_iter().zip(codes);
                     let usable = drawn.filter(|(_, code)| !self.reserved.contain(code));
@@ -225,7 +236,11 @@ impl Parts {
         }
         // In the order of the requests, which is also the order of the codes.
         links.sort_by_key(|(place, _)| *place);
-        (links, failed)
+        Drawn {
+            links,
+            failed,
+            reserved,
+        }
     }
 
     /// Draws codes of one policy, of the shortest length that has enough of them.
@@ -234,6 +249,7 @@ impl Parts {
         new: &[(usize, &NewLink)],
         policy: CodePolicy,
         attempt: u32,
+        reserved: &mut Vec<Reservation>,
     ) -> Result<Vec<Code>, NoCode> {
         let (mut shortest, longest) = policy.lengths;
         let texts: Vec<_> = new.iter().map(|(_, new)| new.destination.text()).collect();
@@ -241,11 +257,12 @@ impl Parts {
         let strategy = self.strategies.get(policy.strategy);
         let mut codes = Vec::with_capacity(targets.len());
         while codes.len() < targets.len() {
-            let length = match BodyLengths::new(shortest, longest) {
-                Some(bounds) => self.lengths.choose(bounds).await?,
+            let wanted = (targets.len() - codes.len()) as u64;
+            let found = match BodyLengths::new(shortest, longest) {
+                Some(bounds) => self.lengths.reserve(bounds, wanted).await?,
                 None => None,
             };
-            let Some(length) = length else {
+            let Some(found) = found else {
                 // Links that get a code must not fail because of the others.
                 return if codes.is_empty() {
                     Err(NoCode::Full { policy })
@@ -254,13 +271,14 @@ impl Parts {
                 };
             };
             let request = DrawRequest {
-                length,
-                targets: &targets[codes.len()..],
+                length: found.length,
+                targets: &targets[codes.len()..][..found.codes as usize],
                 attempt,
             };
             codes.extend(strategy.draw(&request).await?);
             // This length has no more codes.
-            shortest = length as u8 + 1;
+            shortest = found.length as u8 + 1;
+            reserved.push(found);
         }
         Ok(codes)
     }

@@ -13,7 +13,7 @@ use shortlink_core::ports::{
 };
 use vocabulary::Code;
 
-use super::issue::{Issuer, Parts};
+use super::issue::{Drawn, Issuer, Parts};
 use super::new_link::{LinkError, NewLink, Stored};
 
 /// The most attempts to complete a chunk; each one ends with some of the drawn codes taken.
@@ -151,7 +151,12 @@ impl Progress<'_> {
                 _ => pending.push((at, new)),
             }
         }
-        let (links, failed) = self.parts.draw_for(&pending, attempt).await;
+        // Its capacity is reserved until the links are stored, or are not.
+        let Drawn {
+            links,
+            failed,
+            reserved: _reserved,
+        } = self.parts.draw_for(&pending, attempt).await;
         self.failed = failed;
         let mut chunk = self.chunk.clone();
         for (at, link) in &links {

@@ -117,7 +117,7 @@ mod tests {
         let redis = Arc::new(MemoryPublisher::default());
         let pool = PooledCodes::new(Arc::clone(store), rules.clone(), watermarks, rng());
         let permuted = PermutedCodes::new(Arc::clone(store), rules.clone());
-        let sequence = SequenceCodes::new(Arc::clone(store), redis, rules.clone(), rng());
+        let sequence = SequenceCodes::new(Arc::clone(store), redis, rules.clone(), 1, rng());
         let strategies: [&dyn CodeStrategy; 3] = [&pool, &permuted, &sequence];
         let targets = vec!["https://example.com/"; count];
         let request = DrawRequest {

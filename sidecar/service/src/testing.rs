@@ -76,6 +76,7 @@ pub fn parts(
             Arc::clone(store),
             Arc::clone(publisher),
             rules.clone(),
+            100_000,
             rng(),
         )),
         hash: Arc::new(HashedCodes::new(&store.code_key(), rules.clone(), rng())),
@@ -84,7 +85,7 @@ pub fn parts(
         store: Arc::clone(store),
         delivery: Arc::clone(delivery),
         strategies,
-        lengths: Lengths::new(Arc::clone(store), rules.clone(), 2),
+        lengths: Arc::new(Lengths::new(Arc::clone(store), rules.clone(), 2)),
         reserved: ReservedWords::new(["api".to_owned()]),
         clock: Arc::clone(clock),
     }

@@ -40,14 +40,17 @@ async fn make(
     let rules = config.codes.rules.clone();
     let strategy = PermutedCodes::new(Arc::clone(&bench.store), rules.clone());
     let lengths = Lengths::new(Arc::clone(&bench.store), rules, config.codes.one_in);
+    let lengths = Arc::new(lengths);
     let (shortest, longest) = config.codes.policy.lengths;
     let bounds = BodyLengths::new(shortest, longest).unwrap_or_default();
     let mut made = 0;
     while made < count {
         let some = (count - made).min(MAX_TOGETHER);
-        let targets = vec![""; some];
+        let reserved = lengths.reserve(bounds, some as u64).await?;
+        let reserved = reserved.context("no codes are left")?;
+        let targets = vec![""; reserved.codes as usize];
         let request = DrawRequest {
-            length: lengths.choose(bounds).await?.context("no codes are left")?,
+            length: reserved.length,
             targets: &targets,
             attempt: 0,
         };
@@ -74,7 +77,7 @@ async fn make(
             let text: String = codes.iter().map(|code| format!("{code}\n")).collect();
             shortlink_client::output::print(&text)?;
         }
-        made += some;
+        made += codes.len();
     }
     Ok(())
 }

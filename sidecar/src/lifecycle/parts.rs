@@ -167,6 +167,7 @@ impl Parts {
                 rules: codes.rules.clone(),
                 policy: codes.policy,
                 one_in: codes.one_in,
+                sequence_one_in: codes.sequence_one_in,
                 pool: codes.pool,
                 clock: clock(),
             },
@@ -233,6 +234,7 @@ impl Parts {
                     store(),
                     Arc::clone(&self.publisher),
                     rules(),
+                    codes.sequence_one_in,
                     random::generator()?,
                 )),
                 hash: Arc::new(HashedCodes::new(
@@ -241,7 +243,7 @@ impl Parts {
                     random::generator()?,
                 )),
             },
-            lengths: Lengths::new(store(), rules(), codes.one_in),
+            lengths: Arc::new(Lengths::new(store(), rules(), codes.one_in)),
             reserved: codes.reserved.clone(),
             clock: Arc::clone(&self.clock),
         }))

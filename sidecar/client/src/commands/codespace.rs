@@ -7,7 +7,7 @@ use super::show::{Table, cells, elements, heads, member};
 use crate::Failure;
 use crate::columns::Columns;
 
-const TABLE: Table<8> = [
+const TABLE: Table<9> = [
     ("LENGTH", "/length"),
     ("ISSUED", "/isIssued"),
     ("LINKS", "/links"),
@@ -16,6 +16,7 @@ const TABLE: Table<8> = [
     ("USED", "/used"),
     ("FULL AT", "/fullAt"),
     ("ONE GUESS IN", "/blindGuess/oneIn"),
+    ("KNOWING ONE", "/neighbourGuess/oneIn"),
 ];
 
 /// Shows the usage of the code space.
@@ -30,12 +31,14 @@ fn describe(codespace: &Value) -> String {
         if let Some(used) = length.get("used").and_then(Value::as_f64) {
             row[5] = format!("{:.2} %", used * 100.0);
         }
-        if let Some(one_in) = length.pointer(TABLE[7].1).and_then(Value::as_f64) {
-            row[7] = format!("{one_in:.0}");
+        for column in [7, 8] {
+            if let Some(one_in) = length.pointer(TABLE[column].1).and_then(Value::as_f64) {
+                row[column] = format!("{one_in:.0}");
+            }
         }
         row
     });
-    let table = Columns::new(heads(&TABLE), &[0, 2, 3, 4, 5, 7]).rows(&rows.collect::<Vec<_>>());
+    let table = Columns::new(heads(&TABLE), &[0, 2, 3, 4, 5, 7, 8]).rows(&rows.collect::<Vec<_>>());
     format!("strategy {strategy}, at most one of {one_in} codes has a link\n\n{table}")
 }
 
@@ -57,7 +60,7 @@ mod tests {
         let cells: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(
             cells,
-            ["8", "yes", "12", "3", "1200", "1.00", "%", "-", "5000"]
+            ["8", "yes", "12", "3", "1200", "1.00", "%", "-", "5000", "-"]
         );
         assert!(text.starts_with("strategy permuted, at most one of 1000"));
     }

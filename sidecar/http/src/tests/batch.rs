@@ -146,6 +146,29 @@ async fn a_full_length_is_the_fault_of_each_request_that_asks_for_it() {
 }
 
 #[tokio::test]
+async fn batches_at_once_do_not_exceed_the_capacity_of_a_length() {
+    let service = Service::new().await;
+    // One of two codes may have a link.
+    for (strategy, length, most) in [("permuted", 2, 1922), ("pool", 1, 31)] {
+        let row = |n: u64| {
+            let target = format!("https://example.com/{n}");
+            json!({"longUrl": target, "codeLength": length, "strategy": strategy}).to_string()
+        };
+        let batch = || {
+            let rows: Vec<String> = (0..most).map(row).collect();
+            send(&service, NDJSON, None, Body::from(rows.join("\n")))
+        };
+        let (one, other, third) = tokio::join!(batch(), batch(), batch());
+        let results = [one, other, third].map(|answer| lines(&answer));
+        let count = |status| {
+            let of_status = results.iter().flatten();
+            of_status.filter(|it| it["status"] == status).count() as u64
+        };
+        assert_eq!((count(201), count(422)), (most, 2 * most), "{strategy}");
+    }
+}
+
+#[tokio::test]
 async fn a_full_length_is_the_fault_of_what_has_set_it() {
     let service = Service::new().await;
     let short = NewKey {

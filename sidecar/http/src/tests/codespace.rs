@@ -49,4 +49,29 @@ async fn the_space_of_codes_is_told_with_the_chance_of_a_guess() {
     );
     assert_eq!(issued["pool"], json!({ "unused": 0, "used": 0, "void": 0 }));
     assert_eq!(issued["fullAt"], Value::Null);
+    assert_eq!(issued["neighbourGuess"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_code_of_a_sequence_does_not_give_its_neighbours_away() {
+    let service = Service::new().await;
+    let row = json!({"longUrl": "https://example.com/", "strategy": "sequence", "codeLength": 5});
+    let create = || service.call(&service.writer, "POST", "/v1/links", Some(row.clone()));
+    assert_eq!(create().await.status, 201);
+    let chance = async || {
+        let body = service.get("/v1/codespace").await.json();
+        let lengths = body["lengths"].as_array().expect("a list").clone();
+        let of_length = lengths.into_iter().find(|it| it["length"] == 6);
+        of_length.expect("the length")["neighbourGuess"]["oneIn"].clone()
+    };
+    // Numbers are leased up to 8,192, which has three characters and leaves one filler.
+    assert_eq!(chance().await, json!(2480.0));
+    // So no more than 3,844 of them have codes: those of two characters leave two fillers.
+    let mut statuses = Vec::new();
+    while statuses.last() != Some(&422) && statuses.len() < 600 {
+        statuses.push(create().await.status);
+    }
+    let made = statuses.len() - 1;
+    assert!((400..=520).contains(&made), "{made}");
+    assert!(statuses[..made].iter().all(|status| *status == 201));
 }

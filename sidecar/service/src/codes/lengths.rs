@@ -1,9 +1,11 @@
 //! The lengths of new codes.
 //!
 //! Codes are as short as possible without being guessable: when too many codes of a length have
-//! links, the next length is used.
+//! links, the next length is used. Capacity is reserved before codes are drawn, so that no batch exceeds
+//! it. Other processes are counted only once their links are stored: together, the processes exceed it
+//! by no more than they draw while a count stays fresh.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +16,9 @@ use shortlink_store::Store;
 use tokio::time::Instant;
 use vocabulary::{BodyLengths, CodeRules};
 
-/// Time that the known usage stays fresh.
+/// Time that the known usage stays fresh, and that of a length that is nearly full.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
+const BELIEVED_WHEN_NEARLY_FULL: Duration = Duration::from_millis(100);
 
 /// Chooses lengths.
 pub struct Lengths {
@@ -23,9 +26,54 @@ pub struct Lengths {
     rules: CodeRules,
     /// At most one of so many codes of a length has a link.
     one_in: u64,
-    known: Mutex<Option<(Instant, Vec<CodeUsage>)>>,
+    counted: Mutex<Counted>,
+    counting: tokio::sync::Mutex<()>,
     /// Notices already logged, for deduplication.
     said: Mutex<HashSet<(usize, Notice)>>,
+}
+
+/// The use of lengths, as far as this process knows. Maps are by the length without the check character.
+#[derive(Default)]
+struct Counted {
+    /// The stored links, and the time since which they may be more.
+    stored: Option<(Instant, Vec<CodeUsage>)>,
+    /// Codes that were drawn, and whose links are not stored yet.
+    open: HashMap<usize, u64>,
+    /// Codes whose links were stored since the links were counted.
+    since: HashMap<usize, u64>,
+    /// The same since the count in progress has begun. It may have some of them already.
+    next: HashMap<usize, u64>,
+}
+
+impl Counted {
+    /// The stored links with codes of a length, check character included.
+    fn stored(&self, whole_length: usize) -> u64 {
+        let usage = self.stored.iter().flat_map(|(_, usage)| usage);
+        let mut of_length = usage.filter(|it| it.length == whole_length);
+        of_length.next().map_or(0, |usage| usage.links)
+    }
+}
+
+/// Reserved capacity of a length, until the links are stored, or are not.
+pub struct Reservation {
+    lengths: Arc<Lengths>,
+    /// Length of the codes, without the check character.
+    pub length: usize,
+    /// The number of codes.
+    pub codes: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut counted = self.lengths.counted.lock();
+        let counted = &mut *counted;
+        if let Some(open) = counted.open.get_mut(&self.length) {
+            *open = open.saturating_sub(self.codes);
+        }
+        for drawn in [&mut counted.since, &mut counted.next] {
+            *drawn.entry(self.length).or_default() += self.codes;
+        }
+    }
 }
 
 /// A notice about a length for operators.
@@ -47,31 +95,59 @@ impl Lengths {
             store,
             rules,
             one_in,
-            known: Mutex::new(None),
+            counted: Mutex::default(),
+            counting: tokio::sync::Mutex::default(),
             said: Mutex::default(),
         }
     }
 
-    /// Returns the shortest length within bounds that is not full, without the check character;
-    /// `None` when all are full.
+    /// Reserves `wanted` codes of the shortest length within bounds that is not full, or as many as it has left; `None` when
+    /// all lengths are full.
     ///
     /// # Errors
     /// Fails if the store cannot return the number of used codes.
-    pub async fn choose(&self, bounds: BodyLengths) -> Result<Option<usize>, StoreError> {
-        let usage = self.usage().await?;
-        let mut lengths = usize::from(bounds.shortest())..=usize::from(bounds.longest());
-        let chosen = lengths.find(|&length| self.links(&usage, length) < self.most(length));
-        if let Some(length) = chosen {
-            let (links, most) = (self.links(&usage, length), self.most(length));
+    pub async fn reserve(
+        self: &Arc<Self>,
+        bounds: BodyLengths,
+        wanted: u64,
+    ) -> Result<Option<Reservation>, StoreError> {
+        self.count(BELIEVED_FOR).await?;
+        if let Some(reserved) = self.find(bounds, wanted, true) {
+            return Ok(reserved);
+        }
+        self.count(BELIEVED_WHEN_NEARLY_FULL).await?;
+        Ok(self.find(bounds, wanted, false).flatten())
+    }
+
+    /// Finds capacity. The outer `None` asks for a new count where a length is nearly full, if the count may be old.
+    fn find(
+        self: &Arc<Self>,
+        bounds: BodyLengths,
+        wanted: u64,
+        may_be_old: bool,
+    ) -> Option<Option<Reservation>> {
+        let mut counted = self.counted.lock();
+        for length in usize::from(bounds.shortest())..=usize::from(bounds.longest()) {
+            let most = self.most(length);
+            let stored = counted.stored(length + self.rules.check.length());
+            let drawn = [&counted.open, &counted.since];
+            let drawn = drawn.into_iter().filter_map(|codes| codes.get(&length));
+            let links = stored.saturating_add(drawn.sum());
+            let is_nearly_full =
+                |links: u64| u128::from(links) * 100 >= u128::from(most) * NEARLY_FULL;
+            if may_be_old && stored < most && is_nearly_full(links.saturating_add(wanted)) {
+                return None;
+            }
+            if links >= most {
+                continue;
+            }
             if length > usize::from(bounds.shortest()) && self.is_news(length, Notice::InUse) {
                 tracing::warn!(
                     length,
                     "codes of all shorter lengths are used up; codes of this length are used now"
                 );
             }
-            if u128::from(links) * 100 >= u128::from(most) * NEARLY_FULL
-                && self.is_news(length, Notice::NearlyFull)
-            {
+            if is_nearly_full(links) && self.is_news(length, Notice::NearlyFull) {
                 tracing::warn!(
                     length,
                     links,
@@ -79,8 +155,15 @@ impl Lengths {
                     "codes of this length are nearly used up; the next length follows"
                 );
             }
+            let codes = wanted.min(most - links);
+            *counted.open.entry(length).or_default() += codes;
+            return Some(Some(Reservation {
+                lengths: Arc::clone(self),
+                length,
+                codes,
+            }));
         }
-        Ok(chosen)
+        Some(None)
     }
 
     fn is_news(&self, length: usize, notice: Notice) -> bool {
@@ -94,21 +177,27 @@ impl Lengths {
         capacity(all, self.one_in)
     }
 
-    fn links(&self, usage: &[CodeUsage], length: usize) -> u64 {
-        let whole_length = length + self.rules.check.length();
-        let found = usage.iter().find(|it| it.length == whole_length);
-        found.map_or(0, |usage| usage.links)
-    }
-
-    async fn usage(&self) -> Result<Vec<CodeUsage>, StoreError> {
-        let known = self.known.lock().clone();
-        if let Some((at, usage)) = known
-            && at.elapsed() < BELIEVED_FOR
-        {
-            return Ok(usage);
+    /// Counts the stored links, unless a count is that young.
+    async fn count(&self, believed_for: Duration) -> Result<(), StoreError> {
+        let is_believed = || {
+            let counted = self.counted.lock();
+            let at = counted.stored.as_ref().map(|(at, _)| *at);
+            at.is_some_and(|at| at.elapsed() < believed_for)
+        };
+        if is_believed() {
+            return Ok(());
         }
+        // One counts for all that wait.
+        let _counting = self.counting.lock().await;
+        if is_believed() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        self.counted.lock().next.clear();
         let usage = self.store.code_usage(0).await?;
-        *self.known.lock() = Some((Instant::now(), usage.clone()));
-        Ok(usage)
+        let mut counted = self.counted.lock();
+        counted.since = std::mem::take(&mut counted.next);
+        counted.stored = Some((begun, usage));
+        Ok(())
     }
 }

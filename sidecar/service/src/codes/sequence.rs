@@ -8,6 +8,9 @@
 //! The number grows by random steps. Counters exist in Redis and in SQL, and each continues above
 //! the other: after Redis lost its counter, SQL's is higher; while Redis is unreachable, only SQL
 //! counts. SQL decides which process gets which numbers.
+//!
+//! A code reveals its number, and so about which numbers others have. Only the fillers protect those, so
+//! a number gets no more characters of a code than leave enough of them; larger ones need longer codes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,6 +34,9 @@ const LEAST_LEASE: u64 = 512;
 /// Number of filler characters before the length.
 const LEFT_FILLER: usize = 1;
 
+/// The mean number of numbers of which one has a code.
+pub const MEAN_STEP: u64 = LONGEST_STEP.div_ceil(2);
+
 /// The length is written as itself plus a random multiple of this, so that its character varies.
 const LENGTHS: u8 = 12;
 
@@ -39,17 +45,26 @@ pub struct SequenceCodes<R> {
     store: Arc<Store>,
     publisher: Arc<dyn Publisher>,
     rules: CodeRules,
+    /// The least mean number of guesses for a link, by a guesser who knows another code.
+    one_in: u64,
     rng: Mutex<R>,
     blocks: tokio::sync::Mutex<HashMap<usize, Block>>,
 }
 
 impl<R: CryptoRng> SequenceCodes<R> {
-    /// Counts in Redis and in a store.
-    pub fn new(store: Arc<Store>, publisher: Arc<dyn Publisher>, rules: CodeRules, rng: R) -> Self {
+    /// Counts in Redis and in a store. A guesser who knows a code needs `one_in` guesses on average for another link.
+    pub fn new(
+        store: Arc<Store>,
+        publisher: Arc<dyn Publisher>,
+        rules: CodeRules,
+        one_in: u64,
+        rng: R,
+    ) -> Self {
         Self {
             store,
             publisher,
             rules,
+            one_in,
             rng: Mutex::new(rng),
             blocks: tokio::sync::Mutex::default(),
         }
@@ -87,9 +102,12 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
         let (length, alphabet) = (request.length, self.rules.alphabet);
         let wanted = request.targets.len();
         let mut codes = Vec::with_capacity(wanted);
+        let Some(most) = largest(length, alphabet, self.one_in) else {
+            return Ok(codes);
+        };
         let mut blocks = self.blocks.lock().await;
         let block = blocks.entry(length).or_default();
-        while codes.len() < wanted {
+        while codes.len() < wanted && block.next <= most {
             if block.next >= block.end {
                 *block = self.lease(length, (wanted - codes.len()) as u64).await?;
             }
@@ -97,7 +115,7 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
                 let mut rng = self.rng.lock();
                 let number = block.next + rng.random_range(0..LONGEST_STEP);
                 block.next = number + 1;
-                if number >= block.end {
+                if number >= block.end || number > most {
                     continue;
                 }
                 body_of(number, length, alphabet, &mut *rng)
@@ -121,6 +139,32 @@ pub fn counter(length: usize) -> String {
 pub fn most_used(links: u64, starts: u64) -> u64 {
     let numbers = links.saturating_add(starts.saturating_mul(LEAST_LEASE));
     numbers.saturating_mul(LONGEST_STEP)
+}
+
+/// The mean number of guesses for a link whose number is about `number`, by a guesser who knows a code with one like it.
+pub fn guesses(number: u64, length: usize, alphabet: Alphabet) -> Option<u128> {
+    let size = u128::from(alphabet.size());
+    let digits = number
+        .checked_ilog(alphabet.size().into())
+        .unwrap_or_default() as usize
+        + 1;
+    let right_filler = length.checked_sub(LEFT_FILLER + 1 + digits)?;
+    let fillers = LEFT_FILLER + right_filler;
+    Some(size.pow(fillers as u32) * u128::from(alphabet.size() / LENGTHS) * u128::from(MEAN_STEP))
+}
+
+/// The largest number of a length that takes `one_in` guesses.
+pub fn largest(length: usize, alphabet: Alphabet, one_in: u64) -> Option<u64> {
+    let of_digits = |digits: u32| {
+        u64::from(alphabet.size())
+            .checked_pow(digits)
+            .map_or(u64::MAX, |it| it - 1)
+    };
+    let mut numbers = (1..length as u32).map(of_digits).rev();
+    let is_enough = |number: &u64| {
+        guesses(*number, length, alphabet).is_some_and(|guesses| guesses >= one_in.into())
+    };
+    numbers.find(is_enough)
 }
 
 /// Returns the characters before the check character for a number; `None` when the number is too
@@ -177,6 +221,24 @@ mod tests {
     use rand::rngs::StdRng;
 
     use super::*;
+
+    #[test]
+    fn numbers_leave_enough_fillers() {
+        let base62 = |length, one_in| largest(length, Alphabet::Base62, one_in);
+        assert_eq!(base62(4, 100_000), Some(61));
+        assert_eq!(base62(4, 1_000_000), None);
+        assert_eq!(base62(7, 100_000), Some(62_u64.pow(4) - 1));
+        assert_eq!(base62(8, 100_000), Some(62_u64.pow(5) - 1));
+        // All but the filler and the length.
+        assert_eq!(base62(7, 1), Some(62_u64.pow(5) - 1));
+        assert_eq!(
+            guesses(62_u64.pow(4) - 1, 7, Alphabet::Base62),
+            Some(153_760)
+        );
+        assert_eq!(guesses(62_u64.pow(4), 7, Alphabet::Base62), Some(2480));
+        assert_eq!(guesses(0, 7, Alphabet::Base62), Some(62_u128.pow(5) * 40));
+        assert_eq!(guesses(62_u64.pow(6), 7, Alphabet::Base62), None);
+    }
 
     #[test]
     fn a_code_tells_its_number() {

@@ -147,7 +147,13 @@ async fn no_number_of_a_sequence_is_drawn_twice() {
         }
         let rng = StdRng::seed_from_u64(process);
         let redis = Arc::clone(&redis) as Arc<dyn Publisher>;
-        Arc::new(SequenceCodes::new(store, redis, CodeRules::default(), rng))
+        Arc::new(SequenceCodes::new(
+            store,
+            redis,
+            CodeRules::default(),
+            1,
+            rng,
+        ))
     });
     let codes = codes.await;
     assert_all_different(&codes);
@@ -203,14 +209,14 @@ async fn a_sequence_counts_on_when_redis_is_away_for_some_and_not_for_others() {
     let away = Arc::new(MemoryPublisher::default());
     away.set_away(true);
     let rng = || StdRng::seed_from_u64(1);
-    let other = SequenceCodes::new(database.open().await, away, rules.clone(), rng());
+    let other = SequenceCodes::new(database.open().await, away, rules.clone(), 1, rng());
     let meanwhile = Arc::new(Meanwhile {
         redis: MemoryPublisher::default(),
         other,
         drawn: tokio::sync::Mutex::default(),
     });
     let redis = Arc::clone(&meanwhile) as Arc<dyn Publisher>;
-    let codes = SequenceCodes::new(database.open().await, redis, rules, rng());
+    let codes = SequenceCodes::new(database.open().await, redis, rules, 1, rng());
     let mut drawn = draw(&codes, 20).await;
     drawn.extend(meanwhile.drawn.lock().await.iter());
     assert_eq!(drawn.len(), 40);
