@@ -225,10 +225,10 @@ fn is_private(host: &Host<&str>) -> bool {
         Host::Domain(_) => {
             let name = bare(host);
             let is_below = |end: &&str| {
-                name.strip_suffix(end)
-                    .is_some_and(|name| name.ends_with('.'))
+                let name = name.strip_suffix(*end);
+                name.is_some_and(|name| name.ends_with('.'))
             };
-            !name.contains('.') || PRIVATE_NAMES.iter().any(|end| is_below(end))
+            !name.contains('.') || PRIVATE_NAMES.iter().any(is_below)
         }
         Host::Ipv4(address) => is_private_v4(*address),
         Host::Ipv6(address) => is_private_v6(*address),
