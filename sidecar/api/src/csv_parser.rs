@@ -99,6 +99,13 @@ impl Parser {
         }
     }
 
+    /// The first line of the current record, if it spans more than [`MAX_LINES`] and has not ended: all that follows
+    /// belongs to it up to the next quotation mark.
+    pub fn swallowing(&self) -> Option<u64> {
+        let is_open = !self.has_ended && self.line_feeds >= MAX_LINES;
+        is_open.then(|| self.core.line() - self.line_feeds)
+    }
+
     /// The fields of the record that has ended.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let mut start = 0;

@@ -4,6 +4,9 @@ const QUOTE = 34;
 const LF = 10;
 const CR = 13;
 
+/** The most lines that the service accepts in a row. */
+const MAX_LINES = 16;
+
 /** The states of a reader within a row. */
 const START = 0;
 const FIELD = 1;
@@ -19,8 +22,9 @@ export class Rows {
   #state = START;
   #line = 1;
   #firstLine = 1;
-  /** The line behind the last row. */
-  #behind = 1;
+  /** Line feeds within quotation marks of the row, and its text up to the last allowed line, if it has more. */
+  #lineFeeds = 0;
+  #kept = null;
   #afterCr = false;
   #delimiter;
 
@@ -35,7 +39,10 @@ export class Rows {
     this.#begin = 0;
   }
 
-  /** The next row, unparsed, with its line number and the number of empty lines before it; null when none is complete. */
+  /**
+   * The next row, unparsed, with its line number and that behind it; null when none is complete. A row of too many lines
+   * has a `reason`, and only the beginning of its text: there may be a whole file behind a quotation mark that is not closed.
+   */
   next(isEnd = false) {
     const { length } = this.#held;
     while (this.#at < length) {
@@ -48,9 +55,15 @@ export class Rows {
         this.#begin = isBreak ? this.#at : this.#at - 1;
         if (isBreak) continue;
         this.#firstLine = this.#line;
+        this.#lineFeeds = 0;
+        this.#kept = null;
         this.#state = FIELD;
       } else if (isBreak && this.#state !== QUOTED) {
         return this.#row(this.#at - 1);
+      } else if (unit === LF) {
+        this.#lineFeeds += 1;
+        if (this.#lineFeeds === MAX_LINES) this.#kept = this.#held.slice(this.#begin, this.#at - 1);
+        if (this.#kept !== null) this.#begin = this.#at;
       }
       this.#state = this.#after(unit);
     }
@@ -67,13 +80,14 @@ export class Rows {
   }
 
   #row(end) {
-    const text = this.#held.slice(this.#begin, end);
+    const text = this.#kept === null ? this.#held.slice(this.#begin, end) : `${this.#kept}"`;
     this.#begin = Math.min(end + 1, this.#at);
     this.#state = START;
     const line = this.#firstLine;
-    const empty = line - this.#behind;
-    this.#behind = this.#line;
-    return { text, line, empty };
+    const lines = this.#lineFeeds + 1;
+    const reason = this.#kept !== null
+      && `spans ${lines} lines from line ${line} on, and may span ${MAX_LINES}: is a quotation mark not closed?`;
+    return { text, line, behind: this.#line, reason };
   }
 }
 

@@ -134,13 +134,13 @@ async function beginning(file) {
   } catch {
     return null;
   }
-  const isWhole = file.size <= BEGINNING;
   const delimiter = delimiterOf(text.split(/[\r\n]/, 1)[0]);
   const reader = new Rows(delimiter);
   reader.push(text);
   const found = [];
   while (found.length <= FIRST) {
-    const row = reader.next(isWhole);
+    // A row that is cut is shown as well: it may be all that follows a quotation mark that is not closed.
+    const row = reader.next(true);
     if (!row) break;
     found.push(values(row.text, delimiter));
   }

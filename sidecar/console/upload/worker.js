@@ -127,9 +127,18 @@ async function send({ file, delimiter, address, headers }) {
     for (let number = 0; how === 'done'; number += 1) {
       const rows = await together(reader);
       if (rows.length === 0) break;
-      // Empty lines stay between rows, so that the service can count lines of the file.
-      const [first, ...others] = rows;
-      const lines = [header, first.text, ...others.map(({ text, empty }) => '\n'.repeat(empty) + text)];
+      const [first, ...others] = rows.filter(({ reason }) => !reason);
+      if (!first) {
+        results.skip(rows, 0);
+        continue;
+      }
+      // Empty lines stand for those between rows, so that the service can count lines of the file.
+      let { behind } = first;
+      const lines = [header, first.text];
+      for (const row of others) {
+        lines.push('\n'.repeat(row.line - behind) + row.text);
+        behind = row.behind;
+      }
       const request = {
         method: 'POST', signal: stop.signal, body: `${lines.join('\n')}\n`,
         headers: {
@@ -208,11 +217,21 @@ class Results {
     this.#errors.add(this.#line(header, ['line', 'status', 'reason']));
   }
 
-  /** Reads the results of some rows; returns true if there is one for each. */
+  /** Refuses the rows that are not sent, from a place up to the next row that is; returns the place of that. */
+  skip(rows, place) {
+    for (; rows[place]?.reason; place += 1) {
+      const { reason } = rows[place];
+      this.#keep({ status: 422, problem: { errors: [{ pointer: '', detail: reason }] } }, rows[place]);
+    }
+    return place;
+  }
+
+  /** Reads the results of some rows; returns true if there is one for each that was sent. */
   async read(body, rows) {
     const parts = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
-    let next = 0;
+    let sent = 0;
+    let next = this.skip(rows, 0);
     for (;;) {
       const { value, done } = await parts.read();
       if (done) return next === rows.length && !rest;
@@ -221,9 +240,10 @@ class Results {
       for (const line of lines.filter(Boolean)) {
         const result = JSON.parse(line);
         // A result without an index is about all remaining rows.
-        if (result.index !== next || next >= rows.length) return false;
+        if (result.index !== sent || next >= rows.length) return false;
         this.#keep(result, rows[next]);
-        next += 1;
+        sent += 1;
+        next = this.skip(rows, next + 1);
       }
       tell({ ...this.#so(), kind: 'going' });
     }

@@ -395,6 +395,27 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     browser.text_with("[data-errors]", "1,003");
     browser.text_with("[data-errors]", "from line 1003 to the end");
     browser.click("[data-other]");
+    // A quotation mark of the first row that is closed much later: the rows in between are refused as one, and no result
+    // is mistaken for that of another row.
+    let rows = format!("https://example.com/{},x\n", "x".repeat(180)).repeat(1_000);
+    let open = format!(
+        "url,note\nhttps://example.com/open,\"Bob\n{rows}https://example.com/closed,\"\n\nnonsense,\n\
+         https://example.com/good,\"two\nlines\"\n"
+    );
+    console.choose("#upload-file", &write("swallowing.csv", open.as_bytes()));
+    browser.text_with("main", "The first row leads to https://example.com/open");
+    browser.click("[data-send]:not([disabled])");
+    wait_for_end(&console, "done");
+    browser.text_with("[data-ended]", "1 made, 2 failed, of 3 rows");
+    browser.text_with("[data-errors]", "spans 1002 lines from line 2 on");
+    browser.text_with("[data-errors]", "1,005");
+    let results = console.download("[data-file=results]", "swallowing-results.csv");
+    let good = "https://example.com/good,\"two\nlines\",http";
+    assert!(
+        results.contains(good) && results.len() < 10_000,
+        "{results}"
+    );
+    browser.click("[data-other]");
     browser.find("#upload-file");
     browser.assert_sound(&[]);
 }

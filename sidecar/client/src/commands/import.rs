@@ -252,12 +252,13 @@ async fn send(
     let progress = reading.clone();
     let (answered_rows, answers) = watch::channel(Answered::default());
     let (to_end, end) = oneshot::channel();
-    let runtime = Handle::current();
+    let (runtime, warned) = (Handle::current(), bar.clone());
     // A separate thread: one that waits for standard input ends with the process and does not delay
     // it.
     std::thread::spawn(move || {
         let mut window = Window::new(runtime, answers);
-        let read = source.read(format, &reading, &mut window, &to_lines, &to_parts);
+        let warn = |line: &str| warned.suspend(|| eprintln!("shortlink: {line}"));
+        let read = source.read(format, &reading, &mut window, &to_lines, warn, &to_parts);
         // The end is reported before the channel of the parts closes.
         let _ = to_end.send(read);
     });

@@ -111,6 +111,33 @@ fn long_rows_get_through_the_window_of_the_command_and_nginx() {
 }
 
 #[test]
+fn a_quotation_mark_that_is_not_closed_is_told_at_once_and_ends_no_request() {
+    let stack = Stack::start();
+    let user = User::new(&stack);
+    // More than the window of the command, which waits for the results of rows.
+    let rows = format!("https://www.example.com/{},x\n", "x".repeat(200)).repeat(30_000);
+    assert!(rows.len() > 6 << 20);
+    let good = "https://www.example.com/,y\n".repeat(100);
+    for (end, made) in [
+        ("", 100),
+        (
+            "https://www.example.com/,\"\nhttps://www.example.com/,z\n",
+            101,
+        ),
+    ] {
+        let open = format!("longUrl,note\n{good}https://www.example.com/,\"Bob\n{rows}{end}");
+        let file = user.file("rows.csv", &open);
+        let said = user.run(&["links", "import", path(&file)]);
+        assert_eq!(said.code, Some(1), "{}", said.error);
+        let told = "line 102: the row spans more than 16 lines and is refused";
+        assert!(said.error.contains(told), "{}", said.error);
+        assert!(said.error.contains("line 102: 422"), "{}", said.error);
+        let counts = format!("{} rows: {made} links made, 1 failed\n", made + 1);
+        assert_eq!(said.out, counts, "{}", said.error);
+    }
+}
+
+#[test]
 fn who_is_refused_does_not_wait_for_standard_input() {
     let stack = Stack::shared();
     let user = User::new(stack);

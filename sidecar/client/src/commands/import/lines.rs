@@ -23,6 +23,14 @@ impl LineFinder {
         }
     }
 
+    /// The first line of a record that spans more lines than allowed and has not ended.
+    pub(super) fn swallowing(&self) -> Option<u64> {
+        match self {
+            Self::Csv(parser, _) => parser.swallowing(),
+            Self::Ndjson(..) => None,
+        }
+    }
+
     /// Takes a part of the file, and passes the line of each row in it to `row`. An empty part is
     /// the end.
     pub(super) fn push(&mut self, mut part: &[u8], mut row: impl FnMut(u64)) {
@@ -90,5 +98,26 @@ mod tests {
         let text = "longUrl,note\na,b\n\nc,\"d\ne \"\"f\"\",\n\"\ng,h\"i\nj,\"k\"\r\n\r\nl,m";
         assert_eq!(lines(RowFormat::Csv, text), [2, 4, 7, 8, 10]);
         assert_eq!(lines(RowFormat::Csv, "\n\na\nb\n"), [4]);
+    }
+
+    #[test]
+    fn a_quotation_mark_that_is_not_closed_is_found_before_the_end() {
+        let mut finder = LineFinder::new(RowFormat::Csv);
+        let mut found = Vec::new();
+        for _line in 0..20 {
+            finder.push(b"a,\"b\nc\"\n", |_| {});
+        }
+        finder.push(b"\na,\"b\n", |_| {});
+        for _line in 0..16 {
+            found.push(finder.swallowing());
+            finder.push(b"c,d\n", |_| {});
+        }
+        assert_eq!(
+            (found.pop(), finder.swallowing()),
+            (Some(Some(42)), Some(42))
+        );
+        assert!(found.iter().all(Option::is_none), "{found:?}");
+        finder.push(b"\"\n", |_| {});
+        assert_eq!(finder.swallowing(), None);
     }
 }

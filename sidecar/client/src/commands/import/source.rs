@@ -18,9 +18,14 @@ use crate::Failure;
 use crate::input::{is_named_gzip, text};
 use rand::TryRng;
 use rand::rngs::SysRng;
+use shortlink_api::csv_parser::MAX_LINES;
 
 /// The number of bytes that are sent at once.
 const PART: usize = 16 * 1024;
+
+/// The bytes of one row that count in the window. The service reads past longer rows, and a row has no result before it
+/// ends: a window that counted them all would never open again.
+const COUNTED_OF_ROW: u64 = 1 << 20;
 
 /// A file or standard input.
 #[derive(Debug)]
@@ -109,10 +114,12 @@ impl Source {
         reading: &Reading,
         window: &mut Window,
         lines: &std::sync::mpsc::Sender<RowPlace>,
+        warn: impl Fn(&str),
         parts: &mpsc::Sender<io::Result<Bytes>>,
     ) -> io::Result<()> {
         let mut finder = LineFinder::new(format);
-        let mut sent = 0;
+        let (mut sent, mut of_row) = (0, 0);
+        let mut swallowing = None;
         // The request must not look like one that has ended.
         let broken = |error: io::Error| {
             let _ = parts.blocking_send(Err(io::Error::new(error.kind(), error.to_string())));
@@ -144,8 +151,21 @@ impl Source {
             if length == 0 {
                 return Ok(());
             }
-            sent += length as u64;
-            if !window.enter(rows, length as u64) {
+            let began = std::mem::replace(&mut swallowing, finder.swallowing());
+            if let Some(line) = swallowing.filter(|_| swallowing != began) {
+                warn(&format!(
+                    "line {line}: the row spans more than {MAX_LINES} lines and is refused, with all lines up to the \
+                     next quotation mark: is one not closed?"
+                ));
+            }
+            of_row = if rows > 0 { 0 } else { of_row + length as u64 };
+            let counted = if of_row > COUNTED_OF_ROW {
+                0
+            } else {
+                length as u64
+            };
+            sent += counted;
+            if !window.enter(rows, counted) {
                 return Ok(());
             }
             if parts.blocking_send(Ok(part.into())).is_err() {
