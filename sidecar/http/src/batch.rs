@@ -16,6 +16,7 @@ mod said_of_all;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -39,11 +40,12 @@ use super::campaigns::no_such_campaign;
 use super::extract::{BODY_PATIENCE, Domains, charset, header, media_type};
 use super::idempotency::{IDEMPOTENCY_KEY, bad_key, create_chunk, dedupes_twice, idempotency_key};
 use super::link_members::{LengthsFrom, read_new_link};
-use super::operation::{json_of, operations, rows_of};
+use super::operation::parameter::of;
+use super::operation::{Content, json_of, operations};
 use super::problem::Problem;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
-use results::{Answer, ResultBody, Teller, array, lines, result_of_problem};
+use results::{Answer, Counts, ResultBody, SummaryBody, Teller, array, lines, result_of_problem};
 use rows::{BrokenBody, Csv, Format, Rows};
 use said_of_all::SaidOfAll;
 
@@ -69,7 +71,8 @@ operations! {
              the order of the rows, while the client is still sending rows: as an array if the body is \
              an array and the client does not accept `application/x-ndjson`, else one line per row. \
              An invalid row does not affect the other rows. The first line of CSV names the columns, \
-             `|` separates `tags`, and `parameters.member` names a member of an object.",
+             `|` separates `tags`, and `parameters.member` names a member of an object. With `summary=true`, \
+             the last line has the number of rows that were read.",
         )
         .takes(&[IDEMPOTENCY_KEY])
         .takes(said_of_all::BatchQuery::PARAMETERS)
@@ -78,9 +81,20 @@ operations! {
             { "longUrl": "https://www.example.com/b", "externalId": "m-18" },
         ]))
 
-        .answer(200, "One result per row.", [json_of::<Vec<ResultBody>>(), rows_of::<ResultBody>("application/x-ndjson")])
-        .problems([bad_key(), said_of_all::bad_delimiter(), no_such_campaign()])
+        .answer(200, "One result per row.", [json_of::<Vec<ResultBody>>(), LINES])
+        .problems([bad_key(), said_of_all::bad_delimiter(), no_summary(), no_such_campaign()])
     }
+}
+
+/// An answer in lines: results, and the summary if the request asks for it.
+const LINES: Content = ("application/x-ndjson", |generator| {
+    let line = [of::<ResultBody>(generator), of::<SummaryBody>(generator)];
+    json!({ "schema": { "type": "string" }, "x-itemSchema": { "anyOf": line } })
+});
+
+/// 400: an array has no line for a summary.
+fn no_summary() -> Problem {
+    Problem::query("summary is for answers of application/x-ndjson; send it in the header Accept.")
 }
 
 /// `POST /v1/links/batch`
@@ -100,6 +114,9 @@ async fn create(
     let said = SaidOfAll::read(&app, &query.unwrap_or_default(), format).await?;
     let idempotency_key = idempotency_key(&headers)?;
     let answers_array = wants_array(&headers, format);
+    if answers_array && said.has_summary {
+        return Err(no_summary());
+    }
     let csv = Csv {
         first_line: header(&headers, FIRST_LINE).and_then(|line| line.parse().ok()),
         ..said.csv.clone()
@@ -121,7 +138,9 @@ async fn create(
         drop(tokio::time::timeout(BODY_PATIENCE, first).await);
     }
     let waits = context.idempotency_key.is_some();
-    let mut chunks = Box::pin(chunks(body, rows, waits).peekable());
+    let bytes = Arc::new(AtomicU64::new(0));
+    let summed = context.said.has_summary.then(|| Arc::clone(&bytes));
+    let mut chunks = Box::pin(chunks(body, rows, waits, bytes).peekable());
     let first = tokio::time::timeout(EMPTY_WITHIN, chunks.as_mut().peek());
     if first.await.is_ok_and(|chunk| chunk.is_none()) {
         return Err(Problem::no_rows());
@@ -138,7 +157,10 @@ async fn create(
     let (media_type, body) = if answers_array {
         ("application/json", Body::from_stream(array(results)))
     } else {
-        ("application/x-ndjson", Body::from_stream(lines(results)))
+        (
+            "application/x-ndjson",
+            Body::from_stream(lines(results, summed)),
+        )
     };
     Ok((StatusCode::OK, [(CONTENT_TYPE, media_type)], body).into_response())
 }
@@ -205,6 +227,7 @@ impl Context {
             now: self.app.clock.now(),
             bases: &self.domains.bases,
             failures: HashMap::new(),
+            counts: Counts::default(),
         };
         let mut answers: Vec<String> = results
             .into_iter()
@@ -217,7 +240,10 @@ impl Context {
             let index = chunk.first_index + chunk.rows.len() as u64;
             answers.push(result_of_problem(Some(index), &problem));
         }
-        Answer(answers)
+        Answer {
+            results: answers,
+            counts: teller.counts,
+        }
     }
 
     /// Charges the key's rate limit for each row except the first, which the request has paid for, and

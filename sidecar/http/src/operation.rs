@@ -31,7 +31,7 @@ use parameter::{Parameter, of};
 pub(super) const NO_STORE: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
 
 /// A media type of a body, and the description of the body.
-type Content = (&'static str, fn(&mut SchemaGenerator) -> Value);
+pub(super) type Content = (&'static str, fn(&mut SchemaGenerator) -> Value);
 
 /// JSON of a type.
 pub(super) fn json_of<T: JsonSchema>() -> Content {

@@ -115,6 +115,40 @@ struct RowResult {
     problem: Option<Problem>,
 }
 
+/// The last line of the answer.
+#[derive(Deserialize)]
+struct SummaryLine {
+    summary: Summary,
+}
+
+/// The part of the file that the service has read.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+struct Summary {
+    rows: u64,
+    bytes: u64,
+}
+
+impl Summary {
+    /// Checks that it was sent.
+    fn check(read: Option<Self>, sent: Self) -> Result<(), Failure> {
+        let Some(read) = read else {
+            return Err(Failure::Other(anyhow!(
+                "the answer has no summary: it is not whole, or the service has an older version than this command"
+            )));
+        };
+        if read == sent {
+            return Ok(());
+        }
+        Err(Failure::Other(anyhow!(
+            "the service has read {} rows in {} bytes of the {} rows in {} bytes that were sent",
+            thousands(read.rows),
+            thousands(read.bytes),
+            thousands(sent.rows),
+            thousands(sent.bytes)
+        )))
+    }
+}
+
 /// The outcomes of all rows so far.
 #[derive(Debug, Default)]
 struct Tally {
@@ -252,6 +286,8 @@ async fn send(
     let progress = reading.clone();
     let (answered_rows, answers) = watch::channel(Answered::default());
     let (to_end, end) = oneshot::channel();
+    let sent = Arc::clone(&upload.sent);
+    let (mut rows, mut summary) = (0, None);
     let (runtime, warned) = (Handle::current(), bar.clone());
     // A separate thread: one that waits for standard input ends with the process and does not delay
     // it.
@@ -263,12 +299,21 @@ async fn send(
         let _ = to_end.send(read);
     });
     let taken = async {
-        let mut answered = client.upload("/v1/links/batch", upload).await?;
+        let mut answered = client
+            .upload("/v1/links/batch?summary=true", upload)
+            .await?;
         while let Some(line) = answered.next_line().await? {
+            if line.starts_with(b"{\"summary\"") {
+                let line: SummaryLine = serde_json::from_slice(&line)
+                    .context("the service's answer does not end with a summary")?;
+                summary = Some(line.summary);
+                continue;
+            }
             each(&line)?;
             // Rows are reported before they are sent, so an answered row has its place here.
             let place = lines.try_recv().ok();
             if let Some(place) = place {
+                rows += 1;
                 answered_rows.send_modify(|answered| {
                     answered.rows += 1;
                     answered.bytes = place.part;
@@ -293,7 +338,10 @@ async fn send(
     }
     let missing = lines.try_iter().count();
     let ended = taken.and_then(|()| match missing {
-        0 => Ok(()),
+        0 => {
+            let bytes = sent.load(Ordering::Relaxed);
+            Summary::check(summary, Summary { rows, bytes })
+        }
         missing => Err(Failure::Other(anyhow!(
             "{} rows have no result",
             thousands(missing as u64)
@@ -369,6 +417,22 @@ mod tests {
         );
         assert_eq!(tally.unavailable, 1);
         assert!(take(b"<html>", &mut tally, None, &bar).is_err());
+    }
+
+    #[test]
+    fn an_answer_without_a_summary_or_for_other_rows_is_a_failure() {
+        let sent = Summary { rows: 3, bytes: 70 };
+        assert!(Summary::check(Some(sent), sent).is_ok());
+        let told = |read| match Summary::check(read, sent) {
+            Err(Failure::Other(error)) => error.to_string(),
+            _ => panic!("no failure"),
+        };
+        assert!(told(None).contains("no summary"));
+        let fewer = told(Some(Summary { rows: 2, bytes: 70 }));
+        assert!(
+            fewer.contains("2 rows in 70 bytes of the 3 rows"),
+            "{fewer}"
+        );
     }
 
     #[test]

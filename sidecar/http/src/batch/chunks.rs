@@ -1,5 +1,7 @@
 //! Cuts a batch into chunks: rows whose links are created together.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::BodyDataStream;
@@ -19,17 +21,19 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Cuts a body into chunks while it arrives. `waits` fills chunks regardless of the delay: a retry
-/// of a request must have the same chunks.
+/// of a request must have the same chunks. `bytes` counts what is read of the body.
 pub(super) fn chunks(
     body: Peekable<BodyDataStream>,
     rows: Rows,
     waits: bool,
+    bytes: Arc<AtomicU64>,
 ) -> impl Stream<Item = RawChunk> {
     let reader = Reader {
         body,
         rows,
         read: Vec::new(),
         waits,
+        bytes,
         next_index: 0,
         next_chunk: 0,
         end: None,
@@ -58,6 +62,7 @@ struct Reader {
     /// Rows that do not belong to a chunk yet.
     read: Vec<RawRow>,
     waits: bool,
+    bytes: Arc<AtomicU64>,
     next_index: u64,
     next_chunk: u32,
     /// The outcome of reading the body, once it has ended.
@@ -83,7 +88,10 @@ impl Reader {
                 Err(_elapsed) => Some(Err(BrokenBody::from("paused for five minutes"))),
             };
             let pushed = match part {
-                Some(Ok(part)) => self.rows.push(&part, &mut self.read),
+                Some(Ok(part)) => {
+                    self.bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
+                    self.rows.push(&part, &mut self.read)
+                }
                 Some(Err(broken)) => {
                     // A partial chunk would differ from the complete one that a retry sends.
                     if self.waits {

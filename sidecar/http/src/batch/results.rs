@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Bytes;
 use futures_util::{Stream, StreamExt, stream};
@@ -18,14 +20,59 @@ use crate::link_members::{LengthsFrom, not_created};
 use crate::problem::{Problem, ProblemBody};
 use crate::wire::LinkBody;
 
-/// The results of a chunk, as JSON values.
-pub(super) struct Answer(pub(super) Vec<String>);
+/// The results of a chunk, as JSON values, and the outcomes of its rows.
+pub(super) struct Answer {
+    pub(super) results: Vec<String>,
+    pub(super) counts: Counts,
+}
 
 impl Answer {
-    /// The answer after an unexpected failure.
+    /// The answer after an unexpected failure. Its rows are not counted, so that the summary differs from the file.
     pub(super) fn broken_off() -> Self {
-        Self(vec![result_of_problem(None, &Problem::internal())])
+        Self {
+            results: vec![result_of_problem(None, &Problem::internal())],
+            counts: Counts::default(),
+        }
     }
+}
+
+/// The outcomes of rows.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "BatchCounts")]
+pub(super) struct Counts {
+    /// Number of rows that were read.
+    rows: u64,
+    /// Number of results with the status 201.
+    created: u64,
+    /// Number of results with the status 200.
+    existing: u64,
+    /// Number of rows without a link.
+    refused: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.created += other.created;
+        self.existing += other.existing;
+        self.refused += other.refused;
+    }
+}
+
+/// The last line of an answer, if the request asks for it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BatchSummary")]
+pub(super) struct SummaryBody {
+    summary: Sums,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BatchSums")]
+struct Sums {
+    #[serde(flatten)]
+    counts: Counts,
+    /// Number of bytes of the body that were read.
+    bytes: u64,
 }
 
 /// The result of a row.
@@ -60,6 +107,7 @@ pub(super) struct Teller<'a> {
     /// Status and problem of links that could not be created, by error. One cause usually affects many rows, and is
     /// logged once for all of them.
     pub(super) failures: HashMap<String, (u16, String)>,
+    pub(super) counts: Counts,
 }
 
 impl Teller<'_> {
@@ -89,6 +137,12 @@ impl Teller<'_> {
                 (told.0, None, raw(told.1.clone()))
             }
         };
+        self.counts.add(Counts {
+            rows: 1,
+            created: u64::from(status == 201),
+            existing: u64::from(status == 200),
+            refused: u64::from(link.is_none()),
+        });
         to_line(&ResultBody {
             index: Some(index),
             external_id,
@@ -111,24 +165,40 @@ pub(super) fn result_of_problem(index: Option<u64>, problem: &Problem) -> String
     })
 }
 
-fn to_line(result: &ResultBody) -> String {
-    // Serialization of this type cannot fail.
-    serde_json::to_string(result).unwrap_or_default()
+fn to_line(body: &impl Serialize) -> String {
+    // Serialization of these types cannot fail.
+    serde_json::to_string(body).unwrap_or_default()
 }
 
 fn raw(json: String) -> Option<Box<RawValue>> {
     RawValue::from_string(json).ok()
 }
 
-/// The answer as a result a line.
+/// The answer as a result a line. With the number of bytes that were read, which is known at the end, a line with the
+/// summary follows.
 pub(super) fn lines(
     answers: impl Stream<Item = Answer>,
+    bytes: Option<Arc<AtomicU64>>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    answers.map(|Answer(results)| {
-        let mut text = results.join("\n");
-        text.push('\n');
-        Ok(Bytes::from(text))
-    })
+    let mut counts = Counts::default();
+    answers
+        .map(Some)
+        .chain(stream::iter([None]))
+        .filter_map(move |answer| {
+            let text = match (answer, &bytes) {
+                (Some(answer), _) => {
+                    counts.add(answer.counts);
+                    Some(answer.results.join("\n"))
+                }
+                (None, None) => None,
+                (None, Some(bytes)) => {
+                    let bytes = bytes.load(Ordering::Relaxed);
+                    let summary = Sums { counts, bytes };
+                    Some(to_line(&SummaryBody { summary }))
+                }
+            };
+            std::future::ready(text.map(|text| Ok(Bytes::from(text + "\n"))))
+        })
 }
 
 /// The answer as an array.
@@ -141,7 +211,7 @@ pub(super) fn array(
         .chain(stream::iter([None]))
         .map(move |answer| {
             Ok(Bytes::from(match answer {
-                Some(Answer(results)) => {
+                Some(Answer { results, .. }) => {
                     let begin = std::mem::replace(&mut begin, ",\n");
                     format!("{begin}{}", results.join(",\n"))
                 }

@@ -24,6 +24,9 @@ parameters! {
         // Without `default`: some generated clients send it, also with rows of JSON.
         json!({ "type": "string", "enum": DELIMITERS.map(|(name, _)| name) })
     };
+    SUMMARY: query "summary", "Summary",
+        "Adds a last line with the numbers of rows, outcomes and bytes that were read. Only for answers of \
+         application/x-ndjson.", |_| json!({ "type": "boolean" });
 }
 
 query! {
@@ -32,6 +35,7 @@ query! {
         campaign_id: CampaignId = CAMPAIGN,
         columns: String = COLUMNS,
         delimiter: String = DELIMITER,
+        summary: bool = SUMMARY,
     }
 }
 
@@ -46,6 +50,9 @@ pub(super) struct SaidOfAll {
     pub(super) campaign_id: Option<CampaignId>,
     /// The format of CSV.
     pub(super) csv: Csv,
+    /// The answer ends with a summary.
+    pub(super) has_summary: bool,
+    /// The options that rows depend on.
     text: String,
 }
 
@@ -85,10 +92,12 @@ impl SaidOfAll {
             let known = DELIMITERS.iter().find(|(known, _)| *known == name);
             csv.delimiter = known.ok_or_else(bad_delimiter)?.1;
         }
+        let text = text.split('&').filter(|it| !it.starts_with("summary="));
         Ok(Self {
             campaign_id: asked.campaign_id,
             csv,
-            text: text.to_owned(),
+            has_summary: asked.summary.unwrap_or_default(),
+            text: text.collect::<Vec<_>>().join("&"),
         })
     }
 

@@ -287,6 +287,57 @@ async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn a_batch_ends_with_a_summary_if_it_is_asked_for() {
+    let service = Service::new().await;
+    let ask = async |query: &str, media_type: &str, body: &str| {
+        let request = Request::builder()
+            .method("POST")
+            .uri(format!("/v1/links/batch?{query}"))
+            .header("x-api-key", &service.writer)
+            .header("idempotency-key", format!("summed {}", body.len()))
+            .header("content-type", media_type)
+            .body(Body::from(body.to_owned()));
+        service.send(request.expect("a request")).await
+    };
+    let rows = ndjson(2500) + "nonsense\n\n\n";
+    let csv = "longUrl,note\nhttps://example.com/a,b\nhttps://example.com/c,\"d\n";
+    for (media_type, body, sums) in [
+        (
+            NDJSON,
+            &*rows,
+            json!({"rows": 2501, "created": 2500, "existing": 0, "refused": 1}),
+        ),
+        (
+            "text/csv",
+            csv,
+            json!({"rows": 2, "created": 1, "existing": 0, "refused": 1}),
+        ),
+    ] {
+        let mut sums = json!({ "summary": sums });
+        sums["summary"]["bytes"] = json!(body.len());
+        // A repetition without it is the same request.
+        let plain = lines(&ask("", media_type, body).await);
+        let mut summed = lines(&ask("summary=true", media_type, body).await);
+        assert_eq!(summed.pop(), Some(sums), "{media_type}");
+        assert_eq!(codes(&summed), codes(&plain));
+        assert_eq!(summed.len(), plain.len());
+        let without = lines(&ask("summary=false", media_type, body).await);
+        assert_eq!(without.len(), plain.len());
+    }
+    let dedupe = "{\"longUrl\":\"https://example.com/once\",\"dedupe\":true}\n".repeat(3);
+    let request = Request::builder()
+        .method("POST")
+        .uri("/v1/links/batch?summary=true")
+        .header("x-api-key", &service.writer)
+        .header("content-type", NDJSON)
+        .body(Body::from(dedupe));
+    let results = lines(&service.send(request.expect("a request")).await);
+    assert_eq!(results[3]["summary"]["existing"], 2, "{results:?}");
+    let array = ask("summary=true", "application/json", "[{}]").await;
+    assert_eq!(array.status, 400);
+}
+
+#[tokio::test]
 async fn a_quotation_mark_that_is_not_closed_takes_no_row_in_silence() {
     let service = Service::new().await;
     let rows: String = (0..40)
