@@ -379,11 +379,7 @@ impl CsvCutter {
             return Ok(());
         }
         if let Some(columns) = self.columns.take() {
-            if columns.len() != values.len() {
-                return Err(
-                    "has a first line of another number of names than the parameter columns".into(),
-                );
-            }
+            check_replaced(&columns, &values)?;
             self.names = Some(columns);
             return Ok(());
         }
@@ -413,6 +409,38 @@ fn read_name(name: Vec<u8>) -> Result<Option<String>, BrokenBody> {
             Err(BrokenBody(reason.into()))
         }
     }
+}
+
+/// Refuses a first line that contradicts the names that replace it, or that is not one of names but a row, which would be
+/// lost.
+fn check_replaced(columns: &[Option<String>], values: &[Vec<u8>]) -> Result<(), BrokenBody> {
+    if columns.len() != values.len() {
+        return Err(
+            "has a first line of another number of names than the parameter columns".into(),
+        );
+    }
+    let values = || values.iter().map(|value| value.trim_ascii());
+    let named = |name: &String| columns.iter().position(|it| it.as_ref() == Some(name));
+    for (place, (column, value)) in columns.iter().zip(values()).enumerate() {
+        let Some(column) = column else { continue };
+        if column == "longUrl" && value.windows(3).any(|part| part == b"://") {
+            return Err(
+                "has a target in its first line, which must have names also with the parameter columns".into(),
+            );
+        }
+        let Ok(value) = String::from_utf8(value.to_vec()) else {
+            continue;
+        };
+        if let Some(other) = named(&value).filter(|other| *other != place) {
+            let (place, other) = (place + 1, other + 1);
+            let reason = format!(
+                "has the name {value} in column {place} of its first line, but in column {other} of the parameter \
+                 columns; make them equal"
+            );
+            return Err(BrokenBody(reason.into()));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses names that occur twice, and a line that has another delimiter.

@@ -287,6 +287,71 @@ async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn the_first_line_is_no_row_and_none_is_lost_when_the_request_names_the_columns() {
+    let service = Service::new().await;
+    let row = "https://example.com/a,m-1\n";
+    for (columns, first, expected) in [
+        // Equal as a whole, in part, and not at all: a line of names, which the parameter replaces.
+        ("longUrl,externalId", "longUrl,externalId", Ok("m-1")),
+        ("longUrl,externalId", "longUrl,Kunde", Ok("m-1")),
+        ("longUrl,externalId", "Ziel,Kunde", Ok("m-1")),
+        ("longUrl,externalId", "Ziel, externalId ", Ok("m-1")),
+        // A column that is left out contradicts nothing.
+        ("longUrl,", "externalId,longUrl", Ok("")),
+        (
+            "longUrl,externalId",
+            "externalId,longUrl",
+            Err("name externalId in column 1"),
+        ),
+        (
+            "longUrl,externalId",
+            "externalId,Kunde",
+            Err("but in column 2 of the parameter"),
+        ),
+        (
+            "longUrl,externalId",
+            "https://example.com/b,m-0",
+            Err("has a target in its first line"),
+        ),
+        (
+            "longUrl,externalId",
+            "longUrl",
+            Err("another number of names"),
+        ),
+    ] {
+        let request = Request::builder()
+            .method("POST")
+            .uri(format!("/v1/links/batch?columns={columns}"))
+            .header("x-api-key", &service.writer)
+            .header("content-type", "text/csv")
+            .body(Body::from(format!("{first}\n{row}")));
+        let results = lines(&service.send(request.expect("a request")).await);
+        assert_eq!(results.len(), 1, "{first}: {results:?}");
+        let result = &results[0];
+        match expected {
+            Ok(id) => {
+                assert_eq!(
+                    result["link"]["longUrl"], "https://example.com/a",
+                    "{first}: {result}"
+                );
+                assert_eq!(
+                    result["externalId"].as_str().unwrap_or_default(),
+                    id,
+                    "{first}"
+                );
+            }
+            Err(part) => {
+                let told = result["problem"]["detail"].to_string();
+                assert!(
+                    result["status"] == 400 && told.contains(part),
+                    "{first}: {result}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_batch_ends_with_a_summary_if_it_is_asked_for() {
     let service = Service::new().await;
     let ask = async |query: &str, media_type: &str, body: &str| {
