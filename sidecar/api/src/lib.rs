@@ -9,6 +9,7 @@
 pub mod campaign;
 pub mod cells;
 pub mod csv_parser;
+pub mod encoding;
 pub mod faults;
 pub mod fields;
 pub mod json;

@@ -1,4 +1,4 @@
-//! Files, standard input, gzip and byte order marks.
+//! Files, standard input, gzip and encodings.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
+use shortlink_api::encoding::{Charset, Decoder, NAMES};
 
 /// The number of bytes that are read at once.
 const BUFFER: usize = 256 << 10;
@@ -37,14 +38,62 @@ impl<R: Read> Read for CountedRead<R> {
     }
 }
 
-/// The text of a file that may be compressed with gzip, or must be, and may begin with a byte order
-/// mark. `position` advances by the bytes of the file that are read.
+/// Decodes what it reads.
+struct Decoded<R> {
+    reader: BufReader<R>,
+    decoder: Decoder,
+    text: Vec<u8>,
+    /// The bytes of the text that were read.
+    read: usize,
+}
+
+impl<R: Read> BufRead for Decoded<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.read == self.text.len() {
+            let part = self.reader.fill_buf()?;
+            self.text.clear();
+            self.read = 0;
+            if part.is_empty() {
+                self.decoder.finish(&mut self.text);
+                break;
+            }
+            self.decoder.push(part, &mut self.text);
+            let length = part.len();
+            self.reader.consume(length);
+        }
+        Ok(&self.text[self.read..])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.read += count;
+    }
+}
+
+impl<R: Read> Read for Decoded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+/// Reads the name of an encoding.
 ///
 /// # Errors
-/// Fails when it can't be read, is not compressed though it must be, or is written in UTF-16.
+/// The list of encodings, if it is none of them.
+pub fn charset(name: &str) -> Result<Charset, String> {
+    Charset::by_name(name).ok_or_else(|| format!("must be one of {NAMES}"))
+}
+
+/// The text of a file as UTF-8. The file may be compressed with gzip, or must be; a byte order mark specifies its
+/// encoding, or `charset` does. `position` advances by the bytes of the file that are read.
+///
+/// # Errors
+/// Fails when it can't be read, or is not compressed though it must be.
 pub fn text(
     raw: impl Read + Send + 'static,
     must_be_gzip: bool,
+    charset: Charset,
     position: &Arc<AtomicU64>,
 ) -> io::Result<Box<dyn BufRead + Send>> {
     let raw = CountedRead {
@@ -63,18 +112,12 @@ pub fn text(
     } else {
         Box::new(raw)
     };
-    let (start, plain) = peek::<3>(plain)?;
-    if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is written in UTF-16; make UTF-8 of it, as with iconv -f UTF-16 -t UTF-8",
-        ));
-    }
-    let mut plain = BufReader::with_capacity(BUFFER, plain);
-    if start == [0xef, 0xbb, 0xbf] {
-        plain.read_exact(&mut [0; 3])?;
-    }
-    Ok(Box::new(plain))
+    Ok(Box::new(Decoded {
+        reader: BufReader::with_capacity(BUFFER, plain),
+        decoder: Decoder::new(charset),
+        text: Vec::new(),
+        read: 0,
+    }))
 }
 
 /// The first bytes of a reader, fewer if it ends before, and a reader of all of it.
@@ -92,7 +135,8 @@ mod tests {
 
     fn read(bytes: &[u8]) -> io::Result<String> {
         let mut found = String::new();
-        let mut text = text(Cursor::new(bytes.to_vec()), false, &Arc::default())?;
+        let raw = Cursor::new(bytes.to_vec());
+        let mut text = text(raw, false, Charset::default(), &Arc::default())?;
         text.read_to_string(&mut found)?;
         Ok(found)
     }
@@ -113,12 +157,13 @@ mod tests {
             (b"\xef\xbb\xbf".to_vec(), ""),
             (zipped(b"abcd"), "abcd"),
             (zipped(b"\xef\xbb\xbfabcd"), "abcd"),
+            (b"\xff\xfea\0b\0".to_vec(), "ab"),
+            (zipped(b"\xfe\xff\0a\0b"), "ab"),
             // Two gzip files, one after the other, are one text.
             ([zipped(b"ab"), zipped(b"cd")].concat(), "abcd"),
         ] {
             assert_eq!(read(&bytes).expect("text"), found, "{bytes:?}");
         }
-        assert!(read(b"\xff\xfea\0").is_err());
         assert!(read(&zipped(b"abcd")[..12]).is_err(), "cut off");
     }
 }

@@ -26,6 +26,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
+use shortlink_api::encoding::Charset;
 use shortlink_api::link;
 use shortlink_core::ports::ChunkKey;
 use shortlink_core::trace;
@@ -56,9 +57,6 @@ const EMPTY_WITHIN: Duration = Duration::from_secs(1);
 /// The header with the line at which the rows of the body begin in a file that the console sends in parts, so that
 /// problems name lines of the file.
 const FIRST_LINE: &str = "x-shortlink-first-line";
-
-/// Names of UTF-8, and of a part of it.
-const UTF_8: [&str; 4] = ["utf-8", "utf8", "us-ascii", "ascii"];
 
 /// The maximum number of chunks in progress: one is committed while another is read and a third
 /// published.
@@ -107,10 +105,10 @@ async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     let format = format_of(&headers).ok_or_else(Problem::not_rows)?;
-    let is_utf8 = |charset: String| UTF_8.contains(&&*charset);
-    if charset(&headers).is_some_and(|charset| !is_utf8(charset)) {
-        return Err(Problem::other_charset());
-    }
+    let charset = charset(&headers).map(|name| Charset::by_name(&name).ok_or(name));
+    let charset = charset
+        .transpose()
+        .map_err(|name| Problem::other_charset(&name))?;
     let said = SaidOfAll::read(&app, &query.unwrap_or_default(), format).await?;
     let idempotency_key = idempotency_key(&headers)?;
     let answers_array = wants_array(&headers, format);
@@ -121,7 +119,7 @@ async fn create(
         first_line: header(&headers, FIRST_LINE).and_then(|line| line.parse().ok()),
         ..said.csv.clone()
     };
-    let rows = Rows::new(format, app.body_limit_bytes, csv);
+    let rows = Rows::new(format, app.body_limit_bytes, csv).encoded(charset.unwrap_or_default());
     let context = Arc::new(Context {
         app: Arc::clone(&app),
         domains,

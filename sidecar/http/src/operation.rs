@@ -277,7 +277,7 @@ impl Operation {
         });
         self.problems([
             Problem::not_rows(),
-            Problem::other_charset(),
+            Problem::other_charset("iso-8859-1"),
             Problem::no_rows(),
         ])
     }

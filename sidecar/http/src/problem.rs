@@ -14,6 +14,7 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use shortlink_api::encoding;
 pub(super) use shortlink_api::faults::FieldError;
 use shortlink_api::words::word;
 use shortlink_core::api_key::{PolicyError, Scope};
@@ -162,10 +163,10 @@ problems! {
         UNSUPPORTED_MEDIA_TYPE, "not-rows", "The body is in no form that rows can be read from",
         "Send application/json (an array), application/x-ndjson or text/csv.";
 
-    /// 415: a body is encoded in another way.
-    other_charset():
-        UNSUPPORTED_MEDIA_TYPE, "other-charset", "The body is not UTF-8",
-        "Send UTF-8; iconv and spreadsheets convert other encodings to it.";
+    /// 415: a body declares an encoding that is not supported.
+    other_charset(name: &str):
+        UNSUPPORTED_MEDIA_TYPE, "other-charset", "The encoding of the body is not supported",
+        format!("The charset {name} is unknown. Allowed are {}.", encoding::NAMES);
 
     /// 422: a batch has no rows.
     no_rows():

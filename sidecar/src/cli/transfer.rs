@@ -14,6 +14,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use shortlink_api::encoding::Charset;
+use shortlink_client::input::charset;
 use shortlink_client::progress::Progress;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::State;
@@ -78,6 +80,10 @@ pub(super) struct ImportCommand {
     /// Names of the columns, for files without a header line: keyword,url,title.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     header: Option<Vec<String>>,
+    /// Encoding of the files: utf-8, utf-16, utf-16le, utf-16be, gbk or gb18030. A byte order mark
+    /// decides before it. Default: utf-8.
+    #[arg(long, value_name = "NAME", value_parser = charset)]
+    encoding: Option<Charset>,
     /// Separator of columns: one ASCII character, or \t for a tab. Default: a comma in CSV, a tab
     /// in TSV.
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
@@ -198,6 +204,7 @@ impl ImportCommand {
             files,
             names: Names::new(self.map),
             header: self.header,
+            charset: self.encoding.unwrap_or_default(),
             delimiter: self.delimiter,
             checks: Checks {
                 rules: config.codes.rules.clone(),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use shortlink_api::encoding::Charset;
 use shortlink_client::input::{extension, is_named_gzip, text};
 
 /// The format of the rows of a file.
@@ -81,11 +82,15 @@ impl Source {
     /// Opens the source; `position` advances by the bytes that are read.
     ///
     /// # Errors
-    /// Fails when it can't be read, is not compressed though its name ends in `.gz`, or is written in UTF-16.
-    pub fn open(&self, position: &Arc<AtomicU64>) -> io::Result<Box<dyn BufRead + Send>> {
+    /// Fails when it can't be read, or is not compressed though its name ends in `.gz`.
+    pub fn open(
+        &self,
+        charset: Charset,
+        position: &Arc<AtomicU64>,
+    ) -> io::Result<Box<dyn BufRead + Send>> {
         match self {
-            Self::Standard => text(io::stdin(), false, position),
-            Self::File(path) => text(File::open(path)?, is_named_gzip(path), position),
+            Self::Standard => text(io::stdin(), false, charset, position),
+            Self::File(path) => text(File::open(path)?, is_named_gzip(path), charset, position),
         }
     }
 }

@@ -268,8 +268,8 @@ fn json_list(list: &str) -> Result<Value, &'static str> {
 fn text(cells: &Cells, column: Column) -> Result<Option<&str>, Refusal> {
     let text = cells.get(column).map(std::str::from_utf8);
     text.transpose().map_err(|_error| {
-        let problem = format!("{} is not UTF-8", column.name());
-        Refusal::new("texts that are not UTF-8", problem)
+        let problem = format!("{} cannot be decoded; set --encoding", column.name());
+        Refusal::new("texts that cannot be decoded", problem)
     })
 }
 
@@ -640,7 +640,7 @@ mod tests {
             (
                 Column::URL,
                 b"https://example.com/\xff",
-                "texts that are not UTF-8",
+                "texts that cannot be decoded",
             ),
             (
                 Column::URL,

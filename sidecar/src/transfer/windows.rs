@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use shortlink_api::csv_parser::Place;
+use shortlink_api::encoding::Charset;
 use shortlink_core::link::Link;
 use tokio::sync::mpsc;
 
@@ -75,6 +76,8 @@ pub struct Reading {
     pub names: Names,
     /// The names of the columns of files that have no header.
     pub header: Option<Vec<String>>,
+    /// The encoding of files without a byte order mark.
+    pub charset: Charset,
     /// The separator of columns, if it differs from the format's.
     pub delimiter: Option<u8>,
     /// The checks of rows.
@@ -149,7 +152,9 @@ impl Reading {
         position: &Arc<AtomicU64>,
     ) -> anyhow::Result<Box<dyn Rows>> {
         let cannot_read = || format!("cannot read {}", source.name());
-        let reader = source.open(position).with_context(cannot_read)?;
+        let reader = source
+            .open(self.charset, position)
+            .with_context(cannot_read)?;
         let Some(delimiter) = format.delimiter() else {
             return Ok(Box::new(NdjsonRows::new(reader, self.names.clone())));
         };
@@ -240,6 +245,7 @@ mod tests {
             files,
             names: Names::default(),
             header: None,
+            charset: Charset::default(),
             delimiter: None,
             checks: Checks {
                 rules: vocabulary::CodeRules::default(),

@@ -49,7 +49,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// The crates whose manifests may name a library, tests of them aside.
-const LIBRARIES: [(&str, &[&str]); 10] = [
+const LIBRARIES: [(&str, &[&str]); 11] = [
     ("axum", &["sidecar/http"]),
     ("schemars", &["sidecar/api", "sidecar/http"]),
     ("sqlx", &["sidecar/store"]),
@@ -58,6 +58,7 @@ const LIBRARIES: [(&str, &[&str]); 10] = [
     ("maxminddb", &["sidecar/enrich"]),
     ("comfy-table", &["sidecar/client"]),
     ("csv-core", &["sidecar/api"]),
+    ("encoding_rs", &["sidecar/api"]),
     ("hyper", &["sidecar/client"]),
     ("hyper-util", &["sidecar/client"]),
 ];

@@ -245,21 +245,40 @@ fn a_report_says_why_rows_are_not_in() {
     for (name, content, expected) in [
         ("a.csv", "a,b\nc,d\n", "--map code=NAME"),
         ("b.csv", "", "the file is empty; a header is needed"),
-        ("c.csv", "", "UTF-16"),
         ("d.txt", "code,url\n", "--format"),
     ] {
-        let path = if name == "c.csv" {
-            let path = path_of(&stack, name);
-            fs::write(&path, b"\xff\xfec\0o\0").expect("a file");
-            path
-        } else {
-            write(&stack, name, content)
-        };
+        let path = write(&stack, name, content);
         let (code, said) = import(&stack, &[&path]);
         assert_eq!(code, Some(1), "{name}: {said}");
         assert!(said.contains(expected), "{name}: {said}");
     }
     assert_eq!(import(&stack, &["nosuch.csv"]).0, Some(1));
+    // Other encodings than UTF-8 are recognised by their mark, or declared.
+    let marked = "\u{feff}code,url,note\nmarked,https://example.com/,短信\n";
+    let marked = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let gbk = [
+        &b"code,url,note\ngbk,https://example.com/,"[..],
+        b"\xb6\xcc\xd0\xc5\n",
+    ]
+    .concat();
+    for (name, content, options) in [
+        ("marked", marked, &[][..]),
+        ("gbk", gbk, &["--encoding", "gbk"]),
+    ] {
+        let path = path_of(&stack, &format!("{name}.csv"));
+        fs::write(&path, content).expect("a file");
+        if !options.is_empty() {
+            let (code, said) = import(&stack, &["--dry-run", &path]);
+            assert!(
+                code == Some(2) && said.contains("cannot be decoded"),
+                "{said}"
+            );
+        }
+        let (code, said) = import(&stack, &[options, &[&*path]].concat());
+        assert_eq!(code, Some(0), "{name}: {said}");
+        let link = stack.api("GET", &format!("/v1/links/{name}"), None).json();
+        assert_eq!(link["note"], "短信", "{name}: {link}");
+    }
 }
 
 /// A file in the form in which another service exports its links, and the import of it.

@@ -16,12 +16,13 @@ use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use serde::Deserialize;
+use shortlink_api::encoding::Charset;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::session::Session;
 use super::show::plain;
-use crate::input::extension;
+use crate::input::{charset, extension};
 use crate::output::{print, thousands};
 use crate::progress::bar;
 use crate::{Client, Failure, Problem, Upload};
@@ -89,6 +90,10 @@ pub struct ImportArguments {
     /// .gz).
     #[arg(long, value_enum)]
     format: Option<RowFormat>,
+    /// Encoding of the file: utf-8, utf-16, utf-16le, utf-16be, gbk or gb18030. A byte order mark
+    /// decides before it. Default: utf-8.
+    #[arg(long, value_name = "NAME", value_parser = charset)]
+    encoding: Option<Charset>,
     /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Default: derived from the
     /// content of the file, or random for standard input.
     #[arg(long, value_name = "KEY", value_parser = checked_key)]
@@ -194,7 +199,7 @@ pub(super) async fn run(
             "the format of {path} is unknown: give --format csv or ndjson"
         ))
     })?;
-    let mut source = Source::open(path)?;
+    let mut source = Source::open(path, arguments.encoding.unwrap_or_default())?;
     let mut results = match &arguments.results {
         None => None,
         Some(path) => {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use shortlink_api::csv_parser::{self, MAX_LINES, Parser, Step};
+use shortlink_api::encoding::{Charset, Decoder};
 use shortlink_api::json::read_object;
 use shortlink_api::kinds::Shape;
 use shortlink_api::link;
@@ -24,9 +25,6 @@ pub(super) enum Format {
     /// Lines of values, with a first line that names them.
     Csv,
 }
-
-/// The mark that UTF-8 may begin with.
-const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The names that a delimiter has in a query.
 pub(super) const DELIMITERS: [(&str, u8); 3] =
@@ -59,7 +57,7 @@ pub(super) enum RawRow {
     /// The text of a JSON value.
     Json(Vec<u8>),
     /// The values of a line, in the order of the names.
-    Csv(Vec<Vec<u8>>),
+    Csv(Vec<Vec<u8>>, csv_parser::Place),
     /// It has more bytes than allowed.
     TooLong,
     /// It spans more lines than allowed.
@@ -83,8 +81,9 @@ impl From<&'static str> for BrokenBody {
 pub(super) struct Rows {
     cutter: Cutter,
     most_bytes: usize,
-    /// The bytes of a byte order mark at the beginning that have been read; `None` behind the beginning.
-    mark: Option<usize>,
+    decoder: Decoder,
+    /// A part of the body as UTF-8.
+    text: Vec<u8>,
 }
 
 enum Cutter {
@@ -104,29 +103,25 @@ impl Rows {
         Self {
             cutter,
             most_bytes,
-            mark: Some(0),
+            decoder: Decoder::new(Charset::default()),
+            text: Vec::new(),
         }
     }
 
+    /// Reads them in an encoding.
+    pub(super) fn encoded(mut self, charset: Charset) -> Self {
+        self.decoder = Decoder::new(charset);
+        self
+    }
+
     /// Takes a part of the body and appends the rows that end in it.
-    pub(super) fn push(
-        &mut self,
-        mut part: &[u8],
-        rows: &mut Vec<RawRow>,
-    ) -> Result<(), BrokenBody> {
-        // Spreadsheets and some editors begin a file with a byte order mark.
-        while let Some(read) = self.mark
-            && let Some((&first, rest)) = part.split_first()
-        {
-            if first == BYTE_ORDER_MARK[read] {
-                part = rest;
-                self.mark = Some(read + 1).filter(|&read| read < BYTE_ORDER_MARK.len());
-            } else {
-                self.mark = None;
-                self.cut(&BYTE_ORDER_MARK[..read], rows)?;
-            }
-        }
-        self.cut(part, rows)
+    pub(super) fn push(&mut self, part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        self.decoder.push(part, &mut text);
+        let done = self.cut(&text, rows);
+        self.text = text;
+        done
     }
 
     fn cut(&mut self, part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
@@ -157,6 +152,9 @@ impl Rows {
 
     /// Takes the end of the body.
     pub(super) fn finish(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
+        let mut text = Vec::new();
+        self.decoder.finish(&mut text);
+        self.cut(&text, rows)?;
         match &mut self.cutter {
             Cutter::Json(cutter) => cutter.finish(),
             Cutter::Lines(line, is_too_long) => {
@@ -348,7 +346,12 @@ impl CsvCutter {
     fn take(&mut self, step: Step, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
         match step {
             Step::Record(place) => {
-                if let (Some((_, body)), None) = (&mut self.begin, &self.names) {
+                if self.names.is_some() {
+                    let values = self.parser.fields().map(<[u8]>::to_vec);
+                    rows.push(RawRow::Csv(values.collect(), self.in_file(place)));
+                    return Ok(());
+                }
+                if let Some((_, body)) = &mut self.begin {
                     *body = place.line + place.lines;
                 }
             }
@@ -374,10 +377,6 @@ impl CsvCutter {
             Step::More | Step::End => return Ok(()),
         }
         let values: Vec<Vec<u8>> = self.parser.fields().map(<[u8]>::to_vec).collect();
-        if self.names.is_some() {
-            rows.push(RawRow::Csv(values));
-            return Ok(());
-        }
         if let Some(columns) = self.columns.take() {
             check_replaced(&columns, &values)?;
             self.names = Some(columns);
@@ -394,13 +393,17 @@ impl CsvCutter {
 /// Reads the name of a column.
 fn read_name(name: Vec<u8>) -> Result<Option<String>, BrokenBody> {
     let name = String::from_utf8(name);
-    let name = name.map_err(|_error| BrokenBody::from("has a first line that is not UTF-8"))?;
+    let name = name.map_err(|_error| {
+        BrokenBody::from(
+            "has a first line that cannot be decoded; send UTF-8 or declare the charset",
+        )
+    })?;
     match name.chars().find(|it| it.is_control() && *it != '\t') {
         None => Ok(Some(name.trim().to_owned())),
         // In UTF-16, every other byte of Latin text is NUL.
-        Some('\0') => {
-            Err("has a first line with the character U+0000; is it UTF-16? Send UTF-8".into())
-        }
+        Some('\0') => Err(
+            "has a first line with the character U+0000; if it is UTF-16, declare charset=utf-16le or utf-16be".into(),
+        ),
         Some(other) => {
             let code = u32::from(other);
             let reason = format!(
@@ -470,7 +473,7 @@ impl RawRow {
     pub(super) fn for_each_part(&self, mut part: impl FnMut(&[u8])) {
         match self {
             Self::Json(text) => part(text),
-            Self::Csv(values) => values.iter().for_each(|value| part(value)),
+            Self::Csv(values, _) => values.iter().for_each(|value| part(value)),
             Self::TooLong => part(b"too long"),
             Self::TooManyLines(_) => part(b"too many lines"),
             Self::Unclosed(_) => part(b"unclosed"),
@@ -481,7 +484,7 @@ impl RawRow {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),
-            Self::Csv(values) => values.iter().map(Vec::len).sum(),
+            Self::Csv(values, _) => values.iter().map(Vec::len).sum(),
             Self::TooLong | Self::TooManyLines(_) | Self::Unclosed(_) => 0,
         }
     }
@@ -495,23 +498,28 @@ impl RawRow {
     ) -> Result<Map<String, Value>, Problem> {
         match self {
             Self::Json(text) => read_object(text).map_err(no_object("row")),
-            Self::Csv(values) if values.len() != names.len() => {
+            Self::Csv(values, _) if values.len() != names.len() => {
                 let (values, names) = (values.len(), names.len());
                 let detail = format!("has {values} values, but the first line has {names} names");
                 Err(Problem::invalid("", detail))
             }
-            Self::Csv(values) => {
+            Self::Csv(values, place) => {
                 let mut members = Map::new();
                 for (name, value) in names.iter().zip(values) {
                     let Some(name) = name.as_ref().filter(|_| !value.is_empty()) else {
                         continue;
                     };
-                    let text = std::str::from_utf8(value).map_err(|_error| "UTF-8");
-                    let value = text.and_then(|text| csv_value(name, text));
-                    let value = value.map_err(|expected| {
-                        let pointer = format!("/{}", name.replace('.', "/"));
-                        Problem::invalid(pointer, format!("must be {expected}"))
+                    let invalid = |detail: String| {
+                        Problem::invalid(format!("/{}", name.replace('.', "/")), detail)
+                    };
+                    let text = std::str::from_utf8(value).map_err(|_error| {
+                        let line = place.line;
+                        invalid(format!(
+                            "cannot be decoded in line {line}: send UTF-8 or declare the charset"
+                        ))
                     })?;
+                    let value = csv_value(name, text);
+                    let value = value.map_err(|expected| invalid(format!("must be {expected}")))?;
                     match name.split_once('.') {
                         Some((outer, inner)) => {
                             let object = members

@@ -245,13 +245,13 @@ async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
         ("application/json", b"", 422, "no-rows"),
         (NDJSON, b"\n\n", 422, "no-rows"),
         (
-            "text/csv; charset=gbk",
+            "text/csv; charset=iso-8859-1",
             b"longUrl\na\n",
             415,
             "other-charset",
         ),
         (
-            "text/csv;header=present; Charset=\"UTF-16\"",
+            "text/csv;header=present; Charset=\"UTF-32\"",
             b"",
             415,
             "other-charset",
@@ -261,6 +261,10 @@ async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
         assert_eq!(given, status, "{media_type}");
         let told = problem["type"].as_str().expect("a type");
         assert!(told.ends_with(kind), "{told}");
+        let lists = problem["detail"]
+            .to_string()
+            .contains("utf-16le, utf-16be, gbk");
+        assert_eq!(lists, kind == "other-charset", "{problem}");
     }
     for (body, part) in [
         (
@@ -269,14 +273,14 @@ async fn a_batch_that_can_not_be_read_right_is_refused_with_the_reason() {
         ),
         ("longUrl;note\na;b\n", "delimiter=semicolon"),
         ("longUrl\tnote\na\tb\n", "delimiter=tab"),
-        ("l\0o\0n\0g\0\na\n", "U+0000; is it UTF-16?"),
+        ("l\0o\0n\0g\0\na\n", "U+0000; if it is UTF-16, declare"),
         ("\"long\nUrl\"\na\n", "U+000A"),
         ("long\u{1}Url\na\n", "U+0001"),
         ("\"longUrl\na\n", "quotation mark that is not closed"),
     ]
     .map(|(body, part)| (body.as_bytes(), part))
     .into_iter()
-    .chain([(&b"lon\xffgUrl\na\n"[..], "is not UTF-8")])
+    .chain([(&b"lon\xffgUrl\na\n"[..], "cannot be decoded")])
     {
         let answer = send(&service, "text/csv", None, Body::from(body.to_vec())).await;
         let results = lines(&answer);
@@ -421,6 +425,64 @@ async fn a_quotation_mark_that_is_not_closed_takes_no_row_in_silence() {
             told.as_str().is_some_and(|it| it.contains(detail)),
             "{told}"
         );
+    }
+}
+
+#[tokio::test]
+async fn bodies_in_other_encodings_are_decoded() {
+    let service = Service::new().await;
+    let text = "longUrl,note\nhttps://example.com/,短信\n";
+    let json = "{\"longUrl\": \"https://example.com/\", \"note\": \"短信\"}";
+    let utf_16 = |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+        text.encode_utf16().flat_map(bytes).collect()
+    };
+    let (little, big) = (u16::to_le_bytes, u16::to_be_bytes);
+    let gbk = [
+        b"longUrl,note\nhttps://example.com/,",
+        &b"\xb6\xcc\xd0\xc5\n"[..],
+    ]
+    .concat();
+    for (media_type, body) in [
+        ("text/csv; charset=UTF-16", utf_16(text, little)),
+        ("text/csv; charset=utf-16be", utf_16(text, big)),
+        ("text/csv; charset=gbk", gbk.clone()),
+        ("text/csv; charset=gb18030", gbk.clone()),
+        ("text/csv", utf_16(&format!("\u{feff}{text}"), little)),
+        ("text/csv", utf_16(&format!("\u{feff}{text}"), big)),
+        (
+            "application/json; charset=utf-16le",
+            utf_16(&format!("[{json}]"), little),
+        ),
+        (
+            "application/x-ndjson; charset=utf-16le",
+            utf_16(json, little),
+        ),
+    ] {
+        let answer = send(&service, media_type, None, Body::from(body)).await;
+        let results: Value = match media_type.starts_with("application/json") {
+            true => answer.json(),
+            false => lines(&answer).into(),
+        };
+        assert_eq!(
+            results[0]["link"]["note"], "短信",
+            "{media_type}: {results}"
+        );
+        assert_eq!(results.as_array().map(Vec::len), Some(1), "{media_type}");
+    }
+    // A value that cannot be decoded affects its row only.
+    for media_type in ["text/csv", "text/csv; charset=gbk"] {
+        let body = [b"longUrl,note\n\nhttps://example.com/,\xff\n", &gbk[13..]].concat();
+        let results = lines(&send(&service, media_type, None, Body::from(body)).await);
+        let error = &results[0]["problem"]["errors"][0];
+        assert_eq!(error["pointer"], "/note", "{media_type}: {results:?}");
+        assert!(
+            error["detail"]
+                .to_string()
+                .contains("cannot be decoded in line 3"),
+            "{error}"
+        );
+        let status = if media_type.contains("gbk") { 201 } else { 422 };
+        assert_eq!(results[1]["status"], status, "{media_type}: {results:?}");
     }
 }
 

@@ -215,6 +215,51 @@ fn rows_that_fail_are_told_with_their_line_and_reason() {
     assert_eq!(links(&stack), 4);
 }
 
+#[test]
+fn files_in_other_encodings_are_decoded() {
+    let stack = Stack::start();
+    let user = User::new(&stack);
+    let text = "longUrl,note\nhttps://a.example.com/,短信\n";
+    let utf_16 =
+        |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    let gbk = [
+        &b"longUrl,note\nhttps://a.example.com/,"[..],
+        b"\xb6\xcc\xd0\xc5\n",
+    ]
+    .concat();
+    for (name, bytes, encoding) in [
+        ("marked.csv", utf_16(&format!("\u{feff}{text}")), None),
+        ("utf-16.csv", utf_16(text), Some("utf-16le")),
+        ("gbk.csv", gbk.clone(), Some("gbk")),
+    ] {
+        let file = user.home.join(name);
+        fs::write(&file, bytes).expect("a file");
+        let results = user.home.join("results.ndjson");
+        let mut arguments = vec!["links", "import", path(&file), "--results", path(&results)];
+        arguments.extend(encoding.iter().flat_map(|name| ["--encoding", name]));
+        let said = user.run(&arguments);
+        assert_eq!(said.code, Some(0), "{name}: {}", said.error);
+        let results = values(&fs::read_to_string(&results).expect("results"));
+        assert_eq!(results[0]["link"]["note"], "短信", "{name}");
+    }
+    // Without it, the row is refused with its line.
+    let file = user.home.join("gbk.csv");
+    let said = user.run(&["links", "import", path(&file)]);
+    assert_eq!(said.code, Some(1), "{}", said.error);
+    assert!(
+        said.error.contains("line 2: 422") && said.error.contains("cannot be decoded"),
+        "{}",
+        said.error
+    );
+    let said = user.run(&["links", "import", path(&file), "--encoding", "latin1"]);
+    assert_eq!(said.code, Some(2), "{}", said.error);
+    assert!(
+        said.error.contains("utf-16be, gbk, gb18030"),
+        "{}",
+        said.error
+    );
+}
+
 fn said_ok(program: &str, arguments: &[&str]) -> Vec<u8> {
     let output = std::process::Command::new(program).args(arguments).output();
     let output = output.expect("a program");

@@ -19,6 +19,7 @@ use crate::input::{is_named_gzip, text};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use shortlink_api::csv_parser::MAX_LINES;
+use shortlink_api::encoding::Charset;
 
 /// The number of bytes that are sent at once.
 const PART: usize = 16 * 1024;
@@ -32,6 +33,7 @@ const COUNTED_OF_ROW: u64 = 1 << 20;
 pub(super) struct Source {
     file: Option<File>,
     is_named_gzip: bool,
+    charset: Charset,
 }
 
 /// The progress of reading the file.
@@ -53,12 +55,13 @@ pub(super) struct RowPlace {
 }
 
 impl Source {
-    /// Opens it; `-` is standard input.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+    /// Opens it, with the encoding that it has without a byte order mark; `-` is standard input.
+    pub(super) fn open(path: &Path, charset: Charset) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Ok(Self {
                 file: None,
                 is_named_gzip: false,
+                charset,
             });
         }
         let shown = path.display();
@@ -70,6 +73,7 @@ impl Source {
         Ok(Self {
             file: Some(file),
             is_named_gzip: is_named_gzip(path),
+            charset,
         })
     }
 
@@ -92,6 +96,9 @@ impl Source {
         };
         let mut digest = Sha256::new();
         digest.update(format.media_type());
+        if self.charset != Charset::default() {
+            digest.update(self.charset.name());
+        }
         let mut part = vec![0; PART];
         let hashed: io::Result<()> = (|| {
             loop {
@@ -127,8 +134,8 @@ impl Source {
         };
         reading.is_reading.store(true, Ordering::Relaxed);
         let opened = match self.file {
-            Some(file) => text(file, self.is_named_gzip, &reading.bytes),
-            None => text(io::stdin(), false, &reading.bytes),
+            Some(file) => text(file, self.is_named_gzip, self.charset, &reading.bytes),
+            None => text(io::stdin(), false, self.charset, &reading.bytes),
         };
         let mut input = opened.map_err(broken)?;
         loop {
@@ -189,7 +196,7 @@ mod tests {
         let path = directory.path().join("a.csv");
         let name = |text: &str, format| {
             std::fs::write(&path, text).expect("a file");
-            let mut source = Source::open(&path).expect("a source");
+            let mut source = Source::open(&path, Charset::default()).expect("a source");
             let name = source.name(format).expect("a name");
             // It is read from its beginning afterwards.
             let mut rest = String::new();
@@ -208,7 +215,7 @@ mod tests {
     #[test]
     fn what_comes_once_has_a_name_by_chance() {
         let name = || {
-            let mut source = Source::open(Path::new("-")).expect("a source");
+            let mut source = Source::open(Path::new("-"), Charset::default()).expect("a source");
             source.name(RowFormat::Csv).expect("a name")
         };
         assert_ne!(name(), name());
