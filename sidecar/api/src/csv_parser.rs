@@ -13,6 +13,55 @@ const ROOM: (usize, usize) = (1024, 32);
 /// closed, which must not be skipped silently.
 pub const MAX_LINES: u64 = 16;
 
+/// The separators of values that are recognised, with their names.
+pub const DELIMITERS: [(&str, u8); 3] = [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
+
+/// Recognises the separator of values from the header of a file that arrives in parts.
+#[derive(Debug, Default)]
+pub struct Recogniser {
+    /// The number of each of [`DELIMITERS`] outside of quotation marks.
+    counts: [usize; 3],
+    is_quoted: bool,
+    has_begun: bool,
+}
+
+impl Recogniser {
+    /// Takes a part of the file. Returns true once the header has ended.
+    pub fn push(&mut self, part: &[u8]) -> bool {
+        for byte in part {
+            match byte {
+                b'\r' | b'\n' if self.is_quoted => {}
+                b'\r' | b'\n' if self.has_begun => return true,
+                b'\r' | b'\n' => continue,
+                b'"' => self.is_quoted = !self.is_quoted,
+                _ if self.is_quoted => {}
+                _ => {
+                    let known = DELIMITERS.iter().position(|(_, it)| it == byte);
+                    if let Some(place) = known {
+                        self.counts[place] += 1;
+                    }
+                }
+            }
+            self.has_begun = true;
+        }
+        false
+    }
+
+    /// The most frequent separator; the comma if none is, or a quotation mark is not closed.
+    pub fn delimiter(&self) -> u8 {
+        let most = *self.counts.iter().max().unwrap_or(&0);
+        let mut found = self
+            .counts
+            .iter()
+            .zip(DELIMITERS)
+            .filter(|(count, _)| **count == most);
+        match (found.next(), found.next()) {
+            (Some((_, (_, delimiter))), None) if !self.is_quoted => delimiter,
+            _ => b',',
+        }
+    }
+}
+
 /// Result of parsing a part of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -169,6 +218,34 @@ impl Parser {
                         () => Step::Record(place),
                     };
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_separator_of_a_header_is_recognised() {
+        for (text, delimiter) in [
+            ("a,b;c,d\n;;;;;;", b','),
+            ("a;b\n,,,,", b';'),
+            ("\r\n\na\tb\tc;d", b'\t'),
+            // Separators within quotation marks, and lines of the header, do not count.
+            ("\"a,b,c\nd,\"\"e\"\"\";f\r\n", b';'),
+            ("longUrl\na;b", b','),
+            ("a;b\tc", b','),
+            ("a;b,c", b','),
+            ("a;b;\"c", b','),
+            ("", b','),
+        ] {
+            for size in [1, 100] {
+                let mut recogniser = Recogniser::default();
+                let mut parts = text.as_bytes().chunks(size);
+                let _has_ended = parts.any(|part| recogniser.push(part));
+                assert_eq!(recogniser.delimiter(), delimiter, "{text:?}");
             }
         }
     }

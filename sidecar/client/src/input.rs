@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
+use shortlink_api::csv_parser::{DELIMITERS, Recogniser};
 use shortlink_api::encoding::{Charset, Decoder, NAMES};
 
 /// The number of bytes that are read at once.
 const BUFFER: usize = 256 << 10;
+
+/// The number of bytes after which a header is not read any further.
+const LONGEST_HEADER: usize = 1 << 20;
 
 /// The extension of a file's name in lower case, without that of a compressed file.
 pub fn extension(path: &Path) -> Option<String> {
@@ -118,6 +122,38 @@ pub fn text(
         text: Vec::new(),
         read: 0,
     }))
+}
+
+/// Recognises the separator of values from the header of a text, and returns it with the whole text.
+///
+/// # Errors
+/// Fails when the text can't be read.
+pub fn recognised(mut text: Box<dyn BufRead + Send>) -> io::Result<(u8, Box<dyn BufRead + Send>)> {
+    let (mut start, mut recogniser) = (Vec::new(), Recogniser::default());
+    loop {
+        let part = match text.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            part => part?,
+        };
+        start.extend_from_slice(part);
+        let (length, is_known) = (part.len(), recogniser.push(part));
+        text.consume(length);
+        if is_known || length == 0 || start.len() > LONGEST_HEADER {
+            break;
+        }
+    }
+    Ok((
+        recogniser.delimiter(),
+        Box::new(Cursor::new(start).chain(text)),
+    ))
+}
+
+/// The name of a separator of values that is not the comma.
+pub fn separator(delimiter: u8) -> Option<&'static str> {
+    let mut others = DELIMITERS.iter().filter(|(_, it)| *it != b',');
+    others
+        .find(|(_, it)| *it == delimiter)
+        .map(|(name, _)| *name)
 }
 
 /// The first bytes of a reader, fewer if it ends before, and a reader of all of it.

@@ -84,8 +84,8 @@ pub(super) struct ImportCommand {
     /// decides before it. Default: utf-8.
     #[arg(long, value_name = "NAME", value_parser = charset)]
     encoding: Option<Charset>,
-    /// Separator of columns: one ASCII character, or \t for a tab. Default: a comma in CSV, a tab
-    /// in TSV.
+    /// Separator of columns: one ASCII character, or \t for a tab. Default: a tab in TSV; in CSV the
+    /// most frequent of comma, semicolon and tab in the first line, and the comma with --header.
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     delimiter: Option<u8>,
     /// Leading segments of the paths of short URLs, to remove: s, or a/b. Without it, a path of several

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use shortlink_api::csv_parser::Place;
 use shortlink_api::encoding::Charset;
+use shortlink_client::input;
 use shortlink_core::link::Link;
 use tokio::sync::mpsc;
 
@@ -111,7 +112,12 @@ impl Reading {
         let mut window = Window::default();
         let mut cells = Cells::default();
         for (file, (source, format)) in self.files.iter().enumerate() {
-            let mut rows = self.open(source, *format, &position)?;
+            let (mut rows, recognised) = self.open(source, *format, &position)?;
+            let recognised = recognised.map(|separator| {
+                let name = source.name();
+                format!("{name}: columns are separated by {separator}s")
+            });
+            window.columns.extend(recognised);
             let mut last = None;
             loop {
                 let row = rows.next(&mut cells).with_context(|| {
@@ -150,17 +156,24 @@ impl Reading {
         source: &Source,
         format: Format,
         position: &Arc<AtomicU64>,
-    ) -> anyhow::Result<Box<dyn Rows>> {
+    ) -> anyhow::Result<(Box<dyn Rows>, Option<&'static str>)> {
         let cannot_read = || format!("cannot read {}", source.name());
         let reader = source
             .open(self.charset, position)
             .with_context(cannot_read)?;
         let Some(delimiter) = format.delimiter() else {
-            return Ok(Box::new(NdjsonRows::new(reader, self.names.clone())));
+            return Ok((Box::new(NdjsonRows::new(reader, self.names.clone())), None));
         };
-        let delimiter = self.delimiter.unwrap_or(delimiter);
+        let (delimiter, reader, separator) = match self.delimiter {
+            // Without a header, there is nothing to recognise it by.
+            None if format == Format::Csv && self.header.is_none() => {
+                let (delimiter, reader) = input::recognised(reader).with_context(cannot_read)?;
+                (delimiter, reader, input::separator(delimiter))
+            }
+            given => (given.unwrap_or(delimiter), reader, None),
+        };
         let rows = CsvRows::new(reader, delimiter, &self.names, self.header.clone());
-        Ok(Box::new(rows.with_context(cannot_read)?))
+        Ok((Box::new(rows.with_context(cannot_read)?), separator))
     }
 
     /// Puts a row of a file into a window.

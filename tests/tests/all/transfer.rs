@@ -253,6 +253,19 @@ fn a_report_says_why_rows_are_not_in() {
         assert!(said.contains(expected), "{name}: {said}");
     }
     assert_eq!(import(&stack, &["nosuch.csv"]).0, Some(1));
+    // The separator of columns is recognised.
+    let path = write(
+        &stack,
+        "semicolons.csv",
+        "code;url;note\nsemi;https://example.com/;a,b,c,d\n",
+    );
+    let (code, said) = import(&stack, &[&path]);
+    assert!(
+        code == Some(0) && said.contains("columns are separated by semicolons"),
+        "{said}"
+    );
+    let link = stack.api("GET", "/v1/links/semi", None).json();
+    assert_eq!(link["note"], "a,b,c,d", "{link}");
     // Other encodings than UTF-8 are recognised by their mark, or declared.
     let marked = "\u{feff}code,url,note\nmarked,https://example.com/,短信\n";
     let marked = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();

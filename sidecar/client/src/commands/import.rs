@@ -13,20 +13,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use serde::Deserialize;
+use shortlink_api::csv_parser::DELIMITERS;
 use shortlink_api::encoding::Charset;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::session::Session;
 use super::show::plain;
-use crate::input::{charset, extension};
+use crate::input::{charset, extension, separator};
 use crate::output::{print, thousands};
 use crate::progress::bar;
 use crate::{Client, Failure, Problem, Upload};
-use source::{Reading, RowPlace, Source};
+use source::{Reading, RowPlace, Source, Text};
 use window::{Answered, Window};
 
 /// The number of parts of the file that are read ahead.
@@ -90,6 +92,9 @@ pub struct ImportArguments {
     /// .gz).
     #[arg(long, value_enum)]
     format: Option<RowFormat>,
+    /// Separator of the values of a CSV file. Default: the most frequent one in the first line.
+    #[arg(long, value_name = "NAME", value_parser = delimiter())]
+    delimiter: Option<u8>,
     /// Encoding of the file: utf-8, utf-16, utf-16le, utf-16be, gbk or gb18030. A byte order mark
     /// decides before it. Default: utf-8.
     #[arg(long, value_name = "NAME", value_parser = charset)]
@@ -101,6 +106,15 @@ pub struct ImportArguments {
     /// Output file for the result of each row, as one JSON object per line.
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
+}
+
+/// Reads the name of a separator.
+fn delimiter() -> impl TypedValueParser<Value = u8> {
+    let names = PossibleValuesParser::new(DELIMITERS.map(|(name, _)| name));
+    names.try_map(|name| {
+        let known = DELIMITERS.iter().find(|(known, _)| *known == name);
+        known.map(|(_, byte)| *byte).ok_or("no separator")
+    })
 }
 
 /// Checks an idempotency key.
@@ -199,6 +213,10 @@ pub(super) async fn run(
             "the format of {path} is unknown: give --format csv or ndjson"
         ))
     })?;
+    let delimiter = arguments.delimiter;
+    if delimiter.is_some() && format != RowFormat::Csv {
+        return Err(Failure::Usage("--delimiter is for CSV".to_owned()));
+    }
     let mut source = Source::open(path, arguments.encoding.unwrap_or_default())?;
     let mut results = match &arguments.results {
         None => None,
@@ -210,7 +228,7 @@ pub(super) async fn run(
     };
     let key = match arguments.idempotency_key {
         Some(key) => key,
-        None => source.name(format)?,
+        None => source.name(format, delimiter)?,
     };
     eprintln!("shortlink: Idempotency-Key {key}");
     let length = source.length();
@@ -221,7 +239,15 @@ pub(super) async fn run(
             None => "{spinner} {msg} rows",
         },
     );
-    let done = send(client, source, format, key.clone(), &bar, |line| {
+    let reading = Reading::default();
+    let text = source.text(format, delimiter, &reading.bytes);
+    let text = text.context("the file can't be read")?;
+    if delimiter.is_none()
+        && let Some(name) = separator(text.delimiter)
+    {
+        bar.suspend(|| eprintln!("shortlink: columns are separated by {name}s"));
+    }
+    let done = send(client, text, reading, key.clone(), &bar, |line| {
         if let Some(results) = &mut results {
             let written = results
                 .write_all(line)
@@ -271,24 +297,27 @@ pub(super) async fn run(
 /// Sends the file and reads the results at the same time; passes each result to `each`.
 async fn send(
     client: &Client,
-    source: Source,
-    format: RowFormat,
+    text: Text,
+    reading: Reading,
     idempotency_key: String,
     bar: &ProgressBar,
     mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> (Tally, Result<(), Failure>) {
     let mut tally = Tally::default();
-    let reading = Reading::default();
     let (to_lines, lines) = std::sync::mpsc::channel();
     let (to_parts, parts) = mpsc::channel(PARTS_AHEAD);
     let upload = Upload {
-        media_type: format.media_type(),
+        media_type: text.format.media_type(),
         idempotency_key,
         parts,
         sent: Arc::default(),
         is_reading: Arc::clone(&reading.is_reading),
     };
     let progress = reading.clone();
+    let mut path = "/v1/links/batch?summary=true".to_owned();
+    if let Some(name) = separator(text.delimiter) {
+        path.push_str(&format!("&delimiter={name}"));
+    }
     let (answered_rows, answers) = watch::channel(Answered::default());
     let (to_end, end) = oneshot::channel();
     let sent = Arc::clone(&upload.sent);
@@ -299,14 +328,12 @@ async fn send(
     std::thread::spawn(move || {
         let mut window = Window::new(runtime, answers);
         let warn = |line: &str| warned.suspend(|| eprintln!("shortlink: {line}"));
-        let read = source.read(format, &reading, &mut window, &to_lines, warn, &to_parts);
+        let read = text.read(&reading, &mut window, &to_lines, warn, &to_parts);
         // The end is reported before the channel of the parts closes.
         let _ = to_end.send(read);
     });
     let taken = async {
-        let mut answered = client
-            .upload("/v1/links/batch?summary=true", upload)
-            .await?;
+        let mut answered = client.upload(&path, upload).await?;
         while let Some(line) = answered.next_line().await? {
             if line.starts_with(b"{\"summary\"") {
                 let line: SummaryLine = serde_json::from_slice(&line)

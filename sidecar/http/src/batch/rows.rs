@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use shortlink_api::csv_parser::{self, MAX_LINES, Parser, Step};
+use shortlink_api::csv_parser::{self, DELIMITERS, MAX_LINES, Parser, Step};
 use shortlink_api::encoding::{Charset, Decoder};
 use shortlink_api::json::read_object;
 use shortlink_api::kinds::Shape;
@@ -25,10 +25,6 @@ pub(super) enum Format {
     /// Lines of values, with a first line that names them.
     Csv,
 }
-
-/// The names that a delimiter has in a query.
-pub(super) const DELIMITERS: [(&str, u8); 3] =
-    [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
 
 /// The format of CSV.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
+use shortlink_api::csv_parser::DELIMITERS;
 use shortlink_service::repeat::RowsDigest;
 use vocabulary::CampaignId;
 
-use super::rows::{Csv, DELIMITERS, Format};
+use super::rows::{Csv, Format};
 use crate::app::App;
 use crate::campaigns::no_such_campaign;
 use crate::operation::parameter::{of, parameters, string};

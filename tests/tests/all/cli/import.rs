@@ -216,6 +216,47 @@ fn rows_that_fail_are_told_with_their_line_and_reason() {
 }
 
 #[test]
+fn the_separator_of_values_is_recognised() {
+    let stack = Stack::start();
+    let user = User::new(&stack);
+    let rows = |it: &str| {
+        format!(
+            "longUrl{it}externalId{it}note\nhttps://a.example.com/{it}m-1{it}\"a{it}b,c;d\"\nnonsense{it}{it}\n"
+        )
+    };
+    let told = "columns are separated by ";
+    for (name, text, options, delimiter) in [
+        ("comma", rows(","), &[][..], None),
+        ("semicolon", rows(";"), &[], Some("semicolons")),
+        ("tab", rows("\t"), &[], Some("tabs")),
+        ("given", rows(";"), &["--delimiter", "semicolon"], None),
+    ] {
+        let file = user.file(&format!("{name}.csv"), &text);
+        let said = user.run(&[&["links", "import", path(&file)], options].concat());
+        assert_eq!(
+            said.out, "2 rows: 1 links made, 1 failed\n",
+            "{name}: {}",
+            said.error
+        );
+        assert!(said.error.contains("line 3: 422"), "{name}: {}", said.error);
+        match delimiter {
+            Some(delimiter) => assert!(
+                said.error.contains(&format!("{told}{delimiter}")),
+                "{}",
+                said.error
+            ),
+            None => assert!(!said.error.contains(told), "{name}: {}", said.error),
+        }
+    }
+    let file = user.file("semicolon.csv", &rows(";"));
+    let said = user.run(&["links", "import", path(&file), "--delimiter", "comma"]);
+    assert_eq!(said.code, Some(1), "{}", said.error);
+    assert!(said.error.contains("delimiter=semicolon"), "{}", said.error);
+    let list = stack.api("GET", "/v1/links?externalId=m-1", None).json();
+    assert_eq!(list["links"].as_array().map(Vec::len), Some(4), "{list}");
+}
+
+#[test]
 fn files_in_other_encodings_are_decoded() {
     let stack = Stack::start();
     let user = User::new(&stack);

@@ -15,10 +15,10 @@ pub(super) enum LineFinder {
 
 impl LineFinder {
     /// Begins with the first line.
-    pub(super) fn new(format: RowFormat) -> Self {
+    pub(super) fn new(format: RowFormat, delimiter: u8) -> Self {
         match format {
             // No value is needed, so none is buffered.
-            RowFormat::Csv => Self::Csv(Box::new(Parser::new(b',', 0, 0)), true),
+            RowFormat::Csv => Self::Csv(Box::new(Parser::new(delimiter, 0, 0)), true),
             RowFormat::Ndjson => Self::Ndjson(1, false),
         }
     }
@@ -74,7 +74,7 @@ mod tests {
 
     fn lines(format: RowFormat, text: &str) -> Vec<u64> {
         let whole = |size: usize| {
-            let mut finder = LineFinder::new(format);
+            let mut finder = LineFinder::new(format, b',');
             let mut found = Vec::new();
             for part in text.as_bytes().chunks(size) {
                 finder.push(part, |line| found.push(line));
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_quotation_mark_that_is_not_closed_is_found_before_the_end() {
-        let mut finder = LineFinder::new(RowFormat::Csv);
+        let mut finder = LineFinder::new(RowFormat::Csv, b',');
         let mut found = Vec::new();
         for _line in 0..20 {
             finder.push(b"a,\"b\nc\"\n", |_| {});

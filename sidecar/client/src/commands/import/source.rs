@@ -1,7 +1,7 @@
 //! The imported file: its compression, its idempotency key, and its parts.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, BufRead, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::RowFormat;
 use super::lines::LineFinder;
 use super::window::Window;
 use crate::Failure;
-use crate::input::{is_named_gzip, text};
+use crate::input::{is_named_gzip, recognised, text};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use shortlink_api::csv_parser::MAX_LINES;
@@ -85,7 +85,11 @@ impl Source {
 
     /// The default idempotency key: derived from the content, so that the same command can be
     /// repeated, or random for an input that can't be read twice.
-    pub(super) fn name(&mut self, format: RowFormat) -> Result<String, Failure> {
+    pub(super) fn name(
+        &mut self,
+        format: RowFormat,
+        delimiter: Option<u8>,
+    ) -> Result<String, Failure> {
         let is_seekable = self.length().is_some();
         let Some(file) = self.file.as_mut().filter(|_| is_seekable) else {
             let mut bytes = [0; 16];
@@ -99,6 +103,7 @@ impl Source {
         if self.charset != Charset::default() {
             digest.update(self.charset.name());
         }
+        digest.update(delimiter.as_slice());
         let mut part = vec![0; PART];
         let hashed: io::Result<()> = (|| {
             loop {
@@ -113,18 +118,49 @@ impl Source {
         Ok(format!("import-{}", hexadecimal(&digest.finalize()[..16])))
     }
 
+    /// Opens its text, and recognises the separator of its values, unless it is given.
+    pub(super) fn text(
+        self,
+        format: RowFormat,
+        delimiter: Option<u8>,
+        bytes: &Arc<AtomicU64>,
+    ) -> io::Result<Text> {
+        let input = match self.file {
+            Some(file) => text(file, self.is_named_gzip, self.charset, bytes),
+            None => text(io::stdin(), false, self.charset, bytes),
+        };
+        let (delimiter, input) = match delimiter {
+            None if format == RowFormat::Csv => recognised(input?)?,
+            given => (given.unwrap_or(b','), input?),
+        };
+        Ok(Text {
+            format,
+            delimiter,
+            input,
+        })
+    }
+}
+
+/// The text of the file, as UTF-8.
+pub(super) struct Text {
+    pub(super) format: RowFormat,
+    /// The separator of values.
+    pub(super) delimiter: u8,
+    input: Box<dyn BufRead + Send>,
+}
+
+impl Text {
     /// Reads it to its end, part by part, and reports each row's line before the part is sent. Ends
     /// early when the receiver of the parts is dropped. Blocks.
     pub(super) fn read(
-        self,
-        format: RowFormat,
+        mut self,
         reading: &Reading,
         window: &mut Window,
         lines: &std::sync::mpsc::Sender<RowPlace>,
         warn: impl Fn(&str),
         parts: &mpsc::Sender<io::Result<Bytes>>,
     ) -> io::Result<()> {
-        let mut finder = LineFinder::new(format);
+        let mut finder = LineFinder::new(self.format, self.delimiter);
         let (mut sent, mut of_row) = (0, 0);
         let mut swallowing = None;
         // The request must not look like one that has ended.
@@ -132,16 +168,10 @@ impl Source {
             let _ = parts.blocking_send(Err(io::Error::new(error.kind(), error.to_string())));
             error
         };
-        reading.is_reading.store(true, Ordering::Relaxed);
-        let opened = match self.file {
-            Some(file) => text(file, self.is_named_gzip, self.charset, &reading.bytes),
-            None => text(io::stdin(), false, self.charset, &reading.bytes),
-        };
-        let mut input = opened.map_err(broken)?;
         loop {
             let mut part = vec![0; PART];
             reading.is_reading.store(true, Ordering::Relaxed);
-            let read = input.read(&mut part);
+            let read = self.input.read(&mut part);
             reading.is_reading.store(false, Ordering::Relaxed);
             let length = match read {
                 Ok(length) => length,
@@ -197,7 +227,7 @@ mod tests {
         let name = |text: &str, format| {
             std::fs::write(&path, text).expect("a file");
             let mut source = Source::open(&path, Charset::default()).expect("a source");
-            let name = source.name(format).expect("a name");
+            let name = source.name(format, None).expect("a name");
             // It is read from its beginning afterwards.
             let mut rest = String::new();
             let mut file = source.file.expect("a file");
@@ -216,7 +246,7 @@ mod tests {
     fn what_comes_once_has_a_name_by_chance() {
         let name = || {
             let mut source = Source::open(Path::new("-"), Charset::default()).expect("a source");
-            source.name(RowFormat::Csv).expect("a name")
+            source.name(RowFormat::Csv, None).expect("a name")
         };
         assert_ne!(name(), name());
     }
