@@ -54,6 +54,8 @@ pub(super) enum RawRow {
     Json(Vec<u8>),
     /// The values of a line, in the order of the names.
     Csv(Vec<Vec<u8>>, csv_parser::Place),
+    /// A line of JSON that cannot be decoded.
+    Undecodable(u64),
     /// It has more bytes than allowed.
     TooLong,
     /// It spans more lines than allowed.
@@ -84,7 +86,8 @@ pub(super) struct Rows {
 
 enum Cutter {
     Json(JsonCutter),
-    Lines(Vec<u8>, bool),
+    /// The current line, whether it is too long, and its number.
+    Lines(Vec<u8>, bool, u64),
     Csv(Box<CsvCutter>),
 }
 
@@ -93,7 +96,7 @@ impl Rows {
     pub(super) fn new(format: Format, most_bytes: usize, csv: Csv) -> Self {
         let cutter = match format {
             Format::Json => Cutter::Json(JsonCutter::default()),
-            Format::Ndjson => Cutter::Lines(Vec::new(), false),
+            Format::Ndjson => Cutter::Lines(Vec::new(), false, 1),
             Format::Csv => Cutter::Csv(Box::new(CsvCutter::new(csv, most_bytes))),
         };
         Self {
@@ -123,7 +126,7 @@ impl Rows {
     fn cut(&mut self, part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
         match &mut self.cutter {
             Cutter::Json(cutter) => cutter.push(part, self.most_bytes, rows),
-            Cutter::Lines(line, is_too_long) => {
+            Cutter::Lines(line, is_too_long, number) => {
                 for piece in part.split_inclusive(|&byte| byte == b'\n') {
                     let (text, ends) = match piece.split_last() {
                         Some((b'\n', text)) => (text, true),
@@ -137,7 +140,7 @@ impl Rows {
                         line.extend_from_slice(text);
                     }
                     if ends {
-                        end_line(line, is_too_long, rows);
+                        end_line(line, is_too_long, number, rows);
                     }
                 }
                 Ok(())
@@ -153,8 +156,8 @@ impl Rows {
         self.cut(&text, rows)?;
         match &mut self.cutter {
             Cutter::Json(cutter) => cutter.finish(),
-            Cutter::Lines(line, is_too_long) => {
-                end_line(line, is_too_long, rows);
+            Cutter::Lines(line, is_too_long, number) => {
+                end_line(line, is_too_long, number, rows);
                 Ok(())
             }
             Cutter::Csv(cutter) => cutter.finish(rows),
@@ -171,10 +174,13 @@ impl Rows {
 }
 
 /// Empty lines are no rows.
-fn end_line(line: &mut Vec<u8>, is_too_long: &mut bool, rows: &mut Vec<RawRow>) {
+fn end_line(line: &mut Vec<u8>, is_too_long: &mut bool, number: &mut u64, rows: &mut Vec<RawRow>) {
     let text = std::mem::take(line);
+    *number += 1;
     if std::mem::take(is_too_long) {
         rows.push(RawRow::TooLong);
+    } else if std::str::from_utf8(&text).is_err() {
+        rows.push(RawRow::Undecodable(*number - 1));
     } else if !text.trim_ascii().is_empty() {
         rows.push(RawRow::Json(text));
     }
@@ -470,6 +476,7 @@ impl RawRow {
         match self {
             Self::Json(text) => part(text),
             Self::Csv(values, _) => values.iter().for_each(|value| part(value)),
+            Self::Undecodable(_) => part(b"undecodable"),
             Self::TooLong => part(b"too long"),
             Self::TooManyLines(_) => part(b"too many lines"),
             Self::Unclosed(_) => part(b"unclosed"),
@@ -481,7 +488,7 @@ impl RawRow {
         match self {
             Self::Json(text) => text.len(),
             Self::Csv(values, _) => values.iter().map(Vec::len).sum(),
-            Self::TooLong | Self::TooManyLines(_) | Self::Unclosed(_) => 0,
+            Self::Undecodable(_) | Self::TooLong | Self::TooManyLines(_) | Self::Unclosed(_) => 0,
         }
     }
 
@@ -532,6 +539,9 @@ impl RawRow {
                 }
                 Ok(members)
             }
+            Self::Undecodable(line) => Err(Problem::malformed(format!(
+                "The row cannot be decoded in line {line}: send UTF-8 or declare the charset."
+            ))),
             Self::TooLong => Err(Problem::row_too_large(most_bytes)),
             Self::TooManyLines(csv_parser::Place { line, lines }) => {
                 let detail = format!(

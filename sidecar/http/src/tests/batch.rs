@@ -470,6 +470,11 @@ async fn bodies_in_other_encodings_are_decoded() {
         assert_eq!(results.as_array().map(Vec::len), Some(1), "{media_type}");
     }
     // A value that cannot be decoded affects its row only.
+    let body = [b"\n{\"longUrl\": \"\xff\"}\n", json.as_bytes()].concat();
+    let results = lines(&send(&service, NDJSON, None, Body::from(body)).await);
+    let told = results[0]["problem"]["detail"].to_string();
+    assert!(told.contains("cannot be decoded in line 2"), "{told}");
+    assert_eq!(results[1]["status"], 201, "{results:?}");
     for media_type in ["text/csv", "text/csv; charset=gbk"] {
         let body = [b"longUrl,note\n\nhttps://example.com/,\xff\n", &gbk[13..]].concat();
         let results = lines(&send(&service, media_type, None, Body::from(body)).await);
