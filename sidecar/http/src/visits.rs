@@ -281,8 +281,10 @@ async fn erase_of_link(
     let erased_at = app.clock.now();
     let key_id = &caller.key().id;
     let visits = app.store.erase_visits(&[code], key_id, erased_at).await?;
+    // Visits outlive a link that was deleted.
+    let is_known = visits > 0 || app.store.find_link(&code).await?.is_some();
     Ok(Json(ErasureBody {
-        links: 1,
+        links: u64::from(is_known),
         visits,
         erased_at,
     }))

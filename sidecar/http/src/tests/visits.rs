@@ -409,6 +409,7 @@ async fn visitors_are_erased_with_a_receipt_and_exports_are_recorded() {
         (receipt["links"].clone(), receipt["visits"].clone())
     };
     assert_eq!(erase("/v1/links/plain/visits").await, (json!(1), json!(1)));
+    assert_eq!(erase("/v1/links/nobody/visits").await, (json!(0), json!(0)));
     assert_eq!(
         erase("/v1/visits?externalId=nobody").await,
         (json!(0), json!(0))
@@ -445,6 +446,6 @@ async fn visitors_are_erased_with_a_receipt_and_exports_are_recorded() {
         .call(&admin, "GET", "/v1/audit?action=visits.erase", None)
         .await
         .json();
-    assert_eq!(log["entries"].as_array().map(Vec::len), Some(3));
-    assert_eq!(log["entries"][2]["subject"], "link:plain");
+    assert_eq!(log["entries"].as_array().map(Vec::len), Some(4));
+    assert_eq!(log["entries"][3]["subject"], "link:plain");
 }
