@@ -84,6 +84,21 @@ impl RedisVisits {
         self.connection.run(operation, work).await
     }
 
+    /// Returns the streams that have some of these batches, each with their entries.
+    fn entries<'a>(
+        &'a self,
+        batches: &'a [QueuedId],
+    ) -> impl Iterator<Item = (&'a String, Vec<&'a str>)> {
+        let streams = self.keys.iter().enumerate();
+        let streams = streams.map(|(shard, key)| {
+            let entries = batches
+                .iter()
+                .filter(move |id| usize::from(id.shard) == shard);
+            (key, entries.map(|id| id.entry.as_str()).collect())
+        });
+        streams.filter(|(_, entries): &(_, Vec<_>)| !entries.is_empty())
+    }
+
     fn batches(shard: usize, entries: Vec<StreamId>) -> impl Iterator<Item = QueuedBatch> {
         entries.into_iter().map(move |entry| QueuedBatch {
             // An entry without the field is passed on without frames.
@@ -140,16 +155,18 @@ impl VisitQueue for RedisVisits {
         Ok(taken)
     }
 
+    async fn renew(&self, batches: &[QueuedId]) -> Result<(), PublishError> {
+        for (key, entries) in self.entries(batches) {
+            let mut command = redis::cmd("XCLAIM");
+            command.arg(key).arg(GROUP).arg(&self.consumer).arg(0);
+            command.arg(entries).arg("JUSTID");
+            self.ask::<Value>("renew visits", key, &command).await?;
+        }
+        Ok(())
+    }
+
     async fn settle(&self, batches: &[QueuedId]) -> Result<(), PublishError> {
-        for (shard, key) in self.keys.iter().enumerate() {
-            let entries: Vec<&str> = batches
-                .iter()
-                .filter(|id| usize::from(id.shard) == shard)
-                .map(|id| id.entry.as_str())
-                .collect();
-            if entries.is_empty() {
-                continue;
-            }
+        for (key, entries) in self.entries(batches) {
             let command = Cmd::xack(key, GROUP, &entries);
             let settled = self.connection.run("settle visits", async |mut open| {
                 command.exec_async(&mut open.redis).await

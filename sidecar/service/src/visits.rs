@@ -6,8 +6,9 @@
 
 mod counters;
 
-use std::sync::Arc;
+use std::convert::Infallible;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,12 +38,23 @@ const TOGETHER: usize = 32;
 /// The interval at which an empty queue is polled.
 pub const EVERY: Duration = Duration::from_millis(100);
 
-/// The time after which other processes take over batches. Storing takes some milliseconds; a
-/// process that takes longer is dead, or its database is.
-const ABANDONED: Duration = Duration::from_secs(30);
+/// The interval at which a process renews the batches that it is storing.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
 
-/// The interval at which abandoned batches are taken over and stored ones trimmed.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
+/// The time after which other processes take over batches that were not renewed: their process is
+/// dead, or was restarted.
+const ABANDONED: Duration = Duration::from_secs(3);
+
+/// The longest time for which batches are renewed in a step. Storing takes some milliseconds; after
+/// this time, the database of this process is dead, and that of another may work.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The interval at which abandoned batches are taken over. With [`ABANDONED`], it bounds the time
+/// for which the visits of a killed process wait for another one.
+const TAKE_OVER_EVERY: Duration = Duration::from_secs(1);
+
+/// The interval at which stored batches are trimmed. The live feed resumes from those that are left.
+const TRIM_EVERY: Duration = Duration::from_secs(5);
 
 /// The most bytes of an unreadable event in quarantine.
 const MAX_POISON_BYTES: usize = 4096;
@@ -71,7 +83,9 @@ pub struct VisitJob {
     /// Events that were read and are not stored yet.
     read: Read,
     /// The next time to take over abandoned batches.
-    tidy_at: Instant,
+    take_over_at: Instant,
+    /// The next time to trim stored batches.
+    trim_at: Instant,
 }
 
 /// Events that were read from batches.
@@ -99,19 +113,39 @@ impl Job for VisitJob {
             keys,
             rng,
             read,
-            tidy_at,
+            take_over_at,
+            trim_at,
         } = self;
         let now = Instant::now();
-        let is_tidy = now >= *tidy_at;
-        if is_tidy {
-            *tidy_at = now + TIDY_EVERY;
+        let is_trimmed = now >= *trim_at;
+        if is_trimmed {
+            *trim_at = now + TRIM_EVERY;
         }
-        let stored = writer.store(std::mem::take(read));
-        let (stored, next) = tokio::join!(stored, writer.next(keys, rng, is_tidy));
+        let is_taken_over = now >= *take_over_at;
+        if is_taken_over {
+            *take_over_at = now + TAKE_OVER_EVERY;
+        }
+        let storing = std::mem::take(read);
+        let own = is_taken_over.then(|| storing.ids.clone());
+        let held = Mutex::new(storing.ids.clone());
+        let next = async {
+            if is_trimmed {
+                writer.queue.trim().await?;
+            }
+            let next = writer.next(keys, rng, own.as_deref()).await?;
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.extend_from_slice(&next.ids);
+            Ok::<_, WriteError>(next)
+        };
+        let work = async { tokio::join!(writer.store(storing), next) };
+        let (stored, next) = tokio::select! {
+            done = work => done,
+            never = writer.renew(&held) => match never {},
+        };
         // This or another process later takes over batches that could not be stored.
         let next = next.map(|next| *read = next);
         if read.has_left_some {
-            *tidy_at = now;
+            *take_over_at = now;
         }
         stored.and(next)?;
         Ok(if read.ids.is_empty() {
@@ -136,23 +170,42 @@ impl VisitWriter {
             keys,
             rng,
             read: Read::default(),
-            tidy_at: Instant::now(),
+            take_over_at: Instant::now(),
+            trim_at: Instant::now(),
         }
     }
 
-    /// Reads the batches in the queue.
+    /// Renews the batches that this process holds. Others take over those that it cannot renew,
+    /// which costs time, and stores no visit twice.
+    async fn renew(&self, held: &Mutex<Vec<QueuedId>>) -> Infallible {
+        let begun = Instant::now();
+        let mut beats = tokio::time::interval_at(begun + RENEW_EVERY, RENEW_EVERY);
+        loop {
+            beats.tick().await;
+            if begun.elapsed() < PATIENCE {
+                let held = held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if let Err(error) = self.queue.renew(&held).await {
+                    tracing::debug!(%error, "visits that are being stored can't be renewed");
+                }
+            }
+        }
+    }
+
+    /// Reads the batches in the queue; with `own`, the ids of the batches that this process is
+    /// storing, also abandoned ones.
     async fn next(
         &self,
         keys: &KeyRing,
         rng: &mut StdRng,
-        is_tidy: bool,
+        own: Option<&[QueuedId]>,
     ) -> Result<Read, WriteError> {
         let mut taken = Vec::new();
-        if is_tidy {
-            self.queue.trim().await?;
+        if own.is_some() {
             taken = self.queue.take_over(ABANDONED, TOGETHER).await?;
         }
         let has_left_some = taken.len() >= TOGETHER;
+        // After an error, they were not renewed.
+        taken.retain(|batch| own.is_none_or(|own| !own.contains(&batch.id)));
         taken.extend(self.queue.take(TOGETHER).await?);
         if taken.is_empty() {
             return Ok(Read::default());

@@ -293,13 +293,16 @@ pub trait VisitQueue: Send + Sync {
     /// Takes batches that no reader has taken, at most `most`.
     async fn take(&self, most: usize) -> Result<Vec<QueuedBatch>, PublishError>;
 
-    /// Takes batches that another reader took at least `idle` ago and has not settled, at most
+    /// Takes batches that a reader took or renewed at least `idle` ago and has not settled, at most
     /// `most`.
     async fn take_over(
         &self,
         idle: Duration,
         most: usize,
     ) -> Result<Vec<QueuedBatch>, PublishError>;
+
+    /// Renews batches of this reader that are not settled, as if it had taken them now.
+    async fn renew(&self, batches: &[QueuedId]) -> Result<(), PublishError>;
 
     /// Marks batches as stored, so that they are not delivered again.
     async fn settle(&self, batches: &[QueuedId]) -> Result<(), PublishError>;

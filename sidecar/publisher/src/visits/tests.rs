@@ -33,6 +33,18 @@ async fn names(server: &Server) -> Vec<String> {
     readers.consumers.into_iter().map(|it| it.name).collect()
 }
 
+/// Makes it look as if a reader had taken batches a minute ago.
+async fn age(server: &Server, reader: &str, batches: &[QueuedId]) {
+    let mut redis = server.redis().await;
+    let mut command = redis::cmd("XCLAIM");
+    command.arg(KeyPrefix::default().visit_stream_key(0));
+    command.arg(GROUP).arg(reader).arg(0);
+    command.arg(batches.iter().map(|id| &*id.entry).collect::<Vec<_>>());
+    command.arg("IDLE").arg(60_000).arg("JUSTID");
+    let claimed: Vec<String> = command.query_async(&mut redis).await.expect("entries");
+    assert_eq!(claimed.len(), batches.len());
+}
+
 #[tokio::test]
 async fn what_is_abandoned_is_found_behind_all_that_others_work_on() {
     let server = Server::start();
@@ -48,15 +60,7 @@ async fn what_is_abandoned_is_found_behind_all_that_others_work_on() {
         .map(|batch| batch.id)
         .collect();
     assert_eq!(left.len(), 10);
-    // As if that had been a minute ago.
-    let mut redis = server.redis().await;
-    let mut command = redis::cmd("XCLAIM");
-    command.arg(KeyPrefix::default().visit_stream_key(0));
-    command.arg(GROUP).arg("dead").arg(0);
-    command.arg(left.iter().map(|id| &*id.entry).collect::<Vec<_>>());
-    command.arg("IDLE").arg(60_000).arg("JUSTID");
-    let claimed: Vec<String> = command.query_async(&mut redis).await.expect("entries");
-    assert_eq!(claimed.len(), 10);
+    age(&server, "dead", &left).await;
     let other = reader(&server, "other");
     let taken = |most| other.take_over(30 * SECOND, most);
     let first = taken(6).await.expect("Redis");
@@ -64,6 +68,26 @@ async fn what_is_abandoned_is_found_behind_all_that_others_work_on() {
     assert_eq!((first.len(), rest.len()), (6, 4));
     let ids: Vec<QueuedId> = first.into_iter().chain(rest).map(|it| it.id).collect();
     assert_eq!(ids, left);
+}
+
+#[tokio::test]
+async fn what_its_reader_renews_is_not_taken_over() {
+    let server = Server::start();
+    put(&server, 3).await;
+    let (slow, other) = (reader(&server, "slow"), reader(&server, "other"));
+    let held = slow.take(3).await.expect("Redis");
+    let held: Vec<QueuedId> = held.into_iter().map(|it| it.id).collect();
+    age(&server, "slow", &held).await;
+    slow.settle(&held[..1]).await.expect("Redis");
+    // Settled batches stay settled.
+    slow.renew(&held[..2]).await.expect("Redis");
+    let taken = other.take_over(30 * SECOND, 9).await.expect("Redis");
+    let taken: Vec<QueuedId> = taken.into_iter().map(|it| it.id).collect();
+    assert_eq!(taken, held[2..]);
+    other.settle(&taken).await.expect("Redis");
+    let left = other.take_over(Duration::ZERO, 9).await.expect("Redis");
+    let left: Vec<QueuedId> = left.into_iter().map(|it| it.id).collect();
+    assert_eq!(left, held[1..2]);
 }
 
 #[tokio::test]

@@ -47,6 +47,10 @@ impl VisitQueue for Depth {
         Ok(Vec::new())
     }
 
+    async fn renew(&self, _batches: &[QueuedId]) -> Result<(), PublishError> {
+        Ok(())
+    }
+
     async fn settle(&self, _batches: &[QueuedId]) -> Result<(), PublishError> {
         Ok(())
     }

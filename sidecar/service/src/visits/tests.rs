@@ -23,6 +23,11 @@ use crate::testing::claims;
 struct MemoryQueue {
     waiting: Mutex<VecDeque<QueuedBatch>>,
     settled: Mutex<Vec<QueuedId>>,
+    renewed: Mutex<Vec<QueuedId>>,
+    /// Batches that count as abandoned.
+    abandoned: Mutex<Vec<QueuedBatch>>,
+    /// Settling waits until batches are renewed.
+    is_slow: AtomicBool,
     is_away: AtomicBool,
 }
 
@@ -55,10 +60,20 @@ impl VisitQueue for MemoryQueue {
         _idle: Duration,
         _most: usize,
     ) -> Result<Vec<QueuedBatch>, PublishError> {
-        Ok(Vec::new())
+        let mut abandoned = self.abandoned.lock().expect("no holder panics");
+        Ok(std::mem::take(&mut *abandoned))
+    }
+
+    async fn renew(&self, batches: &[QueuedId]) -> Result<(), PublishError> {
+        *self.renewed.lock().expect("no holder panics") = batches.to_vec();
+        Ok(())
     }
 
     async fn settle(&self, batches: &[QueuedId]) -> Result<(), PublishError> {
+        if self.is_slow.load(Ordering::SeqCst) {
+            let renewed = async || !self.renewed.lock().expect("no holder panics").is_empty();
+            eventually("batches are renewed", renewed).await;
+        }
         if self.is_away.load(Ordering::SeqCst) {
             let operation = "settle visits";
             return Err(PublishError::Away { operation });
@@ -119,7 +134,7 @@ impl Scene {
     }
 
     async fn round(&mut self) -> Result<usize, WriteError> {
-        let read = self.writer.next(&self.keys, &mut self.rng, false).await?;
+        let read = self.writer.next(&self.keys, &mut self.rng, None).await?;
         let count = read.ids.len();
         self.writer.store(read).await?;
         Ok(count)
@@ -341,4 +356,48 @@ async fn the_job_stores_what_comes_and_at_its_end_what_it_has_read() {
     job.end().await.expect("all servers work");
     assert_eq!(scene.queue.settled(), ["1-0", "2-0"]);
     assert_eq!(job.step().await.expect("all servers work"), Next::Idle);
+}
+
+#[tokio::test]
+async fn what_is_stored_slowly_is_renewed_with_what_was_read_meanwhile() {
+    let scene = Scene::new().await;
+    let mut job = scene.writer.job(Arc::new(scene.keys), scene.rng);
+    for entry in 1..=3 {
+        scene.queue.put(&format!("{entry}-0"), frame(entry, "abc"));
+        scene.queue.is_slow.store(entry == 3, Ordering::SeqCst);
+        assert_eq!(job.step().await.expect("all servers work"), Next::Now);
+    }
+    let renewed = scene
+        .queue
+        .renewed
+        .lock()
+        .expect("no holder panics")
+        .clone();
+    let renewed: Vec<&str> = renewed.iter().map(|id| id.entry.as_str()).collect();
+    assert_eq!(renewed, ["2-0", "3-0"]);
+    assert_eq!(scene.queue.settled(), ["1-0", "2-0"]);
+}
+
+#[tokio::test]
+async fn a_process_takes_nothing_over_from_itself_that_it_is_storing() {
+    let scene = Scene::new().await;
+    let counters = Arc::clone(&scene.writer.counters);
+    let mut job = scene.writer.job(Arc::new(scene.keys), scene.rng);
+    scene.queue.put("1-0", frame(1, "abc"));
+    assert_eq!(job.step().await.expect("all servers work"), Next::Now);
+    let batch = |entry: u64| QueuedBatch {
+        id: QueuedId {
+            shard: 0,
+            entry: format!("{entry}-0"),
+        },
+        frames: frame(entry, "abc"),
+    };
+    let abandoned = vec![batch(1), batch(2)];
+    *scene.queue.abandoned.lock().expect("no holder panics") = abandoned;
+    job.take_over_at = Instant::now();
+    for next in [Next::Now, Next::Idle] {
+        assert_eq!(job.step().await.expect("all servers work"), next);
+    }
+    assert_eq!(scene.queue.settled(), ["1-0", "2-0"]);
+    assert_eq!(counters.repeated.load(Ordering::Relaxed), 0);
 }
