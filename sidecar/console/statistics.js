@@ -217,6 +217,7 @@ function seriesOf({ intervals, by }, { split }, begins) {
 /** The text of a value. */
 function valueText(split, value) {
   if (value === '') return t('stats.unknown');
+  if (value === '(other)') return t('stats.other');
   if (split === 'device' && has(`device.${value}`)) return t(`device.${value}`);
   return split === 'country' ? country(value) : value;
 }

@@ -86,7 +86,7 @@ struct IntervalBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "StatsValue")]
 struct ValueBody {
-    /// Value of the dimension; empty if unknown.
+    /// Value of the dimension; empty if unknown, `(other)` for the values beyond the first 1,000 of a day.
     value: String,
     #[serde(flatten)]
     visits: ClassCounts,

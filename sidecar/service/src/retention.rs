@@ -30,8 +30,9 @@ const TARGET: Duration = Duration::from_millis(100);
 const FEWEST: u32 = 1000;
 const MOST: u32 = 16_000;
 
-/// The kinds of counts that one transaction deletes: minutes, hours of links, hours, and days.
-const KINDS_OF_COUNTS: u32 = 4;
+/// The kinds of rows of counts that one transaction deletes: minutes, hours of links, hours, values,
+/// and days.
+const KINDS_OF_COUNTS: u32 = 5;
 
 /// Deletes visits and counts at the end of their retention.
 pub struct Retention {

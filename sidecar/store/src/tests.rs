@@ -12,6 +12,7 @@ mod quarantine;
 mod upkeep;
 pub(super) mod visits;
 mod visits_of_far_codes;
+mod visits_of_many_values;
 mod visits_over_time;
 mod writable;
 

@@ -8,6 +8,7 @@ mod moves;
 mod pruning;
 mod quarantine;
 mod reclassify;
+mod values;
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -31,6 +31,13 @@ pub const MAX_COUNTED: u32 = 100_000;
 /// The most hourly counts that are added up for a dimension: one for each hour, value and class.
 pub const MAX_COUNTS: u32 = 1_000_000;
 
+/// The most values that are counted by name for each campaign, dimension that visitors choose, and
+/// day; also for all links.
+pub const MAX_VALUES: i64 = 1000;
+
+/// The value under which visits with other values are counted. It is no host name.
+pub const OTHER: &str = "(other)";
+
 /// The outcome of storing visits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptVisits {
@@ -182,6 +189,14 @@ impl Dimension {
     /// The dimension with a name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// Visitors choose the values of this dimension, so that there can be any number of them.
+    pub fn is_chosen(self) -> bool {
+        matches!(
+            self,
+            Self::Domain | Self::Browser | Self::Os | Self::Referrer
+        )
     }
 
     /// The visit's value in this dimension; empty when it is unknown.

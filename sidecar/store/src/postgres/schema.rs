@@ -18,6 +18,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0005_domain_nodes",
     "0006_changes",
     "0007_ended_sessions",
+    "0008_named_values",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

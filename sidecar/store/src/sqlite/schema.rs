@@ -21,6 +21,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0010_changes",
     "0011_days_of_visits",
     "0012_ended_sessions",
+    "0013_named_values",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

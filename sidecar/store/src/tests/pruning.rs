@@ -36,8 +36,8 @@ async fn forget(store: &Store) -> u64 {
         match store.forget_counts(old(), 7).await.expect("a store") {
             0 => return gone,
             some => {
-                // Minutes, hours of links, hours, and days.
-                assert!(some <= 4 * 7, "{some}");
+                // Minutes, hours of links, hours, values, and days.
+                assert!(some <= 5 * 7, "{some}");
                 gone += some;
             }
         }
@@ -92,8 +92,8 @@ async fn old_counts_are_forgotten_a_few_at_a_time_and_links_keep_their_totals(fi
     for task in tasks {
         gone += task.await.expect("no panic");
     }
-    // 20 minutes, 40 hours of links, 20 hours by 7 dimensions, and two days.
-    assert_eq!(gone, 20 + 40 + 140 + 2);
+    // 20 minutes, 40 hours of links, 20 hours by 7 dimensions, 3 values on each of two days, and two days.
+    assert_eq!(gone, 20 + 40 + 140 + 6 + 2);
     assert_eq!(totals(store, &["three", "four"]).await, before);
     assert_eq!(counted(store, Counted::Link(code("three"))).await, 1);
     assert_eq!(counted(store, Counted::Link(code("four"))).await, 0);

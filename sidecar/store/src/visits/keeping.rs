@@ -10,6 +10,7 @@ use shortlink_core::visit::sketch::Sketch;
 use vocabulary::Code;
 
 use super::counts::LINK;
+use super::values::name;
 use super::{Counts, LinkKey, OF_LINKS, add_new, agent_id, parts, ranges, some, with};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
@@ -52,7 +53,7 @@ async fn keep(
     let links = links_of(db, &codes, &keys).await?;
     let campaign = |key: &LinkKey<'_>| links.get(key).and_then(|link| link.campaign);
     let counted = new.iter().zip(&keys);
-    let counts = Counts::of(
+    let mut counts = Counts::of(
         counted
             .clone()
             .map(|(visit, key)| (*visit, *key, campaign(key))),
@@ -68,6 +69,7 @@ async fn keep(
         db.insert(INSERT, [""; COLUMNS + 1], sql!(""), rows).await?;
         note_days(db, &new).await?;
     }
+    name(db, &mut counts).await?;
     add(db, &counts).await?;
     add_visitors(db, &counts).await?;
     let ended = ended(db, &links).await?;

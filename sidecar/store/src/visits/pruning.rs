@@ -87,12 +87,20 @@ async fn forget_counts(db: &mut Db<'_>, old: OldCounts, limit: u32) -> Result<u6
          {INDEXED BY visit_hours_by_hour }WHERE hour < $1 ORDER BY hour LIMIT $2)"
     );
     gone += db.run(sql, args![hour, limit]).await?;
+    // Only those of whole days: a value keeps its name as long as the day is counted.
+    let day = before.div_euclid(DAY_MS);
+    let sql = sql!(
+        "DELETE FROM visit_values WHERE (campaign_id, dimension, day, value) IN \
+         (SELECT campaign_id, dimension, day, value FROM visit_values \
+         {INDEXED BY visit_values_by_day }WHERE day < $1 ORDER BY day LIMIT $2)"
+    );
+    gone += db.run(sql, args![day, limit]).await?;
     let sql = sql!(
         "DELETE FROM visit_sketches WHERE (campaign_id, day) IN \
          (SELECT campaign_id, day FROM visit_sketches {INDEXED BY visit_sketches_by_day }\
          WHERE day < $1 ORDER BY day LIMIT $2)"
     );
-    gone += db.run(sql, args![before.div_euclid(DAY_MS), limit]).await?;
+    gone += db.run(sql, args![day, limit]).await?;
     Ok(gone)
 }
 

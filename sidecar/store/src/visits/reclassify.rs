@@ -13,6 +13,7 @@ use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
 
 use super::keeping::{NewAgent, add, add_visitors, insert_agents, keys, lock_sketch, put_sketch};
 use super::moves::Moves;
+use super::values::name;
 use super::{ALL, Counts, EARLIER, method, visitor_id, with};
 use crate::Store;
 use crate::db::Db;
@@ -255,8 +256,9 @@ async fn reclassify(
         .collect();
     let codes: Vec<&str> = verdicts.iter().map(|it| it.0.code.as_str()).collect();
     let keys = keys(db, &codes).await?;
-    let moves = Moves::of(verdicts.into_iter().zip(keys), hours_since);
+    let mut moves = Moves::of(verdicts.into_iter().zip(keys), hours_since);
     // In the same order as counts of new visits.
+    name(db, &mut moves.counts).await?;
     add(db, &moves.counts).await?;
     remove_empty(db, &moves.counts).await?;
     add_visitors(db, &moves.counts).await?;
