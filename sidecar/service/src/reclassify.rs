@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use shortlink_core::clock::Clock;
 use shortlink_core::ports::{MAX_VERDICTS, StoreError, TimeSpan};
 use shortlink_core::visit::agent::Agents;
 use shortlink_core::visit::class::Class;
@@ -65,6 +66,7 @@ pub struct Reclassify {
 /// The job that goes through the visits.
 struct Walk {
     reclassify: Reclassify,
+    clock: Arc<dyn Clock>,
     report: Report,
     /// Numbers of visits: the first, the one that was read last, and the last.
     numbers: Option<(i64, i64, i64)>,
@@ -129,6 +131,7 @@ impl Reclassify {
         let people = People::new(Arc::clone(&self.store));
         let walk = Walk {
             reclassify: self,
+            clock: Arc::clone(&claims.clock),
             report: Report::default(),
             numbers: None,
             pending: Vec::new(),
@@ -225,8 +228,9 @@ impl Walk {
         let Reclassify {
             store, hours_since, ..
         } = &self.reclassify;
+        let now = self.clock.now();
         self.report.written +=
-            again(|| store.reclassify_visits(some.to_vec(), *hours_since)).await?;
+            again(|| store.reclassify_visits(some.to_vec(), *hours_since, now)).await?;
         self.pending.drain(..some.len());
         Ok(true)
     }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use shortlink_core::clock::Clock;
 use shortlink_core::ports::{OldCounts, StoreError};
-use shortlink_store::Store;
+use shortlink_store::{AgentsPass, Store};
 use tokio::time::Instant;
 
 use super::visits::VisitCounters;
@@ -21,6 +21,9 @@ use crate::jobs::{Job, Next};
 
 /// The interval at which due visits and counts are deleted.
 pub const EVERY: Duration = Duration::from_secs(60);
+
+/// The interval at which unused user agents are deleted.
+const AGENTS_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
 /// The time that a transaction should take at most.
 const TARGET: Duration = Duration::from_millis(100);
@@ -42,6 +45,12 @@ pub struct Retention {
     periods: RetentionPeriods,
     /// Kinds of rows that may be due, the next first.
     due: VecDeque<Due>,
+    /// The rest of the pass that deletes unused user agents.
+    agents: Option<AgentsPass>,
+    /// The time of the start of the last pass.
+    agents_at: Option<Timestamp>,
+    /// The time at which the kinds of rows were last due.
+    begun: Instant,
     /// The rows of the next transaction.
     rows: u32,
 }
@@ -77,8 +86,31 @@ impl Retention {
             counters,
             periods,
             due: VecDeque::new(),
+            agents: None,
+            agents_at: None,
+            begun: Instant::now(),
             rows: FEWEST,
         }
+    }
+
+    /// Does a portion of the pass over the user agents; `false` if it has been done for a day. The
+    /// visits that were due are deleted.
+    async fn delete_agents(&mut self) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        let is_done = |at: Timestamp| now < at + AGENTS_EVERY;
+        let pass = match self.agents {
+            Some(pass) => pass,
+            None if self.agents_at.is_some_and(is_done) => return Ok(false),
+            None => {
+                self.agents_at = Some(now);
+                let before = |kept| now.checked_sub(kept).unwrap_or(Timestamp::MIN);
+                AgentsPass::new(now, self.periods.visits.map(before))
+            }
+        };
+        // After an error, the same portion is done again.
+        self.agents = Some(pass);
+        (_, self.agents) = self.store.forget_agents(pass, self.rows).await?;
+        Ok(true)
     }
 
     /// Deletes some due rows; returns their number.
@@ -118,22 +150,35 @@ impl Job for Retention {
 
     async fn begin(&mut self) -> Result<(), StoreError> {
         self.due = VecDeque::from([Due::Visits, Due::Counts]);
+        self.begun = Instant::now();
         self.rows = FEWEST;
         Ok(())
     }
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        let Some(due) = self.due.pop_front() else {
-            self.begin().await?;
-            return Ok(Next::Idle);
-        };
         let begun = Instant::now();
-        let gone = self.delete(due).await?;
+        let is_full = match self.due.pop_front() {
+            Some(due) => {
+                let gone = self.delete(due).await?;
+                if gone > 0 {
+                    self.due.push_back(due);
+                }
+                gone >= u64::from(self.rows)
+            }
+            None if self.delete_agents().await? => {
+                if self.begun.elapsed() >= EVERY {
+                    // A pass over all visits can take hours.
+                    self.due = VecDeque::from([Due::Visits, Due::Counts]);
+                    self.begun = begun;
+                }
+                true
+            }
+            None => {
+                self.begin().await?;
+                return Ok(Next::Idle);
+            }
+        };
         let took = begun.elapsed();
-        if gone > 0 {
-            self.due.push_back(due);
-        }
-        let is_full = gone >= u64::from(self.rows);
         if took > TARGET {
             self.rows = (self.rows / 2).max(FEWEST);
         } else if is_full && took < TARGET / 2 {

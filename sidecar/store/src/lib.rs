@@ -56,6 +56,7 @@ use writable::LastAttempt;
 pub use claims::Claim;
 pub use schema::SchemaError;
 pub use shared::errors;
+pub use visits::AgentsPass;
 
 /// Address and time limits of a store.
 #[derive(Clone, Debug)]

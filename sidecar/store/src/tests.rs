@@ -1,5 +1,6 @@
 //! Tests of every store.
 
+mod agents;
 mod campaigns;
 mod changes;
 mod chunks;

@@ -1,5 +1,6 @@
 //! Rows that both stores derive from visits before they write them.
 
+mod agents;
 mod counts;
 mod day_keys;
 mod keeping;
@@ -9,6 +10,8 @@ mod pruning;
 mod quarantine;
 mod reclassify;
 mod values;
+
+pub use agents::AgentsPass;
 
 use std::collections::{BTreeMap, HashMap};
 

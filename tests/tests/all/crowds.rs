@@ -39,7 +39,7 @@ fn fill(sql: &Sql<'_>) {
         Sql::Server(_) => ("campaign_id", ""),
     };
     sql.query(&format!(
-        "INSERT INTO visit_agents VALUES (1, 'an agent', NULL, NULL, NULL, NULL, 'phone', NULL); \
+        "INSERT INTO visit_agents VALUES (1, 'an agent', NULL, NULL, NULL, NULL, 'phone', NULL, 99999); \
          WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 299999) \
          INSERT INTO visits (at, code, host, agent_id, method, status, class, reason, ruleset, {link}) \
          SELECT 1790000000000 + CAST(i AS bigint) * 17000, 'c', 's.example.com', 1, 'GET', 302, 'human', 'browser', 1, i \

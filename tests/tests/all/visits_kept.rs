@@ -126,7 +126,7 @@ fn grow_old(sql: &Sql<'_>) {
         "BEGIN; \
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 39) \
          INSERT INTO visits ({columns}) SELECT {columns} FROM visits CROSS JOIN n; \
-         INSERT INTO visit_agents SELECT 1, user_agent, 'Netscape', NULL, NULL, NULL, 'tv', NULL \
+         INSERT INTO visit_agents SELECT 1, user_agent, 'Netscape', NULL, NULL, NULL, 'tv', NULL, seen_day \
          FROM visit_agents WHERE user_agent = '{IPHONE}'; \
          UPDATE visits SET agent_id = 1 WHERE agent_id IN \
          (SELECT id FROM visit_agents WHERE user_agent = '{IPHONE}'); \

@@ -167,6 +167,7 @@ async fn a_step_writes_one_transaction_and_only_then_is_there_a_rest() {
         vec![(Next::Now, 0), (Next::Idle, 0)],
     ] {
         let mut walk = Walk {
+            clock: Arc::clone(&scene.clock) as _,
             reclassify: scene.reclassify.clone(),
             report: Report::default(),
             numbers: None,

@@ -4,8 +4,8 @@ use shortlink_core::ports::VisitListing;
 use shortlink_core::testing::{ManualClock, enrichment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::visitor::LiveKeys;
-use shortlink_store::Claim;
-use shortlink_store::testing::TemporaryStore;
+use shortlink_store::testing::{Fixture, TemporaryStore};
+use shortlink_store::{Claim, Scheme};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -88,4 +88,60 @@ async fn the_job_of_a_dead_holder_is_taken_over_and_deletes_what_is_due_alone() 
     // The claim was released.
     let claimed = kept.store.claim(Retention::NAME, "three", 1, None).await;
     assert_eq!(claimed.expect("a store"), Claim::Ours);
+}
+
+#[tokio::test]
+async fn user_agents_are_deleted_once_a_day_after_their_visits() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    let clock = Arc::new(ManualClock::at("2026-04-01T00:00:00Z"));
+    let day = SignedDuration::from_hours(24);
+    for (n, agent) in ["old", "new"].into_iter().enumerate() {
+        let visit = Visit {
+            user_agent: agent.to_owned(),
+            ..visit(n as u64, &clock.now().to_string())
+        };
+        let stored = fixture.store.keep_visits(vec![visit], clock.now()).await;
+        stored.expect("a store");
+        clock.advance(day * 30);
+    }
+    let periods = RetentionPeriods {
+        visits: Some(day * 45),
+        ..RetentionPeriods::default()
+    };
+    let counters = Arc::new(VisitCounters::default());
+    let retention = Retention::new(
+        Arc::clone(&fixture.store),
+        Arc::clone(&clock) as _,
+        counters,
+        periods,
+    );
+    let mut run = Run::new(retention, &claims(&fixture.store, &clock, "one"));
+    let shutdown = CancellationToken::new();
+    let mut finish = async || {
+        let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
+        assert_eq!(outcome.expect("a store"), Outcome::Done);
+    };
+    finish().await;
+    assert_eq!(fixture.count("visits").await, 1);
+    assert_eq!(fixture.count("visit_agents").await, 1);
+    clock.advance(day * 17);
+    finish().await;
+    let left = async || {
+        (
+            fixture.count("visits").await,
+            fixture.count("visit_agents").await,
+        )
+    };
+    assert_eq!(left().await, (0, 0));
+    let visit = visit(9, "2026-04-01T00:00:00Z");
+    let stored = fixture
+        .store
+        .keep_visits(vec![visit], clock.now() - day * 90)
+        .await;
+    stored.expect("a store");
+    finish().await;
+    assert_eq!(left().await, (0, 1));
+    clock.advance(day);
+    finish().await;
+    assert_eq!(left().await, (0, 0));
 }

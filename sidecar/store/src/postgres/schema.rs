@@ -19,6 +19,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0006_changes",
     "0007_ended_sessions",
     "0008_named_values",
+    "0009_unused_agents",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -22,6 +22,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0011_days_of_visits",
     "0012_ended_sessions",
     "0013_named_values",
+    "0014_unused_agents",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

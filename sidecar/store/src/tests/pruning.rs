@@ -151,7 +151,7 @@ async fn totals_are_right_when_visits_are_classified_again_before_or_after_their
         if slug == "then" {
             forget(store).await;
         }
-        let written = store.reclassify_visits(verdicts, since).await;
+        let written = store.reclassify_visits(verdicts, since, moment(NOW)).await;
         assert_eq!(written.expect("a store"), 3);
         assert_eq!(totals(store, &[slug]).await, [total]);
         forget(store).await;

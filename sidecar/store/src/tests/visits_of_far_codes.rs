@@ -81,7 +81,7 @@ async fn visits_of_far_codes_are_found_whether_their_links_are_there_or_come_lat
             (visit, verdict)
         })
         .collect();
-    let written = store.reclassify_visits(verdicts, None).await;
+    let written = store.reclassify_visits(verdicts, None, moment(NOW)).await;
     assert_eq!(written.expect("a store"), 8);
     for (slug, visits) in CODES.into_iter().zip([3, 3, 2]) {
         assert_eq!(found(store, slug).await[..4], [visits; 4], "{slug}");

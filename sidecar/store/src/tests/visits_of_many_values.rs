@@ -170,7 +170,9 @@ async fn visits_without_a_name_are_found_when_they_are_classified_again(fixture:
     let verdicts: Vec<_> = verdicts.collect();
     // The last ones first: those that have no name.
     for some in verdicts.rchunks(500) {
-        let changed = store.reclassify_visits(some.to_vec(), None).await;
+        let changed = store
+            .reclassify_visits(some.to_vec(), None, moment(NOW))
+            .await;
         assert_eq!(changed.expect("a store"), 500);
     }
     let expected = before

@@ -1,21 +1,21 @@
 //! Stores new visits and their counts, and finds the links that reach their limit of visits.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use shortlink_core::ports::{KeptVisits, StoreError};
 use shortlink_core::visit::Visit;
-use shortlink_core::visit::agent::Agent;
 use shortlink_core::visit::sketch::Sketch;
 use vocabulary::Code;
 
+use super::agents::{NewAgent, insert_agents};
 use super::counts::LINK;
 use super::values::name;
-use super::{Counts, LinkKey, OF_LINKS, add_new, agent_id, parts, ranges, some, with};
+use super::{Counts, LinkKey, OF_LINKS, add_new, ranges, some, with};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
 use crate::shared::DAY_MS;
-use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args};
 use crate::{Engine, Scheme, Store, postgres};
 
@@ -60,7 +60,7 @@ async fn keep(
     );
     let agents = new.iter().map(|visit| (&*visit.user_agent, &*visit.agent));
     let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
-    insert_agents(db, &agents).await?;
+    insert_agents(db, &agents, now).await?;
     let rows = counted.zip(&agents);
     let rows = rows.map(|((visit, key), agent)| values(visit, *key, campaign(key), agent.0));
     if db.scheme() == Scheme::Postgres {
@@ -229,54 +229,6 @@ async fn ended(
     let mut ended: Vec<Code> = counted.into_iter().flatten().collect();
     ended.sort_unstable_by_key(Code::to_string);
     Ok(ended)
-}
-
-/// A user agent and its classification, behind the id of its row.
-pub(super) struct NewAgent<'a>(pub(super) i64, &'a str, &'a Agent);
-
-impl<'a> From<(&'a str, &'a Agent)> for NewAgent<'a> {
-    fn from((user_agent, agent): (&'a str, &'a Agent)) -> Self {
-        Self(agent_id(user_agent, agent), user_agent, agent)
-    }
-}
-
-/// Stores user agents with their classifications.
-pub(super) async fn insert_agents(
-    db: &mut Db<'_>,
-    agents: &[NewAgent<'_>],
-) -> Result<(), sqlx::Error> {
-    // By id: all transactions insert them in the same order.
-    let mut agents: BTreeMap<i64, (&str, &Agent)> = agents
-        .iter()
-        .map(|NewAgent(id, user_agent, agent)| (*id, (*user_agent, *agent)))
-        .collect();
-    if db.scheme() == Scheme::Sqlite {
-        // Most of them are stored already, and need not even be bound.
-        let ids: Vec<i64> = agents.keys().copied().collect();
-        let sql = sql!("SELECT id FROM visit_agents WHERE id", IN_NUMBERS);
-        let kept: HashSet<i64> = db.all(sql, args![ids], |row| row.get("id")).await?;
-        agents.retain(|id, _| !kept.contains(id));
-    }
-    let rows = agents.into_iter().map(|(id, (user_agent, agent))| {
-        let (browser, browser_version) = parts(agent.browser.as_ref());
-        let (os, os_version) = parts(agent.os.as_ref());
-        [
-            id.into(),
-            user_agent.into(),
-            browser.into(),
-            browser_version.into(),
-            os.into(),
-            os_version.into(),
-            agent.device.kind.name().into(),
-            agent.app.into(),
-        ]
-    });
-    let types = [
-        "bigint", "text", "text", "text", "text", "text", "text", "text",
-    ];
-    let into = sql!("INSERT INTO visit_agents");
-    let end = sql!(" ON CONFLICT DO NOTHING");
-    db.insert(into, types, end, rows).await
 }
 
 /// The columns of a visit that both engines have.

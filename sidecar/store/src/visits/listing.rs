@@ -9,6 +9,7 @@ use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::ports::{KeptVisit, Listed, MOST_EXAMINED, StoreError, VisitListing};
 use vocabulary::Code;
 
+use super::agents::note_agents;
 use super::counts::{LINK, link};
 use super::{LinkKey, OF_LINKS, joined};
 use crate::db::{Db, Statement};
@@ -30,6 +31,8 @@ const IDS_OF_DAYS: Sql = sql!(
     "SELECT min(first_id) AS first_id, max(last_id) AS last_id FROM visit_days \
      WHERE day >= $1 AND day <= $2"
 );
+
+const AGENTS: Sql = sql!("SELECT DISTINCT agent_id FROM visits WHERE ", OF_LINKS);
 
 const ERASE: Sql = sql!("DELETE FROM visits WHERE ", OF_LINKS);
 
@@ -67,8 +70,10 @@ impl Store {
                     audit::append(db, &entry).await?;
                 }
                 let keys = LinkKey::known(db, codes).await?;
-                let wanted = LinkKey::list(db, keys.keys());
-                db.run(ERASE, &[wanted]).await
+                let wanted = [LinkKey::list(db, keys.keys())];
+                let agents = db.all(AGENTS, &wanted, |row| row.get("agent_id")).await?;
+                note_agents(db, agents, *now).await?;
+                db.run(ERASE, &wanted).await
             })
         })
         .await

@@ -11,7 +11,8 @@ use shortlink_core::visit::class::Class;
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
 
-use super::keeping::{NewAgent, add, add_visitors, insert_agents, keys, lock_sketch, put_sketch};
+use super::agents::{NewAgent, insert_agents, note_agents};
+use super::keeping::{add, add_visitors, keys, lock_sketch, put_sketch};
 use super::moves::Moves;
 use super::values::name;
 use super::{ALL, Counts, EARLIER, method, visitor_id, with};
@@ -70,11 +71,14 @@ impl Store {
         &self,
         verdicts: Vec<(StoredVisit, Verdict)>,
         hours_since: Option<Timestamp>,
+        now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let args = (verdicts, hours_since);
-        self.run_tx("classify visits again", args, |db, (verdicts, since)| {
-            Box::pin(reclassify(db, verdicts, *since))
-        })
+        let args = (verdicts, hours_since, now);
+        self.run_tx(
+            "classify visits again",
+            args,
+            |db, (verdicts, since, now)| Box::pin(reclassify(db, verdicts, *since, *now)),
+        )
         .await
     }
 
@@ -241,6 +245,7 @@ async fn reclassify(
     db: &mut Db<'_>,
     verdicts: &[(StoredVisit, Verdict)],
     hours_since: Option<Timestamp>,
+    now: Timestamp,
 ) -> Result<u64, sqlx::Error> {
     if verdicts.is_empty() {
         return Ok(0);
@@ -248,8 +253,13 @@ async fn reclassify(
     let agents = verdicts.iter();
     let agents = agents.map(|(visit, verdict)| (&*visit.user_agent, &*verdict.agent));
     let agents: Vec<NewAgent<'_>> = agents.map(NewAgent::from).collect();
-    insert_agents(db, &agents).await?;
+    insert_agents(db, &agents, now).await?;
     let changed = update(db, verdicts, &agents).await?;
+    let left = verdicts.iter().zip(&agents);
+    let left = left
+        .filter(|((visit, _), agent)| changed.contains(&visit.number) && visit.agent.id != agent.0);
+    let left = left.map(|((visit, _), _)| visit.agent.id);
+    note_agents(db, left.collect(), now).await?;
     let verdicts = verdicts.iter();
     let verdicts: Vec<_> = verdicts
         .filter(|(visit, _)| changed.contains(&visit.number))

@@ -284,7 +284,9 @@ async fn visits_that_are_gone_or_another_are_left_alone(fixture: Fixture) {
         .await;
     let mut written = Vec::new();
     for _ in 0..2 {
-        let done = store.reclassify_visits(verdicts.clone(), None).await;
+        let done = store
+            .reclassify_visits(verdicts.clone(), None, moment(NOW))
+            .await;
         written.push(done.expect("a store"));
     }
     assert_eq!(written, [60, 0]);
@@ -339,7 +341,7 @@ async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture:
     };
     let visits = page.expect("a store").visits;
     let lost = vec![verdict(Class::Bot, &visits[0])];
-    let done = store.reclassify_visits(lost, None).await;
+    let done = store.reclassify_visits(lost, None, moment(NOW)).await;
     assert_eq!(done.expect("a store"), 1);
     let stale = store.stale_days(10).await.expect("a store");
     assert_eq!(stale.len(), 1);
@@ -363,7 +365,10 @@ async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture:
     assert_eq!(store.settle_people(found).await.expect("a store"), 0);
     // Another visitor is removed meanwhile.
     let lost = vec![verdict(Class::Bot, &visits[1])];
-    store.reclassify_visits(lost, None).await.expect("a store");
+    store
+        .reclassify_visits(lost, None, moment(NOW))
+        .await
+        .expect("a store");
     let late = vec![(replaced[0], sketch(&[2, 3, 4]))];
     assert_eq!(store.settle_people(late).await.expect("a store"), 0);
     let stale = store.stale_days(10).await.expect("a store");
