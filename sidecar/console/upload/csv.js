@@ -7,6 +7,9 @@ const CR = 13;
 /** The most lines that the service accepts in a row. */
 const MAX_LINES = 16;
 
+/** The most characters of a row that is sent: nginx takes 8 MB, and the service less. */
+const MAX_LENGTH = 1 << 20;
+
 /** The states of a reader within a row. */
 const START = 0;
 const FIELD = 1;
@@ -41,7 +44,7 @@ export class Rows {
 
   /**
    * The next row, unparsed, with its line number and that behind it; null when none is complete. A row of too many lines
-   * has a `reason`, and only the beginning of its text: there may be a whole file behind a quotation mark that is not closed.
+   * or characters has a `reason`, and only the beginning of its text: there may be a whole file behind a quotation mark that is not closed.
    */
   next(isEnd = false) {
     const { length } = this.#held;
@@ -85,8 +88,10 @@ export class Rows {
     this.#state = START;
     const line = this.#firstLine;
     const lines = this.#lineFeeds + 1;
-    const reason = this.#kept !== null
-      && `spans ${lines} lines from line ${line} on, and may span ${MAX_LINES}: is a quotation mark not closed?`;
+    let reason = null;
+    if (this.#kept !== null) {
+      reason = `spans ${lines} lines from line ${line} on, and may span ${MAX_LINES}: is a quotation mark not closed?`;
+    } else if (text.length > MAX_LENGTH) reason = `has ${text.length} characters, and may have ${MAX_LENGTH}.`;
     return { text, line, behind: this.#line, reason };
   }
 }

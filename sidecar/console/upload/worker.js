@@ -48,6 +48,8 @@ class Reader {
   #decoder = new TextDecoder('utf-8', { fatal: true });
   #rows;
   #isEnd = false;
+  /** A row that was read and is for the next request. */
+  waiting = null;
   /** Called with every part of the file. */
   #seen;
 
@@ -146,11 +148,7 @@ async function send({ file, delimiter, address, headers }) {
           'X-Shortlink-First-Line': String(first.line),
         },
       };
-      let answer = await ask(address, request);
-      while (answer.status === 429) {
-        await pause(Number(answer.headers.get('Retry-After')) || 1);
-        answer = await ask(address, request);
-      }
+      const answer = await ask(address, request);
       if (answer.ok) {
         if (!(await results.read(answer.body, rows))) how = 'broken';
       } else if (answer.status >= 500) {
@@ -168,23 +166,21 @@ async function send({ file, delimiter, address, headers }) {
   postMessage({ ...results.all(), ...refused, kind: how === 'refused' ? how : 'ended', how });
 }
 
-/** Waits some seconds, unless the upload is stopped. */
-function pause(seconds) {
-  return new Promise((resolve, reject) => {
-    stop.signal.addEventListener('abort', reject);
-    setTimeout(resolve, seconds * 1000);
-  });
-}
-
-/** The rows of the next request. */
+/** The rows of the next request. Lines that are not sent count, too: a line feed stands for each of them. */
 async function together(reader) {
   const rows = [];
   let length = 0;
   while (length < TOGETHER) {
-    const row = reader.here() ?? await reader.next();
+    const row = reader.waiting ?? reader.here() ?? await reader.next();
+    reader.waiting = null;
     if (!row) break;
+    const emptyLines = rows.length === 0 ? 0 : row.line - rows.at(-1).behind;
+    if (emptyLines > TOGETHER) {
+      reader.waiting = row;
+      break;
+    }
     rows.push(row);
-    length += row.text.length;
+    length += emptyLines + row.behind - row.line + row.text.length;
   }
   return rows;
 }

@@ -52,7 +52,8 @@ struct LengthBody {
     guess: GuessBody,
     /// Guesses with a random check character.
     blind_guess: GuessBody,
-    /// Guesses by someone who knows a code of `sequence` of this length; `null` if there is none.
+    /// Guesses by someone who knows a code of `sequence` of this length, for the largest number that was leased; `null` if
+    /// there is none.
     neighbour_guess: Option<GuessBody>,
     /// Codes that were generated ahead of time.
     #[serde(with = "PoolBody")]

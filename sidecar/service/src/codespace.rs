@@ -12,7 +12,7 @@ use shortlink_store::Store;
 use vocabulary::{Check, CodeRules};
 
 use super::codes::pool::Watermarks;
-use super::codes::sequence::{MEAN_STEP, counter, guesses, largest};
+use super::codes::sequence::{codes_up_to, counter, guesses, largest};
 
 /// Days of history from which the rate of new links is calculated.
 const DAYS: i64 = 7;
@@ -58,8 +58,8 @@ pub struct LengthUsage {
     /// Probability for a guesser who cannot calculate the check character. The edge rejects a wrong
     /// one without a look-up.
     pub blind_chance: f64,
-    /// Probability that a guess finds a link, for a guesser who knows a code of `sequence`; `None` if the length has no such
-    /// codes.
+    /// Greatest probability that a guess finds a link, for a guesser who knows a code of `sequence`: that for the largest
+    /// number that was leased. `None` if the length has no such codes.
     pub neighbour_chance: Option<f64>,
     /// Time at which the length is full at the recent rate of new links; `None` when it never is or
     /// the time is unknown.
@@ -129,7 +129,7 @@ impl Codespace {
             return most;
         }
         let largest = largest(body, self.rules.alphabet, self.sequence_one_in);
-        most.min(largest.map_or(0, |number| number / MEAN_STEP))
+        most.min(largest.map_or(0, codes_up_to))
     }
 }
 

@@ -212,10 +212,14 @@ fn allowed(cells: &Cells) -> Result<(), Refusal> {
         let Some(text) = text(cells, column)? else {
             continue;
         };
-        let is_false = ["false", "f", "no", "n"]
-            .iter()
-            .any(|no| text.eq_ignore_ascii_case(no))
-            || moment::parse(text) == Some(Moment::None);
+        // A password may be any text.
+        let no: &[&str] = if column.name() == "password" {
+            &["null", "false"]
+        } else {
+            &["false", "f", "no", "n"]
+        };
+        let is_false = no.iter().any(|no| text.eq_ignore_ascii_case(no))
+            || (column.name() != "password" && moment::parse(text) == Some(Moment::None));
         if is_false == column.is_permission() {
             return Err(Refusal::forbidden(column));
         }
@@ -582,6 +586,9 @@ mod tests {
             ("enabled", "FALSE", false),
             ("password", "", true),
             ("password", "false", true),
+            ("password", "NULL", true),
+            ("password", "0", false),
+            ("password", "no", false),
             ("hasPassword", "true", false),
             ("password", "$2a$12$hash", false),
         ] {

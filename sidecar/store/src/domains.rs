@@ -1,6 +1,6 @@
 //! The latest announcement of each nginx about the short domains, so that every sidecar can show all.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use shortlink_core::announcement::{Announcement, Heard};
 use shortlink_core::ports::{MAX_NODES, StoreError};
 
@@ -8,9 +8,13 @@ use super::Store;
 use super::sql::sql;
 use super::value::{Row, args};
 
+/// Time without announcements after which a node makes way for another. Each confirms its own every minute.
+const SILENT: SignedDuration = SignedDuration::from_mins(5);
+
 impl Store {
     /// Deletes the announcements of nodes that were last heard before `forget_before`, and stores a node's announcement in
-    /// place of the one before, unless that was received later. `false` if there are [`MAX_NODES`] others.
+    /// place of the one before, unless that was received later. `false` if there are [`MAX_NODES`] others
+    /// that are not silent.
     pub async fn note_domains(
         &self,
         announcement: &Announcement,
@@ -43,13 +47,23 @@ impl Store {
                     states,
                     more,
                 } = said;
-                let args = args![node, bases, names, states, *more, *now, MAX_NODES];
-                if db.run(insert, args).await? > 0 {
+                let values = args![node, bases, names, states, *more, *now, MAX_NODES];
+                if db.run(insert, values).await? > 0 {
                     return Ok(true);
                 }
                 let sql = sql!("SELECT node FROM domain_nodes WHERE node = $1");
                 let known: Vec<String> = db.all(sql, args![node], |row| row.get("node")).await?;
-                Ok(!known.is_empty())
+                if !known.is_empty() {
+                    return Ok(true);
+                }
+                // A container has a new name each time it is made: the one that has been silent for longest makes way.
+                let replace = sql!(
+                    "DELETE FROM domain_nodes WHERE node = (SELECT node FROM domain_nodes \
+                     WHERE heard_at < $1 ORDER BY heard_at, node LIMIT 1)"
+                );
+                let silent_before = now.checked_sub(SILENT).unwrap_or(*now);
+                db.run(replace, args![silent_before]).await?;
+                Ok(db.run(insert, values).await? > 0)
             })
         })
         .await

@@ -128,10 +128,17 @@ pub(super) async fn admit(
 pub(super) async fn end(State(app): State<SharedApp>, parts: Parts) -> Result<Response, Problem> {
     let headers = &parts.headers;
     require_console(headers)?;
-    if let Some(session) = super::session(&parts, &app).await? {
-        app.sessions.end(session, circumstances(headers)).await?;
-    }
     let cookie = cookie("", 0, headers);
+    let ended = async {
+        if let Some(session) = super::session(&parts, &app).await? {
+            app.sessions.end(session, circumstances(headers)).await?;
+        }
+        Ok::<(), Problem>(())
+    };
+    // The browser forgets it in any case, also while the database takes no changes.
+    if let Err(problem) = ended.await {
+        return Ok(([(SET_COOKIE, cookie)], problem).into_response());
+    }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)], [NO_STORE]).into_response())
 }
 

@@ -20,6 +20,10 @@ use vocabulary::{BodyLengths, CodeRules};
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 const BELIEVED_WHEN_NEARLY_FULL: Duration = Duration::from_millis(100);
 
+/// The most counts before a length is full because of codes that may not get links, and the pause before each.
+const RECOUNTS: u32 = 10;
+const RECOUNT_AFTER: Duration = Duration::from_millis(50);
+
 /// Chooses lengths.
 pub struct Lengths {
     store: Arc<Store>,
@@ -35,20 +39,20 @@ pub struct Lengths {
 /// The use of lengths, as far as this process knows. Maps are by the length without the check character.
 #[derive(Default)]
 struct Counted {
-    /// The stored links, and the time since which they may be more.
-    stored: Option<(Instant, Vec<CodeUsage>)>,
-    /// Codes that were drawn, and whose links are not stored yet.
-    open: HashMap<usize, u64>,
-    /// Codes whose links were stored since the links were counted.
-    since: HashMap<usize, u64>,
-    /// The same since the count in progress has begun. It may have some of them already.
-    next: HashMap<usize, u64>,
+    /// The last count of stored links, and when it began.
+    usage: Option<(Instant, Vec<CodeUsage>)>,
+    /// Codes that are reserved.
+    reserved: HashMap<usize, u64>,
+    /// Codes whose reservations have ended since the last count began: their links may be stored, and not counted.
+    since_count: HashMap<usize, u64>,
+    /// The same since the count in progress began.
+    during_count: HashMap<usize, u64>,
 }
 
 impl Counted {
     /// The stored links with codes of a length, check character included.
-    fn stored(&self, whole_length: usize) -> u64 {
-        let usage = self.stored.iter().flat_map(|(_, usage)| usage);
+    fn links(&self, whole_length: usize) -> u64 {
+        let usage = self.usage.iter().flat_map(|(_, usage)| usage);
         let mut of_length = usage.filter(|it| it.length == whole_length);
         of_length.next().map_or(0, |usage| usage.links)
     }
@@ -67,11 +71,11 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let mut counted = self.lengths.counted.lock();
         let counted = &mut *counted;
-        if let Some(open) = counted.open.get_mut(&self.length) {
-            *open = open.saturating_sub(self.codes);
+        if let Some(reserved) = counted.reserved.get_mut(&self.length) {
+            *reserved = reserved.saturating_sub(self.codes);
         }
-        for drawn in [&mut counted.since, &mut counted.next] {
-            *drawn.entry(self.length).or_default() += self.codes;
+        for ended in [&mut counted.since_count, &mut counted.during_count] {
+            *ended.entry(self.length).or_default() += self.codes;
         }
     }
 }
@@ -116,7 +120,28 @@ impl Lengths {
             return Ok(reserved);
         }
         self.count(BELIEVED_WHEN_NEARLY_FULL).await?;
+        for _ in 0..RECOUNTS {
+            if let Some(reserved) = self.find(bounds, wanted, false).flatten() {
+                return Ok(Some(reserved));
+            }
+            if !self.is_pending(bounds) {
+                return Ok(None);
+            }
+            // Not all reserved codes get links, and what is pending may be counted already.
+            tokio::time::sleep(RECOUNT_AFTER).await;
+            self.count(Duration::ZERO).await?;
+        }
         Ok(self.find(bounds, wanted, false).flatten())
+    }
+
+    /// Reports whether codes of some lengths count that may not have links.
+    fn is_pending(&self, bounds: BodyLengths) -> bool {
+        let counted = self.counted.lock();
+        let lengths = usize::from(bounds.shortest())..=usize::from(bounds.longest());
+        let mut codes = [&counted.reserved, &counted.since_count]
+            .into_iter()
+            .flatten();
+        codes.any(|(length, codes)| lengths.contains(length) && *codes > 0)
     }
 
     /// Finds capacity. The outer `None` asks for a new count where a length is nearly full, if the count may be old.
@@ -129,10 +154,10 @@ impl Lengths {
         let mut counted = self.counted.lock();
         for length in usize::from(bounds.shortest())..=usize::from(bounds.longest()) {
             let most = self.most(length);
-            let stored = counted.stored(length + self.rules.check.length());
-            let drawn = [&counted.open, &counted.since];
-            let drawn = drawn.into_iter().filter_map(|codes| codes.get(&length));
-            let links = stored.saturating_add(drawn.sum());
+            let stored = counted.links(length + self.rules.check.length());
+            let pending = [&counted.reserved, &counted.since_count];
+            let pending = pending.into_iter().filter_map(|codes| codes.get(&length));
+            let links = stored.saturating_add(pending.sum());
             let is_nearly_full =
                 |links: u64| u128::from(links) * 100 >= u128::from(most) * NEARLY_FULL;
             if may_be_old && stored < most && is_nearly_full(links.saturating_add(wanted)) {
@@ -156,7 +181,7 @@ impl Lengths {
                 );
             }
             let codes = wanted.min(most - links);
-            *counted.open.entry(length).or_default() += codes;
+            *counted.reserved.entry(length).or_default() += codes;
             return Some(Some(Reservation {
                 lengths: Arc::clone(self),
                 length,
@@ -177,12 +202,13 @@ impl Lengths {
         capacity(all, self.one_in)
     }
 
-    /// Counts the stored links, unless a count is that young.
+    /// Counts the stored links, unless a count is that young, or has begun since.
     async fn count(&self, believed_for: Duration) -> Result<(), StoreError> {
+        let asked = Instant::now();
         let is_believed = || {
             let counted = self.counted.lock();
-            let at = counted.stored.as_ref().map(|(at, _)| *at);
-            at.is_some_and(|at| at.elapsed() < believed_for)
+            let at = counted.usage.as_ref().map(|(at, _)| *at);
+            at.is_some_and(|at| at >= asked || at.elapsed() < believed_for)
         };
         if is_believed() {
             return Ok(());
@@ -193,11 +219,11 @@ impl Lengths {
             return Ok(());
         }
         let begun = Instant::now();
-        self.counted.lock().next.clear();
+        self.counted.lock().during_count.clear();
         let usage = self.store.code_usage(0).await?;
         let mut counted = self.counted.lock();
-        counted.since = std::mem::take(&mut counted.next);
-        counted.stored = Some((begun, usage));
+        counted.since_count = std::mem::take(&mut counted.during_count);
+        counted.usage = Some((begun, usage));
         Ok(())
     }
 }

@@ -12,7 +12,7 @@
 //! A code reveals its number, and so about which numbers others have. Only the fillers protect those, so
 //! a number gets no more characters of a code than leave enough of them; larger ones need longer codes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -34,8 +34,11 @@ const LEAST_LEASE: u64 = 512;
 /// Number of filler characters before the length.
 const LEFT_FILLER: usize = 1;
 
-/// The mean number of numbers of which one has a code.
-pub const MEAN_STEP: u64 = LONGEST_STEP.div_ceil(2);
+/// The least mean number of numbers of which one has a code.
+const MEAN_STEP: u64 = LONGEST_STEP.div_ceil(2);
+
+/// Percentage of a length's numbers from which they are nearly used up.
+const NEARLY_USED_UP: u64 = 80;
 
 /// The length is written as itself plus a random multiple of this, so that its character varies.
 const LENGTHS: u8 = 12;
@@ -49,6 +52,8 @@ pub struct SequenceCodes<R> {
     one_in: u64,
     rng: Mutex<R>,
     blocks: tokio::sync::Mutex<HashMap<usize, Block>>,
+    /// Lengths that the log has as nearly used up.
+    said: Mutex<HashSet<usize>>,
 }
 
 impl<R: CryptoRng> SequenceCodes<R> {
@@ -67,6 +72,7 @@ impl<R: CryptoRng> SequenceCodes<R> {
             one_in,
             rng: Mutex::new(rng),
             blocks: tokio::sync::Mutex::default(),
+            said: Mutex::default(),
         }
     }
 
@@ -125,6 +131,13 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
             };
             codes.push(complete(&self.rules, &body)?);
         }
+        let is_nearly_used_up = block.next >= most / 100 * NEARLY_USED_UP;
+        if is_nearly_used_up && self.said.lock().insert(length) {
+            tracing::warn!(
+                length,
+                "numbers for codes of sequence of this length are nearly used up; the next length follows"
+            );
+        }
         Ok(codes)
     }
 }
@@ -165,6 +178,12 @@ pub fn largest(length: usize, alphabet: Alphabet, one_in: u64) -> Option<u64> {
         guesses(*number, length, alphabet).is_some_and(|guesses| guesses >= one_in.into())
     };
     numbers.find(is_enough)
+}
+
+/// The number of codes with numbers up to one.
+pub fn codes_up_to(number: u64) -> u64 {
+    let codes = u128::from(number) * 2 / u128::from(LONGEST_STEP + 1);
+    u64::try_from(codes).unwrap_or(u64::MAX)
 }
 
 /// Returns the characters before the check character for a number; `None` when the number is too

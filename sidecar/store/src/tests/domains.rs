@@ -52,4 +52,8 @@ async fn the_latest_that_each_node_says_is_kept_until_it_is_silent_for_long(fixt
     assert!(!say("one more", "as", 62).await);
     assert!(say("edge1", "as", 63).await);
     assert_eq!(known().await.len() as u64, MAX_NODES);
+    // One that has been silent for some minutes makes way.
+    assert!(say("one more", "as", 68).await);
+    assert_eq!(known().await.len() as u64, MAX_NODES);
+    assert!(!known().await.iter().any(|it| it.starts_with("other1 ")));
 }
