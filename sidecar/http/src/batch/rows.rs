@@ -424,28 +424,37 @@ fn check_replaced(columns: &[Option<String>], values: &[Vec<u8>]) -> Result<(), 
             "has a first line of another number of names than the parameter columns".into(),
         );
     }
-    let values = || values.iter().map(|value| value.trim_ascii());
-    let named = |name: &String| columns.iter().position(|it| it.as_ref() == Some(name));
-    for (place, (column, value)) in columns.iter().zip(values()).enumerate() {
-        let Some(column) = column else { continue };
+    let place_of = |name: &[u8]| {
+        let mut names = columns.iter().map(|name| name.as_deref());
+        names.position(|it| it.is_some_and(|it| it.as_bytes() == name))
+    };
+    // Some other names may be renamed on purpose; the same ones in another order are not.
+    let mut has_others = false;
+    let mut moved = None;
+    for (place, (column, value)) in columns.iter().zip(values).enumerate() {
+        let (Some(column), value) = (column, value.trim_ascii()) else {
+            continue;
+        };
         if column == "longUrl" && value.windows(3).any(|part| part == b"://") {
             return Err(
                 "has a target in its first line, which must have names also with the parameter columns".into(),
             );
         }
-        let Ok(value) = String::from_utf8(value.to_vec()) else {
-            continue;
-        };
-        if let Some(other) = named(&value).filter(|other| *other != place) {
-            let (place, other) = (place + 1, other + 1);
-            let reason = format!(
-                "has the name {value} in column {place} of its first line, but in column {other} of the parameter \
-                 columns; make them equal"
-            );
-            return Err(BrokenBody(reason.into()));
+        match place_of(value) {
+            Some(other) if other != place => moved = Some((value, place + 1, other + 1)),
+            Some(_) => {}
+            None => has_others = true,
         }
     }
-    Ok(())
+    let Some((value, place, other)) = moved.filter(|_| !has_others) else {
+        return Ok(());
+    };
+    let value = String::from_utf8_lossy(value);
+    let reason = format!(
+        "has the name {value} in column {place} of its first line, but in column {other} of the parameter columns; \
+         make them equal"
+    );
+    Err(BrokenBody(reason.into()))
 }
 
 /// Refuses names that occur twice, and a line that has another delimiter.
