@@ -49,8 +49,8 @@ pub const LAGGED: Bound = bound("lagged", 5000);
 /// drift and `/readyz` reports `ready`.
 pub const CONVERGED: Bound = bound("converged", 10_000);
 
-/// From the end of the last fault until every visit is stored. A sidecar waits half a minute before it
-/// takes over the visits that another one has claimed.
+/// From the end of the last fault until every visit is stored. A sidecar takes over
+/// what another one had read for up to 33 s if that one lives and cannot store it.
 pub const COUNTED: Bound = bound("counted", 45_000);
 
 /// All bounds.
