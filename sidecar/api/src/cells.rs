@@ -9,10 +9,9 @@ use std::borrow::Cow;
 const FORMULA: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// The form of the texts of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
     /// For spreadsheets: [`as_text`].
-    #[default]
     Text,
     /// As they are, for programs.
     Raw,

@@ -81,6 +81,14 @@ impl From<Admission> for Caller {
 }
 
 impl Admission {
+    fn require(&self, scope: Scope) -> Result<(), Problem> {
+        if self.caller.key().allows(scope) {
+            Ok(())
+        } else {
+            Err(Problem::lacks(scope))
+        }
+    }
+
     /// The id of the API key.
     pub(super) fn key_id(&self) -> &str {
         &self.caller.key().id
@@ -112,28 +120,25 @@ struct Presented {
 /// Authenticates a request, charges its key's rate limit, and checks a scope. A request that lacks
 /// the scope is charged as well, so that failed attempts are limited like any others.
 async fn authorize(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<Admission, Problem> {
-    let presented = presented(parts, app).await?;
-    let caller = app.access.recognise(&presented.key).await?;
-    let caller = caller.ok_or_else(Problem::unauthorized)?;
-    caller.charge(1)?;
-    if !caller.key().allows(scope) {
-        return Err(Problem::lacks(scope));
-    }
+    let admission = authenticate(parts, app).await?;
+    admission.caller.charge(1)?;
+    admission.require(scope)?;
     domains::hear(app, &parts.headers);
-    Ok(Admission { presented, caller })
+    Ok(admission)
 }
 
 /// Authenticates a request that is asked about before it is read, and checks a scope. Its key's rate limit is charged when
 /// the request itself arrives.
 pub(super) async fn admit(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<(), Problem> {
+    authenticate(parts, app).await?.require(scope)
+}
+
+/// Finds the caller of a request.
+async fn authenticate(parts: &Parts, app: &App) -> Result<Admission, Problem> {
     let presented = presented(parts, app).await?;
     let caller = app.access.recognise(&presented.key).await?;
     let caller = caller.ok_or_else(Problem::unauthorized)?;
-    if caller.key().allows(scope) {
-        Ok(())
-    } else {
-        Err(Problem::lacks(scope))
-    }
+    Ok(Admission { presented, caller })
 }
 
 /// Finds the key of a request. A key in a header outranks the session of the console, which is read

@@ -102,6 +102,29 @@ impl Sessions {
         self.store.is_session_ended(id).await
     }
 
+    /// Records in the audit log that a session of a key has begun.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn record_begin(
+        &self,
+        key_id: String,
+        detail: Map<String, Value>,
+    ) -> Result<(), StoreError> {
+        let entry = self.entry(Action::SessionBegin, key_id, detail);
+        self.store.record(entry).await
+    }
+
+    fn entry(&self, action: Action, key_id: String, detail: Map<String, Value>) -> AuditEntry {
+        AuditEntry {
+            at: self.clock.now(),
+            key_id: Some(key_id.clone()),
+            action,
+            subject: Subject::Key(key_id),
+            detail,
+        }
+    }
+
     /// Ends a session for every sidecar; `detail` is for the audit log.
     ///
     /// # Errors
@@ -111,14 +134,7 @@ impl Sessions {
         session: Session,
         detail: Map<String, Value>,
     ) -> Result<(), StoreError> {
-        let key_id = session.presented.id;
-        let entry = AuditEntry {
-            at: self.clock.now(),
-            key_id: Some(key_id.clone()),
-            action: Action::SessionEnd,
-            subject: Subject::Key(key_id),
-            detail,
-        };
+        let entry = self.entry(Action::SessionEnd, session.presented.id, detail);
         self.store
             .end_session(session.id, session.until, entry)
             .await

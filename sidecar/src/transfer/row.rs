@@ -212,14 +212,13 @@ fn allowed(cells: &Cells) -> Result<(), Refusal> {
         let Some(text) = text(cells, column)? else {
             continue;
         };
-        // A password may be any text.
-        let no: &[&str] = if column.name() == "password" {
-            &["null", "false"]
+        let is_one_of = |words: &[&str]| words.iter().any(|it| text.eq_ignore_ascii_case(it));
+        let is_false = if column.name() == "password" {
+            // Any other text may be the password.
+            is_one_of(&["null", "false"])
         } else {
-            &["false", "f", "no", "n"]
+            is_one_of(&["false", "f", "no", "n"]) || moment::parse(text) == Some(Moment::None)
         };
-        let is_false = no.iter().any(|no| text.eq_ignore_ascii_case(no))
-            || (column.name() != "password" && moment::parse(text) == Some(Moment::None));
         if is_false == column.is_permission() {
             return Err(Refusal::forbidden(column));
         }

@@ -12,7 +12,6 @@ use shortlink_api::fields::Fields;
 use shortlink_api::kinds::Text;
 use shortlink_api::members::{Required, Usage, read};
 use shortlink_core::api_key::{PresentedKey, Scope};
-use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_service::access::Caller;
 use shortlink_service::sessions::LIFE;
 
@@ -80,15 +79,9 @@ pub(super) async fn begin(
         key_id = caller.key().id,
         "signed in at the console"
     );
-    let entry = AuditEntry {
-        at: app.clock.now(),
-        key_id: Some(caller.key().id.clone()),
-        action: Action::SessionBegin,
-        subject: Subject::Key(caller.key().id.clone()),
-        detail: circumstances(&headers),
-    };
+    let (key_id, detail) = (caller.key().id.clone(), circumstances(&headers));
     // A database that takes no changes is no reason to refuse its operator; the log has the line above.
-    if let Err(error) = app.store.record(entry).await {
+    if let Err(error) = app.sessions.record_begin(key_id, detail).await {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, "the audit log lacks a sign-in");
     }

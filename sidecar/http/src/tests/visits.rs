@@ -409,7 +409,7 @@ async fn visitors_are_erased_with_a_receipt_and_exports_are_recorded() {
         (receipt["links"].clone(), receipt["visits"].clone())
     };
     assert_eq!(erase("/v1/links/plain/visits").await, (json!(1), json!(1)));
-    assert_eq!(erase("/v1/links/nobody/visits").await, (json!(0), json!(0)));
+    assert_eq!(erase("/v1/links/unused/visits").await, (json!(0), json!(0)));
     assert_eq!(
         erase("/v1/visits?externalId=nobody").await,
         (json!(0), json!(0))

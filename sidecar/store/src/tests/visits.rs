@@ -13,6 +13,7 @@ use shortlink_core::testing::{campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::{Class, Classification};
 use shortlink_core::visit::visitor::{DayKey, DayKeys, VisitorId};
+use vocabulary::CampaignId;
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use crate::testing::*;
@@ -27,6 +28,20 @@ in_every_store! {
     all_are_given_the_same_key_of_a_day_until_it_is_destroyed,
     many_who_store_the_same_visits_at_once_store_each_once,
     people_are_counted_once_a_day,
+}
+
+/// Creates a campaign with the link `member`.
+pub(super) async fn create_member(store: &Store) -> CampaignId {
+    let id = store.create_campaign(&campaign()).await.expect("room");
+    let member = Link {
+        destination: Destination::Campaign {
+            id,
+            values: ParameterValues::default(),
+        },
+        ..link("member")
+    };
+    create(store, member).await;
+    id
 }
 
 pub(super) fn of_class(class: Class, visit: Visit) -> Visit {
@@ -89,15 +104,7 @@ async fn a_visit_is_kept_once_however_often_it_comes(fixture: Fixture) {
 
 async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fixture) {
     let store = &*fixture.store;
-    let id = store.create_campaign(&campaign()).await.expect("room");
-    let member = Link {
-        destination: Destination::Campaign {
-            id,
-            values: ParameterValues::default(),
-        },
-        ..link("member")
-    };
-    create(store, member).await;
+    let id = create_member(store).await;
     create(store, link("plain")).await;
     let mut abroad = visit(2, "member", "2026-06-01T13:59:59.999Z");
     abroad.place.country = Some("DE".to_owned());
@@ -449,15 +456,7 @@ async fn many_who_store_the_same_visits_at_once_store_each_once(fixture: Fixture
 
 async fn people_are_counted_once_a_day(fixture: Fixture) {
     let store = &*fixture.store;
-    let id = store.create_campaign(&campaign()).await.expect("room");
-    let member = Link {
-        destination: Destination::Campaign {
-            id,
-            values: ParameterValues::default(),
-        },
-        ..link("member")
-    };
-    create(store, member).await;
+    let id = create_member(store).await;
     let by = |sequence: u64, who: u8, at: &str| Visit {
         // Spread over all registers, as keyed hashes are.
         visitor: Some(VisitorId([who.wrapping_mul(37); 16])),

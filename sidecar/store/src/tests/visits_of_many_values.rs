@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shortlink_core::campaign::ParameterValues;
-use shortlink_core::link::{Destination, Link};
 use shortlink_core::ports::{
     CountQuery, Counted, Dimension, MAX_VALUES, OTHER, OldCounts, TimeSpan,
 };
-use shortlink_core::testing::{campaign, link, moment};
+use shortlink_core::testing::moment;
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Class;
 
-use super::visits::query;
+use super::visits::{create_member, query};
 use crate::testing::*;
 use crate::{Store, in_every_store};
 
@@ -50,15 +48,7 @@ async fn referrers(store: &Store, of: Counted) -> BTreeMap<(String, &'static str
 
 async fn the_first_values_of_a_day_have_names_and_all_add_up(fixture: Fixture) {
     let store = &*fixture.store;
-    let id = store.create_campaign(&campaign()).await.expect("room");
-    let member = Link {
-        destination: Destination::Campaign {
-            id,
-            values: ParameterValues::default(),
-        },
-        ..link("member")
-    };
-    create(store, member).await;
+    let id = create_member(store).await;
     keep(
         store,
         vec![from(

@@ -1,12 +1,10 @@
 //! Visits by what they have in common and when they were.
 
-use shortlink_core::campaign::ParameterValues;
-use shortlink_core::link::{Destination, Link};
 use shortlink_core::ports::{CountQuery, Counted, Dimension, Hours, ValueTimeCount};
-use shortlink_core::testing::{campaign, link, moment};
+use shortlink_core::testing::moment;
 use shortlink_core::visit::class::Class;
 
-use super::visits::{of_class, query};
+use super::visits::{create_member, of_class, query};
 use crate::in_every_store;
 use crate::testing::*;
 
@@ -16,15 +14,7 @@ in_every_store! {
 
 async fn values_are_counted_by_hour_and_by_day(fixture: Fixture) {
     let store = &*fixture.store;
-    let id = store.create_campaign(&campaign()).await.expect("room");
-    let member = Link {
-        destination: Destination::Campaign {
-            id,
-            values: ParameterValues::default(),
-        },
-        ..link("member")
-    };
-    create(store, member).await;
+    let id = create_member(store).await;
     let mut abroad = visit(2, "member", "2026-06-01T13:59:59.999Z");
     abroad.place.country = Some("DE".to_owned());
     abroad.referrer_host = Some("www.example.com".to_owned());
