@@ -2,7 +2,8 @@
 
 import { locale } from './format.js';
 
-const DAY = 86_400_000;
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
 
 /** The hours and days between two ticks; the smallest step is taken whose texts fit. */
 const EVERY_HOURS = [1, 2, 3, 6, 12];
@@ -24,20 +25,21 @@ export const shortNumber = (number) => new Intl.NumberFormat(locale(), {
   notation: number < 10_000 ? 'standard' : 'compact', maximumFractionDigits: 1,
 }).format(number);
 
-/** Days are those of UTC, which the service counts by; hours are local. */
-const written = (options, step) => new Intl.DateTimeFormat(locale(),
-  step === 'day' ? { ...options, timeZone: 'UTC' } : options);
+const written = (options) => new Intl.DateTimeFormat(locale(), options);
+
+/** A moment of the day that begins at `begin`. A day begins with an hour of UTC, which may be half over. */
+const within = (begin) => new Date(begin + HOUR - 1);
 
 /** The text of the interval that begins at a moment. */
 export function timeText(moment, step) {
   return step === 'day'
-    ? written({ weekday: 'short', year: 'numeric', month: 'short', day: 'numeric' }, step).format(moment)
-    : written({ dateStyle: 'medium', timeStyle: 'short' }, step).format(moment);
+    ? written({ weekday: 'short', year: 'numeric', month: 'short', day: 'numeric' }).format(within(moment))
+    : written({ dateStyle: 'medium', timeStyle: 'short' }).format(moment);
 }
 
 /** The ticks of a time axis, at most `most`: the places among `begins`, and their texts. */
 export function timeTicks(begins, step, most) {
-  for (const candidate of step === 'day' ? ofDays() : [...ofHours(), ...ofLocalDays()]) {
+  for (const candidate of step === 'day' ? [...ofDays(), ...ofMonths()] : [...ofHours(), ...ofDays()]) {
     const ticks = begins.flatMap((begin, place) => (candidate.isAt(begin)
       ? [{ place, text: candidate.format(begin) }] : []));
     if (ticks.length <= most) return ticks;
@@ -54,27 +56,22 @@ function ofHours() {
   }));
 }
 
-function ofLocalDays() {
+/** Local days, which are intervals or begin with one. */
+function ofDays() {
   const day = written({ day: 'numeric', month: 'short' });
-  const number = (begin) => Math.floor((begin - new Date(begin).getTimezoneOffset() * 60_000) / DAY);
+  const number = (at) => Math.floor((at - at.getTimezoneOffset() * 60_000) / DAY);
   return EVERY_DAYS.map((every) => ({
-    isAt: (begin) => new Date(begin).getHours() === 0 && (number(begin) + 3) % every === 0,
-    format: (begin) => day.format(begin),
+    // Weeks begin on Monday; 1970 began on a Thursday.
+    isAt: (begin) => within(begin).getHours() === 0 && (number(within(begin)) + 3) % every === 0,
+    format: (begin) => day.format(within(begin)),
   }));
 }
 
-function ofDays() {
-  const day = written({ day: 'numeric', month: 'short' }, 'day');
-  const month = written({ month: 'short' }, 'day');
-  const year = written({ year: 'numeric' }, 'day');
-  const days = EVERY_DAYS.map((every) => ({
-    // Weeks begin on Monday; 1970 began on a Thursday.
-    isAt: (begin) => (begin / DAY + 3) % every === 0,
-    format: (begin) => day.format(begin),
+function ofMonths() {
+  const month = written({ month: 'short' });
+  const year = written({ year: 'numeric' });
+  return EVERY_MONTHS.map((every) => ({
+    isAt: (begin) => within(begin).getDate() === 1 && within(begin).getMonth() % every === 0,
+    format: (begin) => (within(begin).getMonth() === 0 ? year : month).format(within(begin)),
   }));
-  const months = EVERY_MONTHS.map((every) => ({
-    isAt: (begin) => new Date(begin).getUTCDate() === 1 && new Date(begin).getUTCMonth() % every === 0,
-    format: (begin) => (new Date(begin).getUTCMonth() === 0 ? year : month).format(begin),
-  }));
-  return [...days, ...months];
 }

@@ -72,13 +72,20 @@ function read() {
   const days = (until - since) / DAY;
   const usual = days <= DAYS_BY_HOUR ? 'hour' : 'day';
   const step = days <= MOST_DAYS_BY_HOUR ? one('step', STEPS, usual) : 'day';
-  const length = step === 'hour' ? HOUR : DAY;
-  if (range !== 'other') since = Math.ceil(now / length) * length - Number(range) * DAY;
-  return { range, since, until, days, step, length, split: one('by', SPLITS, 'class') };
+  if (range !== 'other' && step === 'day') since = dayOf(now - 1, 1 - Number(range));
+  return { range, since, until, days, step, split: one('by', SPLITS, 'class') };
+}
+
+/** The start of a local day, by its distance from that of a moment: an hour of UTC, as the service counts. */
+function dayOf(moment, days) {
+  const at = new Date(moment);
+  const first = new Date(at.getFullYear(), at.getMonth(), at.getDate() + days);
+  return Math.floor(first / HOUR) * HOUR;
 }
 
 function query({ range, since, until, step, split }) {
-  const asked = { since: new Date(since).toISOString(), interval: step };
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const asked = { since: new Date(since).toISOString(), interval: step, timezone: timeZone };
   // Otherwise up to now by the clock of the service.
   if (range === 'other') asked.until = new Date(until).toISOString();
   if (split !== 'class') Object.assign(asked, { by: split, valueIntervals: true, limit: LISTED });
@@ -142,7 +149,8 @@ function figures({ visits, visitors }) {
 /** The days whose visitors are unknown, because the period contains only a part of them. */
 function missingDays({ visitors }) {
   const missing = visitors.filter((day) => day.visitors === null);
-  const days = missing.map(({ begin }) => timeText(Date.parse(begin), 'day'));
+  const day = new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeZone: 'UTC' });
+  const days = missing.map(({ begin }) => day.format(Date.parse(begin)));
   return days.length > 0 && t('stats.visitors.missing', { days: new Intl.ListFormat(locale()).format(days) });
 }
 
@@ -150,7 +158,7 @@ function shown(answer, asked, name) {
   const { total, human, machines, visitors } = figures(answer);
   const figure = (what, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, t(`stats.${what}`)),
     h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
-  const begins = beginsOf(answer, asked.length);
+  const begins = beginsOf(answer, asked.step);
   const { series, rows } = seriesOf(answer, asked, begins);
   const hints = [t('stats.visitors.hint'), missingDays(answer)].filter(Boolean).join(' ');
   const parts = [
@@ -166,17 +174,18 @@ function shown(answer, asked, name) {
   const drawn = series.filter(({ values }) => values.some((value) => value > 0));
   return [...parts,
     chart({ begins, step: asked.step, series: drawn, label }),
-    asked.step === 'day' && h('p', { class: 'hint' }, t('stats.utc')),
+    asked.step === 'day' && h('p', { class: 'hint' }, t('stats.timezone', { zone: answer.timezone })),
     legend(rows, answer.visits.total, t(`by.${asked.split}`)),
     numbers({ begins, series: drawn, step: asked.step, label, name }),
   ].filter(Boolean);
 }
 
 /** The starts of the chart's intervals, including those without visits, which the API leaves out. */
-function beginsOf(answer, length) {
+function beginsOf(answer, step) {
   const [since, until] = [answer.since, answer.until].map((text) => Date.parse(text));
   const begins = [];
-  for (let begin = Math.floor(since / length) * length; begin < until; begin += length) begins.push(begin);
+  const of = (place) => (step === 'hour' ? since + place * HOUR : dayOf(since + HOUR - 1, place));
+  for (let begin = of(0); begin < until; begin = of(begins.length)) begins.push(begin);
   return begins;
 }
 

@@ -6,6 +6,7 @@ mod app;
 mod audit;
 mod auth;
 mod batch;
+mod calendar;
 mod campaign_links;
 mod campaigns;
 mod codespace;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use axum::Json;
 use axum::extract::State;
-use jiff::tz::TimeZone;
 use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,6 +13,7 @@ use shortlink_core::visit::class::Class;
 
 use super::app::SharedApp;
 use super::auth::MayReadStats;
+use super::calendar::Zone;
 use super::campaigns::{self, CampaignInPath, no_such_campaign};
 use super::extract::{CODE, CodeInPath, no_such_link};
 use super::operation::parameter::{number, of, parameters};
@@ -119,11 +119,13 @@ pub(super) struct StatsBody {
     until: Timestamp,
     #[schemars(with = "words::Interval")]
     interval: &'static str,
+    /// Time zone of the days.
+    timezone: String,
     visits: ClassCounts,
     /// Intervals with visits. The first and the last day have only their visits of the period.
     intervals: Vec<IntervalBody>,
-    /// Unique visitors per day. A visitor counts once on each day: visitors cannot be recognised on
-    /// another day.
+    /// Unique visitors per day of UTC, in every time zone. A visitor counts once on each day: visitors cannot be
+    /// recognised on another day.
     visitors: Vec<VisitorsBody>,
     /// Counts per requested dimension.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -136,6 +138,10 @@ parameters! {
     INTERVAL: query "interval", "Interval",
         "Length of the intervals. Default: an hour for a period of up to three days, else a day.",
         of::<words::Interval>;
+    TIMEZONE: query "timezone", "Timezone",
+        "Time zone of the days, by its name in the IANA database. Visits are counted by hours of UTC, so that a day \
+         begins with the hour of UTC that has its first moment.",
+        |_| json!({ "type": "string", "default": "UTC", "examples": ["Asia/Shanghai"] });
     BY: query "by", "By", "Dimensions to count by, separated by commas.", |generator| {
         json!({ "type": "array", "items": of::<words::Dimension>(generator), "minItems": 1 })
     };
@@ -155,6 +161,7 @@ query! {
         since: Timestamp = SINCE,
         until: Timestamp = UNTIL,
         interval: Hours = INTERVAL,
+        timezone: Zone = TIMEZONE,
         by: Vec<Dimension> = BY,
         limit: Limit = VALUES,
         value_intervals: bool = VALUE_INTERVALS,
@@ -232,17 +239,6 @@ fn name_of(interval: Hours) -> &'static str {
     }
 }
 
-/// The start of the interval that contains an hour. Days are in UTC.
-fn begin_of(interval: Hours, hour: Timestamp) -> Timestamp {
-    match interval {
-        Hours::One => hour,
-        Hours::Day => hour
-            .to_zoned(TimeZone::UTC)
-            .start_of_day()
-            .map_or(hour, |day| day.timestamp()),
-    }
-}
-
 /// Rounds a moment down to a whole unit.
 fn floor(at: Timestamp, unit: Unit) -> Timestamp {
     let round = TimestampRound::new().smallest(unit).mode(RoundMode::Floor);
@@ -300,6 +296,7 @@ async fn count(
         matches!(of, Counted::Link(_)) || (since <= day && has_end)
     };
     let query = CountQuery { of, since, until };
+    let zone = asked.timezone.unwrap_or_else(Zone::utc);
     let limit = asked.limit.map_or(DEFAULT_VALUES, |limit| limit.0);
     let mut dimensions = asked.by.unwrap_or_default();
     dimensions.sort_unstable();
@@ -308,7 +305,7 @@ async fn count(
     let mut intervals: BTreeMap<Timestamp, ClassCounts> = BTreeMap::new();
     for count in app.store.count_visits(&query).await? {
         visits.add(count.class, count.visits);
-        let begin = begin_of(interval, count.hour);
+        let begin = zone.begin_of(interval, count.hour);
         let counts = intervals.entry(begin).or_default();
         counts.add(count.class, count.visits);
     }
@@ -332,7 +329,15 @@ async fn count(
         values.truncate(limit as usize);
         if asked.value_intervals == Some(true) {
             let first = values.len().min(MAX_VALUES_OVER_TIME);
-            add_intervals(app, &query, dimension, interval, &mut values[..first]).await?;
+            add_intervals(
+                app,
+                &query,
+                dimension,
+                interval,
+                &zone,
+                &mut values[..first],
+            )
+            .await?;
         }
         by.insert(dimension.name(), values);
     }
@@ -340,6 +345,7 @@ async fn count(
         since,
         until,
         interval: name_of(interval),
+        timezone: zone.name().to_owned(),
         visits,
         intervals: listed(intervals),
         visitors: visitors
@@ -367,18 +373,22 @@ async fn add_intervals(
     query: &CountQuery,
     dimension: Dimension,
     length: Hours,
+    zone: &Zone,
     values: &mut [ValueBody],
 ) -> Result<(), Problem> {
     let names: Vec<String> = values.iter().map(|value| value.value.clone()).collect();
-    let counts = app
-        .store
-        .count_over_time(query, dimension, &names, length)
-        .await?;
     let mut found: HashMap<String, BTreeMap<Timestamp, ClassCounts>> = HashMap::new();
-    for count in counts {
-        let intervals = found.entry(count.value).or_default();
-        let counts = intervals.entry(count.begin).or_default();
-        counts.add(count.class, count.visits);
+    for (part, by) in zone.parts(length, query)? {
+        let counts = app
+            .store
+            .count_over_time(&part, dimension, &names, by)
+            .await?;
+        for count in counts {
+            let begin = zone.begin_of(length, count.begin.max(part.since));
+            let intervals = found.entry(count.value).or_default();
+            let counts = intervals.entry(begin).or_default();
+            counts.add(count.class, count.visits);
+        }
     }
     for value in values {
         value.intervals = Some(listed(found.remove(&value.value).unwrap_or_default()));

@@ -26,7 +26,7 @@ word! {
 }
 
 word! {
-    /// Length of the intervals; days are days in UTC.
+    /// Length of the intervals; days are those of `timezone`.
     pub(crate) Interval: one_of(["hour", "day"])
 }
 

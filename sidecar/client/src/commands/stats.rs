@@ -1,12 +1,13 @@
 //! `shortlink stats`
 
 use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
 use super::session::Session;
 use super::show::{cells, elements, heads, member, plain, second};
-use super::values::{CodeText, campaign_id, moment};
+use super::values::{CodeText, When, campaign_id};
 use crate::Failure;
 use crate::columns::Columns;
 
@@ -44,21 +45,31 @@ pub enum StatsCommand {
     },
 }
 
+/// A time zone by its name in the IANA database.
+fn zone(name: &str) -> Result<TimeZone, String> {
+    let zone = TimeZone::get(name).ok();
+    let zone = zone.filter(|zone| zone.iana_name().is_some());
+    zone.ok_or_else(|| "give the name of a time zone, such as Asia/Shanghai or UTC".to_owned())
+}
+
 /// Options of statistics.
 #[derive(Debug, Args)]
 pub struct Range {
-    /// Start of the period: a time such as 2030-12-31T23:00:00Z, or a day (UTC), rounded down to a
-    /// whole hour. The period is at most 800 days long. Default: seven days before the end.
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Option<String>,
-    /// End of the period: a time or a day (UTC), rounded down to a whole hour. Default: now,
-    /// including the present hour.
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Option<String>,
+    /// Start of the period: a time such as 2030-12-31T23:00:00Z, or a day, rounded down to a whole
+    /// hour. The period is at most 800 days long. Default: seven days before the end.
+    #[arg(long, value_name = "TIME")]
+    since: Option<When>,
+    /// End of the period: a time or a day, rounded down to a whole hour. Default: now, including
+    /// the present hour.
+    #[arg(long, value_name = "TIME")]
+    until: Option<When>,
     /// Length of the intervals: hour or day. Default: hour for a period of up to three days, else
     /// day.
     #[arg(long, value_name = "INTERVAL")]
     interval: Option<String>,
+    /// Time zone of the days, such as Asia/Shanghai. Default: UTC.
+    #[arg(long, value_name = "NAME", value_parser = zone)]
+    timezone: Option<TimeZone>,
     /// Dimension of a further table: domain, country, device, browser, os or referrer. Can be
     /// repeated; commas separate several values.
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
@@ -69,13 +80,23 @@ pub struct Range {
 }
 
 impl Range {
-    fn path(&self, path: &str) -> String {
+    fn path(&self, path: &str) -> Result<String, Failure> {
+        let zone = self.timezone.clone().unwrap_or(TimeZone::UTC);
+        let moment = |when: Option<When>| when.map(|when| when.in_zone(&zone)).transpose();
+        let moment = |when| moment(when).map_err(|error| Failure::Usage(error.to_string()));
         let mut query = Serializer::new(String::new());
         let by = (!self.by.is_empty()).then(|| self.by.join(","));
         for (name, value) in [
-            ("since", self.since.clone()),
-            ("until", self.until.clone()),
+            ("since", moment(self.since)?),
+            ("until", moment(self.until)?),
             ("interval", self.interval.clone()),
+            (
+                "timezone",
+                self.timezone
+                    .as_ref()
+                    .and_then(TimeZone::iana_name)
+                    .map(str::to_owned),
+            ),
             ("by", by),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ] {
@@ -83,7 +104,7 @@ impl Range {
                 query.append_pair(name, &value);
             }
         }
-        format!("{path}?{}", query.finish())
+        Ok(format!("{path}?{}", query.finish()))
     }
 }
 
@@ -91,9 +112,9 @@ impl StatsCommand {
     /// Runs the command.
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let path = match self {
-            Self::Link { code, range } => range.path(&code.path("/stats")),
-            Self::Campaign { id, range } => range.path(&format!("/v1/campaigns/{id}/stats")),
-            Self::All { range } => range.path("/v1/stats"),
+            Self::Link { code, range } => range.path(&code.path("/stats"))?,
+            Self::Campaign { id, range } => range.path(&format!("/v1/campaigns/{id}/stats"))?,
+            Self::All { range } => range.path("/v1/stats")?,
             Self::Domains { minutes } => {
                 let path = format!("/v1/domains/stats?minutes={minutes}");
                 return session.get(&path, describe_domains).await;
@@ -178,6 +199,7 @@ fn describe_domains(stats: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::civil::date;
     use serde_json::json;
 
     use super::*;
@@ -215,15 +237,16 @@ mod tests {
     #[test]
     fn a_range_becomes_a_query() {
         let range = Range {
-            since: Some("2026-01-01T00:00:00Z".to_owned()),
-            until: None,
+            since: Some(When::On(date(2026, 1, 1))),
+            until: Some("2026-01-02T00:00:00Z".parse().expect("a time")),
             interval: Some("day".to_owned()),
+            timezone: Some(zone("Asia/Shanghai").expect("a zone")),
             by: vec!["os".to_owned(), "device".to_owned()],
             limit: Some(3),
         };
         assert_eq!(
-            range.path("/v1/stats"),
-            "/v1/stats?since=2026-01-01T00%3A00%3A00Z&interval=day&by=os%2Cdevice&limit=3"
+            range.path("/v1/stats")?,
+            "/v1/stats?since=2026-01-01T00%3A00%3A00Z&interval=day&timezone=Asia%2FShanghai&by=os%2Cdevice&limit=3"
         );
     }
 }

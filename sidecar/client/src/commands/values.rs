@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 /// A code, as it is or at the end of a short URL.
@@ -44,19 +45,47 @@ pub(super) fn campaign_id(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// A moment, or a day for its first moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    At(Timestamp),
+    On(Date),
+}
+
+impl FromStr for When {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(moment) = text.parse() {
+            return Ok(Self::At(moment));
+        }
+        // Otherwise a day followed by any text would be accepted.
+        let is_day = text.len() == 10;
+        let day = text.parse().ok().filter(|_| is_day);
+        day.map(Self::On).ok_or_else(|| {
+            "give a time like 2030-12-31T23:59:59Z, or a day like 2030-12-31".to_owned()
+        })
+    }
+}
+
+impl When {
+    /// The moment, as the API accepts it; days are those of a time zone.
+    ///
+    /// # Errors
+    /// Fails for a day at the end of the calendar.
+    pub(super) fn in_zone(self, zone: &TimeZone) -> Result<String, jiff::Error> {
+        let moment = match self {
+            Self::At(moment) => moment,
+            Self::On(day) => zone.to_timestamp(day.at(0, 0, 0, 0))?,
+        };
+        Ok(moment.to_string())
+    }
+}
+
 /// A moment, or a day for its first moment (UTC), as the API accepts it.
 pub(super) fn moment(text: &str) -> Result<String, String> {
-    if let Ok(moment) = text.parse::<Timestamp>() {
-        return Ok(moment.to_string());
-    }
-    // Otherwise a day followed by any text would be accepted.
-    let is_day = text.len() == 10;
-    match text.parse::<Date>() {
-        Ok(day) if is_day => Ok(format!("{day}T00:00:00Z")),
-        _ => {
-            Err("give a time like 2030-12-31T23:59:59Z, or a day like 2030-12-31 (UTC)".to_owned())
-        }
-    }
+    let moment = text.parse::<When>()?.in_zone(&TimeZone::UTC);
+    moment.map_err(|error| error.to_string())
 }
 
 /// A name and a value.

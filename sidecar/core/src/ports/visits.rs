@@ -249,7 +249,7 @@ pub struct ValueCount {
 pub enum Hours {
     /// An hour.
     One,
-    /// A day of UTC.
+    /// A day.
     Day,
 }
 
@@ -261,6 +261,15 @@ impl Hours {
             Self::Day => 24,
         }
     }
+}
+
+/// The intervals by which visits are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intervals {
+    /// The length of each.
+    pub length: Hours,
+    /// The number of hours by which days begin before those of UTC; -14 to 14.
+    pub ahead: i64,
 }
 
 /// The number of visits in an interval with a common value.

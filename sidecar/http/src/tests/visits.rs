@@ -1,5 +1,6 @@
 //! Visits and statistics as clients see them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -244,6 +245,62 @@ async fn periods_that_touch_count_each_visit_once_and_the_answer_has_their_bound
     let detail = refused.json()["detail"].to_string();
     assert!(
         detail.contains("begins at 2026-05-31T22:00:00Z and ends at 2026-05-31T22:00:00Z"),
+        "{detail}"
+    );
+}
+
+#[tokio::test]
+async fn days_are_those_of_a_time_zone() {
+    let scene = Scene::with_visits().await;
+    let at = |sequence, at| visit(sequence, "member", at, Class::Human);
+    scene
+        .keep(vec![
+            at(20, "2026-05-30T15:59:59Z"),
+            at(21, "2026-05-30T16:00:00Z"),
+            at(22, "2026-05-31T15:59:59Z"),
+        ])
+        .await;
+    let query =
+        "since=2026-05-30T00:00:00Z&until=2026-05-31T16:00:00Z&interval=day&timezone=Asia/Shanghai";
+    for path in [
+        "/v1/links/member/stats",
+        "/v1/campaigns/1/stats",
+        "/v1/stats",
+    ] {
+        let path = format!("{path}?{query}&by=device&valueIntervals=true");
+        let stats = scene.get(&path).await.json();
+        assert_eq!(stats["timezone"], "Asia/Shanghai");
+        let days = |intervals: &Value| -> Vec<(String, u64)> {
+            let intervals = intervals.as_array().expect("intervals").iter();
+            let day = |it: &Value| {
+                (
+                    it["begin"].as_str().expect("a time").to_owned(),
+                    it["human"].as_u64(),
+                )
+            };
+            intervals
+                .map(day)
+                .map(|(begin, visits)| (begin, visits.expect("a number")))
+                .collect()
+        };
+        let expected = [
+            ("2026-05-29T16:00:00Z".to_owned(), 1),
+            ("2026-05-30T16:00:00Z".to_owned(), 2),
+        ];
+        let found = days(&stats["intervals"]);
+        assert_eq!(found, expected, "{path}");
+        let phones = stats["by"]["device"].as_array().expect("values");
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for (begin, visits) in phones.iter().flat_map(|value| days(&value["intervals"])) {
+            *sums.entry(begin).or_default() += visits;
+        }
+        assert_eq!(sums, BTreeMap::from(expected), "{path}");
+    }
+    let refused = scene.get("/v1/stats?timezone=Mars").await;
+    assert_eq!(refused.status, 400);
+    let detail = refused.json()["detail"].to_string();
+    assert!(
+        detail.contains("timezone must be the name of a time zone"),
         "{detail}"
     );
 }

@@ -1,6 +1,6 @@
 //! Visits by what they have in common and when they were.
 
-use shortlink_core::ports::{CountQuery, Counted, Dimension, Hours, ValueTimeCount};
+use shortlink_core::ports::{CountQuery, Counted, Dimension, Hours, Intervals, ValueTimeCount};
 use shortlink_core::testing::moment;
 use shortlink_core::visit::class::Class;
 
@@ -35,9 +35,10 @@ async fn values_are_counted_by_hour_and_by_day(fixture: Fixture) {
             until: moment("2026-06-02T01:00:00Z"),
             ..query(of)
         };
-        let counted = async |dimension, names: &[&str], hours| {
+        let counted = async |dimension, names: &[&str], (length, ahead)| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let counts = store.count_over_time(&query, dimension, &names, hours);
+            let by = Intervals { length, ahead };
+            let counts = store.count_over_time(&query, dimension, &names, by);
             let counts = counts.await.expect("a store");
             let text = |it: &ValueTimeCount| {
                 let at = it.begin.strftime("%dT%H");
@@ -46,7 +47,7 @@ async fn values_are_counted_by_hour_and_by_day(fixture: Fixture) {
             counts.iter().map(text).collect::<Vec<_>>()
         };
         assert_eq!(
-            counted(Dimension::Country, &["AT", "DE", "FR"], Hours::One).await,
+            counted(Dimension::Country, &["AT", "DE", "FR"], (Hours::One, 0)).await,
             [
                 "01T12 AT human 1",
                 "01T12 AT preview 1",
@@ -57,13 +58,24 @@ async fn values_are_counted_by_hour_and_by_day(fixture: Fixture) {
             "{of:?}"
         );
         assert_eq!(
-            counted(Dimension::Country, &["AT"], Hours::Day).await,
+            counted(Dimension::Country, &["AT"], (Hours::Day, 0)).await,
             ["01T00 AT human 2", "01T00 AT preview 1", "02T00 AT human 1"],
+            "{of:?}"
+        );
+        let shifted = counted(Dimension::Country, &["AT"], (Hours::Day, -13)).await;
+        assert_eq!(
+            shifted,
+            ["31T13 AT human 1", "31T13 AT preview 1", "01T13 AT human 2"],
             "{of:?}"
         );
         // Unknown is a value like others.
         assert_eq!(
-            counted(Dimension::Referrer, &["", "www.example.com"], Hours::Day).await,
+            counted(
+                Dimension::Referrer,
+                &["", "www.example.com"],
+                (Hours::Day, 0)
+            )
+            .await,
             [
                 "01T00  human 2",
                 "01T00  preview 1",
@@ -72,7 +84,7 @@ async fn values_are_counted_by_hour_and_by_day(fixture: Fixture) {
             ],
             "{of:?}"
         );
-        let none = counted(Dimension::Os, &[], Hours::Day).await;
+        let none = counted(Dimension::Os, &[], (Hours::Day, 0)).await;
         assert_eq!(none, [""; 0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use shortlink_core::ports::{
-    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, LinkTotal, MAX_COUNTED,
+    CountQuery, Counted, DayVisitors, Dimension, DomainCount, Intervals, LinkTotal, MAX_COUNTED,
     MAX_COUNTS, StoreError, TimeCount, ValueCount, ValueTimeCount,
 };
 use shortlink_core::visit::sketch::Sketch;
@@ -57,19 +57,19 @@ impl Store {
     }
 
     /// Counts visits by a dimension, time and class, as [`Store::count_by`] does: those with one of
-    /// `values`, by intervals of hours or of days in UTC, in the order of time.
+    /// `values`, in the order of time.
     pub async fn count_over_time(
         &self,
         query: &CountQuery,
         dimension: Dimension,
         values: &[String],
-        hours: Hours,
+        by: Intervals,
     ) -> Result<Vec<ValueTimeCount>, StoreError> {
-        let args = (query, dimension, values, hours);
+        let args = (query, dimension, values, by);
         self.read("count visits", args, |db, args| {
             Box::pin(async move {
-                let (query, dimension, values, length) = args;
-                over_time(db, query, *dimension, values, *length).await
+                let (query, dimension, values, by) = args;
+                over_time(db, query, *dimension, values, *by).await
             })
         })
         .await
@@ -214,10 +214,10 @@ async fn over_time(
     query: &CountQuery,
     dimension: Dimension,
     wanted: &[String],
-    length: Hours,
+    by: Intervals,
 ) -> Result<Vec<ValueTimeCount>, sqlx::Error> {
     let (since, until) = hours(query);
-    let length = length.count();
+    let (length, ahead) = (by.length.count(), by.ahead);
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let read = |row: &Row| {
         Ok(ValueTimeCount {
@@ -233,7 +233,7 @@ async fn over_time(
                 return Ok(Vec::new());
             };
             let column = column(dimension);
-            let mut statement = db.statement(sql!("SELECT at / $5 * $6 AS begin, "));
+            let mut statement = db.statement(sql!("SELECT (at + $8) / $5 * $6 - $9 AS begin, "));
             statement
                 .push(column)
                 .push(sql!(
@@ -258,7 +258,9 @@ async fn over_time(
                 MAX_COUNTED,
                 length * HOUR_MS,
                 length,
-                wanted
+                wanted,
+                ahead * HOUR_MS,
+                ahead
             ];
             return db.all(&statement, values, read).await;
         }
@@ -266,7 +268,7 @@ async fn over_time(
         Counted::All => Value::from(ALL),
     };
     let sql = sql!(
-        "SELECT hour / $6 * $6 AS begin, latest.value, class, CAST(sum(visits) AS bigint) AS visits",
+        "SELECT (hour + $8) / $6 * $6 - $8 AS begin, latest.value, class, CAST(sum(visits) AS bigint) AS visits",
         COUNTS,
         "WHERE latest.value {IN (SELECT json_each.value FROM json_each($7))|= ANY($7::text[])} \
          GROUP BY begin, latest.value, class ORDER BY begin, visits DESC, latest.value, class"
@@ -278,7 +280,8 @@ async fn over_time(
         until,
         MAX_COUNTS,
         length,
-        wanted
+        wanted,
+        ahead
     ];
     db.all(sql, values, read).await
 }
