@@ -20,6 +20,9 @@ function all() {
 /** The last upload of a file. */
 export const of = (file) => all().find((it) => it.file === file) ?? null;
 
+/** The last upload of the same bytes to a place, whatever its columns meant. */
+export const like = (place, digest) => to(place).find((it) => it.digest === digest) ?? null;
+
 /** The uploads to a place, the latest first. */
 export const to = (place) => all().filter((it) => it.place === place);
 

@@ -17,6 +17,9 @@ const FIRST = 3;
 /** The interval in milliseconds at which progress is announced to screen readers. */
 const SAY_EVERY = 10_000;
 
+/** The encodings of files without a byte order mark, in the order in which they are tried. */
+const ENCODINGS = ['utf-8', 'gb18030'];
+
 const DELIMITERS = { ',': 'comma', ';': 'semicolon', '\t': 'tab' };
 
 /** The part. `campaign` is that of the links, or null; `done` is called when links were created. */
@@ -71,10 +74,11 @@ function past({ place }) {
 }
 
 /** Shows the interpretation of a file; returns its fault, if any. */
-async function open(parts, file) {
-  const first = await beginning(file);
+async function open(parts, file, encodings = ENCODINGS) {
+  const first = await beginning(file, encodings);
   if (!first) return t('upload.unreadable');
-  const { delimiter, names, rows } = first;
+  const { encoding, delimiter, names, rows } = first;
+  const content = { file, encoding, delimiter };
   if (rows.length === 0) return t('upload.empty');
   if (isBusy()) return t('upload.busy');
   const { campaign } = parts;
@@ -91,11 +95,11 @@ async function open(parts, file) {
     lacks.replaceChildren(lacking.length > 0 && h('div', { class: 'notice warn' },
       t('upload.missing', { names: lacking.map(called).join(', ') })) || '');
     preview.replaceChildren(example(chosen, rows[0], campaign) ?? '');
-    ready = found && lacking.length === 0 ? request(parts, { file, delimiter, chosen, ...found }) : null;
+    ready = found && lacking.length === 0 ? request(parts, { content, chosen, ...found }) : null;
     send.disabled = !ready;
     known.replaceChildren(ready ? repetition(ready) ?? '' : '');
   };
-  const search = look(file, delimiter, (part) => {
+  const search = look(content, (part) => {
     counted.textContent = `${t('upload.looking')} ${Math.floor(part * 100)} %`;
   });
   const back = h('button', { type: 'button', click: () => {
@@ -108,12 +112,23 @@ async function open(parts, file) {
     follow(parts, upload);
   });
   const title = h('h3', { tabindex: '-1' }, t('upload.understood', { name: file.name }));
-  parts.show(title, columns(names, rows, chosen, campaign, understood), lacks, preview, counted, known,
-    h('div', { class: 'row' }, send, back));
-  understood();
+  const table = h('div', {});
+  const draw = () => {
+    table.replaceChildren(columns(names, rows, chosen, campaign, understood));
+    understood();
+  };
+  parts.show(title, table, encoding !== 'utf-8' && h('p', { class: 'hint' }, t('upload.decoded', { encoding })),
+    lacks, preview, counted, known, h('div', { class: 'row' }, send, back));
+  draw();
   title.focus();
   search.done.then(({ kind, rows: all, digest, isText }) => {
     if (kind !== 'looked') {
+      const others = encodings.slice(1);
+      if (isText && encoding === encodings[0] && others.length > 0) {
+        // The beginning of the file fits this encoding, and the rest does not.
+        open(parts, file, others);
+        return;
+      }
       counted.replaceWith(h('div', { class: 'notice bad', role: 'alert' },
         t(isText ? 'upload.encoding' : 'upload.unreadable')));
       return;
@@ -121,19 +136,26 @@ async function open(parts, file) {
     counted.textContent = t('upload.rows', { rows: count(all) });
     send.textContent = t('upload.send.rows', { rows: count(all) });
     found = { rows: all, digest };
-    understood();
+    const before = kept.like(parts.place, digest);
+    const isFitting = before?.chosen?.length === names.length
+      && before.chosen.every((member) => member === null || members(campaign).has(member));
+    if (isFitting) chosen.splice(0, names.length, ...before.chosen);
+    draw();
   });
   return null;
 }
 
-/** A file's first rows; null when it can't be read. */
-async function beginning(file) {
-  let text;
+/** A file's first rows, in the first of some encodings that fits; null when the file can't be read, or none fits. */
+async function beginning(file, encodings) {
+  let bytes;
   try {
-    text = new TextDecoder().decode(await file.slice(0, BEGINNING).arrayBuffer());
+    bytes = new Uint8Array(await file.slice(0, BEGINNING).arrayBuffer());
   } catch {
     return null;
   }
+  const marked = { 0xfffe: ['utf-16le'], 0xfeff: ['utf-16be'] }[(bytes[0] << 8) | bytes[1]];
+  const encoding = (marked ?? encodings).find((it) => decoded(bytes, it) !== null) ?? encodings[0];
+  const text = decoded(bytes, encoding) ?? new TextDecoder(encoding).decode(bytes);
   const delimiter = delimiterOf(text.split(/[\r\n]/, 1)[0]);
   const reader = new Rows(delimiter);
   reader.push(text);
@@ -145,7 +167,16 @@ async function beginning(file) {
     found.push(values(row.text, delimiter));
   }
   const [names = [], ...rows] = found;
-  return { delimiter, names, rows };
+  return { encoding, delimiter, names, rows };
+}
+
+/** The text of a file's beginning, which may end within a character; null for bytes that it has not in this encoding. */
+function decoded(bytes, encoding) {
+  try {
+    return new TextDecoder(encoding, { fatal: true }).decode(bytes, { stream: true });
+  } catch {
+    return null;
+  }
 }
 
 /** The columns with their first values, and the member of each. */
@@ -183,16 +214,17 @@ function example(chosen, row, campaign) {
 }
 
 /** The request that sends a file. Its key is derived from the content, so that a repetition creates no duplicates. */
-function request({ place, campaign, keyId }, { file, delimiter, chosen, rows, digest }) {
+function request({ place, campaign, keyId }, { content, chosen, rows, digest }) {
   const query = new URLSearchParams({
     ...(campaign && { campaignId: campaign.id }), columns: chosen.map((member) => member ?? '').join(','),
-    delimiter: DELIMITERS[delimiter],
+    delimiter: DELIMITERS[content.delimiter],
   }).toString();
   const id = [keyId(), place, digest, query].join(' ');
   const before = kept.of(id);
   const isKnown = before && kept.isKnown(before);
   return {
-    place, content: file, name: file.name, rows, delimiter, query, file: id, before, isAnew: before && !isKnown,
+    place, content, name: content.file.name, rows, query, file: id, before: before ?? kept.like(place, digest),
+    isOther: !before, isAnew: before && !isKnown, digest, chosen: [...chosen],
     key: isKnown ? before.key : `console ${digest} ${sum(query)}`, at: isKnown ? before.at : undefined,
   };
 }
@@ -209,8 +241,9 @@ function sum(text) {
 
 /** Warns that a file was sent before, and explains the effect of a repetition. */
 function repetition(ready) {
-  const { before } = ready;
+  const { before, isOther } = ready;
   if (!before) return null;
+  if (isOther) return h('div', { class: 'notice warn' }, t('upload.otherwise'), ' ', when(before.at));
   if (!kept.isKnown(before)) return h('div', { class: 'notice warn' }, t('upload.forgotten'), ' ', when(before.at));
   const box = h('input', { type: 'checkbox', id: 'upload-anew', change: () => { ready.isAnew = box.checked; } });
   return h('div', { class: 'notice' },

@@ -18,20 +18,20 @@ addEventListener('beforeunload', (event) => {
 
 const worker = () => new Worker(new URL('worker.js', import.meta.url), { type: 'module' });
 
-/** Reads a file: its number of rows, and a digest of its content. Null when it can't be read. */
-export function look(file, delimiter, told) {
+/** Reads a file with its encoding and delimiter: its number of rows, and a digest of its bytes. */
+export function look(content, told) {
   const reader = worker();
   const done = new Promise((resolve) => {
     reader.addEventListener('message', ({ data }) => {
       if (data.kind === 'looking') {
-        told(data.read / file.size);
+        told(data.read / content.file.size);
         return;
       }
       reader.terminate();
       resolve(data);
     });
     reader.addEventListener('error', () => resolve({ kind: 'unreadable', isText: false }));
-    reader.postMessage({ kind: 'look', file, delimiter });
+    reader.postMessage({ kind: 'look', content });
   });
   return { done, leave: () => reader.terminate() };
 }
@@ -49,9 +49,12 @@ export class Upload {
   changed = () => {};
   #worker;
 
-  /** `place` is the page's address; `query` has the options for rows; `file` identifies content, place and options. */
-  constructor({ place, file, content, name, rows, delimiter, query, key, at }) {
-    Object.assign(this, { place, file, content, name, rows, delimiter, query, key, at });
+  /**
+   * `place` is the page's address; `query` has the options for rows; `file` identifies content, place and options;
+   * `content` is a file with its encoding and delimiter; `digest` and `chosen` are those of its bytes and columns.
+   */
+  constructor({ place, file, content, name, rows, query, key, at, digest, chosen }) {
+    Object.assign(this, { place, file, content, name, rows, query, key, at, digest, chosen });
   }
 
   /** Sends it; a repetition uses the same key, so that no row creates a duplicate. */
@@ -65,7 +68,7 @@ export class Upload {
     this.#worker.addEventListener('message', ({ data }) => this.#hear(data));
     this.#worker.addEventListener('error', () => this.#hear({ kind: 'ended', how: 'broken' }));
     this.#worker.postMessage({
-      kind: 'send', file: this.content, delimiter: this.delimiter, address: `/console/batch?${this.query}`,
+      kind: 'send', content: this.content, address: `/console/batch?${this.query}`,
       headers: {
         'X-Shortlink-Console': '1', Accept: 'application/x-ndjson', 'Content-Type': 'text/csv',
         'Idempotency-Key': this.key,
@@ -97,7 +100,7 @@ export class Upload {
   }
 
   #remember() {
-    const { place, file, name, rows, key, made, failed, state, at } = this;
-    if (state !== 'refused') kept.keep({ place, file, name, rows, key, made, failed, state, at });
+    const { place, file, name, rows, key, made, failed, state, at, digest, chosen } = this;
+    if (state !== 'refused') kept.keep({ place, file, name, rows, key, made, failed, state, at, digest, chosen });
   }
 }

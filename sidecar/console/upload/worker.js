@@ -45,7 +45,7 @@ class Written {
 /** Reads a file's rows, one after the other. */
 class Reader {
   #parts;
-  #decoder = new TextDecoder('utf-8', { fatal: true });
+  #decoder;
   #rows;
   #isEnd = false;
   /** A row that was read and is for the next request. */
@@ -53,7 +53,8 @@ class Reader {
   /** Called with every part of the file. */
   #seen;
 
-  constructor(file, delimiter, seen = () => {}) {
+  constructor({ file, encoding, delimiter }, seen = () => {}) {
+    this.#decoder = new TextDecoder(encoding, { fatal: true });
     this.#parts = file.stream().getReader();
     this.#rows = new Rows(delimiter);
     this.#seen = seen;
@@ -83,7 +84,7 @@ class Reader {
 }
 
 /** Counts a file's rows, and computes a digest of its content. */
-async function look({ file, delimiter }) {
+async function look(content) {
   // Two sums of 32 bits: the API compares rows, so it refuses a different file with the same digest.
   let [one, other] = [0xdeadbeef, 0x41c6ce57];
   let read = 0;
@@ -95,14 +96,14 @@ async function look({ file, delimiter }) {
     read += bytes.length;
     tell({ kind: 'looking', read });
   };
-  const reader = new Reader(file, delimiter, seen);
+  const reader = new Reader(content, seen);
   await reader.next();
   let rows = 0;
   do {
     while (reader.here()) rows += 1;
   } while (await reader.more());
   const hex = (sum) => ((sum ^ (sum >>> 15)) >>> 0).toString(16).padStart(8, '0');
-  postMessage({ kind: 'looked', rows, digest: `${hex(one)}${hex(other)}-${file.size}` });
+  postMessage({ kind: 'looked', rows, digest: `${hex(one)}${hex(other)}-${content.file.size}` });
 }
 
 let told = 0;
@@ -119,8 +120,9 @@ function tell(message, always = false) {
  * Sends a file, some rows per request, and stores the results. Only the file determines the rows of a request, so that
  * the same file results in the same requests.
  */
-async function send({ file, delimiter, address, headers }) {
-  const reader = new Reader(file, delimiter);
+async function send({ content, address, headers }) {
+  const { delimiter } = content;
+  const reader = new Reader(content);
   const header = (await reader.next())?.text ?? '';
   const results = new Results(header, delimiter);
   let how = 'done';
@@ -289,11 +291,11 @@ function said(problem) {
 
 addEventListener('message', async ({ data }) => {
   try {
-    if (data.kind === 'look') await look(data);
+    if (data.kind === 'look') await look(data.content);
     else if (data.kind === 'send') await send(data);
     else stop.abort();
   } catch (failure) {
-    // The file is not UTF-8, or was changed or removed since it was chosen.
+    // The file has another encoding, or was changed or removed since it was chosen.
     postMessage({ kind: 'unreadable', isText: failure instanceof TypeError });
   }
 });

@@ -355,7 +355,7 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     browser.text_with("[role=alert]", "no rows below its first line");
     let latin = write("latin.csv", b"url;tags\nhttps://example.com/a;caf\xe9\n");
     console.choose("#upload-file", &latin);
-    browser.text_with("[role=alert]", "The file is not UTF-8");
+    browser.text_with("[role=alert]", "The file is neither UTF-8");
     browser.assert_accessible();
     console.open("/console/new/file", "Links from a file");
     let text = "Ziel;tags;note\nhttps://example.com/a;x|y;\"two\nlines; \"\"said\"\"\"\n\n\
@@ -385,6 +385,51 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
         "{results}"
     );
     browser.click("[data-other]");
+    // The meaning of its columns is known when it comes again, under any name.
+    console.choose("#upload-file", &write("again.csv", text.as_bytes()));
+    browser.text_with(
+        "main",
+        "This file was sent before. To send it once more creates no duplicates",
+    );
+    let tags = choose
+        .replace("Ziel", "tags")
+        .replace("longUrl", "externalId");
+    browser.run(&tags, &[]);
+    browser.text_with("main", "This file was sent before with other columns.");
+    browser.assert_accessible();
+    browser.click("[data-other], .row button:not(.main)");
+    // As Chinese and Western editions of spreadsheets write them.
+    let target = |note: &str| {
+        let list = stack.api("GET", "/v1/links", None).json();
+        let links = list["links"].as_array().expect("links").clone();
+        let link = links.into_iter().find(|link| link["note"] == note);
+        link.map(|link| link["longUrl"].clone())
+    };
+    let gbk = b"\xcd\xf8\xd6\xb7,note\nhttps://example.com/gbk,\xc0\xee\n";
+    let utf16 = |text: &str| -> Vec<u8> {
+        let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+        [0xff, 0xfe].into_iter().chain(units).collect()
+    };
+    for (name, bytes, encoding, note) in [
+        ("gbk.csv", gbk.to_vec(), "gb18030", "李"),
+        (
+            "utf16.csv",
+            utf16("url\tnote\r\nhttps://example.com/utf16\tJosé\r\n"),
+            "utf-16le",
+            "José",
+        ),
+    ] {
+        console.choose("#upload-file", &write(name, &bytes));
+        browser.text_with("main", &format!("The file was read as {encoding}."));
+        browser.click("[data-send]:not([disabled])");
+        wait_for_end(&console, "done");
+        let path = name.trim_end_matches(".csv");
+        assert_eq!(
+            target(note),
+            Some(json!(format!("https://example.com/{path}")))
+        );
+        browser.click("[data-other]");
+    }
     // The file is sent in parts, and the fault is in the last one.
     let rows = format!("https://example.com/{}\n", "x".repeat(180)).repeat(1_000);
     let open = format!("url\n{rows}\n\"https://example.com/open\n");
