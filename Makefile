@@ -64,7 +64,7 @@ test: build lint docs deb
 # not load there, and the packages are for Debian's nginx.
 # What no version of nginx makes a difference for: what asks the sidecar alone, and what tests with several processes
 # whose nginx does only what others here show of it.
-OF_SIDECAR := backup campaign_links cli console console_campaigns console_keys console_live console_statistics \
+OF_SIDECAR := backup campaign_links cli clients console console_campaigns console_keys console_live console_statistics \
 	doctor domains_nodes full_disk keys kills moves newcomer openapi operations packages postgres run \
 	schemathesis tidy traces transfer unique urls visits_kept visits_kills visits_live visits_live_topologies \
 	visits_stored watch

@@ -385,7 +385,7 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
         "{results}"
     );
     browser.click("[data-other]");
-    // The meaning of its columns is known when it comes again, under any name.
+    // The meaning of its columns is known when it is chosen again, under any name.
     console.choose("#upload-file", &write("again.csv", text.as_bytes()));
     browser.text_with(
         "main",

@@ -9,6 +9,7 @@ mod cli;
 mod clocks;
 mod coherence;
 mod configuration;
+mod clients;
 mod console;
 mod console_campaigns;
 mod console_keys;
