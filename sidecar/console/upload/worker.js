@@ -237,7 +237,14 @@ class Results {
       rest = lines.pop();
       for (const line of lines.filter(Boolean)) {
         const result = JSON.parse(line);
-        // A result without an index is about all remaining rows.
+        // A result without an index is about all remaining rows, which were not read or, after an error, perhaps were.
+        if (result.index === undefined && result.status < 500) {
+          while (next < rows.length) {
+            this.#keep(result, rows[next]);
+            next = this.skip(rows, next + 1);
+          }
+          continue;
+        }
         if (result.index !== sent || next >= rows.length) return false;
         this.#keep(result, rows[next]);
         sent += 1;

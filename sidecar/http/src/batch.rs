@@ -9,6 +9,7 @@
 //! chunks begin, and the outcome of each chunk is stored with its links.
 
 mod chunks;
+mod futile;
 mod results;
 mod rows;
 mod said_of_all;
@@ -16,7 +17,7 @@ mod said_of_all;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -24,7 +25,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future};
 use serde_json::{Map, Value, json};
 use shortlink_api::encoding::Charset;
 use shortlink_api::link;
@@ -46,6 +47,7 @@ use super::operation::{Content, json_of, operations};
 use super::problem::Problem;
 use super::query::Query;
 use chunks::{RawChunk, chunks};
+use futile::until_futile;
 use results::{Answer, Counts, ResultBody, SummaryBody, Teller, array, lines, result_of_problem};
 use rows::{BrokenBody, Csv, Format, Rows};
 use said_of_all::SaidOfAll;
@@ -70,7 +72,8 @@ operations! {
              an array and the client does not accept `application/x-ndjson`, else one line per row. \
              An invalid row does not affect the other rows. The first line of CSV names the columns, \
              `|` separates `tags`, and `parameters.member` names a member of an object. With `summary=true`, \
-             the last line has the number of rows that were read.",
+             the last line has the number of rows that were read. After 10,000 refused rows one after the other, a \
+             result without an index says that the rest was not read.",
         )
         .takes(&[IDEMPOTENCY_KEY])
         .takes(said_of_all::BatchQuery::PARAMETERS)
@@ -143,7 +146,10 @@ async fn create(
     if first.await.is_ok_and(|chunk| chunk.is_none()) {
         return Err(Problem::no_rows());
     }
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let is_futile = Arc::clone(&has_ended);
     let results = chunks
+        .take_while(move |_| future::ready(!is_futile.load(Ordering::Relaxed)))
         .map(move |chunk| {
             let context = Arc::clone(&context);
             // A separate task, so that other chunks proceed meanwhile, and so that a disconnect of
@@ -152,6 +158,7 @@ async fn create(
         })
         .buffered(CHUNKS_AT_ONCE)
         .map(|answered| answered.unwrap_or_else(|_panic| Answer::broken_off()));
+    let results = until_futile(results, has_ended);
     let (media_type, body) = if answers_array {
         ("application/json", Body::from_stream(array(results)))
     } else {

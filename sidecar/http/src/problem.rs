@@ -173,6 +173,9 @@ problems! {
         UNPROCESSABLE_ENTITY, "no-rows", "The batch has no rows",
         "Send at least one row. The first line of CSV names the columns; curl keeps line ends with --data-binary.";
 
+    /// 422: the rest of a batch is not read, because all its latest rows were refused.
+    futile(detail: String): UNPROCESSABLE_ENTITY, "rows-refused", "The batch has only invalid rows", detail;
+
     /// 422: the body is JSON but invalid.
     validation(errors: Vec<FieldError>): UNPROCESSABLE_ENTITY, "validation", "The request is not valid",
         "The list of errors says what is wrong with which part of the body.", .because_of(errors);

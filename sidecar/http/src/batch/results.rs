@@ -21,6 +21,7 @@ use crate::problem::{Problem, ProblemBody};
 use crate::wire::LinkBody;
 
 /// The results of a chunk, as JSON values, and the outcomes of its rows.
+#[derive(Default)]
 pub(super) struct Answer {
     pub(super) results: Vec<String>,
     pub(super) counts: Counts,
@@ -31,7 +32,7 @@ impl Answer {
     pub(super) fn broken_off() -> Self {
         Self {
             results: vec![result_of_problem(None, &Problem::internal())],
-            counts: Counts::default(),
+            ..Self::default()
         }
     }
 }
@@ -41,7 +42,7 @@ impl Answer {
 #[schemars(rename = "BatchCounts")]
 pub(super) struct Counts {
     /// Number of rows that were read.
-    rows: u64,
+    pub(super) rows: u64,
     /// Number of results with the status 201.
     created: u64,
     /// Number of results with the status 200.
@@ -51,6 +52,11 @@ pub(super) struct Counts {
 }
 
 impl Counts {
+    /// Reports whether no row has a link.
+    pub(super) fn is_refused(self) -> bool {
+        self.refused == self.rows
+    }
+
     fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.created += other.created;

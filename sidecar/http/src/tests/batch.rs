@@ -404,6 +404,39 @@ async fn a_batch_ends_with_a_summary_if_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_batch_of_refused_rows_ends() {
+    let service = Service::new().await;
+    let rows = |count: usize| "x\n".repeat(count);
+    let body = rows(9_000) + &ndjson(1) + &rows(60_000);
+    let request = Request::builder()
+        .method("POST")
+        .uri("/v1/links/batch?summary=true")
+        .header("x-api-key", &service.writer)
+        .header("content-type", NDJSON)
+        .body(Body::from(body));
+    let results = lines(&service.send(request.expect("a request")).await);
+    let [.., last, summary] = &results[..] else {
+        panic!("{} lines", results.len());
+    };
+    assert_eq!(
+        last["problem"]["type"], "urn:shortlink:problem:rows-refused",
+        "{last}"
+    );
+    assert_eq!(last.get("index"), None);
+    let summary = &summary["summary"];
+    let read = summary["rows"].as_u64().expect("a number");
+    // Rows in progress when the last allowed one was refused have results as well.
+    assert!((19_001..40_000).contains(&read), "{read}");
+    assert_eq!(summary["created"], 1);
+    assert_eq!(results.len() as u64, read + 2);
+    let detail = last["problem"]["detail"].to_string();
+    assert!(
+        detail.contains(&format!("from index {read} on")),
+        "{detail}"
+    );
+}
+
+#[tokio::test]
 async fn a_quotation_mark_that_is_not_closed_takes_no_row_in_silence() {
     let service = Service::new().await;
     let rows: String = (0..40)
