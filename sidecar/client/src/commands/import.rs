@@ -391,6 +391,15 @@ fn take(
 ) -> Result<(), Failure> {
     let result: RowResult =
         serde_json::from_slice(line).context("the service's answer is not a list of results")?;
+    if let RowResult {
+        index: None,
+        problem: Some(problem),
+        ..
+    } = result
+    {
+        // It is about all remaining rows.
+        return Err(Failure::Problem(problem));
+    }
     match result.status {
         201 => tally.made += 1,
         200 => tally.found += 1,
@@ -449,6 +458,9 @@ mod tests {
         );
         assert_eq!(tally.unavailable, 1);
         assert!(take(b"<html>", &mut tally, None, &bar).is_err());
+        let rest = br#"{"status":422,"problem":{"title":"No","status":422,"detail":"x"}}"#;
+        let ended = take(rest, &mut tally, None, &bar);
+        assert!(matches!(ended, Err(Failure::Problem(_))));
     }
 
     #[test]
