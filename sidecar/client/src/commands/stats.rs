@@ -245,8 +245,8 @@ mod tests {
             limit: Some(3),
         };
         assert_eq!(
-            range.path("/v1/stats")?,
-            "/v1/stats?since=2026-01-01T00%3A00%3A00Z&interval=day&timezone=Asia%2FShanghai&by=os%2Cdevice&limit=3"
+            range.path("/v1/stats").expect("a path"),
+            "/v1/stats?since=2025-12-31T16%3A00%3A00Z&until=2026-01-02T00%3A00%3A00Z&interval=day&timezone=Asia%2FShanghai&by=os%2Cdevice&limit=3"
         );
     }
 }
