@@ -20,6 +20,7 @@ use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::target::TargetPolicy;
 use shortlink_core::target::domains::{DomainRule, DomainRules, TargetDomains};
 use shortlink_core::trace::Sampling;
+use shortlink_http::ProxySecret;
 use shortlink_publisher::{RedisOptions, Topology};
 use shortlink_service::codes::pool::Watermarks;
 use shortlink_store::{Scheme, StoreOptions};
@@ -32,6 +33,9 @@ pub use visits::Visits;
 
 /// The setting that names the file with check keys.
 const CHECK_KEYS: &str = "codes.check_keys_file";
+
+/// The setting that names the file with the secret of nginx.
+const PROXY_SECRET: &str = "http.proxy_secret_file";
 
 /// Every setting.
 #[derive(Debug)]
@@ -65,6 +69,10 @@ pub struct Http {
     pub body_limit_bytes: usize,
     /// The time that requests have to finish after the signal to stop.
     pub shutdown_grace: Duration,
+    /// The secret by which the API recognises nginx.
+    pub proxy_secret: Option<ProxySecret>,
+    /// Its file.
+    pub proxy_secret_file: Option<PathBuf>,
 }
 
 /// The settings of codes.
@@ -148,6 +156,8 @@ impl Config {
                 listen: settings.listen("http.listen")?,
                 body_limit_bytes: settings.number("http.body_limit_bytes", 1024, 16 << 20)?,
                 shutdown_grace: settings.milliseconds("http.shutdown_grace_ms", 0, 600_000)?,
+                proxy_secret: settings.proxy_secret()?,
+                proxy_secret_file: settings.file(PROXY_SECRET),
             },
             database: StoreOptions {
                 url: settings.store_url("database.url")?,
@@ -395,6 +405,21 @@ impl Settings {
         let the_file = format!("the file {path:?} that {CHECK_KEYS} names");
         let text = std::fs::read(&path).with_context(|| format!("{the_file} can't be read"))?;
         CheckKeys::parse(&text).with_context(|| format!("{the_file} does not hold check keys"))
+    }
+
+    fn proxy_secret(&self) -> anyhow::Result<Option<ProxySecret>> {
+        let Some(path) = self.file(PROXY_SECRET) else {
+            return Ok(None);
+        };
+        let the_file = format!("the file {path:?} that {PROXY_SECRET} names");
+        let text = std::fs::read_to_string(&path);
+        let text = text.with_context(|| format!("{the_file} can't be read"))?;
+        let secret = ProxySecret::parse(&text);
+        let expected = "must have one line: proxy_set_header X-Shortlink-Secret \"…\"; with 16 or more letters, digits, \
+                        - and _";
+        secret
+            .map(Some)
+            .with_context(|| format!("{the_file} {expected}"))
     }
 }
 

@@ -22,6 +22,7 @@ use shortlink_service::visits::VisitCounters;
 use shortlink_store::Store;
 use vocabulary::RedirectStatus;
 
+use super::proxy::ProxySecret;
 use super::requests::{AnswerCounters, Requests};
 
 /// Holds the services that handlers call.
@@ -74,6 +75,8 @@ pub struct App {
     pub default_policy: CodePolicy,
     /// The maximum size of a request's body in bytes.
     pub body_limit_bytes: usize,
+    /// The secret by which the API recognises nginx; without one, it believes all callers that are authorised.
+    pub proxy_secret: Option<ProxySecret>,
 }
 
 /// The state as extractors and handlers get it.

@@ -28,6 +28,7 @@ mod openapi;
 mod operation;
 mod precondition;
 mod problem;
+mod proxy;
 mod qr;
 mod query;
 mod requests;
@@ -39,6 +40,7 @@ mod wire;
 mod words;
 
 pub use app::App;
+pub use proxy::ProxySecret;
 pub use requests::{AnswerCounters, Requests};
 pub use router::serve;
 

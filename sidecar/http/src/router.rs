@@ -16,7 +16,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::app::App;
 use super::problem::{self, Problem};
-use super::{apart, console, observe, openapi, resolve};
+use super::{apart, console, observe, openapi, proxy, resolve};
 
 /// Serves connections and visitors on the current runtime, and the API on `api`, until `shutdown`; then accepts no more
 /// connections, and returns when the requests in progress are answered.
@@ -67,6 +67,7 @@ fn api(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(app.body_limit_bytes))
         .layer(CatchPanicLayer::custom(problem::of_panic))
+        .layer(from_fn_with_state(Arc::clone(app), proxy::believe))
         .layer(from_fn_with_state(Arc::clone(app), observe::of_api))
         .with_state(Arc::clone(app))
 }

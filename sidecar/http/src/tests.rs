@@ -206,6 +206,7 @@ impl Service {
             },
             default_redirect_status: RedirectStatus::Found,
             body_limit_bytes: BODY_LIMIT,
+            proxy_secret: None,
         };
         change(&mut app);
         Self {

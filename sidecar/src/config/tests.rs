@@ -205,6 +205,16 @@ fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
             &["codes.check_keys_file", "Cargo.toml", "line 1"],
         ),
         (
+            "[http]\nproxy_secret_file = \"/nowhere\"",
+            None,
+            &["http.proxy_secret_file", "/nowhere", "No such file"],
+        ),
+        (
+            "[http]\nproxy_secret_file = \"Cargo.toml\"",
+            None,
+            &["http.proxy_secret_file", "X-Shortlink-Secret"],
+        ),
+        (
             "[links]\ndefault_redirect_status = 303",
             None,
             &["links.default_redirect_status", "301, 302, 307, 308"],

@@ -218,6 +218,7 @@ impl Parts {
             default_redirect_status: links.redirect_status,
             default_policy: codes.policy,
             body_limit_bytes: self.config.http.body_limit_bytes,
+            proxy_secret: self.config.http.proxy_secret.clone(),
         })
     }
 

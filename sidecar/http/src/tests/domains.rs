@@ -13,6 +13,7 @@ use vocabulary::visit::VisitId;
 
 use super::visits::visit;
 use super::{Answer, Service};
+use crate::ProxySecret;
 
 /// Sends a request as an nginx with these announcements passes it on.
 async fn ask(service: &Service, key: &str, said: Option<[&str; 4]>) -> Answer {
@@ -191,4 +192,41 @@ async fn a_domain_that_nobody_reaches_any_more_comes_first() {
     assert_eq!(domains[1]["visits"], 720);
     assert_eq!(domains[4]["announced"], json!([]));
     assert!(domains[1..].iter().all(|it| it["fall"].is_null()));
+}
+
+#[tokio::test]
+async fn headers_of_nginx_need_its_secret_if_there_is_one() {
+    let line = "proxy_set_header X-Shortlink-Secret \"0123456789abcdef\";";
+    let service = Service::with(|app| app.proxy_secret = ProxySecret::parse(line)).await;
+    let (_, key) = service.key(60, new_key(&[Scope::StatsRead])).await;
+    for (secret, is_believed) in [
+        ("", false),
+        ("0123456789abcdeF", false),
+        ("0123456789abcdef", true),
+    ] {
+        let body = json!({"longUrl": "https://example.com/"}).to_string();
+        let request = Request::builder()
+            .method("POST")
+            .uri("/v1/links")
+            .header("x-api-key", &service.writer)
+            .header("content-type", "application/json")
+            .header("x-shortlink-base", "https://s.example.com")
+            .header("x-shortlink-node", "edge1")
+            .header("x-shortlink-domains", "s.example.com")
+            .header("x-shortlink-states", "a")
+            .header("x-shortlink-secret", secret);
+        let made = service
+            .send(request.body(Body::from(body)).expect("a request"))
+            .await;
+        assert_eq!(made.status, 201);
+        let short = made.json()["shortUrl"]
+            .as_str()
+            .map(|url| url.starts_with("https://s.example.com/"));
+        assert_eq!(short, is_believed.then_some(true), "{secret}");
+        let nodes = heard(&service, &key, |it| {
+            it["nodes"] != json!([]) || !is_believed
+        })
+        .await;
+        assert_eq!(nodes["nodes"] != json!([]), is_believed, "{secret}");
+    }
 }
