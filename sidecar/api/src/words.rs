@@ -61,6 +61,15 @@ word! {
 }
 
 word! {
+    /// Id of an upload: of all links that one batch has created.
+    pub UploadId: json_schema!({
+        "type": "string",
+        "pattern": "^[0-7][0-9a-f]{15}$",
+        "examples": ["3f0c9d24a6b1e857"],
+    })
+}
+
+word! {
     /// A URL as the URL standard serialises it. It does not escape some characters that RFC 3986
     /// requires to be escaped, such as braces in a query.
     pub Url: json_schema!({ "type": "string", "pattern": "^https?://" })

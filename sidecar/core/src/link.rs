@@ -2,6 +2,7 @@
 
 mod destination;
 mod second;
+mod upload;
 mod values;
 
 use std::num::NonZeroU64;
@@ -15,6 +16,7 @@ pub use crate::revised::{Expected, Refusal};
 use crate::target::Target;
 pub use destination::Destination;
 pub use second::{Second, since_1970};
+pub use upload::{UploadId, UploadIdError};
 pub use values::ParameterValues;
 pub use vocabulary::State;
 
@@ -48,6 +50,8 @@ pub struct Link {
     pub updated_at: Timestamp,
     /// The id of the API key that it was created with.
     pub created_by: String,
+    /// The upload that created it. It never changes.
+    pub upload: Option<UploadId>,
     /// External id: the caller's name of it. Several links may share one.
     pub external_id: Option<String>,
     /// Caller's note.
@@ -149,6 +153,7 @@ impl Link {
             created_at: now,
             updated_at: now,
             created_by,
+            upload: None,
             external_id: None,
             note: None,
             tags: Vec::new(),

@@ -67,6 +67,7 @@ pub fn link(code: &str) -> Link {
         external_id: None,
         note: None,
         tags: Vec::new(),
+        upload: None,
     }
 }
 

@@ -18,6 +18,7 @@ use shortlink_service::links::Links;
 use shortlink_service::live::LiveVisits;
 use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
+use shortlink_service::uploads::Uploads;
 use shortlink_service::visits::VisitCounters;
 use shortlink_store::Store;
 use vocabulary::RedirectStatus;
@@ -45,6 +46,8 @@ pub struct App {
     pub keys: Keys,
     /// Measures the use of the code space.
     pub codespace: Codespace,
+    /// Draws the ids of uploads.
+    pub uploads: Uploads,
     /// The SQL store, for the audit log and health checks.
     pub store: Arc<Store>,
     /// The short domains that nginx announces.

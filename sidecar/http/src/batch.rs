@@ -23,12 +23,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, EXPECT};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, future};
 use serde_json::{Map, Value, json};
 use shortlink_api::encoding::Charset;
 use shortlink_api::link;
+use shortlink_core::link::UploadId;
 use shortlink_core::ports::ChunkKey;
 use shortlink_core::trace;
 use shortlink_service::access::{Caller, ChargeError};
@@ -60,6 +61,9 @@ const EMPTY_WITHIN: Duration = Duration::from_secs(1);
 /// problems name lines of the file.
 const FIRST_LINE: &str = "x-shortlink-first-line";
 
+/// The header of the answer that names the upload of the links.
+const UPLOAD_ID: HeaderName = HeaderName::from_static("upload-id");
+
 /// The maximum number of chunks in progress: one is committed while another is read and a third
 /// published.
 const CHUNKS_AT_ONCE: usize = 4;
@@ -73,7 +77,8 @@ operations! {
              An invalid row does not affect the other rows. The first line of CSV names the columns, \
              `|` separates `tags`, and `parameters.member` names a member of an object. With `summary=true`, \
              the last line has the number of rows that were read. After 10,000 refused rows one after the other, a \
-             result without an index says that the rest was not read.",
+             result without an index says that the rest was not read. All new links carry the id of the upload, \
+             which the answer names; an existing link (`dedupe`) keeps its own.",
         )
         .takes(&[IDEMPOTENCY_KEY])
         .takes(said_of_all::BatchQuery::PARAMETERS)
@@ -82,7 +87,7 @@ operations! {
             { "longUrl": "https://www.example.com/b", "externalId": "m-18" },
         ]))
 
-        .answer(200, "One result per row.", [json_of::<Vec<ResultBody>>(), LINES])
+        .answer(200, "One result per row.", [json_of::<Vec<ResultBody>>(), LINES]).with(["Upload-Id"])
         .problems([bad_key(), said_of_all::bad_delimiter(), no_summary(), no_such_campaign()])
     }
 }
@@ -123,11 +128,16 @@ async fn create(
         ..said.csv.clone()
     };
     let rows = Rows::new(format, app.body_limit_bytes, csv).encoded(charset.unwrap_or_default());
+    let upload = said.upload.unwrap_or_else(|| {
+        let key_id = &caller.key().id;
+        app.uploads.of(key_id, idempotency_key.as_deref())
+    });
     let context = Arc::new(Context {
         app: Arc::clone(&app),
         domains,
         caller,
         said,
+        upload,
         idempotency_key,
     });
     // A client that expects "100 Continue" gets it when the body is polled, but no longer once the
@@ -140,7 +150,10 @@ async fn create(
     }
     let waits = context.idempotency_key.is_some();
     let bytes = Arc::new(AtomicU64::new(0));
-    let summed = context.said.has_summary.then(|| Arc::clone(&bytes));
+    let summed = context
+        .said
+        .has_summary
+        .then(|| (Arc::clone(&bytes), upload));
     let mut chunks = Box::pin(chunks(body, rows, waits, bytes).peekable());
     let first = tokio::time::timeout(EMPTY_WITHIN, chunks.as_mut().peek());
     if first.await.is_ok_and(|chunk| chunk.is_none()) {
@@ -167,7 +180,11 @@ async fn create(
             Body::from_stream(lines(results, summed)),
         )
     };
-    Ok((StatusCode::OK, [(CONTENT_TYPE, media_type)], body).into_response())
+    let headers = [
+        (CONTENT_TYPE, media_type.to_owned()),
+        (UPLOAD_ID, upload.to_string()),
+    ];
+    Ok((StatusCode::OK, headers, body).into_response())
 }
 
 /// The state that all chunks of a request share.
@@ -176,6 +193,8 @@ struct Context {
     domains: Domains,
     caller: Caller,
     said: SaidOfAll,
+    /// The upload of the links.
+    upload: UploadId,
     idempotency_key: Option<String>,
 }
 
@@ -289,7 +308,9 @@ impl Context {
         });
         let told = (external_id, lengths_from);
         let link = campaigns.map_err(Problem::clone).and_then(|campaigns| {
-            read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)
+            let new = read_new_link(&self.app, members, &self.domains, &self.caller, campaigns)?;
+            let upload = Some(self.upload);
+            Ok(NewLink { upload, ..new })
         });
         match link {
             Ok(new) if new.dedupe && self.idempotency_key.is_some() => (told, Err(dedupes_twice())),

@@ -142,6 +142,7 @@ pub(super) fn read_new_link(
         settings,
         dedupe,
         created_by: caller.key().id.clone(),
+        upload: None,
     })
 }
 

@@ -13,7 +13,7 @@ use shortlink_api::fields::Fields;
 use shortlink_api::link::{LinkPatch, NewLink};
 use shortlink_api::members::Usage;
 use shortlink_core::campaign::ParameterValues;
-use shortlink_core::link::{Change, Expected, Link, Refusal};
+use shortlink_core::link::{Change, Expected, Link, Refusal, UploadId};
 use shortlink_core::ports::{ChunkKey, LinkTotal, Listing, Position};
 use shortlink_service::access::Caller;
 use shortlink_service::links::EditedBy;
@@ -33,7 +33,8 @@ use super::operation::{Operation, operations};
 use super::precondition::{IfMatch, etag};
 use super::problem::{FieldError, Problem};
 use super::query::{
-    Asked, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, PageQuery, cut, one_more, query,
+    Asked, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_UPLOAD, PageQuery, cut, one_more,
+    query,
 };
 use super::wire::{HistoryBody, LinkBody, PageBody, PastChangeBody};
 use super::{cursor, words};
@@ -303,6 +304,7 @@ query! {
         tag: String = TAG,
         external_id: String = EXTERNAL_ID,
         campaign: CampaignId = OF_CAMPAIGN,
+        upload: UploadId = OF_UPLOAD,
         created_by: String = CREATED_BY,
     }
 }
@@ -321,6 +323,7 @@ async fn list(
         tag: asked.tag,
         external_id: asked.external_id,
         campaign: asked.campaign,
+        upload: asked.upload,
         created_by: asked.created_by,
         after: after.map(|cursor::Dated(created_at, code)| Position { created_at, code }),
         until: None,

@@ -4,6 +4,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use jiff::Timestamp;
 use serde_json::json;
+use shortlink_core::link::UploadId;
 use shortlink_core::ports::Dimension;
 use shortlink_core::visit::class::Class;
 use vocabulary::{CampaignId, Code, State};
@@ -37,6 +38,8 @@ parameters! {
         "Only links with this id of yours.", string;
     pub(super) OF_CAMPAIGN: query "campaignId", "OfCampaign",
         "Only links of this campaign.", of::<words::CampaignId>;
+    pub(super) OF_UPLOAD: query "uploadId", "OfUpload",
+        "Only links that this upload created.", of::<words::UploadId>;
 }
 
 /// The parameters that the query of an operation can have.
@@ -129,6 +132,7 @@ values! {
     Dimension: Dimension::by_name, format!("of {}", Dimension::NAMES);
     Code: |text| text.parse().ok(), "a link's code";
     CampaignId: |text| text.parse().ok(), "the id of a campaign";
+    UploadId: |text| text.parse().ok(), "the id of an upload: 16 hexadecimal digits, the first of them below 8";
 }
 
 /// A number from 1 to `MOST`.

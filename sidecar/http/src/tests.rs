@@ -48,6 +48,7 @@ use shortlink_service::outbox::outbox;
 use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
 use shortlink_service::testing::{POLICY, issuer, keep_key, new_key};
+use shortlink_service::uploads::Uploads;
 use shortlink_store::testing::TemporaryStore;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -148,6 +149,7 @@ impl Service {
                 StdRng::seed_from_u64(1001),
             ),
             sign_ins: Attempts::new(Arc::clone(&shared_clock)),
+            uploads: Uploads::new(StdRng::seed_from_u64(1002)),
             links: Links {
                 store: Arc::clone(&kept.store),
                 issuer: issuer(&kept.store, &publisher, &delivery, &shared_clock, &rules),

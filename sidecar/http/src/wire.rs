@@ -39,6 +39,10 @@ pub(super) struct LinkBody {
     updated_at: Timestamp,
     /// Id of the API key that created the link.
     created_by: String,
+    /// Id of the upload that created the link, if a batch did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "words::UploadId")]
+    upload_id: Option<String>,
     /// True if Redis has confirmed this revision; only in answers to creations and changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
@@ -130,6 +134,7 @@ impl LinkBody {
             created_at: link.created_at,
             updated_at: link.updated_at,
             created_by: link.created_by.clone(),
+            upload_id: link.upload.map(|id| id.to_string()),
             published: None,
             visits: None,
         }

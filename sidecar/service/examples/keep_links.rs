@@ -87,6 +87,7 @@ async fn keep_some(store: &Store, codes: &dyn CodeStrategy) -> anyhow::Result<us
             external_id: None,
             note: None,
             tags: Vec::new(),
+            upload: None,
         })
         .collect();
     let count = links.len();

@@ -33,4 +33,5 @@ pub mod sweep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod unvisited;
+pub mod uploads;
 pub mod visits;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use shortlink_core::codes::strategy::CodePolicy;
-use shortlink_core::link::{Change, Destination, Link, Refusal};
+use shortlink_core::link::{Change, Destination, Link, Refusal, UploadId};
 use shortlink_core::ports::{RequestDigest, StoreError};
 use vocabulary::Code;
 
@@ -27,13 +27,18 @@ pub struct NewLink {
     pub dedupe: bool,
     /// Id of the API key that creates it.
     pub created_by: String,
+    /// Upload that it belongs to.
+    pub upload: Option<UploadId>,
 }
 
 impl NewLink {
     /// Returns the link with a code.
     pub(super) fn link(&self, code: Code, now: Timestamp) -> Link {
         let (destination, settings) = (self.destination.clone(), self.settings.clone());
-        Link::new(code, destination, settings, self.created_by.clone(), now)
+        Link {
+            upload: self.upload,
+            ..Link::new(code, destination, settings, self.created_by.clone(), now)
+        }
     }
 
     /// Returns the digest for deduplication, which is the same for all callers; `None` when the

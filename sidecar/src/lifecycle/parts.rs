@@ -29,6 +29,7 @@ use shortlink_service::live::{LiveParts, LiveVisits};
 use shortlink_service::outbox::{self, outbox};
 use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
+use shortlink_service::uploads::Uploads;
 use shortlink_service::visits::VisitCounters;
 use shortlink_store as store;
 use shortlink_store::{Store, StoreOptions};
@@ -198,6 +199,7 @@ impl Parts {
                 random::generator()?,
             ),
             sign_ins: Attempts::new(clock()),
+            uploads: Uploads::new(random::generator()?),
             store: store(),
             domains: Domains::new(
                 store(),

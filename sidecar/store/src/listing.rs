@@ -4,7 +4,7 @@
 //! on, and stops at its limit: nothing is sorted and no table is read as a whole. The statements name
 //! the index, since SQLite would otherwise choose one by estimates.
 
-use shortlink_core::link::State;
+use shortlink_core::link::{State, UploadId};
 use shortlink_core::ports::Listing;
 use vocabulary::CampaignId;
 
@@ -21,6 +21,8 @@ enum Lead<'a> {
     ExternalId(&'a str),
     /// Their campaign.
     Campaign(CampaignId),
+    /// The batch that created them.
+    Upload(UploadId),
     /// A state that few links have.
     State(State),
     /// The key that has created them.
@@ -39,6 +41,9 @@ impl<'a> Lead<'a> {
         if let Some(tag) = &listing.tag {
             return Self::Tag(tag);
         }
+        if let Some(id) = listing.upload {
+            return Self::Upload(id);
+        }
         if let Some(id) = listing.campaign {
             return Self::Campaign(id);
         }
@@ -55,6 +60,7 @@ impl<'a> Lead<'a> {
             Self::Tag(tag) => statement.push(sql!(" AND tag = ")).bind(tag),
             Self::ExternalId(id) => statement.push(sql!(" AND external_id = ")).bind(id),
             Self::Campaign(id) => statement.push(sql!(" AND campaign_id = ")).bind(id),
+            Self::Upload(id) => statement.push(sql!(" AND upload_id = ")).bind(id),
             Self::State(State::Revoked) => statement.push(sql!(" AND revoked_at IS NOT NULL")),
             Self::State(State::Paused) => statement.push(sql!(" AND paused_at IS NOT NULL")),
             Self::State(State::Scheduled) => statement.push(sql!(" AND valid_since IS NOT NULL")),
@@ -73,6 +79,7 @@ impl<'a> Lead<'a> {
             }
             Self::ExternalId(_) => sql!("links {INDEXED BY links_by_external_id}"),
             Self::Campaign(_) => sql!("links {INDEXED BY links_by_campaign}"),
+            Self::Upload(_) => sql!("links {INDEXED BY links_by_upload}"),
             Self::State(State::Revoked) => sql!("links {INDEXED BY links_revoked_by_age}"),
             Self::State(State::Paused) => sql!("links {INDEXED BY links_paused_by_age}"),
             Self::State(State::Scheduled) => sql!("links {INDEXED BY links_starting_by_age}"),
@@ -130,6 +137,9 @@ pub(super) fn query<'a>(
     }
     if let Some(campaign) = listing.campaign {
         statement.push(sql!(" AND campaign_id = ")).bind(campaign);
+    }
+    if let Some(upload) = listing.upload {
+        statement.push(sql!(" AND upload_id = ")).bind(upload);
     }
     if let Some(created_by) = &listing.created_by {
         statement.push(sql!(" AND created_by = ")).bind(created_by);

@@ -106,6 +106,7 @@ impl Past {
             created_at: now.created_at,
             updated_at: Timestamp::from_millisecond(self.updated_at).ok()?,
             created_by: now.created_by.clone(),
+            upload: now.upload,
             external_id: self.external_id,
             note: self.note,
             tags: self.tags,

@@ -19,30 +19,31 @@ use crate::texts::{of_tags, to_tags};
 /// literals.
 macro_rules! columns {
     () => {
-        "code, redirect_status, revision, valid_until, created_at, updated_at, created_by, target, \
-         campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
+        "code, redirect_status, revision, valid_until, created_at, updated_at, created_by, upload_id, \
+         target, campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
          external_id, note, tags"
     };
 }
 pub(super) use columns;
 
 /// The number of the [`columns!`].
-pub(super) const WIDTH: usize = 18;
+pub(super) const WIDTH: usize = 19;
 
 /// Places of the columns of links with a target of their own among the [`columns!`]. Every link uses
 /// the columns before them.
-pub(super) const TARGET: Range<usize> = 7..8;
+pub(super) const TARGET: Range<usize> = 8..9;
 
 /// As [`TARGET`] for links of campaigns.
-pub(super) const CAMPAIGN: Range<usize> = 8..10;
+pub(super) const CAMPAIGN: Range<usize> = 9..11;
 
 /// Places of the columns that only some links use.
-pub(super) const OPTIONAL: Range<usize> = 10..WIDTH;
+pub(super) const OPTIONAL: Range<usize> = 11..WIDTH;
 
 /// PostgreSQL's parameters for a list of ids and a list of each of the [`columns!`].
 pub(super) const LISTS: &str = "$1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
-     $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::boolean[], \
-     $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::text[]";
+     $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], \
+     $13::boolean[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::text[], $19::text[], \
+     $20::text[]";
 
 /// The values of the [`columns!`].
 pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
@@ -55,6 +56,7 @@ pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
         link.created_at.into(),
         link.updated_at.into(),
         (&link.created_by).into(),
+        link.upload.into(),
         destination.target().map(Target::as_str).into(),
         destination.campaign().into(),
         destination.values().map(ParameterValues::as_str).into(),
@@ -207,6 +209,7 @@ pub(super) fn read(row: &Row) -> Result<Link, sqlx::Error> {
         created_at: row.get::<Timestamp>("created_at")?,
         updated_at: row.get("updated_at")?,
         created_by: row.get("created_by")?,
+        upload: row.find("upload_id")?,
         external_id: row.find("external_id")?,
         note: row.find("note")?,
         tags: to_tags(row.find("tags")?)?,

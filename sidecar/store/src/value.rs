@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use shortlink_core::link::Second;
+use shortlink_core::link::{Second, UploadId};
 use sqlx::error::{BoxDynError, UnexpectedNullError};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -58,6 +58,8 @@ from! {
     // No campaign has an id that is too large for the database.
     CampaignId, id => Self::Number(Some(i64::try_from(id.get()).unwrap_or(i64::MAX)));
     Option<CampaignId>, id => id.map_or(Self::Number(None), Self::from);
+    UploadId, id => Self::from(id.get());
+    Option<UploadId>, id => Self::from(id.map(UploadId::get));
     bool, truth => Self::Truth(truth);
     &'a str, text => Self::Text(Some(Cow::Borrowed(text)));
     &'a String, text => Self::Text(Some(Cow::Borrowed(text)));
@@ -346,6 +348,7 @@ columns_of! {
     Second, i64, number => Timestamp::from_second(number).ok().and_then(Self::at);
     std::num::NonZeroU64, i64, number => Self::new(number.unsigned_abs());
     CampaignId, i64, number => Self::new(number.unsigned_abs());
+    UploadId, i64, number => Some(Self::new(number.unsigned_abs()));
     vocabulary::RedirectStatus, u16, code => Self::from_code(code);
     Code, &str, text => text.parse().ok();
     String, &str, text => Some(text.to_owned());

@@ -19,6 +19,9 @@ pub(super) struct Filters {
     /// Only links of this campaign.
     #[arg(long, value_name = "ID", value_parser = campaign_id)]
     campaign: Option<String>,
+    /// Only links that this upload created.
+    #[arg(long, value_name = "ID")]
+    upload: Option<String>,
     /// Only links created with this API key.
     #[arg(long, value_name = "KEY-ID")]
     created_by: Option<String>,
@@ -40,6 +43,7 @@ impl Filters {
             ("tag", &self.tag),
             ("externalId", &self.external_id),
             ("campaignId", &self.campaign),
+            ("uploadId", &self.upload),
             ("createdBy", &self.created_by),
         ];
         let named = named.into_iter();

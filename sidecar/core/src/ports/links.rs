@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
 use super::Receipt;
-use crate::link::{Edit, Link, State};
+use crate::link::{Edit, Link, State, UploadId};
 
 /// Decides about a change of the stored link, inside the store's transaction.
 pub type Editor = Box<dyn Fn(Link) -> Edit + Send + Sync>;
@@ -29,6 +29,8 @@ pub struct Listing {
     pub external_id: Option<String>,
     /// Only links of this campaign.
     pub campaign: Option<CampaignId>,
+    /// Only links of this upload.
+    pub upload: Option<UploadId>,
     /// Only links that were created with this API key.
     pub created_by: Option<String>,
     /// Only links behind this position.
@@ -46,6 +48,7 @@ impl Listing {
             self.tag.is_some(),
             self.external_id.is_some(),
             self.campaign.is_some(),
+            self.upload.is_some(),
             self.created_by.is_some(),
             self.state.is_some(),
         ];

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use shortlink_core::link::UploadId;
 use shortlink_core::short_url::Bases;
 use shortlink_service::repeat::RowResult;
 
@@ -19,6 +20,7 @@ use crate::idempotency::status_of;
 use crate::link_members::{LengthsFrom, not_created};
 use crate::problem::{Problem, ProblemBody};
 use crate::wire::LinkBody;
+use crate::words;
 
 /// The results of a chunk, as JSON values, and the outcomes of its rows.
 #[derive(Default)]
@@ -73,12 +75,16 @@ pub(super) struct SummaryBody {
 }
 
 #[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 #[schemars(rename = "BatchSums")]
 struct Sums {
     #[serde(flatten)]
     counts: Counts,
     /// Number of bytes of the body that were read.
     bytes: u64,
+    /// Upload that all links with the status 201 belong to.
+    #[schemars(with = "words::UploadId")]
+    upload_id: String,
 }
 
 /// The result of a row.
@@ -180,26 +186,29 @@ fn raw(json: String) -> Option<Box<RawValue>> {
     RawValue::from_string(json).ok()
 }
 
-/// The answer as a result a line. With the number of bytes that were read, which is known at the end, a line with the
-/// summary follows.
+/// The answer as a result a line. With the number of bytes that were read, which is known at the end, and the upload, a
+/// line with the summary follows.
 pub(super) fn lines(
     answers: impl Stream<Item = Answer>,
-    bytes: Option<Arc<AtomicU64>>,
+    summed: Option<(Arc<AtomicU64>, UploadId)>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let mut counts = Counts::default();
     answers
         .map(Some)
         .chain(stream::iter([None]))
         .filter_map(move |answer| {
-            let text = match (answer, &bytes) {
+            let text = match (answer, &summed) {
                 (Some(answer), _) => {
                     counts.add(answer.counts);
                     Some(answer.results.join("\n"))
                 }
                 (None, None) => None,
-                (None, Some(bytes)) => {
-                    let bytes = bytes.load(Ordering::Relaxed);
-                    let summary = Sums { counts, bytes };
+                (None, Some((bytes, upload))) => {
+                    let summary = Sums {
+                        counts,
+                        bytes: bytes.load(Ordering::Relaxed),
+                        upload_id: upload.to_string(),
+                    };
                     Some(to_line(&SummaryBody { summary }))
                 }
             };

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use shortlink_api::csv_parser::DELIMITERS;
+use shortlink_core::link::UploadId;
 use shortlink_service::repeat::RowsDigest;
 use vocabulary::CampaignId;
 
@@ -25,6 +26,9 @@ parameters! {
         // Without `default`: some generated clients send it, also with rows of JSON.
         json!({ "type": "string", "enum": DELIMITERS.map(|(name, _)| name) })
     };
+    UPLOAD: query "uploadId", "UploadOfRows",
+        "Upload that the links belong to, for a file that is sent in several requests: the id that the answer to the \
+         first one names. Default: derived from the Idempotency-Key, else a new one.", of::<words::UploadId>;
     SUMMARY: query "summary", "Summary",
         "Adds a last line with the numbers of rows, outcomes and bytes that were read. Only for answers of \
          application/x-ndjson.", |_| json!({ "type": "boolean" });
@@ -36,6 +40,7 @@ query! {
         campaign_id: CampaignId = CAMPAIGN,
         columns: String = COLUMNS,
         delimiter: String = DELIMITER,
+        upload_id: UploadId = UPLOAD,
         summary: bool = SUMMARY,
     }
 }
@@ -51,6 +56,8 @@ pub(super) struct SaidOfAll {
     pub(super) campaign_id: Option<CampaignId>,
     /// The format of CSV.
     pub(super) csv: Csv,
+    /// The upload of the links.
+    pub(super) upload: Option<UploadId>,
     /// The answer ends with a summary.
     pub(super) has_summary: bool,
     /// The options that rows depend on.
@@ -97,6 +104,7 @@ impl SaidOfAll {
         Ok(Self {
             campaign_id: asked.campaign_id,
             csv,
+            upload: asked.upload_id,
             has_summary: asked.summary.unwrap_or_default(),
             text: text.collect::<Vec<_>>().join("&"),
         })

@@ -45,6 +45,10 @@ pub(super) fn headers() -> Value {
         "Cache-Control": required("Forbids caches to store the response.", string()),
         "Allow": required("Methods that the path has.", string()),
         "Content-Security-Policy": required("Forbids the page to load anything from other hosts.", string()),
+        "Upload-Id": required(
+            "Id of the upload that all new links of the batch belong to.",
+            json!({ "type": "string", "pattern": "^[0-7][0-9a-f]{15}$" }),
+        ),
         "X-Request-Id": required(
             "Id of the request, which nginx generates; without nginx, the id of its trace.",
             request_id(),

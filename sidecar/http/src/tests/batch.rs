@@ -382,7 +382,9 @@ async fn a_batch_ends_with_a_summary_if_it_is_asked_for() {
         let mut sums = json!({ "summary": sums });
         sums["summary"]["bytes"] = json!(body.len());
         // A repetition without it is the same request.
-        let plain = lines(&ask("", media_type, body).await);
+        let plain = ask("", media_type, body).await;
+        sums["summary"]["uploadId"] = json!(plain.header("upload-id"));
+        let plain = lines(&plain);
         let mut summed = lines(&ask("summary=true", media_type, body).await);
         assert_eq!(summed.pop(), Some(sums), "{media_type}");
         assert_eq!(codes(&summed), codes(&plain));
@@ -668,4 +670,62 @@ async fn the_same_request_at_the_same_time_makes_its_links_once() {
     assert_eq!(codes(&lines(&one)), codes(&lines(&other)));
     let listed = service.get("/v1/links?limit=1000").await.json();
     assert_eq!(listed["links"].as_array().map(Vec::len), Some(300));
+}
+
+#[tokio::test]
+async fn the_links_of_a_batch_are_found_by_its_upload() {
+    let service = Service::new().await;
+    let list = async |id: &str| {
+        let answer = service.get(&format!("/v1/links?uploadId={id}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.json());
+        let links = answer.json()["links"].as_array().cloned().expect("links");
+        let codes = links.iter().map(|link| {
+            assert_eq!(link["uploadId"], id);
+            link["shortCode"].as_str().expect("a code").to_owned()
+        });
+        codes.collect::<HashSet<String>>()
+    };
+    // With a key, a repetition belongs to the same upload.
+    let first = send(&service, NDJSON, Some("spring"), Body::from(ndjson(5))).await;
+    let upload = first.header("upload-id").expect("an id").to_owned();
+    let again = send(&service, NDJSON, Some("spring"), Body::from(ndjson(5))).await;
+    assert_eq!(again.header("upload-id"), Some(&*upload));
+    let mut expected: HashSet<String> = codes(&lines(&first)).into_iter().collect();
+    assert_eq!(list(&upload).await, expected);
+    // Without one, each batch has its own.
+    let plain = send(&service, NDJSON, None, Body::from(ndjson(2))).await;
+    let other = plain.header("upload-id").expect("an id").to_owned();
+    assert_ne!(other, upload);
+    assert_eq!(list(&other).await.len(), 2);
+    // Another part of the file, with a link of a campaign's settings and one that exists.
+    let dedupe = json!({"longUrl": "https://example.com/old", "dedupe": true});
+    let old = service.create(dedupe.clone()).await.json();
+    assert!(old.get("uploadId").is_none(), "{old}");
+    let body = format!(
+        "{{\"longUrl\":\"https://example.com/new\",\"note\":\"full\",\"maxVisits\":3}}\n{dedupe}\n"
+    );
+    let request = Request::builder()
+        .method("POST")
+        .uri(format!("/v1/links/batch?summary=true&uploadId={upload}"))
+        .header("x-api-key", &service.writer)
+        .header("content-type", NDJSON)
+        .body(Body::from(body));
+    let part = lines(&service.send(request.expect("a request")).await);
+    assert_eq!(part[0]["link"]["uploadId"], *upload);
+    assert_eq!(part[1]["status"], 200);
+    assert!(part[1]["link"].get("uploadId").is_none(), "{part:?}");
+    assert_eq!(part[2]["summary"]["uploadId"], *upload);
+    expected.extend(codes(&part[..1]));
+    assert_eq!(list(&upload).await, expected);
+    // A change keeps it, as the history does.
+    let code = codes(&part[..1]).remove(0);
+    let path = format!("/v1/links/{code}");
+    let changed = service
+        .call(&service.writer, "PATCH", &path, Some(json!({"note": null})))
+        .await;
+    assert_eq!(changed.json()["uploadId"], *upload);
+    for id in ["", "1", "8000000000000000", "3F0C9D24A6B1E857"] {
+        let answer = service.get(&format!("/v1/links?uploadId={id}")).await;
+        assert_eq!(answer.status, 400, "{id}");
+    }
 }

@@ -20,6 +20,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0007_ended_sessions",
     "0008_named_values",
     "0009_unused_agents",
+    "0010_uploads",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

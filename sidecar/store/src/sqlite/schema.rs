@@ -23,6 +23,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0012_ended_sessions",
     "0013_named_values",
     "0014_unused_agents",
+    "0015_uploads",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

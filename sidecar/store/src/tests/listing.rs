@@ -1,7 +1,7 @@
 //! Listings and their filters.
 
 use jiff::{SignedDuration, Timestamp};
-use shortlink_core::link::{Change, Link, Second, State};
+use shortlink_core::link::{Change, Link, Second, State, UploadId};
 use shortlink_core::ports::{Listing, Position};
 use shortlink_core::testing::{changed_by, link, moment};
 
@@ -47,13 +47,16 @@ pub(crate) fn filters(now: Timestamp) -> Vec<Listing> {
         for tag in [None, Some("spring"), Some("nobody")] {
             for external_id in [None, Some("order")] {
                 for created_by in [None, Some("key"), Some("other")] {
-                    filters.push(Listing {
-                        state: state.map(|state| (state, now)),
-                        tag: tag.map(str::to_owned),
-                        external_id: external_id.map(str::to_owned),
-                        created_by: created_by.map(str::to_owned),
-                        ..Listing::default()
-                    });
+                    for upload in [None, Some(UploadId::new(1))] {
+                        filters.push(Listing {
+                            state: state.map(|state| (state, now)),
+                            tag: tag.map(str::to_owned),
+                            external_id: external_id.map(str::to_owned),
+                            created_by: created_by.map(str::to_owned),
+                            upload,
+                            ..Listing::default()
+                        });
+                    }
                 }
             }
         }
@@ -81,6 +84,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
                 .collect(),
             external_id: Some("order".to_owned()).filter(|_| every(number, 11)),
             created_by: if every(number, 13) { "other" } else { "key" }.to_owned(),
+            upload: [None, Some(UploadId::new(1)), Some(UploadId::new(2))][number as usize % 3],
             ..link(&format!("c{number:03}"))
         };
         let code = link.code;
@@ -106,6 +110,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
                     tag,
                     external_id,
                     created_by,
+                    upload,
                     ..
                 } = &listing;
                 state.is_none_or(|(state, now)| link.state(now) == state)
@@ -114,6 +119,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
                     && created_by
                         .as_ref()
                         .is_none_or(|key| *key == link.created_by)
+                    && (upload.is_none() || *upload == link.upload)
             })
             .map(|link| link.code.to_string())
             .collect();
@@ -169,6 +175,7 @@ async fn a_search_goes_on_where_it_has_come_to(fixture: Fixture) {
             tags: vec!["spring".to_owned()],
             external_id: Some("order".to_owned()).filter(|_| is_one_of(3)),
             created_by: if is_one_of(7) { "other" } else { "key" }.to_owned(),
+            upload: Some(UploadId::new(1)).filter(|_| is_one_of(2)),
             ..link(&format!("c{number:03}"))
         };
         create(store, link).await;
