@@ -44,12 +44,12 @@ const KINDS = {
 const inside = (object, name) => name.split('.').reduce((found, step) => found?.[step], object);
 
 /**
- * A form. `link` has the initial values; `call` receives the members that differ from them, with those of one object
+ * A form. `link` has the initial values, or a field its own; `call` receives the members that differ from them, with those of one object
  * together. `changed` is called with the fields at every change.
  */
 export function form({ fields, more = [], link = {}, send, call, cancel, changed = () => {} }) {
   const all = [...fields, ...more];
-  const inputs = new Map(all.map((field) => [field.name, input(field, inside(link, field.name))]));
+  const inputs = new Map(all.map((field) => [field.name, input(field, inside(link, field.name) ?? field.initial)]));
   const shown = new Map(all.map((field) => [field.name, inputs.get(field.name).value]));
   const said = h('div', {});
   const button = h('button', { class: 'main' }, send);

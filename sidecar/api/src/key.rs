@@ -12,10 +12,13 @@ use shortlink_core::target::domains::{DomainRule, DomainRules};
 
 use super::faults::Faults;
 use super::kinds::link::Parameters;
-use super::kinds::{Kind, Length, List, Moment, Number, Shape, Text};
+use super::kinds::{Kind, Length, List, Moment, Number, Shape, Text, Truth};
 use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
 use super::members::{object, request};
 use super::words;
+
+/// A number of characters of a custom code.
+type CustomLength = Number<1, { vocabulary::MAX_CODE_LENGTH as u32 }>;
 
 /// A number of units of a rate limit.
 type Units = Number<1, { api_key::RateLimit::MOST }>;
@@ -31,7 +34,7 @@ members! {
         expires_at: Optional<Moment> = "expiresAt",
         /// Rate limit, for each sidecar process. Each row of a batch counts as one request. Default: no limit.
         rate_limit: Optional<RateLimit> = "rateLimit",
-        /// Restrictions of the codes that can be issued and of their targets. Default: none.
+        /// Restrictions of codes, of targets and of the links that the key can reach. Default: none.
         policy: Emptied<KeyPolicy> = "policy",
     }
 }
@@ -58,6 +61,10 @@ members! {
         /// Domains that targets can be on: example.com with its subdomains, =example.com without them, or an IP
         /// address. Default: all domains.
         allowed_domains: Optional<List<DomainRule, String>> = "allowedDomains" as "allowed-domain",
+        /// Links can have custom codes. Default: true.
+        custom_codes: Always<Truth> = "customCodes",
+        /// Minimum number of characters of custom codes.
+        min_custom_length: Optional<CustomLength> = "minCustomLength",
     }
 }
 
@@ -174,12 +181,15 @@ impl Kind for KeyPolicy {
                 min_body_length: length(given.min_body_length),
                 max_body_length: length(given.max_body_length),
                 allowed_domains: domains.map(DomainRules::from_iter),
+                custom_codes: given.custom_codes.unwrap_or(true),
+                min_custom_length: length(given.min_custom_length),
             };
             if let Err(error) = policy.validate() {
                 let name = match error {
                     InvalidPolicy::NoStrategy => "strategies",
                     InvalidPolicy::NoDomain => "allowedDomains",
                     InvalidPolicy::Length | InvalidPolicy::Lengths => "minBodyLength",
+                    InvalidPolicy::CustomLength => "minCustomLength",
                 };
                 fields.refuse(name, error.to_string());
             }
@@ -202,9 +212,10 @@ mod shown {
     }
 
     request! {
-        /// Restrictions of the codes that a key can issue and of their targets. `null` means no restriction.
-        pub(super) KeyPolicy: New, required ["strategies", "minBodyLength", "maxBodyLength", "allowedDomains"],
-            of PolicyMembers
+        /// Restrictions of codes, of targets and of the links that a key can reach. `null` means no restriction.
+        pub(super) KeyPolicy: New, required [
+            "strategies", "minBodyLength", "maxBodyLength", "allowedDomains", "customCodes", "minCustomLength",
+        ], of PolicyMembers
     }
 }
 

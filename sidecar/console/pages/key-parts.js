@@ -25,6 +25,8 @@ export const MORE = [
   { name: 'policy.strategies', kind: 'tags', hint: true },
   { name: 'policy.minBodyLength', kind: 'number' },
   { name: 'policy.maxBodyLength', kind: 'number' },
+  { name: 'policy.customCodes', kind: 'truth', initial: true },
+  { name: 'policy.minCustomLength', kind: 'number' },
 ];
 
 /** An API key's secret, with a copy button; `behind` is shown after it. */

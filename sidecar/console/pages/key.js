@@ -74,6 +74,8 @@ function facts(key, { at }) {
     policy.allowedDomains && fact(t('field.policy.allowedDomains'), policy.allowedDomains.join(', ')),
     policy.strategies && fact(t('field.policy.strategies'), policy.strategies.join(', ')),
     lengths.some(Boolean) && fact(t('codes.length'), lengths.map((length) => length ?? '').join('–')),
+    !policy.customCodes && fact(t('codes'), t('key.custom.no')),
+    policy.minCustomLength && fact(t('field.policy.minCustomLength'), policy.minCustomLength),
     key.successorId && fact(t('key.successor'),
       h('a', { class: 'code', href: at(`/keys/${key.successorId}`) }, key.successorId)),
     fact(t('column.made'), when(key.createdAt)),

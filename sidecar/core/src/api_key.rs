@@ -70,6 +70,9 @@ pub struct ApiKey {
     pub revoked_at: Option<Timestamp>,
     /// The id of the key that it was rotated to.
     pub successor_id: Option<String>,
+    /// The id of the first key of its sequence of rotations, its own for a key that replaces none. These keys share
+    /// their links and their quota.
+    pub first_id: String,
 }
 
 impl ApiKey {
@@ -84,6 +87,7 @@ impl ApiKey {
         let secret = random_text(SECRET_LENGTH, rng);
         let text = format!("{PREFIX}_{id}_{secret}");
         let key = Self {
+            first_id: id.clone(),
             id,
             name,
             secret_sha256: Sha256::digest(&secret).into(),
@@ -135,6 +139,7 @@ impl fmt::Debug for ApiKey {
             .field("expires_at", &self.expires_at)
             .field("revoked_at", &self.revoked_at)
             .field("successor_id", &self.successor_id)
+            .field("first_id", &self.first_id)
             .finish_non_exhaustive()
     }
 }

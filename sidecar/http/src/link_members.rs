@@ -104,6 +104,10 @@ pub(super) fn read_new_link(
     let issue = LinkIssue::read(&mut fields, Usage::New);
     let slug = issue.custom_slug.flatten();
     let slug = slug.and_then(|text| fields.checked("customSlug", app.links.parse_slug(&text)));
+    if let Some(code) = &slug {
+        let allowed = caller.key().policy.check_custom_code(code);
+        fields.checked("customSlug", allowed);
+    }
     let defaults = membership
         .as_ref()
         .and_then(|membership| campaigns.of_destination(membership))

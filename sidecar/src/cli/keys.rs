@@ -91,6 +91,12 @@ pub(super) struct CreateArguments {
     /// an IP address. Can be repeated. Default: all domains.
     #[arg(long = "allowed-domain", value_name = "DOMAIN")]
     allowed_domains: Vec<DomainRule>,
+    /// Forbid custom codes. Default: links can have custom codes.
+    #[arg(long)]
+    no_custom_codes: bool,
+    /// Minimum number of characters of custom codes: 1 to 16.
+    #[arg(long, value_name = "LENGTH")]
+    min_custom_length: Option<u8>,
 }
 
 impl KeysCommand {
@@ -158,6 +164,8 @@ impl CreateArguments {
             min_body_length: self.min_body_length,
             max_body_length: self.max_body_length,
             allowed_domains: (!domains.is_empty()).then_some(domains),
+            custom_codes: !self.no_custom_codes,
+            min_custom_length: self.min_custom_length,
         };
         policy.validate()?;
         Ok(NewKey {

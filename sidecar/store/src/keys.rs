@@ -18,13 +18,14 @@ use crate::texts::joined;
 
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, scopes, rate_per_second, rate_burst, strategies, min_body_length, \
-     max_body_length, allowed_domains, expires_at, revoked_at, successor_id";
+     max_body_length, allowed_domains, expires_at, revoked_at, successor_id, custom_codes, \
+     min_custom_length";
 
 /// The parameters that hold them.
-const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11";
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13";
 
 /// The other columns.
-const FIXED: &str = "id, secret_sha256, created_at";
+const FIXED: &str = "id, secret_sha256, created_at, first_id";
 
 const SELECT: &[&str] = &["SELECT ", CHANGEABLE, ", ", FIXED, " FROM api_keys "];
 const FIND: Sql = sql!(SELECT; "WHERE id = $1");
@@ -124,7 +125,7 @@ async fn edit(
             CHANGEABLE,
             ") = (",
             PARAMETERS,
-            ") WHERE id = $12"
+            ") WHERE id = $14"
         );
         db.run(update, &[&values(key)[..], args![&key.id]].concat())
             .await?;
@@ -146,15 +147,20 @@ async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
         FIXED,
         ") VALUES (",
         PARAMETERS,
-        ", $12, $13, $14)"
+        ", $14, $15, $16, $17)"
     );
-    let fixed = args![&key.id, key.secret_sha256.as_slice(), key.created_at];
+    let fixed = args![
+        &key.id,
+        key.secret_sha256.as_slice(),
+        key.created_at,
+        &key.first_id
+    ];
     db.run(sql, &[&values(key)[..], fixed].concat()).await?;
     Ok(())
 }
 
 /// The values of the [`CHANGEABLE`] columns.
-fn values(key: &ApiKey) -> [Value<'_>; 11] {
+fn values(key: &ApiKey) -> [Value<'_>; 13] {
     let (limit, policy) = (&key.rate_limit, &key.policy);
     let domains = policy.allowed_domains.as_ref();
     [
@@ -169,6 +175,8 @@ fn values(key: &ApiKey) -> [Value<'_>; 11] {
         key.expires_at.into(),
         key.revoked_at.into(),
         (&key.successor_id).into(),
+        policy.custom_codes.into(),
+        policy.min_custom_length.into(),
     ]
 }
 
@@ -193,11 +201,14 @@ fn read(row: &Row) -> Result<ApiKey, sqlx::Error> {
             min_body_length: row.find("min_body_length")?,
             max_body_length: row.find("max_body_length")?,
             allowed_domains: domains.map(DomainRules::from_iter),
+            custom_codes: row.get("custom_codes")?,
+            min_custom_length: row.find("min_custom_length")?,
         },
         created_at: row.get("created_at")?,
         expires_at: row.find("expires_at")?,
         revoked_at: row.find("revoked_at")?,
         successor_id: row.find("successor_id")?,
+        first_id: row.get("first_id")?,
     })
 }
 

@@ -66,6 +66,9 @@ fn the_command_line_makes_lists_and_refuses_keys() {
         "9",
         "--allowed-domain",
         "Example.com",
+        "--no-custom-codes",
+        "--min-custom-length",
+        "4",
     ];
     let key = stack.sidecar.run_ok(&[&create[..], &options].concat());
     let admin = stack.sidecar.make_key(&["admin"]);
@@ -84,7 +87,7 @@ fn the_command_line_makes_lists_and_refuses_keys() {
             "policy",
             json!({
                 "strategies": ["pool", "permuted"], "minBodyLength": 6, "maxBodyLength": 9,
-                "allowedDomains": ["example.com"],
+                "allowedDomains": ["example.com"], "customCodes": false, "minCustomLength": 4,
             }),
         ),
     ] {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use serde::Serialize;
-use vocabulary::BodyLengths;
+use vocabulary::{BodyLengths, Code, MAX_CODE_LENGTH};
 
 use crate::codes::strategy::{CodePolicy, StrategyName};
 use crate::target::domains::DomainRules;
@@ -45,7 +45,7 @@ impl RateLimit {
 }
 
 /// Restrictions on the links created with a key. `None` means unrestricted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyPolicy {
     /// The strategies that codes may be issued with; never an empty list.
@@ -56,6 +56,24 @@ pub struct KeyPolicy {
     pub max_body_length: Option<u8>,
     /// The domains that targets may lead to; never an empty list.
     pub allowed_domains: Option<DomainRules>,
+    /// True if links can have custom codes.
+    pub custom_codes: bool,
+    /// The fewest characters that a custom code has.
+    pub min_custom_length: Option<u8>,
+}
+
+impl Default for KeyPolicy {
+    /// Restricts nothing.
+    fn default() -> Self {
+        Self {
+            strategies: None,
+            min_body_length: None,
+            max_body_length: None,
+            allowed_domains: None,
+            custom_codes: true,
+            min_custom_length: None,
+        }
+    }
 }
 
 impl KeyPolicy {
@@ -85,6 +103,13 @@ impl KeyPolicy {
             if length.is_some_and(|length| !lengths.contains(&length)) {
                 return Err(InvalidPolicy::Length);
             }
+        }
+        let custom_lengths = 1..=MAX_CODE_LENGTH;
+        if self
+            .min_custom_length
+            .is_some_and(|length| !custom_lengths.contains(&length.into()))
+        {
+            return Err(InvalidPolicy::CustomLength);
         }
         match (self.min_body_length, self.max_body_length) {
             (Some(min), Some(max)) if min > max => Err(InvalidPolicy::Lengths),
@@ -126,8 +151,25 @@ impl KeyPolicy {
         }
     }
 
+    /// Checks that the policy allows a custom code.
+    ///
+    /// # Errors
+    /// Fails if the policy allows none, or only longer ones.
+    pub fn check_custom_code(&self, code: &Code) -> Result<(), PolicyError> {
+        if !self.custom_codes {
+            return Err(PolicyError::CustomCode);
+        }
+        let length = code.as_bytes().len();
+        match self.min_custom_length {
+            Some(min) if length < usize::from(min) => {
+                Err(PolicyError::CustomLength { length, min })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that the policy allows a length of the body, without the check character. Custom
-    /// codes are not issued, so their length is not restricted.
+    /// codes are not issued, so this does not restrict them.
     ///
     /// # Errors
     /// Fails if the length is out of the policy's bounds.
@@ -166,6 +208,17 @@ pub enum PolicyError {
         /// The most characters.
         max: u8,
     },
+    /// The key does not allow custom codes.
+    #[error("this API key does not allow custom codes; omit customSlug to get an issued code")]
+    CustomCode,
+    /// The key allows only longer custom codes.
+    #[error("this API key allows custom codes of {min} or more characters, not of {length}")]
+    CustomLength {
+        /// Requested length.
+        length: usize,
+        /// The fewest characters.
+        min: u8,
+    },
 }
 
 /// Reason for the rejection of a policy.
@@ -180,6 +233,9 @@ pub enum InvalidPolicy {
     /// No body has such a length.
     #[error("a body has 1 to {} characters", BodyLengths::LONGEST)]
     Length,
+    /// No custom code has such a length.
+    #[error("a custom code has 1 to {MAX_CODE_LENGTH} characters")]
+    CustomLength,
     /// No length would be allowed.
     #[error("the least body length must not exceed the greatest")]
     Lengths,
@@ -245,6 +301,32 @@ mod tests {
     }
 
     #[test]
+    fn custom_codes_are_forbidden_or_have_a_least_length() {
+        let free = KeyPolicy::default();
+        let issued_only = KeyPolicy {
+            custom_codes: false,
+            ..KeyPolicy::default()
+        };
+        let long = KeyPolicy {
+            min_custom_length: Some(4),
+            ..KeyPolicy::default()
+        };
+        for (policy, code, verdict) in [
+            (&free, "a", Ok(())),
+            (&issued_only, "abcdef", Err(PolicyError::CustomCode)),
+            (&long, "abcd", Ok(())),
+            (
+                &long,
+                "abc",
+                Err(PolicyError::CustomLength { length: 3, min: 4 }),
+            ),
+        ] {
+            let code = code.parse().expect("a code");
+            assert_eq!(policy.check_custom_code(&code), verdict, "{code}");
+        }
+    }
+
+    #[test]
     fn a_policy_that_would_allow_nothing_is_not_kept() {
         let with_lengths = |min, max| KeyPolicy {
             min_body_length: min,
@@ -266,6 +348,13 @@ mod tests {
                     ..KeyPolicy::default()
                 },
                 Err(InvalidPolicy::NoDomain),
+            ),
+            (
+                KeyPolicy {
+                    min_custom_length: Some(17),
+                    ..KeyPolicy::default()
+                },
+                Err(InvalidPolicy::CustomLength),
             ),
             (with_lengths(Some(5), None), Ok(())),
             (with_lengths(Some(5), Some(5)), Ok(())),

@@ -181,3 +181,32 @@ async fn codes_are_issued_only_in_the_lengths_that_the_key_allows() {
         assert_eq!(answer.status, 201, "{min:?} {max:?}");
     }
 }
+
+#[tokio::test]
+async fn custom_codes_are_those_that_the_key_allows() {
+    let service = Service::new().await;
+    for (seed, policy, refused, allowed) in [
+        (1, json!({"customCodes": false}), "abcdef", None),
+        (2, json!({"minCustomLength": 4}), "abc", Some("abcd")),
+        (3, json!({}), "api", Some("a")),
+    ] {
+        let request = json!({"name": "x", "scopes": ["links:write"], "policy": policy});
+        let (_, admin) = service.key(10 + seed, new_key(&[Scope::Admin])).await;
+        let made = service
+            .call(&admin, "POST", "/v1/keys", Some(request))
+            .await;
+        assert_eq!(made.status, 201);
+        let key = made.json()["secret"].as_str().expect("a secret").to_owned();
+        let create = async |slug: Option<&str>| {
+            let body = json!({"longUrl": "https://example.com/", "customSlug": slug});
+            service.call(&key, "POST", "/v1/links", Some(body)).await
+        };
+        let answer = create(Some(refused)).await;
+        assert_eq!(answer.status, 422, "{policy}");
+        assert_eq!(answer.pointers(), ["/customSlug"]);
+        if let Some(allowed) = allowed {
+            assert_eq!(create(Some(allowed)).await.status, 201, "{policy}");
+        }
+        assert_eq!(create(None).await.status, 201, "{policy}");
+    }
+}

@@ -35,6 +35,7 @@ async fn a_key_lives_from_creation_to_revocation() {
             "strategies": ["pool"],
             "minBodyLength": 7,
             "allowedDomains": ["Example.com.", "=b\u{fc}cher.example"],
+            "minCustomLength": 5,
         },
     });
     let created = send("POST", "/v1/keys", Some(body)).await;
@@ -55,6 +56,8 @@ async fn a_key_lives_from_creation_to_revocation() {
             "minBodyLength": 7,
             "maxBodyLength": null,
             "allowedDomains": ["example.com", "=xn--bcher-kva.example"],
+            "customCodes": true,
+            "minCustomLength": 5,
         },
         "successorId": null,
         "createdAt": "2026-06-01T00:00:00Z",
@@ -78,6 +81,7 @@ async fn a_key_lives_from_creation_to_revocation() {
     expected["rateLimit"] = json!({"requestsPerSecond": 2, "burst": 9});
     expected["policy"] = json!({
         "strategies": null, "minBodyLength": null, "maxBodyLength": 9, "allowedDomains": null,
+        "customCodes": true, "minCustomLength": null,
     });
     assert_eq!(changed.json(), expected);
     // At once, although the key was used moments ago.
@@ -214,6 +218,10 @@ async fn every_error_of_a_body_is_told_at_once() {
         (
             policy(json!({"allowedDomains": ["example.com", "*.example.org", ""]})),
             &["/policy/allowedDomains/1", "/policy/allowedDomains/2"],
+        ),
+        (
+            policy(json!({"customCodes": "no", "minCustomLength": 17})),
+            &["/policy/customCodes", "/policy/minCustomLength"],
         ),
         (
             policy(json!({"allowedDomains": []})),

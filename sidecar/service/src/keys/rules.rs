@@ -81,6 +81,7 @@ pub(super) fn rotate(
         rate_limit: key.rate_limit,
         policy: key.policy.clone(),
         expires_at: key.expires_at,
+        first_id: key.first_id.clone(),
         ..drawn
     };
     let end = now.checked_add(overlap).unwrap_or(Timestamp::MAX);

@@ -21,6 +21,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0008_named_values",
     "0009_unused_agents",
     "0010_uploads",
+    "0012_key_limits",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -24,6 +24,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0013_named_values",
     "0014_unused_agents",
     "0015_uploads",
+    "0017_key_limits",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

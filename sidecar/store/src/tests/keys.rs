@@ -87,6 +87,8 @@ async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
                     .collect::<Result<_, _>>()
                     .expect("rules"),
             ),
+            custom_codes: false,
+            min_custom_length: Some(16),
         },
         expires_at: Some(moment("2030-01-01T00:00:00.001Z")),
         revoked_at: Some(moment(REVOKED_AT)),
@@ -102,6 +104,8 @@ async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
     for (changed, id) in [(&full, &plain.id), (&plain, &full.id)] {
         let changed = ApiKey {
             id: id.clone(),
+            // Never changes.
+            first_id: id.clone(),
             secret_sha256: if *id == plain.id {
                 plain.secret_sha256
             } else {
