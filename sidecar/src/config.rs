@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use secrecy::SecretString;
 use serde::de::DeserializeOwned;
+use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::target::TargetPolicy;
@@ -36,6 +37,9 @@ const CHECK_KEYS: &str = "codes.check_keys_file";
 
 /// The setting that names the file with the secret of nginx.
 const PROXY_SECRET: &str = "http.proxy_secret_file";
+
+/// The file with words that codes do not contain.
+const BLOCKLIST: &str = "codes.blocklist_file";
 
 /// Every setting.
 #[derive(Debug)]
@@ -92,6 +96,10 @@ pub struct Codes {
     pub pool: Watermarks,
     /// Words that are no codes.
     pub reserved: ReservedWords,
+    /// Words that issued codes do not contain.
+    pub blocklist: Blocklist,
+    /// Words that custom codes do not contain.
+    pub custom_blocklist: Blocklist,
 }
 
 /// The settings of links.
@@ -151,6 +159,7 @@ impl Config {
     ) -> anyhow::Result<Self> {
         let settings = Settings(layers::merged(file, environment)?);
         let timeout = |key| settings.milliseconds(key, 10, 60_000);
+        let blocklist = settings.blocklist()?;
         Ok(Self {
             http: Http {
                 listen: settings.listen("http.listen")?,
@@ -181,6 +190,11 @@ impl Config {
                 sequence_one_in: settings.number("codes.sequence_one_in", 1, 1 << 40)?,
                 pool: settings.watermarks()?,
                 reserved: ReservedWords::new(settings.get::<Vec<String>>("codes.reserved")),
+                custom_blocklist: match settings.get("codes.blocklist_custom") {
+                    true => blocklist.clone(),
+                    false => Blocklist::default(),
+                },
+                blocklist,
             },
             links: LinkDefaults {
                 redirect_status: settings.redirect_status("links.default_redirect_status")?,
@@ -396,6 +410,22 @@ impl Settings {
         let high = self.number("codes.pool_high", 1, 10_000_000)?;
         let low = self.number("codes.pool_low", 0, high)?;
         Ok(Watermarks { low, high })
+    }
+
+    /// The words that codes do not contain.
+    fn blocklist(&self) -> anyhow::Result<Blocklist> {
+        let file = match self.file(BLOCKLIST) {
+            None => String::new(),
+            Some(path) => std::fs::read_to_string(&path).with_context(|| {
+                format!("the file {path:?} that {BLOCKLIST} names can't be read")
+            })?,
+        };
+        let built_in = match self.get("codes.blocklist") {
+            true => Blocklist::built_in(),
+            false => "",
+        };
+        Blocklist::parse([built_in, &file])
+            .with_context(|| format!("the file that {BLOCKLIST} names can't be used"))
     }
 
     fn check_keys(&self) -> anyhow::Result<CheckKeys> {

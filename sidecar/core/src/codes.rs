@@ -1,5 +1,6 @@
 //! Codes: their numbers, and the policies for those of new links.
 
+pub mod blocklist;
 pub mod capacity;
 pub mod numbering;
 pub mod permutation;

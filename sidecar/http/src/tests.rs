@@ -29,6 +29,7 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use shortlink_core::api_key::Scope;
 use shortlink_core::clock::Clock;
+use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::ports::{Delivery, Publisher};
 use shortlink_core::target::TargetPolicy;
@@ -156,6 +157,7 @@ impl Service {
                 delivery: Arc::clone(&delivery),
                 rules: rules.clone(),
                 reserved: ReservedWords::new(["api".to_owned()]),
+                custom_blocklist: Blocklist::parse(["zob"]).expect("a word"),
                 clock: Arc::clone(&shared_clock),
             },
             campaigns: Campaigns {

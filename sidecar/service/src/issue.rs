@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use shortlink_core::clock::Clock;
+use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::Link;
@@ -46,6 +47,8 @@ pub struct Parts {
     pub lengths: Arc<Lengths>,
     /// Reserved words.
     pub reserved: ReservedWords,
+    /// Words that issued codes do not contain.
+    pub blocklist: Blocklist,
     /// Clock.
     pub clock: Arc<dyn Clock>,
 }
@@ -207,7 +210,8 @@ impl Parts {
     }
 
     /// Draws codes for new links and builds the links in the same order; reports errors by index. A
-    /// link whose code is a reserved word is in neither result and gets a new draw.
+    /// link whose code is a reserved word or contains one of the blocklist is in neither result and gets a new draw, as
+    /// if the code were taken.
     pub(super) async fn draw_for(&self, new: &[(usize, &NewLink)], attempt: u32) -> Drawn {
         let now = self.clock.now();
         let mut links = Vec::with_capacity(new.len());
@@ -223,7 +227,9 @@ impl Parts {
             match self.draw(&new, policy, attempt, &mut reserved).await {
                 Ok(codes) => {
                     let drawn = new.into_iter().zip(codes);
-                    let usable = drawn.filter(|(_, code)| !self.reserved.contain(code));
+                    let usable = drawn.filter(|(_, code)| {
+                        !self.reserved.contain(code) && !self.blocklist.blocks(code)
+                    });
                     links.extend(usable.map(|((place, new), code)| (place, new.link(code, now))));
                 }
                 Err(error) => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use shortlink_core::audit::{Action, ChangedBy};
 use shortlink_core::clock::Clock;
+use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::link::{Change, Edit, Expected, Link};
 use shortlink_core::ports::{Delivery, Edited, Editor, Listing, Position, StoreError};
@@ -43,6 +44,8 @@ pub struct Links {
     pub rules: CodeRules,
     /// Reserved words.
     pub reserved: ReservedWords,
+    /// Words that custom codes do not contain.
+    pub custom_blocklist: Blocklist,
     /// Clock.
     pub clock: Arc<dyn Clock>,
 }
@@ -51,12 +54,15 @@ impl Links {
     /// Parses a custom code.
     ///
     /// # Errors
-    /// Fails if the text does not have the shape of a code, is reserved, or would never be
-    /// resolved.
+    /// Fails if the text does not have the shape of a code, is reserved, contains a blocked word, or would
+    /// never be resolved.
     pub fn parse_slug(&self, text: &str) -> Result<Code, SlugError> {
         let code = Code::parse(text.as_bytes())?;
         if self.reserved.contain(&code) {
             return Err(SlugError::Reserved);
+        }
+        if self.custom_blocklist.blocks(&code) {
+            return Err(SlugError::Blocked);
         }
         match self.rules.judge(&code) {
             Verdict::Issued | Verdict::Foreign => Ok(code),
@@ -207,6 +213,9 @@ pub enum SlugError {
     /// It is a reserved word.
     #[error("is a reserved word")]
     Reserved,
+    /// It contains a word of the blocklist.
+    #[error("contains a word that codes must not contain")]
+    Blocked,
     /// It looks like a mistyped issued code, which the edge rejects without a look-up.
     #[error(
         "has the length of issued codes ({length}) and so must end with the right check \

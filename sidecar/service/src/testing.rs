@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use shortlink_core::api_key::{ApiKey, KeyPolicy, Scope};
 use shortlink_core::clock::Clock;
+use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::ports::{Delivery, Publisher};
@@ -87,6 +88,7 @@ pub fn parts(
         strategies,
         lengths: Arc::new(Lengths::new(Arc::clone(store), rules.clone(), 2)),
         reserved: ReservedWords::new(["api".to_owned()]),
+        blocklist: Blocklist::default(),
         clock: Arc::clone(clock),
     }
 }

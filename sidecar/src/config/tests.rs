@@ -215,6 +215,16 @@ fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
             &["http.proxy_secret_file", "X-Shortlink-Secret"],
         ),
         (
+            "[codes]\nblocklist_file = \"/nowhere\"",
+            None,
+            &["codes.blocklist_file", "/nowhere", "No such file"],
+        ),
+        (
+            "[codes]\nblocklist_file = \"Cargo.toml\"",
+            None,
+            &["codes.blocklist_file", "line 1", "[package]"],
+        ),
+        (
             "[links]\ndefault_redirect_status = 303",
             None,
             &["links.default_redirect_status", "301, 302, 307, 308"],

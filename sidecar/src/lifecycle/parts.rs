@@ -156,6 +156,7 @@ impl Parts {
                 issuer: self.issuer()?,
                 rules: codes.rules.clone(),
                 reserved: codes.reserved.clone(),
+                custom_blocklist: codes.custom_blocklist.clone(),
                 clock: clock(),
             },
             campaigns: Campaigns {
@@ -248,6 +249,7 @@ impl Parts {
             },
             lengths: Arc::new(Lengths::new(store(), rules(), codes.one_in)),
             reserved: codes.reserved.clone(),
+            blocklist: codes.blocklist.clone(),
             clock: Arc::clone(&self.clock),
         }))
     }

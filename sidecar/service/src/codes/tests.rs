@@ -1,5 +1,6 @@
 //! Properties of the codes of all strategies: they are unique and look random.
 
+mod blocked;
 mod distribution;
 mod leases;
 mod order;
