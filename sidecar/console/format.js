@@ -22,6 +22,10 @@ export const clock = (text, seconds = false) => new Intl.DateTimeFormat(locale()
 /** A number with its digits in groups. */
 export const count = (number) => new Intl.NumberFormat(locale()).format(number ?? 0);
 
+/** The number of links that were created, and the quota if there is one. */
+export const created = (links, most) =>
+  (most ? t('created.of', { count: count(links), most: count(most) }) : count(links));
+
 /** A state as a badge. */
 export const badge = (state) => h('span', { class: `state ${state}`, 'data-state': state }, t(`state.${state}`));
 

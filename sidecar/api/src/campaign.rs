@@ -35,6 +35,9 @@ members! {
         note: Optional<ShortText<1000>> = "note",
         /// Defaults of new links. A change replaces all of them.
         defaults: Emptied<Defaults> = "defaults",
+        /// Number of links that can be created in the campaign. Links that have ended or were deleted count. Default:
+        /// any number.
+        max_links: Optional<Count> = "maxLinks",
     }
 }
 
@@ -134,6 +137,13 @@ pub struct CampaignBody {
     note: Option<String>,
     /// Defaults of new links.
     defaults: DefaultsBody,
+    /// Number of links that can be created in the campaign; `null` for any number.
+    max_links: Option<NonZeroU64>,
+    /// Number of links that were created in the campaign, those included that have ended or were deleted; only in
+    /// answers about one campaign.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub links_created: Option<u64>,
     /// Number of the revision: 1 for a new campaign, one more for each change.
     revision: u64,
     created_at: Timestamp,
@@ -163,6 +173,8 @@ impl CampaignBody {
             external_id: campaign.external_id.clone(),
             note: campaign.note.clone(),
             defaults: DefaultsBody::new(&campaign.defaults),
+            max_links: campaign.max_links,
+            links_created: None,
             revision: campaign.revision,
             created_at: campaign.created_at,
             updated_at: campaign.updated_at,

@@ -12,7 +12,7 @@ use shortlink_core::target::domains::{DomainRule, DomainRules};
 
 use super::faults::Faults;
 use super::kinds::link::Parameters;
-use super::kinds::{Kind, Length, List, Moment, Number, Shape, Text, Truth};
+use super::kinds::{Count, Kind, Length, List, Moment, Number, Shape, Text, Truth};
 use super::members::{Always, Emptied, Members, Optional, Required, Usage, members};
 use super::members::{object, request};
 use super::words;
@@ -65,6 +65,9 @@ members! {
         custom_codes: Always<Truth> = "customCodes",
         /// Minimum number of characters of custom codes.
         min_custom_length: Optional<CustomLength> = "minCustomLength",
+        /// Number of links that can be created with the key, and with those that it was rotated from and to. Links that
+        /// have ended or were deleted count. Default: any number.
+        max_links: Optional<Count> = "maxLinks",
     }
 }
 
@@ -183,6 +186,7 @@ impl Kind for KeyPolicy {
                 allowed_domains: domains.map(DomainRules::from_iter),
                 custom_codes: given.custom_codes.unwrap_or(true),
                 min_custom_length: length(given.min_custom_length),
+                max_links: given.max_links.flatten(),
             };
             if let Err(error) = policy.validate() {
                 let name = match error {
@@ -215,6 +219,7 @@ mod shown {
         /// Restrictions of codes, of targets and of the links that a key can reach. `null` means no restriction.
         pub(super) KeyPolicy: New, required [
             "strategies", "minBodyLength", "maxBodyLength", "allowedDomains", "customCodes", "minCustomLength",
+            "maxLinks",
         ], of PolicyMembers
     }
 }
@@ -237,6 +242,11 @@ pub struct KeyBody {
     rate_limit: Option<api_key::RateLimit>,
     #[schemars(with = "shown::KeyPolicy")]
     policy: api_key::KeyPolicy,
+    /// Number of links that were created with the key and those that it was rotated from and to, those included that have
+    /// ended or were deleted; only in answers to reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub links_created: Option<u64>,
     /// Id of the key that has replaced it by a rotation.
     successor_id: Option<String>,
     created_at: Timestamp,
@@ -254,6 +264,7 @@ impl KeyBody {
             expires_at: key.expires_at,
             rate_limit: key.rate_limit,
             policy: key.policy.clone(),
+            links_created: None,
             successor_id: key.successor_id.clone(),
             created_at: key.created_at,
             revoked_at: key.revoked_at,

@@ -30,6 +30,7 @@ function fields(isNew) {
     isNew && { name: 'parameters', kind: 'tags', hint: true },
     isNew && { name: 'externalId', kind: 'text' },
     { name: 'note', kind: 'long' },
+    { name: 'maxLinks', kind: 'number', hint: true },
     { name: 'defaults.tags', kind: 'tags', hint: true },
     { name: 'defaults.maxVisits', kind: 'number', hint: true },
     { name: 'defaults.strategy', kind: 'choice', hint: true,

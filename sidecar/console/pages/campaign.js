@@ -3,7 +3,7 @@
 import { actions } from '../actions.js';
 import { get } from '../api.js';
 import { h } from '../dom.js';
-import { badge, count, when } from '../format.js';
+import { badge, count, created, when } from '../format.js';
 import { t } from '../i18n.js';
 import { fact, sheet } from '../parts.js';
 import { inWords, sizeOf } from '../reach.js';
@@ -36,6 +36,7 @@ export async function show(context, [id]) {
         fact(t('campaign.template'), h('span', { class: 'code' }, campaign.longUrl)),
         fact(t('links'), links, may('links:read') && [' · ',
           h('a', { href: at(`/links?campaignId=${id}`) }, t('campaign.links'))]),
+        campaign.maxLinks && fact(t('key.links'), created(campaign.linksCreated, campaign.maxLinks)),
         fact(t('field.redirectStatus'), String(campaign.redirectStatus)),
         (campaign.validSince || campaign.validUntil) && fact(t('link.valid'),
           when(campaign.validSince), ' … ', when(campaign.validUntil)),

@@ -2,7 +2,7 @@
 
 import { ask, get, notice } from '../api.js';
 import { confirmed, h, say } from '../dom.js';
-import { badge, count, when } from '../format.js';
+import { badge, count, created, when } from '../format.js';
 import { form } from '../form.js';
 import { t } from '../i18n.js';
 import { fact, sheet } from '../parts.js';
@@ -76,6 +76,7 @@ function facts(key, { at }) {
     lengths.some(Boolean) && fact(t('codes.length'), lengths.map((length) => length ?? '').join('–')),
     !policy.customCodes && fact(t('codes'), t('key.custom.no')),
     policy.minCustomLength && fact(t('field.policy.minCustomLength'), policy.minCustomLength),
+    fact(t('key.links'), created(key.linksCreated, policy.maxLinks)),
     key.successorId && fact(t('key.successor'),
       h('a', { class: 'code', href: at(`/keys/${key.successorId}`) }, key.successorId)),
     fact(t('column.made'), when(key.createdAt)),

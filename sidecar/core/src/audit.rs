@@ -152,6 +152,7 @@ fn members(campaign: &Campaign) -> Map<String, Value> {
         ("validUntil", json!(campaign.validity.until())),
         ("note", json!(campaign.note)),
         ("defaults", defaults.members()),
+        ("maxLinks", json!(campaign.max_links)),
     ];
     let members = members.into_iter();
     members

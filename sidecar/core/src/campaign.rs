@@ -6,6 +6,8 @@
 mod defaults;
 mod target;
 
+use std::num::NonZeroU64;
+
 use jiff::Timestamp;
 use vocabulary::{CampaignId, LinkRecord, Record, RedirectStatus, State, Validity};
 
@@ -48,6 +50,8 @@ pub struct Campaign {
     pub note: Option<String>,
     /// Defaults of its new links.
     pub defaults: CampaignDefaults,
+    /// The most links that can be created in it, those included that have ended or were deleted.
+    pub max_links: Option<NonZeroU64>,
 }
 
 /// Changes to a campaign. `None` leaves a member unchanged.
@@ -69,6 +73,8 @@ pub struct CampaignChange {
     pub note: Option<Option<String>>,
     /// The new defaults, as a whole.
     pub defaults: Option<CampaignDefaults>,
+    /// The new quota, or `Some(None)` for none.
+    pub max_links: Option<Option<NonZeroU64>>,
 }
 
 /// Result of an attempt to change a campaign.
@@ -95,6 +101,7 @@ impl Campaign {
             external_id: None,
             note: None,
             defaults: CampaignDefaults::default(),
+            max_links: None,
         }
     }
 
@@ -109,7 +116,7 @@ impl Campaign {
         let change = change.clone();
         self.edited(now, |campaign| {
             overwrite!(campaign, change: name, target, redirect_status, forward_query);
-            overwrite!(campaign, change: validity, note, defaults);
+            overwrite!(campaign, change: validity, note, defaults, max_links);
             match change.paused {
                 Some(true) => {
                     campaign.paused_at.get_or_insert(now);

@@ -8,6 +8,7 @@ mod keys;
 mod links;
 mod live;
 mod outbox;
+mod quotas;
 mod reclassify;
 mod upkeep;
 mod visits;
@@ -35,6 +36,7 @@ pub use live::{EntryId, StreamBounds, TailBatch, VisitTail, digits};
 pub use outbox::{
     Adopted, Behind, DataSet, OutboxSpan, Overdue, Places, Receipt, Settled, Waiting,
 };
+pub use quotas::{QuotaOwner, UsedUp};
 pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, TimeSpan, VisitPage};
 pub use upkeep::{ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood};
 pub use visits::{

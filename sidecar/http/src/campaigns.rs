@@ -19,6 +19,7 @@ use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::KeyPolicy;
 use shortlink_core::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
 use shortlink_core::link::Second;
+use shortlink_core::ports::QuotaOwner;
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::campaigns::{CampaignError, StoredCampaign};
@@ -119,6 +120,7 @@ async fn create(
         external_id: identity.external_id.flatten(),
         note: given.note.flatten(),
         defaults: defaults.unwrap_or_default(),
+        max_links: given.max_links.flatten(),
         ..Campaign::new(name, target, key, app.clock.now())
     };
     let stored = app.campaigns.create(new).await?;
@@ -138,7 +140,14 @@ async fn find(
         .find_campaign(id)
         .await?
         .ok_or_else(no_such_campaign)?;
-    Ok(Json(CampaignBody::new(&campaign, app.clock.now())))
+    let owner = QuotaOwner::Campaign(id);
+    let created = app
+        .store
+        .created_links(std::slice::from_ref(&owner))
+        .await?;
+    let mut body = CampaignBody::new(&campaign, app.clock.now());
+    body.links_created = Some(created.get(&owner).copied().unwrap_or_default());
+    Ok(Json(body))
 }
 
 /// `PATCH /v1/campaigns/{id}`
@@ -183,6 +192,7 @@ async fn change(
             .defaults
             .map(|members| read_defaults(&app, &mut fields, members, &caller.key().policy)),
         target,
+        max_links: given.max_links,
     };
     fields.finish()?;
     let changed = app.campaigns.change(id, change, &caller.key().id);

@@ -16,7 +16,7 @@ use shortlink_api::key::{
 use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::{ApiKey, Scope};
-use shortlink_core::ports::{KeyListing, KeyPosition, KeyRefusal};
+use shortlink_core::ports::{KeyListing, KeyPosition, KeyRefusal, QuotaOwner};
 use shortlink_service::keys::{Actor, KeyChange, NewKey};
 
 use super::app::SharedApp;
@@ -121,7 +121,23 @@ async fn find(
     IdInPath(id): IdInPath,
 ) -> Result<Json<KeyBody>, Problem> {
     let key = app.store.find_key(&id).await?.ok_or_else(no_such_key)?;
-    Ok(Json(KeyBody::new(&key, app.clock.now())))
+    let bodies = counted(&app, std::slice::from_ref(&key)).await?;
+    let body = bodies.into_iter().next();
+    body.map(Json).ok_or_else(Problem::internal)
+}
+
+/// Describes keys with the numbers of links that they have created.
+async fn counted(app: &SharedApp, keys: &[ApiKey]) -> Result<Vec<KeyBody>, Problem> {
+    let owner = |key: &ApiKey| QuotaOwner::Key(key.first_id.clone());
+    let owners: Vec<QuotaOwner> = keys.iter().map(owner).collect();
+    let created = app.store.created_links(&owners).await?;
+    let now = app.clock.now();
+    let bodies = keys.iter().map(|key| {
+        let mut body = KeyBody::new(key, now);
+        body.links_created = Some(created.get(&owner(key)).copied().unwrap_or_default());
+        body
+    });
+    Ok(bodies.collect())
 }
 
 /// `GET /v1/keys`
@@ -139,8 +155,7 @@ async fn list(
     let (keys, next_cursor) = cut(keys, listing.limit, |last| {
         cursor::encode(cursor::KEYS, cursor::Dated(last.created_at, &last.id))
     });
-    let now = app.clock.now();
-    let keys = keys.iter().map(|key| KeyBody::new(key, now)).collect();
+    let keys = counted(&app, &keys).await?;
     Ok(Json(PageBody { keys, next_cursor }))
 }
 

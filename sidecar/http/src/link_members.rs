@@ -120,6 +120,10 @@ pub(super) fn read_new_link(
         default.strategy,
         &caller.key().policy,
     );
+    let campaign_quota = membership
+        .as_ref()
+        .and_then(|membership| campaigns.of_destination(membership))
+        .and_then(|campaign| campaign.max_links);
     let dedupe = issue.dedupe.flatten().unwrap_or_default();
     if dedupe && has_slug {
         fields.refuse(
@@ -147,6 +151,7 @@ pub(super) fn read_new_link(
         dedupe,
         created_by: caller.key().id.clone(),
         upload: None,
+        has_quota: campaign_quota.or(caller.key().policy.max_links).is_some(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! `/v1/links`: single links, their listing and their history.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use axum::Json;
 use axum::body::Body;
@@ -14,7 +15,7 @@ use shortlink_api::link::{LinkPatch, NewLink};
 use shortlink_api::members::Usage;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Change, Expected, Link, Refusal, UploadId};
-use shortlink_core::ports::{ChunkKey, LinkTotal, Listing, Position};
+use shortlink_core::ports::{ChunkKey, LinkTotal, Listing, Position, QuotaOwner, UsedUp};
 use shortlink_service::access::Caller;
 use shortlink_service::links::EditedBy;
 use shortlink_service::new_link::{LinkError, Stored};
@@ -58,7 +59,9 @@ operations! {
         .answers::<LinkBody>(201, "The new link.").with(["ETag", "Location"])
         .leads_to("shortCode", CODE)
         .answers::<LinkBody>(200, "The existing link (`dedupe`).").with(["ETag"])
-        .problems([bad_key(), Problem::taken(), Problem::forgotten(), Problem::other_request()])
+        .problems([
+            bad_key(), Problem::taken(), Problem::forgotten(), Problem::other_request(), over_quota(),
+        ])
     }
     get "/v1/links/{code}", "getLink", "Shows a link", find {
         .answers::<LinkBody>(200, "The link.").with(["ETag"])
@@ -84,6 +87,15 @@ operations! {
         .text("The link before each of its changes, the latest change first.")
         .answers::<HistoryBody>(200, "A page of changes.")
     }
+}
+
+/// 403: a quota is used up.
+fn over_quota() -> Problem {
+    Problem::over_quota(&UsedUp {
+        owner: QuotaOwner::Key(String::new()),
+        limit: NonZeroU64::MIN,
+        used: 1,
+    })
 }
 
 /// Describes what all changes of a link share.

@@ -19,7 +19,7 @@ pub(super) use shortlink_api::faults::FieldError;
 use shortlink_api::words::word;
 use shortlink_core::api_key::{PolicyError, Scope};
 use shortlink_core::link::Refusal;
-use shortlink_core::ports::{KeyRefusal, StoreError};
+use shortlink_core::ports::{KeyRefusal, QuotaOwner, StoreError, UsedUp};
 use shortlink_service::access::ChargeError;
 use shortlink_service::campaigns::CampaignError;
 use shortlink_service::codes::strategy::DrawError;
@@ -41,6 +41,7 @@ pub(super) struct Content {
     pub(super) title: &'static str,
     detail: String,
     errors: Vec<FieldError>,
+    quota: Option<QuotaBody>,
     pub(super) header: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -66,6 +67,7 @@ macro_rules! problems {
                         title: $title,
                         detail: $detail.into(),
                         errors: Vec::new(),
+                        quota: None,
                         header: None,
                     }))
                     $($(.$more($($argument)*))+)?
@@ -91,6 +93,20 @@ problems! {
     /// 403: the key does not allow this.
     forbidden(detail: impl Into<String>):
         FORBIDDEN, "forbidden", "The API key does not allow this", detail;
+
+    /// 403: the quota of the API key or of the campaign is used up.
+    over_quota(used_up: &UsedUp): FORBIDDEN, "over-quota", "A quota is used up",
+        match used_up.owner {
+            QuotaOwner::Key(_) => format!(
+                "The policy of this API key allows {} links (maxLinks), and {} were created.",
+                used_up.limit, used_up.used
+            ),
+            QuotaOwner::Campaign(id) => format!(
+                "The campaign {id} can have {} links (maxLinks), and {} were created.",
+                used_up.limit, used_up.used
+            ),
+        },
+        .of_quota(used_up);
 
     /// 403: a request with a session does not come from the console.
     not_from_console(): FORBIDDEN, "not-from-console", "The request does not come from the console",
@@ -244,6 +260,23 @@ impl Problem {
         self
     }
 
+    /// Adds the quota, and the member of a new link that is at fault if it is not the key.
+    fn of_quota(mut self, used_up: &UsedUp) -> Self {
+        let of = match used_up.owner {
+            QuotaOwner::Key(_) => QuotaOf::Key,
+            QuotaOwner::Campaign(_) => QuotaOf::Campaign,
+        };
+        self.0.quota = Some(QuotaBody {
+            of,
+            limit: used_up.limit.get(),
+            used: used_up.used,
+        });
+        match of {
+            QuotaOf::Key => self,
+            QuotaOf::Campaign => self.at("/campaignId", "has used up its maxLinks"),
+        }
+    }
+
     fn because_of(mut self, errors: Vec<FieldError>) -> Self {
         self.0.errors = errors;
         self
@@ -300,6 +333,7 @@ impl From<LinkError> for Problem {
             },
             LinkError::Forgotten { .. } => Self::forgotten(),
             LinkError::Store(error) => error.into(),
+            LinkError::OverQuota(used_up) => Self::over_quota(&used_up),
             LinkError::Exhausted { .. } => {
                 tracing::error!(
                     error = &error as &dyn Error,
@@ -397,6 +431,29 @@ pub(super) struct ProblemBody<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     #[schemars(with = "Vec<FieldError>")]
     errors: &'a [FieldError],
+    /// The quota that is used up; only of the type `over-quota`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "QuotaBody")]
+    quota: Option<&'a QuotaBody>,
+}
+
+/// A quota that is used up.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Quota")]
+struct QuotaBody {
+    of: QuotaOf,
+    /// Number of links that can be created (`maxLinks`).
+    limit: u64,
+    /// Number of links that were created, those included that have ended or were deleted.
+    used: u64,
+}
+
+/// Owner of a quota.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum QuotaOf {
+    Key,
+    Campaign,
 }
 
 impl Problem {
@@ -408,6 +465,7 @@ impl Problem {
             status: self.0.status.as_u16(),
             detail: &self.0.detail,
             errors: &self.0.errors,
+            quota: self.0.quota.as_ref(),
         }
     }
 }

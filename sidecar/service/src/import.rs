@@ -301,7 +301,7 @@ impl Importer {
     async fn create(&self, links: &[Link]) -> Result<Created, StoreError> {
         let each = links
             .chunks(MAX_TOGETHER)
-            .map(|links| again("store links", || self.store.create_links(links.to_vec())));
+            .map(|links| again("store links", || self.store.import_links(links.to_vec())));
         let mut all = Created::default();
         for (chunk, created) in try_join_all(each).await?.into_iter().enumerate() {
             let before = chunk * MAX_TOGETHER;

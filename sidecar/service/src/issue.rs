@@ -5,7 +5,7 @@
 //! requests for single links are gathered ([`Issuer::create`]) to share a transaction; a lone
 //! request does not wait.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use shortlink_core::clock::Clock;
@@ -14,7 +14,8 @@ use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::Link;
 use shortlink_core::ports::{
-    Created, Delivery, FoundOrCreated, MAX_TOGETHER, Receipt, RequestDigest, StoreError,
+    Created, Delivery, FoundOrCreated, MAX_TOGETHER, QuotaOwner, Receipt, RequestDigest,
+    StoreError, UsedUp,
 };
 use shortlink_core::trace::Origin;
 use shortlink_store::Store;
@@ -164,6 +165,7 @@ impl Parts {
         let mut rows: Vec<Row> = rows.collect();
         let mut receipt = Receipt::default();
         self.find_some(&mut rows).await;
+        self.refuse_some(&mut rows).await;
         for attempt in 0..MAX_DRAWS {
             let missing = rows.iter().enumerate();
             let missing = missing.filter(|(_, row)| row.outcome.is_none());
@@ -207,6 +209,38 @@ impl Parts {
                 Err(error) => row.outcome = Some(Err(error.into())),
             }
         }
+    }
+
+    /// Refuses links whose quota is used up, for which codes would be drawn in vain. The decision about the others is
+    /// made when they are stored.
+    async fn refuse_some(&self, rows: &mut [Row]) {
+        let pending = rows.iter().filter(|row| row.outcome.is_none());
+        match self.used_up(pending.map(|row| &row.new)).await {
+            Ok(used_up) => {
+                for row in rows.iter_mut().filter(|row| row.outcome.is_none()) {
+                    let over = row.new.quota_owners().find_map(|owner| used_up.get(&owner));
+                    row.outcome = over.map(|over| Err(LinkError::OverQuota(over.clone())));
+                }
+            }
+            // The creation fails as well, or decides.
+            Err(error) => tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "quotas were not checked before codes are drawn"
+            ),
+        }
+    }
+
+    /// The quotas of some links that are used up, by their owners.
+    pub(super) async fn used_up(
+        &self,
+        new: impl Iterator<Item = &NewLink>,
+    ) -> Result<HashMap<QuotaOwner, UsedUp>, StoreError> {
+        let owners: BTreeSet<QuotaOwner> = new.flat_map(NewLink::quota_owners).collect();
+        if owners.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let used_up = self.store.used_up_quotas(owners).await?.into_iter();
+        Ok(used_up.map(|it| (it.owner.clone(), it)).collect())
     }
 
     /// Draws codes for new links and builds the links in the same order; reports errors by index. A
@@ -303,12 +337,17 @@ impl Parts {
         };
         receipt.0.extend(stored.receipt.0);
         let mut taken = stored.taken.iter().peekable();
+        let mut over = stored.over.into_iter().peekable();
+        // A code that is taken leaves the place that it took in a quota to another link.
+        let is_over = stored.taken.is_empty();
         let mut found = stored.found.into_iter().peekable();
         let mut void = Vec::new();
         for (index, (place, link)) in links.iter().enumerate() {
             let row = &mut rows[*place];
             if let Some((_, link)) = found.next_if(|&(found, _)| found == index) {
                 row.keep(link, false);
+            } else if let Some((_, used_up)) = over.next_if(|&(over, _)| over == index) {
+                row.outcome = is_over.then_some(Err(LinkError::OverQuota(used_up)));
             } else if taken.next_if(|&&taken| taken == index).is_none() {
                 row.keep(link.clone(), true);
             } else if row.new.slug.is_some() {
@@ -340,9 +379,14 @@ impl Parts {
             return self.store.find_or_create_links(links).await;
         }
         let links = links.iter().map(|(_, link)| link.clone()).collect();
-        let Created { taken, receipt } = self.store.create_links(links).await?;
+        let Created {
+            taken,
+            over,
+            receipt,
+        } = self.store.create_links(links).await?;
         Ok(FoundOrCreated {
             taken,
+            over,
             receipt,
             found: Vec::new(),
         })

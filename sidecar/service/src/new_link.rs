@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use shortlink_core::codes::strategy::CodePolicy;
 use shortlink_core::link::{Change, Destination, Link, Refusal, UploadId};
-use shortlink_core::ports::{RequestDigest, StoreError};
+use shortlink_core::ports::{RequestDigest, StoreError, QuotaOwner, UsedUp};
 use vocabulary::Code;
 
 use super::codes::strategy::DrawError;
@@ -29,6 +29,8 @@ pub struct NewLink {
     pub created_by: String,
     /// Upload that it belongs to.
     pub upload: Option<UploadId>,
+    /// True if the key or the campaign has a quota: no code is drawn once that is used up.
+    pub has_quota: bool,
 }
 
 impl NewLink {
@@ -39,6 +41,15 @@ impl NewLink {
             upload: self.upload,
             ..Link::new(code, destination, settings, self.created_by.clone(), now)
         }
+    }
+
+    /// The owners of its quotas, if it has any.
+    pub(super) fn quota_owners(&self) -> impl Iterator<Item = QuotaOwner> + use<> {
+        let key = self
+            .has_quota
+            .then(|| QuotaOwner::Key(self.created_by.clone()));
+        let campaign = self.destination.campaign().filter(|_| self.has_quota);
+        key.into_iter().chain(campaign.map(QuotaOwner::Campaign))
     }
 
     /// Returns the digest for deduplication, which is the same for all callers; `None` when the
@@ -99,6 +110,9 @@ pub enum LinkError {
         /// The link's code.
         code: Code,
     },
+    /// A quota of the API key or of the campaign is used up.
+    #[error(transparent)]
+    OverQuota(UsedUp),
     /// Every code that was drawn is taken.
     #[error("{draws} codes were drawn and all of them are taken or reserved")]
     Exhausted {

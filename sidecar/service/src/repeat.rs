@@ -151,6 +151,16 @@ impl Progress<'_> {
                 _ => pending.push((at, new)),
             }
         }
+        let used_up = self
+            .parts
+            .used_up(pending.iter().map(|(_, new)| *new))
+            .await?;
+        let mut over = HashMap::new();
+        pending.retain(|(at, new)| {
+            let used_up = new.quota_owners().find_map(|owner| used_up.get(&owner));
+            over.extend(used_up.map(|it| (*at, LinkError::OverQuota(it.clone()))));
+            used_up.is_none()
+        });
         // Its capacity is reserved until the links are stored, or are not.
         let Drawn {
             links,
@@ -158,6 +168,7 @@ impl Progress<'_> {
             reserved: _reserved,
         } = self.parts.draw_for(&pending, attempt).await;
         self.failed = failed;
+        self.failed.extend(over);
         let mut chunk = self.chunk.clone();
         for (at, link) in &links {
             chunk.rows[*at] = RowOutcome::Link(link.code);
@@ -175,11 +186,19 @@ impl Progress<'_> {
             ChunkCreated::Exists(present) => Ok(present),
             ChunkCreated::Created(created) => {
                 self.receipt.0.extend(created.receipt.0);
+                // A code that is taken leaves the place that it took in a quota to another link.
+                let is_over = created.taken.is_empty();
+                let mut over = created.over.into_iter().peekable();
                 let mut taken = created.taken.into_iter().peekable();
                 for (index, (link, at)) in links.into_iter().zip(places).enumerate() {
                     if taken.next_if_eq(&index).is_some() {
                         chunk.rows[at] = RowOutcome::Pending;
                         self.taken.insert(at);
+                    } else if let Some((_, used_up)) = over.next_if(|&(over, _)| over == index) {
+                        chunk.rows[at] = RowOutcome::Pending;
+                        if is_over {
+                            self.failed.insert(at, LinkError::OverQuota(used_up));
+                        }
                     } else {
                         self.made.insert(link.code, link);
                     }

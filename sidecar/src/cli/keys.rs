@@ -1,5 +1,6 @@
 //! `shortlink keys`
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -97,6 +98,10 @@ pub(super) struct CreateArguments {
     /// Minimum number of characters of custom codes: 1 to 16.
     #[arg(long, value_name = "LENGTH")]
     min_custom_length: Option<u8>,
+    /// Number of links that can be created with the API key, and with those that it is rotated to. Links that have
+    /// ended or were deleted count. Default: any number.
+    #[arg(long, value_name = "LINKS")]
+    max_links: Option<NonZeroU64>,
 }
 
 impl KeysCommand {
@@ -166,6 +171,7 @@ impl CreateArguments {
             allowed_domains: (!domains.is_empty()).then_some(domains),
             custom_codes: !self.no_custom_codes,
             min_custom_length: self.min_custom_length,
+            max_links: self.max_links,
         };
         policy.validate()?;
         Ok(NewKey {

@@ -15,10 +15,10 @@ use super::{Store, audit, defaults};
 
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, target, parameters, redirect_status, forward_query, revision, \
-     valid_since, valid_until, paused_at, revoked_at, updated_at, note, defaults";
+     valid_since, valid_until, paused_at, revoked_at, updated_at, note, defaults, max_links";
 
 /// The parameters that hold them.
-const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13";
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14";
 
 /// The other columns.
 const FIXED: &str = "created_at, created_by, external_id";
@@ -90,7 +90,7 @@ async fn create(db: &mut Db<'_>, campaign: &Campaign) -> Result<CampaignId, sqlx
         FIXED,
         ") VALUES (",
         PARAMETERS,
-        ", $14, $15, $16) RETURNING id"
+        ", $15, $16, $17) RETURNING id"
     );
     let Campaign {
         created_at,
@@ -133,7 +133,7 @@ async fn edit(
             CHANGEABLE,
             ") = (",
             PARAMETERS,
-            ") WHERE id = $14"
+            ") WHERE id = $15"
         );
         let values = [&values(campaign)[..], args![id]].concat();
         db.run(sql, &values).await?;
@@ -176,8 +176,8 @@ pub(super) async fn find_campaigns(
 }
 
 /// The values of the [`CHANGEABLE`] columns.
-fn values(campaign: &Campaign) -> [Value<'_>; 13] {
-    let second = |second: Option<std::num::NonZeroU64>| second.map(std::num::NonZeroU64::get);
+fn values(campaign: &Campaign) -> [Value<'_>; 14] {
+    let number = |number: Option<std::num::NonZeroU64>| number.map(std::num::NonZeroU64::get);
     [
         (&campaign.name).into(),
         campaign.target.template().into(),
@@ -187,13 +187,14 @@ fn values(campaign: &Campaign) -> [Value<'_>; 13] {
         campaign.redirect_status.code().into(),
         campaign.forward_query.into(),
         campaign.revision.into(),
-        second(campaign.validity.since()).into(),
-        second(campaign.validity.until()).into(),
+        number(campaign.validity.since()).into(),
+        number(campaign.validity.until()).into(),
         campaign.paused_at.into(),
         campaign.revoked_at.into(),
         campaign.updated_at.into(),
         (&campaign.note).into(),
         defaults::to_json(&campaign.defaults).into(),
+        number(campaign.max_links).into(),
     ]
 }
 
@@ -218,5 +219,6 @@ fn read(row: &Row) -> Result<Campaign, sqlx::Error> {
         external_id: row.find("external_id")?,
         note: row.find("note")?,
         defaults: defaults::from_json(row.get("defaults")?).ok_or_else(|| invalid("defaults"))?,
+        max_links: row.find("max_links")?,
     })
 }

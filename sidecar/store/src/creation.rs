@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use shortlink_core::link::Link;
-use shortlink_core::ports::{Created, FoundOrCreated, Receipt, RequestDigest, StoreError};
+use shortlink_core::ports::{Created, FoundOrCreated, Receipt, RequestDigest, StoreError, UsedUp};
 
 use super::db::Db;
+use super::quotas::{self, Quotas};
 use super::rows::{NewLink, ids_of};
 use super::sql::{IN_NUMBERS, sql};
 use super::value::args;
@@ -27,6 +28,17 @@ impl Store {
         .await
     }
 
+    /// As [`Store::create_links`] for links that an operator brings along: they count, and no quota refuses them.
+    pub async fn import_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
+        self.run_tx("store imported links", links, |db, links| {
+            Box::pin(async move {
+                let links: Vec<&Link> = links.iter().collect();
+                insert(db, &links, Vec::new()).await
+            })
+        })
+        .await
+    }
+
     /// As [`Store::create_links`], but a link is stored only if no link that stands for it
     /// ([`Link::stands_for`], at the creation of the new one) has the same digest. Of concurrent
     /// calls, one stores the link.
@@ -41,14 +53,34 @@ impl Store {
     }
 }
 
-/// Stores links whose codes are free, within a transaction.
+/// Stores links whose codes are free and whose quotas have a place for them, within a transaction.
 pub(super) async fn create(db: &mut Db<'_>, links: &[&Link]) -> Result<Created, sqlx::Error> {
+    let mut quotas = Quotas::lock(db, links).await?;
+    let places = links.iter().enumerate();
+    let over = places.filter_map(|(place, link)| Some((place, quotas.take(link).err()?)));
+    let over = over.collect();
+    insert(db, links, over).await
+}
+
+/// Stores links whose codes are free, within a transaction, but those that are over a quota.
+pub(super) async fn insert(
+    db: &mut Db<'_>,
+    links: &[&Link],
+    over: Vec<(usize, UsedUp)>,
+) -> Result<Created, sqlx::Error> {
     let codes: Vec<&str> = links.iter().map(|link| link.code.as_str()).collect();
     let ids = ids_of(db, &codes).await?;
     let mut taken = Vec::new();
     let mut seen = HashSet::with_capacity(ids.len());
     let mut rows = Vec::with_capacity(ids.len());
+    let is_over = |place| {
+        over.binary_search_by_key(&place, |(place, _)| *place)
+            .is_ok()
+    };
     for (place, (id, &link)) in ids.into_iter().zip(links).enumerate() {
+        if is_over(place) {
+            continue;
+        }
         // Of two new links with one code the first gets it.
         if seen.insert(id) {
             rows.push(NewLink { id, place, link });
@@ -78,7 +110,11 @@ pub(super) async fn create(db: &mut Db<'_>, links: &[&Link]) -> Result<Created, 
         }
     }
     taken.sort_unstable();
-    Ok(Created { taken, receipt })
+    Ok(Created {
+        taken,
+        over,
+        receipt,
+    })
 }
 
 fn with_ids<'a>(rows: &[NewLink<'a>]) -> Vec<(i64, &'a Link)> {
@@ -100,6 +136,7 @@ async fn settle(
         return postgres::settle(db, rows, spans, now).await;
     }
     codes::count(db, rows.iter().map(NewLink::counted), 1).await?;
+    quotas::count(db, rows.iter().map(|row| row.link), 1).await?;
     outbox::enqueue(db, &spans, now).await?;
     Ok((Receipt(spans), Vec::new()))
 }
@@ -130,6 +167,7 @@ async fn undo(
     let sql = sql!(outbox::DELETE, outbox::DELETED);
     db.run_table(sql, receipt.0.iter().map(outbox::ends), &[])
         .await?;
+    quotas::count(db, rows.iter().map(|row| row.link), -1).await?;
     codes::count(db, rows.iter().map(NewLink::counted), -1).await
 }
 
@@ -166,18 +204,26 @@ async fn find_or_create(
     output.receipt = created.receipt;
     let taken = created.taken.iter().map(|&index| new_places[index]);
     output.taken = taken.collect();
+    let over = created.over.into_iter();
+    output.over = over
+        .map(|(index, used_up)| (new_places[index], used_up))
+        .collect();
+    let over: HashMap<usize, UsedUp> = output.over.iter().cloned().collect();
     let (void, kept): (Vec<usize>, Vec<usize>) = new_places
         .iter()
-        .partition(|place| output.taken.binary_search(place).is_ok());
+        .partition(|place| output.taken.binary_search(place).is_ok() || over.contains_key(place));
     locked.settle(db, links, &kept, &void).await?;
     for (place, leader) in followers {
         if output.taken.contains(&leader) {
             output.taken.push(place);
+        } else if let Some(used_up) = over.get(&leader) {
+            output.over.push((place, used_up.clone()));
         } else {
             output.found.push((place, links[leader].0.clone()));
         }
     }
     output.taken.sort_unstable();
+    output.over.sort_unstable_by_key(|(place, _)| *place);
     output.found.sort_unstable_by_key(|(place, _)| *place);
     Ok(output)
 }

@@ -50,10 +50,13 @@ async fn create_chunk(db: &mut Db<'_>, new: &NewChunk) -> Result<ChunkCreated, s
     }
     let links: Vec<&Link> = new.links.iter().collect();
     let created = create(db, &links).await?;
-    if !is_new || !created.taken.is_empty() {
+    if !is_new || !created.taken.is_empty() || !created.over.is_empty() {
         let mut rows = new.chunk.rows.clone();
         for &taken in &created.taken {
             rows[new.places[taken]] = RowOutcome::Pending;
+        }
+        for (over, _) in &created.over {
+            rows[new.places[*over]] = RowOutcome::Pending;
         }
         let sql = sql!(
             "UPDATE idempotent_chunks SET rows = $4 \

@@ -2,6 +2,7 @@
 //!
 //! Only this file names the columns of a key.
 
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use jiff::Timestamp;
@@ -19,10 +20,10 @@ use crate::texts::joined;
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, scopes, rate_per_second, rate_burst, strategies, min_body_length, \
      max_body_length, allowed_domains, expires_at, revoked_at, successor_id, custom_codes, \
-     min_custom_length";
+     min_custom_length, max_links";
 
 /// The parameters that hold them.
-const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13";
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14";
 
 /// The other columns.
 const FIXED: &str = "id, secret_sha256, created_at, first_id";
@@ -125,7 +126,7 @@ async fn edit(
             CHANGEABLE,
             ") = (",
             PARAMETERS,
-            ") WHERE id = $14"
+            ") WHERE id = $15"
         );
         db.run(update, &[&values(key)[..], args![&key.id]].concat())
             .await?;
@@ -147,7 +148,7 @@ async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
         FIXED,
         ") VALUES (",
         PARAMETERS,
-        ", $14, $15, $16, $17)"
+        ", $15, $16, $17, $18)"
     );
     let fixed = args![
         &key.id,
@@ -160,7 +161,7 @@ async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
 }
 
 /// The values of the [`CHANGEABLE`] columns.
-fn values(key: &ApiKey) -> [Value<'_>; 13] {
+fn values(key: &ApiKey) -> [Value<'_>; 14] {
     let (limit, policy) = (&key.rate_limit, &key.policy);
     let domains = policy.allowed_domains.as_ref();
     [
@@ -177,6 +178,7 @@ fn values(key: &ApiKey) -> [Value<'_>; 13] {
         (&key.successor_id).into(),
         policy.custom_codes.into(),
         policy.min_custom_length.into(),
+        policy.max_links.map(NonZeroU64::get).into(),
     ]
 }
 
@@ -203,6 +205,7 @@ fn read(row: &Row) -> Result<ApiKey, sqlx::Error> {
             allowed_domains: domains.map(DomainRules::from_iter),
             custom_codes: row.get("custom_codes")?,
             min_custom_length: row.find("min_custom_length")?,
+            max_links: row.find("max_links")?,
         },
         created_at: row.get("created_at")?,
         expires_at: row.find("expires_at")?,

@@ -18,6 +18,7 @@ mod idempotency;
 mod keys;
 mod past;
 pub mod postgres;
+mod quotas;
 pub mod sqlite;
 
 mod lines;

@@ -10,6 +10,7 @@ pub(super) mod listing;
 mod places;
 mod pruning;
 mod quarantine;
+mod quotas;
 mod upkeep;
 pub(super) mod visits;
 mod visits_of_far_codes;

@@ -69,6 +69,8 @@ fn the_command_line_makes_lists_and_refuses_keys() {
         "--no-custom-codes",
         "--min-custom-length",
         "4",
+        "--max-links",
+        "1000",
     ];
     let key = stack.sidecar.run_ok(&[&create[..], &options].concat());
     let admin = stack.sidecar.make_key(&["admin"]);
@@ -88,6 +90,7 @@ fn the_command_line_makes_lists_and_refuses_keys() {
             json!({
                 "strategies": ["pool", "permuted"], "minBodyLength": 6, "maxBodyLength": 9,
                 "allowedDomains": ["example.com"], "customCodes": false, "minCustomLength": 4,
+                "maxLinks": 1000,
             }),
         ),
     ] {

@@ -1,6 +1,6 @@
 //! Limits of a key beyond its scopes: the rate of its requests, and the links that it may create.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Serialize;
 use vocabulary::{BodyLengths, Code, MAX_CODE_LENGTH};
@@ -60,6 +60,9 @@ pub struct KeyPolicy {
     pub custom_codes: bool,
     /// The fewest characters that a custom code has.
     pub min_custom_length: Option<u8>,
+    /// The most links that can be created with the key and those that it was rotated from and to, those included that
+    /// have ended or were deleted.
+    pub max_links: Option<NonZeroU64>,
 }
 
 impl Default for KeyPolicy {
@@ -72,6 +75,7 @@ impl Default for KeyPolicy {
             allowed_domains: None,
             custom_codes: true,
             min_custom_length: None,
+            max_links: None,
         }
     }
 }

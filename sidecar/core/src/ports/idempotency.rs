@@ -24,7 +24,7 @@ pub enum RowOutcome {
     Link(Code),
     /// No link was created, for the reason that was returned.
     Problem(String),
-    /// Nothing yet: the code that was drawn was taken.
+    /// Nothing yet: the code that was drawn was taken, or a quota was used up.
     Pending,
 }
 
@@ -57,8 +57,8 @@ pub struct NewChunk {
 /// The outcome of an attempt to store a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChunkCreated {
-    /// The chunk is stored with its links, except those whose codes are taken: their rows are
-    /// pending.
+    /// The chunk is stored with its links, except those whose codes are taken or whose quota is used
+    /// up: their rows are pending.
     Created(Created),
     /// Another request was faster; nothing was stored.
     Exists(Chunk),

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
-use super::Receipt;
+use super::{Receipt, UsedUp};
 use crate::link::{Edit, Link, State, UploadId};
 
 /// Decides about a change of the stored link, inside the store's transaction.
@@ -63,6 +63,9 @@ impl Listing {
 pub struct Created {
     /// The places of those that were not stored, in ascending order: their codes are taken.
     pub taken: Vec<usize>,
+    /// The places of others that were not stored, in ascending order, each with the quota that is used up. A taken code
+    /// may have left a place in it.
+    pub over: Vec<(usize, UsedUp)>,
     /// The others' rows in the outbox.
     pub receipt: Receipt,
 }
@@ -76,6 +79,8 @@ pub struct RequestDigest(pub [u8; 32]);
 pub struct FoundOrCreated {
     /// The places of those whose codes are taken, in ascending order.
     pub taken: Vec<usize>,
+    /// As in [`Created`].
+    pub over: Vec<(usize, UsedUp)>,
     /// The places of those that were not stored, in ascending order, each with the equal link that
     /// exists.
     pub found: Vec<(usize, Link)>,

@@ -48,6 +48,7 @@ async fn a_campaign_lives_from_creation_to_revocation() {
             "externalId": "s-26",
             "note": null,
             "defaults": {},
+            "maxLinks": null,
             "revision": 1,
             "createdAt": "2026-06-01T00:00:00Z",
             "updatedAt": "2026-06-01T00:00:00Z",

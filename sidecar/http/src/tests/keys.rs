@@ -58,7 +58,9 @@ async fn a_key_lives_from_creation_to_revocation() {
             "allowedDomains": ["example.com", "=xn--bcher-kva.example"],
             "customCodes": true,
             "minCustomLength": 5,
+            "maxLinks": null,
         },
+        "linksCreated": 0,
         "successorId": null,
         "createdAt": "2026-06-01T00:00:00Z",
         "revokedAt": null,
@@ -75,13 +77,17 @@ async fn a_key_lives_from_creation_to_revocation() {
     });
     let changed = send("PATCH", &path, Some(change)).await;
     assert_eq!(changed.status, 200);
+    expected
+        .as_object_mut()
+        .expect("an object")
+        .remove("linksCreated");
     expected["name"] = json!("other");
     expected["scopes"] = json!(["links:read"]);
     expected["expiresAt"] = Value::Null;
     expected["rateLimit"] = json!({"requestsPerSecond": 2, "burst": 9});
     expected["policy"] = json!({
         "strategies": null, "minBodyLength": null, "maxBodyLength": 9, "allowedDomains": null,
-        "customCodes": true, "minCustomLength": null,
+        "customCodes": true, "minCustomLength": null, "maxLinks": null,
     });
     assert_eq!(changed.json(), expected);
     // At once, although the key was used moments ago.

@@ -317,12 +317,7 @@ async fn the_audit_log_tells_who_did_what_and_no_secrets() {
         "scopes": ["links:read"],
         "expiresAt": null,
         "rateLimit": {"requestsPerSecond": 3, "burst": 4},
-        "policy": {
-            "strategies": null,
-            "minBodyLength": null,
-            "maxBodyLength": null,
-            "allowedDomains": null,
-        },
+        "policy": KeyPolicy::default(),
     });
     let mut created = whole.clone();
     created["name"] = json!("test");

@@ -7,6 +7,7 @@ use crate::changes;
 use crate::codes::{COUNT, COUNTED};
 use crate::db::Db;
 use crate::outbox::WAIT_AGAIN;
+use crate::quotas;
 use crate::rows::{LISTS, NewLink, columns, values};
 use crate::shared::usage;
 use crate::sql::sql;
@@ -68,6 +69,10 @@ pub(crate) async fn settle(
         COUNT,
         "unnest($6::bigint[], $7::bigint[], $8::bigint[]) AS new (length, day, links)",
         COUNTED,
+        "), owned AS (",
+        quotas::COUNT,
+        "unnest($9::text[], $10::text[], $11::bigint[]) AS new (owner_kind, owner_id, links)",
+        quotas::COUNTED,
         ") SELECT id FROM removed_links WHERE id = ANY($5::bigint[])"
     );
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
@@ -80,6 +85,8 @@ pub(crate) async fn settle(
     values.extend(lists(usage.map(|((length, day), links)| {
         [length.into(), day.into(), links.into()]
     })));
+    let owners = quotas::rows(rows.iter().map(|row| row.link), 1);
+    values.extend(lists(owners.into_iter()));
     let removed = db.all(sql, &values, |row| row.get("id")).await?;
     spans.extend(new);
     Ok((Receipt(spans), removed))

@@ -42,6 +42,7 @@ fn campaign(name: &str) -> Campaign {
         external_id: None,
         note: None,
         defaults: CampaignDefaults::default(),
+        max_links: None,
     }
 }
 
@@ -119,6 +120,7 @@ async fn a_campaign_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixtu
         paused: Some(true),
         note: Some(Some("a note".to_owned())),
         defaults: Some(defaults()),
+        max_links: Some(NonZeroU64::new(9)),
     };
     let Some(CampaignEdit::Changed(changed)) = edit(store, plain.id, change).await else {
         panic!("it is changed");

@@ -47,7 +47,7 @@ async fn a_chunk_is_kept_with_its_links_and_what_is_pending_is_settled_later(fix
     create(store, link("taken")).await;
     let new = new_chunk(0, &["a", "taken", "b"]);
     let created = store.create_chunk(new.clone()).await.expect("a store");
-    let ChunkCreated::Created(Created { taken, receipt }) = created else {
+    let ChunkCreated::Created(Created { taken, receipt, .. }) = created else {
         panic!("it is new");
     };
     assert_eq!(taken, [1]);

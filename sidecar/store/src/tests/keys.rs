@@ -23,7 +23,7 @@ in_every_store! {
     nobody_is_found_by_a_text_that_a_database_may_not_hold,
 }
 
-fn key(seed: u64, scopes: &[Scope]) -> ApiKey {
+pub(super) fn key(seed: u64, scopes: &[Scope]) -> ApiKey {
     let mut rng = StdRng::seed_from_u64(seed);
     let made_at = moment("2026-01-01T00:00:00Z");
     ApiKey::generate("a name".to_owned(), scopes.to_vec(), made_at, &mut rng).0
@@ -41,7 +41,7 @@ pub(crate) fn entry(action: Action, id: &str) -> AuditEntry {
     }
 }
 
-async fn keep(fixture: &Fixture, key: &ApiKey) {
+pub(super) async fn keep(fixture: &Fixture, key: &ApiKey) {
     let audit = entry(Action::KeyCreate, &key.id);
     let kept = fixture.store.create_key(key, &audit).await;
     kept.expect("room");
@@ -89,6 +89,7 @@ async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
             ),
             custom_codes: false,
             min_custom_length: Some(16),
+            max_links: std::num::NonZeroU64::new(1),
         },
         expires_at: Some(moment("2030-01-01T00:00:00.001Z")),
         revoked_at: Some(moment(REVOKED_AT)),

@@ -66,6 +66,7 @@ fn links(strategy: StrategyName, length: u8, count: usize) -> Vec<NewLink> {
         settings: Change::default(),
         dedupe: false,
         created_by: "test".to_owned(),
+        has_quota: false,
     };
     (0..count).map(new).collect()
 }
