@@ -136,7 +136,9 @@ impl Enrichment {
         let referrer = kept(event.referrer, referrer);
         let purpose = kept(event.purpose, purpose);
         let place = whole.map_or_else(Place::default, |whole| self.places.place(whole));
+        let agent = self.agents.agent(&user_agent);
         let classification = classify(&Evidence {
+            listed: agent.listed,
             method: event.method,
             purpose: &purpose,
             user_agent: &user_agent,
@@ -151,7 +153,7 @@ impl Enrichment {
             visitor: whole.and_then(|whole| keys.visitor(at, whole, event.user_agent)),
             referrer_host: headers::referrer_host(&referrer),
             language: headers::preferred_language(&kept(event.accept_language, language)),
-            agent: self.agents.agent(&user_agent),
+            agent,
             method: event.method,
             status: event.status,
             user_agent,

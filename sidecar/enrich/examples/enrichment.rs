@@ -236,6 +236,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             method: VisitMethod::Get,
             purpose: "",
             user_agent: &agents[drawn[place]],
+            listed: None,
             network: Some("Example Telecom"),
         }));
         Ok(())

@@ -1,4 +1,6 @@
-//! Reads user agents by the rules of the project uap-core.
+//! Reads user agents by the rules of the project uap-core, and recognises programs by public lists.
+
+mod lists;
 
 use std::error::Error;
 use std::num::NonZeroUsize;
@@ -12,6 +14,9 @@ use shortlink_core::visit::agent::{
 use shortlink_core::visit::text::cut;
 use ua_parser::{Extractor, Regexes};
 
+pub use lists::ListError;
+use lists::Lists;
+
 /// The rules; see the folder's `README.md`.
 const RULES: &str = include_str!("../../data/uap-core/regexes.json");
 
@@ -21,7 +26,7 @@ const MAX_USER_AGENT: usize = 512;
 
 /// Reads user agents, and remembers those that came last: most visits come with the same few.
 pub struct AgentReader {
-    rules: OnceCell<Extractor<'static>>,
+    rules: OnceCell<(Extractor<'static>, Lists)>,
     read: Mutex<LruCache<Box<str>, Arc<Agent>>>,
 }
 
@@ -34,6 +39,9 @@ pub enum AgentRulesError {
     /// They contradict themselves.
     #[error("the rules for user agents can't be compiled")]
     Rules(#[from] ua_parser::Error),
+    /// The lists of programs.
+    #[error(transparent)]
+    Lists(#[from] ListError),
 }
 
 impl AgentReader {
@@ -57,10 +65,10 @@ impl AgentReader {
         }
     }
 
-    fn rules(&self) -> Result<&Extractor<'static>, AgentRulesError> {
+    fn rules(&self) -> Result<&(Extractor<'static>, Lists), AgentRulesError> {
         self.rules.get_or_try_init(|| {
             let rules: Regexes<'static> = serde_json::from_str(RULES)?;
-            Ok(rules.try_into()?)
+            Ok((rules.try_into()?, Lists::new()?))
         })
     }
 
@@ -74,7 +82,8 @@ impl AgentReader {
 
     fn read(&self, user_agent: &str) -> Result<Agent, AgentRulesError> {
         let user_agent = &user_agent[..user_agent.floor_char_boundary(MAX_USER_AGENT)];
-        let (browser, os, device) = self.rules()?.extract(user_agent);
+        let (rules, lists) = self.rules()?;
+        let (browser, os, device) = rules.extract(user_agent);
         let browser = browser.and_then(|browser| {
             let version = [
                 browser.major,
@@ -103,6 +112,7 @@ impl AgentReader {
                 model: text(device.as_ref().and_then(|device| device.model.as_deref())),
             },
             app: app(user_agent),
+            listed: lists.find(user_agent),
         })
     }
 }

@@ -372,6 +372,7 @@ pub fn visit(sequence: u64, code: &str, at: &str) -> Visit {
                 ..Device::default()
             },
             app: Some("WeChat"),
+            listed: None,
         }),
         classification: Classification {
             class: Class::Human,
@@ -404,6 +405,7 @@ impl Agents for NewRules {
                 ..Device::default()
             },
             app: None,
+            listed: None,
         })
     }
 }

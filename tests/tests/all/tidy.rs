@@ -49,12 +49,14 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// The crates whose manifests may name a library, tests of them aside.
-const LIBRARIES: [(&str, &[&str]); 11] = [
+const LIBRARIES: [(&str, &[&str]); 13] = [
     ("axum", &["sidecar/http"]),
     ("schemars", &["sidecar/api", "sidecar/http"]),
     ("sqlx", &["sidecar/store"]),
     ("redis", &["sidecar/publisher"]),
     ("ua-parser", &["sidecar/enrich"]),
+    ("fancy-regex", &["sidecar/enrich"]),
+    ("regex", &["sidecar/enrich"]),
     ("maxminddb", &["sidecar/enrich"]),
     ("comfy-table", &["sidecar/client"]),
     ("csv-core", &["sidecar/api"]),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::class::Class;
 use crate::named;
 
 /// The most bytes stored of each text of an agent.
@@ -19,6 +20,17 @@ pub struct Agent {
     pub device: Device,
     /// The app whose built-in browser it is.
     pub app: Option<&'static str>,
+    /// The kind of program that public lists name; evidence for the class, and not stored.
+    pub listed: Option<Listed>,
+}
+
+/// The kind of a program that is in a public list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its class.
+    pub class: Class,
+    /// The reason for the class: `listed-…`.
+    pub reason: &'static str,
 }
 
 /// A name with a version.
@@ -154,6 +166,8 @@ const APPS: &[(&str, &str)] = &[
     ("fban/", "Facebook"),
     ("fbav/", "Facebook"),
     ("fb_iab/", "Facebook"),
+    ("metaiab facebook", "Facebook"),
+    ("metaiab instagram", "Instagram"),
     (" line/", "LINE"),
     ("kakaotalk", "KakaoTalk"),
     ("naver(inapp", "NAVER"),

@@ -10,12 +10,13 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use vocabulary::visit::VisitMethod;
 
+use super::agent::Listed;
 use crate::named;
 use rules::{NETWORKS, RULES, Rule};
 
 /// The version of the rules. Every change of the rules increases it, and verdicts are stored with
 /// it.
-pub const RULESET: u16 = 1;
+pub const RULESET: u16 = 2;
 
 named! {
     /// Kind of visitor that followed a link.
@@ -54,6 +55,8 @@ pub struct Evidence<'a> {
     pub purpose: &'a str,
     /// The header `User-Agent`; empty without one.
     pub user_agent: &'a str,
+    /// Kind of program that public lists of user agents name.
+    pub listed: Option<Listed>,
     /// Provider of the client's Internet access, if known.
     pub network: Option<&'a str>,
 }
@@ -97,8 +100,12 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
         (Class::Unknown, "no-agent")
     } else if super::agent::app(&agent).is_some() {
         (Class::Human, "app")
+    } else if let Some(listed) = evidence.listed {
+        (listed.class, listed.reason)
     } else if is_browser(&agent) {
         (Class::Human, "browser")
+    } else if is_feature_phone(&agent) {
+        (Class::Human, "feature-phone")
     } else {
         (Class::Unknown, "agent")
     }
@@ -118,15 +125,18 @@ fn rule(agent: &str) -> Option<&'static Rule> {
     fitting.min().map(|place| &RULES[place])
 }
 
-/// A rule's word without the mark for the start.
+/// A rule's word without its mark.
 fn bare(word: &'static str) -> &'static str {
-    word.strip_prefix('^').unwrap_or(word)
+    word.strip_prefix(['^', '!']).unwrap_or(word)
 }
 
 fn fits(word: &'static str, agent: &str) -> bool {
-    match word.strip_prefix('^') {
-        Some(word) => agent.starts_with(word),
-        None => agent.contains(word),
+    if let Some(word) = word.strip_prefix('^') {
+        agent.starts_with(word)
+    } else if let Some(word) = word.strip_prefix('!') {
+        agent.contains(word) && (!is_browser(agent) || says_compatible(agent))
+    } else {
+        agent.contains(word)
     }
 }
 
@@ -156,11 +166,17 @@ fn says_so(agent: &str) -> Option<(Class, &'static str)> {
     } else if has("://") {
         // Browsers' user agents have no URL.
         Some((Class::Bot, "says-url"))
-    } else if has("(compatible;") && !has("msie ") && !has("konqueror") {
+    } else if says_compatible(agent) {
         Some((Class::Bot, "says-compatible"))
     } else {
         None
     }
+}
+
+/// Reports whether a user agent calls itself compatible with browsers, as only some old browsers do.
+fn says_compatible(agent: &str) -> bool {
+    let has = |word: &str| agent.contains(word);
+    has("(compatible;") && !has("msie ") && !has("konqueror")
 }
 
 fn is_called_bot(agent: &str) -> bool {
@@ -210,6 +226,39 @@ fn is_browser(agent: &str) -> bool {
     ];
     BEGINNINGS.into_iter().any(|word| agent.starts_with(word))
         || (agent.starts_with("mozilla/") && ENGINES.into_iter().any(|word| agent.contains(word)))
+}
+
+/// Reports whether a user agent, in lower case, is that of a telephone without a full browser.
+fn is_feature_phone(agent: &str) -> bool {
+    const BEGINNINGS: [&str; 14] = [
+        "nokia",
+        "samsung-",
+        "sec-",
+        "sonyericsson",
+        "lg-",
+        "mot-",
+        "alcatel",
+        "zte-",
+        "huawei",
+        "itel",
+        "tecno",
+        "docomo/",
+        "softbank/",
+        "kddi-",
+    ];
+    const SIGNS: [&str; 9] = [
+        "midp-",
+        "cldc-",
+        "up.browser/",
+        "obigo",
+        "netfront/",
+        "maui",
+        "wap-browser",
+        "wap browser",
+        "openwave",
+    ];
+    BEGINNINGS.into_iter().any(|word| agent.starts_with(word))
+        || SIGNS.into_iter().any(|word| agent.contains(word))
 }
 
 #[cfg(test)]

@@ -90,13 +90,14 @@ impl StoredVisit {
         if self.ruleset > RULESET {
             return None;
         }
+        let agent = agents.agent(&self.user_agent);
         let classification = classify(&Evidence {
+            listed: agent.listed,
             method: self.method,
             purpose: &self.purpose,
             user_agent: &self.user_agent,
             network: self.isp.as_deref(),
         });
-        let agent = agents.agent(&self.user_agent);
         let is_same = self.class == classification.class
             && self.reason == classification.reason
             && self.ruleset == classification.ruleset

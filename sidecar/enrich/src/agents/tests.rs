@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 use shortlink_core::testing::golden;
+use shortlink_core::visit::class::{Evidence, classify};
+use vocabulary::visit::VisitMethod;
 
 use super::*;
 
@@ -25,13 +27,29 @@ fn user_agents_are_read_as_golden() {
     let mut wrong = Vec::new();
     for line in golden() {
         let agent = reader().agent(&line.user_agent);
+        let classification = classify(&Evidence {
+            method: VisitMethod::Get,
+            purpose: "",
+            user_agent: &line.user_agent,
+            listed: agent.listed,
+            network: None,
+        });
         let read = [
+            classification.class.name().to_owned(),
+            classification.reason.to_owned(),
             agent.app.unwrap_or("-").to_owned(),
             agent.device.kind.name().to_owned(),
             shown(agent.browser.as_ref()),
             shown(agent.os.as_ref()),
         ];
-        let golden = [line.app, line.device, line.browser, line.os];
+        let golden = [
+            line.class,
+            line.reason,
+            line.app,
+            line.device,
+            line.browser,
+            line.os,
+        ];
         if read != golden {
             wrong.push(format!("{}\t{}", read.join("\t"), line.user_agent));
         }

@@ -7,7 +7,8 @@ use super::Class;
 /// A rule: a user agent with all of the words is of the class.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// Words in lower case. A `^` marks one that must be at the start.
+    /// Words in lower case. A `^` marks one that must be at the start, a `!` one that security
+    /// software also adds to the browser of a person: it counts outside of browsers' user agents.
     pub(super) words: Vec<&'static str>,
     /// The class.
     pub(super) class: Class,
@@ -30,8 +31,8 @@ pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
 });
 
 /// Names of programs by class and reason, the narrower before the wider. `|` separates the names of
-/// a program, `&` the words of a name: a user agent must have all of them, in lower case. A `^` marks
-/// one that must be at the start.
+/// a program, `&` the words of a name: a user agent must have all of them, in lower case. The marks of
+/// words are those of [`Rule::words`].
 const PROGRAMS: &[(Class, &[(&str, &str)])] = &[
     (
         Class::Preview,
@@ -101,16 +102,16 @@ const PROGRAMS: &[(Class, &[(&str, &str)])] = &[
             ("virustotal", "virustotal"),
             ("urlscan", "urlscan"),
             ("cisco", "ciscosecureemail|ironport"),
-            ("trend-micro", "trendmicro|tmes/"),
-            ("symantec", "symantec"),
-            ("sophos", "sophos"),
+            ("trend-micro", "!trendmicro|!tmes/"),
+            ("symantec", "!symantec"),
+            ("sophos", "!sophos"),
             ("fortinet", "fortiguard|fortimail"),
-            ("forcepoint", "forcepoint"),
-            ("websense", "websense"),
-            ("mcafee", "siteadvisor"),
-            ("kaspersky", "kaspersky"),
-            ("bitdefender", "bitdefender"),
-            ("zscaler", "zscaler"),
+            ("forcepoint", "!forcepoint"),
+            ("websense", "!websense"),
+            ("mcafee", "!siteadvisor"),
+            ("kaspersky", "!kaspersky"),
+            ("bitdefender", "!bitdefender"),
+            ("zscaler", "!zscaler"),
             ("checkpoint", "checkpoint-"),
             ("avanan", "avanan"),
             ("vade", "vadesecure"),

@@ -1,4 +1,5 @@
-//! The expected classes of user agents are in `golden/agents.tsv`.
+//! The expected classes of user agents are in `golden/agents.tsv`, which the crate `enrich` tests with the public
+//! lists.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -11,6 +12,7 @@ fn evidence(user_agent: &str) -> Evidence<'_> {
         method: VisitMethod::Get,
         purpose: "",
         user_agent,
+        listed: None,
         network: None,
     }
 }
@@ -22,14 +24,6 @@ fn verdict(evidence: Evidence<'_>) -> (&'static str, &'static str) {
 }
 
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0";
-
-#[test]
-fn user_agents_are_classified_as_golden() {
-    for line in golden() {
-        let said = verdict(evidence(&line.user_agent));
-        assert_eq!(said, (&*line.class, &*line.reason), "{}", line.user_agent);
-    }
-}
 
 #[test]
 fn every_rule_has_words_and_a_stable_reason() {
@@ -75,7 +69,7 @@ fn other_rules_are_another_ruleset() {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    assert_eq!(digest, "65550d136b7980e8");
+    assert_eq!(digest, "7920ed5069c860b8");
 }
 
 #[test]
@@ -159,6 +153,7 @@ proptest! {
             method: VisitMethod::Get,
             purpose: &purpose,
             user_agent: &user_agent,
+            listed: None,
             network: network.as_deref(),
         });
         prop_assert!(!said.reason.is_empty());

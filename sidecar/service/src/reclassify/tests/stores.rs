@@ -48,6 +48,7 @@ fn new(number: u64, code: &str) -> Visit {
         method: visit.method,
         purpose: "",
         user_agent,
+        listed: None,
         network: None,
     });
     let hours = i64::try_from(number % 40).expect("a small number");
