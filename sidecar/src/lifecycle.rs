@@ -42,6 +42,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     let Parts {
         store,
         visitors_store,
+        leases,
         tasks,
         ..
     } = parts;
@@ -64,6 +65,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
         if let Err(error) = worker.await {
             tracing::error!(%error, "the outbox worker has panicked");
         }
+        leases.give_back().await;
         visitors_store.close().await;
         store.close().await;
     };

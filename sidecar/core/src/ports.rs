@@ -25,7 +25,7 @@ pub use crate::store_error::StoreError;
 
 pub use audit::AuditListing;
 pub use campaigns::{CampaignEditor, PublishedCampaign};
-pub use codes::{CodeUsage, PoolCounts};
+pub use codes::{CapacityGrant, CodeLease, CodeUsage, PoolCounts};
 pub use idempotency::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome};
 pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdit};
 pub use links::{

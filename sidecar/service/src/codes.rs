@@ -4,6 +4,7 @@
 //! codes are free. [`lengths`] chooses their length.
 
 pub mod hash;
+pub mod leases;
 pub mod lengths;
 pub mod permuted;
 pub mod pool;

@@ -54,11 +54,10 @@ impl Skip {
             let capacity = numbering.capacity(&self.rules.check, length);
             let permuted = PermutedCodes::most_used(capacity, links, STARTS);
             let counter = PermutedCodes::counter(length + self.rules.check.length());
-            self.store.lease(&counter, 0, permuted).await?;
+            self.store.skip_numbers(&counter, permuted).await?;
             let used = sequence::most_used(links, STARTS);
-            self.store
-                .lease(&sequence::counter(length), 0, used)
-                .await?;
+            let counter = sequence::counter(length);
+            self.store.skip_numbers(&counter, used).await?;
             skipped.counters += 2;
             skipped.pooled += self.empty_pool(length + self.rules.check.length()).await?;
         }
@@ -95,6 +94,7 @@ mod tests {
     use crate::codes::pool::{PooledCodes, Watermarks};
     use crate::codes::sequence::SequenceCodes;
     use crate::codes::strategy::{CodeStrategy, DrawRequest};
+    use crate::testing::leases;
 
     const LENGTH: usize = 7;
 
@@ -115,9 +115,10 @@ mod tests {
         let watermarks = Watermarks { low: 0, high: 50 };
         let rng = || StdRng::seed_from_u64(seed);
         let redis = Arc::new(MemoryPublisher::default());
-        let pool = PooledCodes::new(Arc::clone(store), rules.clone(), watermarks, rng());
-        let permuted = PermutedCodes::new(Arc::clone(store), rules.clone());
-        let sequence = SequenceCodes::new(Arc::clone(store), redis, rules.clone(), 1, rng());
+        let leases = || leases(store, &rules, &seed.to_string());
+        let pool = PooledCodes::new(leases(), rules.clone(), watermarks, rng());
+        let permuted = PermutedCodes::new(leases(), rules.clone());
+        let sequence = SequenceCodes::new(leases(), redis, rules.clone(), 1, rng());
         let strategies: [&dyn CodeStrategy; 3] = [&pool, &permuted, &sequence];
         let targets = vec!["https://example.com/"; count];
         let request = DrawRequest {

@@ -16,6 +16,7 @@ use shortlink_store::Store;
 use vocabulary::CodeRules;
 
 use crate::codes::hash::HashedCodes;
+use crate::codes::leases::Leases;
 use crate::codes::lengths::Lengths;
 use crate::codes::permuted::PermutedCodes;
 use crate::codes::pool::{PooledCodes, Watermarks};
@@ -55,6 +56,13 @@ pub const POLICY: CodePolicy = CodePolicy {
     lengths: (7, 7),
 };
 
+/// The leases of a process in a store.
+pub fn leases(store: &Arc<Store>, rules: &CodeRules, holder: &str) -> Arc<Leases> {
+    let clock = Arc::new(shortlink_core::clock::SystemClock);
+    let leases = Leases::new(Arc::clone(store), rules.clone(), clock, holder.to_owned());
+    Arc::new(leases)
+}
+
 /// Everything that issuing needs, with small numbers.
 pub fn parts(
     store: &Arc<Store>,
@@ -65,16 +73,17 @@ pub fn parts(
 ) -> Parts {
     let rng = || StdRng::seed_from_u64(7);
     let watermarks = Watermarks { low: 10, high: 50 };
+    let leases = leases(store, rules, "test");
     let strategies = Strategies {
-        permuted: Arc::new(PermutedCodes::new(Arc::clone(store), rules.clone())),
+        permuted: Arc::new(PermutedCodes::new(Arc::clone(&leases), rules.clone())),
         pool: Arc::new(PooledCodes::new(
-            Arc::clone(store),
+            Arc::clone(&leases),
             rules.clone(),
             watermarks,
             rng(),
         )),
         sequence: Arc::new(SequenceCodes::new(
-            Arc::clone(store),
+            Arc::clone(&leases),
             Arc::clone(publisher),
             rules.clone(),
             100_000,
@@ -86,7 +95,7 @@ pub fn parts(
         store: Arc::clone(store),
         delivery: Arc::clone(delivery),
         strategies,
-        lengths: Arc::new(Lengths::new(Arc::clone(store), rules.clone(), 2)),
+        lengths: Arc::new(Lengths::new(leases, rules.clone(), 2)),
         reserved: ReservedWords::new(["api".to_owned()]),
         blocklist: Blocklist::default(),
         clock: Arc::clone(clock),

@@ -9,6 +9,7 @@ use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::{Change, Destination, Link, Second};
 use shortlink_core::ports::MAX_TOGETHER;
 use shortlink_core::target::Target;
+use shortlink_service::codes::leases::Leases;
 use shortlink_service::codes::lengths::Lengths;
 use shortlink_service::codes::permuted::PermutedCodes;
 use shortlink_service::codes::strategy::{CodeStrategy, DrawRequest};
@@ -38,9 +39,11 @@ async fn make(
     expired_at: Option<Timestamp>,
 ) -> anyhow::Result<()> {
     let rules = config.codes.rules.clone();
-    let strategy = PermutedCodes::new(Arc::clone(&bench.store), rules.clone());
-    let lengths = Lengths::new(Arc::clone(&bench.store), rules, config.codes.one_in);
-    let lengths = Arc::new(lengths);
+    let (store, clock) = (Arc::clone(&bench.store), Arc::clone(&bench.clock));
+    let leases = Leases::new(store, rules.clone(), clock, bench.claims.holder.clone());
+    let leases = Arc::new(leases);
+    let strategy = PermutedCodes::new(Arc::clone(&leases), rules.clone());
+    let lengths = Lengths::new(Arc::clone(&leases), rules, config.codes.one_in);
     let (shortest, longest) = config.codes.policy.lengths;
     let bounds = BodyLengths::new(shortest, longest).unwrap_or_default();
     let mut made = 0;
@@ -79,5 +82,6 @@ async fn make(
         }
         made += codes.len();
     }
+    leases.give_back().await;
     Ok(())
 }

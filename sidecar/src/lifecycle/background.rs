@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::visitor::KeyRing;
 use shortlink_enrich::geo::Geo;
+use shortlink_service::codes::leases;
 use shortlink_service::drift::Inspector;
 use shortlink_service::housekeeping::{self, AbsentReaders, OldKeys, OldResults};
 use shortlink_service::jobs::{Claims, Job, Next, Run};
@@ -59,6 +60,7 @@ impl Starter<'_> {
     fn start_upkeep(&self) {
         let Parts { config, index, .. } = self.parts;
         let (store, clock) = (&self.claims.store, &self.claims.clock);
+        self.run(Arc::clone(&self.parts.leases), leases::EVERY);
         self.run(Arc::clone(&self.parts.pool), housekeeping::FILL_EVERY);
         let results = OldResults {
             store: Arc::clone(store),

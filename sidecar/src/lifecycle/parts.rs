@@ -14,6 +14,7 @@ use shortlink_publisher::{RedisIndex, RedisPublisher, RedisTail, RedisVisits};
 use shortlink_service::access::{Access, Attempts};
 use shortlink_service::campaigns::Campaigns;
 use shortlink_service::codes::hash::HashedCodes;
+use shortlink_service::codes::leases::Leases;
 use shortlink_service::codes::lengths::Lengths;
 use shortlink_service::codes::permuted::PermutedCodes;
 use shortlink_service::codes::pool::PooledCodes;
@@ -52,6 +53,7 @@ pub(super) struct Parts {
     pub(super) publisher: Arc<dyn Publisher>,
     pub(super) index: Arc<dyn RecordIndex>,
     pub(super) delivery: Arc<dyn Delivery>,
+    pub(super) leases: Arc<Leases>,
     pub(super) pool: Arc<PooledCodes<StdRng>>,
     /// The queue of visits, if this process stores them.
     pub(super) visits: Option<Arc<RedisVisits>>,
@@ -113,8 +115,14 @@ impl Parts {
             }))),
             _ => None,
         };
-        let pool = Arc::new(PooledCodes::new(
+        let leases = Arc::new(Leases::new(
             Arc::clone(&store),
+            config.codes.rules.clone(),
+            Arc::clone(&clock),
+            holder.clone(),
+        ));
+        let pool = Arc::new(PooledCodes::new(
+            Arc::clone(&leases),
             config.codes.rules.clone(),
             config.codes.pool,
             random::generator()?,
@@ -132,6 +140,7 @@ impl Parts {
             publisher,
             index: Arc::new(RedisIndex::new(&config.redis)?),
             delivery: Arc::new(outbox),
+            leases,
             pool,
             visits: queue,
             visit_counters: Arc::default(),
@@ -227,15 +236,15 @@ impl Parts {
 
     fn issuer(&self) -> anyhow::Result<Issuer> {
         let codes = &self.config.codes;
-        let (store, rules) = (|| Arc::clone(&self.store), || codes.rules.clone());
+        let (leases, rules) = (|| Arc::clone(&self.leases), || codes.rules.clone());
         Ok(Issuer::start(issue::Parts {
-            store: store(),
+            store: Arc::clone(&self.store),
             delivery: Arc::clone(&self.delivery),
             strategies: Strategies {
-                permuted: Arc::new(PermutedCodes::new(store(), rules())),
+                permuted: Arc::new(PermutedCodes::new(leases(), rules())),
                 pool: Arc::clone(&self.pool) as _,
                 sequence: Arc::new(SequenceCodes::new(
-                    store(),
+                    leases(),
                     Arc::clone(&self.publisher),
                     rules(),
                     codes.sequence_one_in,
@@ -247,7 +256,7 @@ impl Parts {
                     random::generator()?,
                 )),
             },
-            lengths: Arc::new(Lengths::new(store(), rules(), codes.one_in)),
+            lengths: Arc::new(Lengths::new(leases(), rules(), codes.one_in)),
             reserved: codes.reserved.clone(),
             blocklist: codes.blocklist.clone(),
             clock: Arc::clone(&self.clock),

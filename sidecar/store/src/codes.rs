@@ -80,23 +80,7 @@ impl Store {
     pub async fn take_pooled(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {
         let args = (length as u64, count);
         self.run_one("take codes out of the pool", args, |db, (length, count)| {
-            Box::pin(async move {
-                // PostgreSQL skips codes that another session is taking instead of waiting for it.
-                let sql = sql!(
-                    "UPDATE code_pool SET status = 'used' ",
-                    concat!(
-                        "{WHERE id IN (SELECT id FROM code_pool INDEXED BY code_pool_unused \
-                         WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2)|FROM ",
-                        relaxed!(),
-                        " WHERE ctid = ANY(ARRAY(SELECT ctid FROM code_pool \
-                         WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2 \
-                         FOR UPDATE SKIP LOCKED))}"
-                    ),
-                    " RETURNING code"
-                );
-                db.all(sql, args![*length, *count], |row| row.get("code"))
-                    .await
-            })
+            Box::pin(take_pooled(db, *length, *count))
         })
         .await
     }
@@ -165,6 +149,29 @@ impl Store {
         let operation = "count used codes";
         self.all(operation, sql, args![since_day], read).await
     }
+}
+
+/// Takes unused codes of a length out of the pool.
+pub(super) async fn take_pooled(
+    db: &mut Db<'_>,
+    length: u64,
+    count: u32,
+) -> Result<Vec<Code>, sqlx::Error> {
+    // PostgreSQL skips codes that another session is taking instead of waiting for it.
+    let sql = sql!(
+        "UPDATE code_pool SET status = 'used' ",
+        concat!(
+            "{WHERE id IN (SELECT id FROM code_pool INDEXED BY code_pool_unused \
+             WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2)|FROM ",
+            relaxed!(),
+            " WHERE ctid = ANY(ARRAY(SELECT ctid FROM code_pool \
+             WHERE length = $1 AND status = 'unused' ORDER BY id LIMIT $2 \
+             FOR UPDATE SKIP LOCKED))}"
+        ),
+        " RETURNING code"
+    );
+    db.all(sql, args![length, count], |row| row.get("code"))
+        .await
 }
 
 async fn fill_pool(db: &mut Db<'_>, codes: &[Code]) -> Result<u64, sqlx::Error> {

@@ -16,6 +16,7 @@ mod domains;
 mod history;
 mod idempotency;
 mod keys;
+mod leases;
 mod past;
 pub mod postgres;
 mod quotas;
@@ -55,6 +56,7 @@ use sqlite::SqliteStore;
 use writable::LastAttempt;
 
 pub use claims::Claim;
+pub use leases::{CapacityWanted, NumbersWanted, capacity_name, pool_name};
 pub use schema::SchemaError;
 pub use shared::errors;
 pub use visits::AgentsPass;

@@ -173,12 +173,43 @@ impl Numbering {
                 if pass >= size {
                     return None;
                 }
-                let secret = siphash24(&self.last_key, body) % size;
-                alphabet.character(((secret + pass) % size) as u8)
+                alphabet.character(self.last_of(alphabet, body, pass))
             }
         };
         text[body_length] = last;
         Code::parse(&text[..=body_length]).ok()
+    }
+
+    /// The count with which [`Numbering::issued`] makes a code; `None` for one that it does not make.
+    pub fn count_of(&self, alphabet: Alphabet, check: &Check, code: &Code) -> Option<u64> {
+        let (&last, body) = code.as_bytes().split_last()?;
+        let place = self.permutations[body.len()].place_of(value_of(body));
+        let place = u64::try_from(place).ok().filter(|&it| it < MAX_PLACE)?;
+        let count = match check {
+            Check::Luhn | Check::Keyed(_) => place,
+            Check::None => {
+                let bodies = self.capacity(check, body.len() + 1) / u64::from(RADIX);
+                let pass = self.pass_of(alphabet, body, alphabet.digit(last)?);
+                place + bodies * pass
+            }
+        };
+        let length = code.as_bytes().len() - check.length();
+        let issued = self.issued(alphabet, check, length, count);
+        issued.filter(|issued| issued == code).map(|_| count)
+    }
+
+    /// The last character of a body that is used for the time after `pass` others, as a digit.
+    fn last_of(&self, alphabet: Alphabet, body: &[u8], pass: u64) -> u8 {
+        let size = u64::from(alphabet.size());
+        let secret = siphash24(&self.last_key, body) % size;
+        ((secret + pass) % size) as u8
+    }
+
+    /// The number of times that a body is used before it gets a last character.
+    fn pass_of(&self, alphabet: Alphabet, body: &[u8], last: u8) -> u64 {
+        let passes = 0..u64::from(alphabet.size());
+        let mut passes = passes.filter(|&pass| self.last_of(alphabet, body, pass) == last);
+        passes.next().unwrap_or_default()
     }
 }
 

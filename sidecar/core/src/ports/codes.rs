@@ -21,3 +21,35 @@ pub struct CodeUsage {
     /// Those created since the given day.
     pub lately: u64,
 }
+
+/// What a process has leased for new links, or numbers that were given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeLease {
+    /// The counter, or the name of what is no range of numbers.
+    pub name: String,
+    /// The process; empty for numbers that were given back.
+    pub holder: String,
+    /// The number after the last one; 0 for what is no range.
+    pub until: u64,
+    /// The first number that may be unused; of capacity, the links that may still be stored.
+    pub next: u64,
+    /// Grows with each report.
+    pub beat: i64,
+    /// The time of the last report in milliseconds since 1970, by the clock of the holder.
+    pub reported_at: i64,
+}
+
+/// The result of a request for capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapacityGrant {
+    /// Links that the process may store besides those that it might store before.
+    pub granted: u64,
+    /// Capacity that was free before.
+    pub free: u64,
+    /// Stored links.
+    pub links: u64,
+    /// Links that other processes may still store.
+    pub others: u64,
+    /// False if the earlier lease was taken back: only what is being stored counts.
+    pub kept: bool,
+}

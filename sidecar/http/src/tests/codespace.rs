@@ -64,9 +64,9 @@ async fn a_code_of_a_sequence_does_not_give_its_neighbours_away() {
         let of_length = lengths.into_iter().find(|it| it["length"] == 6);
         of_length.expect("the length")["neighbourGuess"]["oneIn"].clone()
     };
-    // Numbers are leased up to 8,192, which has three characters and leaves one filler.
-    assert_eq!(chance().await, json!(2480.0));
-    // So no more than 3,844 of them have codes: those of two characters leave two fillers.
+    // The lease of 240 numbers has two characters at most, which leaves two fillers.
+    assert_eq!(chance().await, json!(153_760.0));
+    // No more than 3,844 of them have codes: those of two characters leave two fillers.
     let mut statuses = Vec::new();
     while statuses.last() != Some(&422) && statuses.len() < 600 {
         statuses.push(create().await.status);

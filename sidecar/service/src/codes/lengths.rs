@@ -1,66 +1,49 @@
 //! The lengths of new codes.
 //!
 //! Codes are as short as possible without being guessable: when too many codes of a length have
-//! links, the next length is used. Capacity is reserved before codes are drawn, so that no batch exceeds
-//! it. Other processes are counted only once their links are stored: together, the processes exceed it
-//! by no more than they draw while a count stays fresh.
+//! links, the next length is used. The capacity of a length is leased from SQL in portions before codes are drawn:
+//! stored links and what all processes may still store never exceed it. Portions are large while much is free and as
+//! large as a request at the end, when a process keeps no rest for longer than a second.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use shortlink_core::codes::capacity::capacity;
-use shortlink_core::ports::{CodeUsage, StoreError};
-use shortlink_store::Store;
+use shortlink_core::ports::{CapacityGrant, StoreError};
+use shortlink_store::{CapacityWanted, capacity_name};
 use tokio::time::Instant;
 use vocabulary::{BodyLengths, CodeRules};
 
-/// Time that the known usage stays fresh, and that of a length that is nearly full.
-const BELIEVED_FOR: Duration = Duration::from_secs(2);
-const BELIEVED_WHEN_NEARLY_FULL: Duration = Duration::from_millis(100);
+use super::leases::{Holding, Leases};
 
-/// The most counts before a length is full because of codes that may not get links, and the pause before each.
-const RECOUNTS: u32 = 10;
-const RECOUNT_AFTER: Duration = Duration::from_millis(50);
+/// A process leases one of so many parts of the free capacity.
+const PARTS: u64 = 64;
+
+/// Time for which a length is full without another look, while there is a longer one.
+const BELIEVED_FOR: Duration = Duration::from_secs(2);
+const BELIEVED_WHEN_ALL_ARE_FULL: Duration = Duration::from_millis(100);
+
+/// The most looks before a length is full because of codes that may not get links, and the pause before each. Meanwhile
+/// all processes have given back what they do not use.
+const LOOKS: u32 = 50;
+const LOOK_AFTER: Duration = Duration::from_millis(50);
 
 /// Chooses lengths.
 pub struct Lengths {
-    store: Arc<Store>,
+    leases: Arc<Leases>,
     rules: CodeRules,
     /// At most one of so many codes of a length has a link.
     one_in: u64,
-    counted: Mutex<Counted>,
-    counting: tokio::sync::Mutex<()>,
     /// Notices already logged, for deduplication.
     said: Mutex<HashSet<(usize, Notice)>>,
 }
 
-/// The use of lengths, as far as this process knows. Maps are by the length without the check character.
-#[derive(Default)]
-struct Counted {
-    /// The last count of stored links, and when it began.
-    usage: Option<(Instant, Vec<CodeUsage>)>,
-    /// Codes that are reserved.
-    reserved: HashMap<usize, u64>,
-    /// Codes whose reservations have ended since the last count began: their links may be stored, and not counted.
-    since_count: HashMap<usize, u64>,
-    /// The same since the count in progress began.
-    during_count: HashMap<usize, u64>,
-}
-
-impl Counted {
-    /// The stored links with codes of a length, check character included.
-    fn links(&self, whole_length: usize) -> u64 {
-        let usage = self.usage.iter().flat_map(|(_, usage)| usage);
-        let mut of_length = usage.filter(|it| it.length == whole_length);
-        of_length.next().map_or(0, |usage| usage.links)
-    }
-}
-
 /// Reserved capacity of a length, until the links are stored, or are not.
 pub struct Reservation {
-    lengths: Arc<Lengths>,
+    in_flight: Arc<AtomicU64>,
     /// Length of the codes, without the check character.
     pub length: usize,
     /// The number of codes.
@@ -69,14 +52,8 @@ pub struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut counted = self.lengths.counted.lock();
-        let counted = &mut *counted;
-        if let Some(reserved) = counted.reserved.get_mut(&self.length) {
-            *reserved = reserved.saturating_sub(self.codes);
-        }
-        for ended in [&mut counted.since_count, &mut counted.during_count] {
-            *ended.entry(self.length).or_default() += self.codes;
-        }
+        // SQL counts the stored links; the next report frees the capacity of the others.
+        self.in_flight.fetch_sub(self.codes, Ordering::AcqRel);
     }
 }
 
@@ -94,13 +71,11 @@ const NEARLY_FULL: u128 = 80;
 
 impl Lengths {
     /// Chooses lengths such that at most one of `one_in` codes of a length has a link.
-    pub fn new(store: Arc<Store>, rules: CodeRules, one_in: u64) -> Self {
+    pub fn new(leases: Arc<Leases>, rules: CodeRules, one_in: u64) -> Self {
         Self {
-            store,
+            leases,
             rules,
             one_in,
-            counted: Mutex::default(),
-            counting: tokio::sync::Mutex::default(),
             said: Mutex::default(),
         }
     }
@@ -109,86 +84,120 @@ impl Lengths {
     /// all lengths are full.
     ///
     /// # Errors
-    /// Fails if the store cannot return the number of used codes.
+    /// Fails if the store cannot lease capacity.
     pub async fn reserve(
-        self: &Arc<Self>,
+        &self,
         bounds: BodyLengths,
         wanted: u64,
     ) -> Result<Option<Reservation>, StoreError> {
-        self.count(BELIEVED_FOR).await?;
-        if let Some(reserved) = self.find(bounds, wanted, true) {
-            return Ok(reserved);
-        }
-        self.count(BELIEVED_WHEN_NEARLY_FULL).await?;
-        for _ in 0..RECOUNTS {
-            if let Some(reserved) = self.find(bounds, wanted, false).flatten() {
-                return Ok(Some(reserved));
+        let mut believed_for = BELIEVED_FOR;
+        for look in 0..LOOKS {
+            let mut is_pending = false;
+            for length in usize::from(bounds.shortest())..=usize::from(bounds.longest()) {
+                match self.of_length(length, wanted, believed_for).await? {
+                    Ok(reserved) => {
+                        if length > usize::from(bounds.shortest())
+                            && self.is_news(length, Notice::InUse)
+                        {
+                            tracing::warn!(
+                                length,
+                                "codes of all shorter lengths are used up; codes of this length are used now"
+                            );
+                        }
+                        return Ok(Some(reserved));
+                    }
+                    Err(Full { may_change }) => is_pending |= may_change,
+                }
             }
-            if !self.is_pending(bounds) {
-                return Ok(None);
+            if look > 0 {
+                if !is_pending {
+                    break;
+                }
+                tokio::time::sleep(LOOK_AFTER).await;
+                believed_for = Duration::ZERO;
+            } else {
+                believed_for = BELIEVED_WHEN_ALL_ARE_FULL;
             }
-            // Not all reserved codes get links, and what is pending may be counted already.
-            tokio::time::sleep(RECOUNT_AFTER).await;
-            self.count(Duration::ZERO).await?;
         }
-        Ok(self.find(bounds, wanted, false).flatten())
+        Ok(None)
     }
 
-    /// Reports whether codes of some lengths count that may not have links.
-    fn is_pending(&self, bounds: BodyLengths) -> bool {
-        let counted = self.counted.lock();
-        let lengths = usize::from(bounds.shortest())..=usize::from(bounds.longest());
-        let mut codes = [&counted.reserved, &counted.since_count]
-            .into_iter()
-            .flatten();
-        codes.any(|(length, codes)| lengths.contains(length) && *codes > 0)
-    }
-
-    /// Finds capacity. The outer `None` asks for a new count where a length is nearly full, if the count may be old.
-    fn find(
-        self: &Arc<Self>,
-        bounds: BodyLengths,
+    /// Reserves codes of a length.
+    async fn of_length(
+        &self,
+        length: usize,
         wanted: u64,
-        may_be_old: bool,
-    ) -> Option<Option<Reservation>> {
-        let mut counted = self.counted.lock();
-        for length in usize::from(bounds.shortest())..=usize::from(bounds.longest()) {
-            let most = self.most(length);
-            let stored = counted.links(length + self.rules.check.length());
-            let pending = [&counted.reserved, &counted.since_count];
-            let pending = pending.into_iter().filter_map(|codes| codes.get(&length));
-            let links = stored.saturating_add(pending.sum());
-            let is_nearly_full =
-                |links: u64| u128::from(links) * 100 >= u128::from(most) * NEARLY_FULL;
-            if may_be_old && stored < most && is_nearly_full(links.saturating_add(wanted)) {
-                return None;
+        believed_for: Duration,
+    ) -> Result<Result<Reservation, Full>, StoreError> {
+        let name = capacity_name(length + self.rules.check.length());
+        let mut held = self.leases.hold(&name).await?;
+        if held.next < wanted {
+            let full = held.full.filter(|(at, _)| at.elapsed() < believed_for);
+            if let Some((_, may_change)) = full.filter(|_| held.next == 0) {
+                return Ok(Err(Full { may_change }));
             }
-            if links >= most {
-                continue;
-            }
-            if length > usize::from(bounds.shortest()) && self.is_news(length, Notice::InUse) {
-                tracing::warn!(
-                    length,
-                    "codes of all shorter lengths are used up; codes of this length are used now"
-                );
-            }
-            if is_nearly_full(links) && self.is_news(length, Notice::NearlyFull) {
-                tracing::warn!(
-                    length,
-                    links,
-                    most,
-                    "codes of this length are nearly used up; the next length follows"
-                );
-            }
-            let codes = wanted.min(most - links);
-            *counted.reserved.entry(length).or_default() += codes;
-            return Some(Some(Reservation {
-                lengths: Arc::clone(self),
-                length,
-                codes,
-            }));
+            self.lease(length, wanted, &mut held).await?;
         }
-        Some(None)
+        let codes = wanted.min(held.next);
+        if codes == 0 {
+            let may_change = held.full.is_some_and(|(_, may_change)| may_change);
+            return Ok(Err(Full { may_change }));
+        }
+        held.next -= codes;
+        held.in_flight.fetch_add(codes, Ordering::AcqRel);
+        Ok(Ok(Reservation {
+            in_flight: Arc::clone(&held.in_flight),
+            length,
+            codes,
+        }))
+    }
+
+    /// Leases capacity of a length.
+    async fn lease(
+        &self,
+        length: usize,
+        wanted: u64,
+        held: &mut Holding,
+    ) -> Result<(), StoreError> {
+        let now = self.leases.now();
+        let in_flight = held.in_flight.load(Ordering::Acquire);
+        let most = self.most(length);
+        let asked = CapacityWanted {
+            length: length + self.rules.check.length(),
+            wanted,
+            unspent: held.next + in_flight,
+            in_flight,
+            most,
+            parts: PARTS,
+        };
+        let store = &self.leases.store;
+        let grant = store
+            .lease_capacity(asked, &self.leases.holder, now.1)
+            .await?;
+        let CapacityGrant {
+            granted,
+            free,
+            links,
+            others,
+            kept,
+        } = grant;
+        if !kept {
+            held.next = 0;
+        }
+        held.next += granted;
+        held.confirm(now);
+        let used = u128::from(most - free.min(most)) * 100;
+        held.is_scarce = used >= u128::from(most) * NEARLY_FULL;
+        held.full = (granted == 0).then(|| (Instant::now(), others + in_flight > 0));
+        if held.is_scarce && held.next > 0 && self.is_news(length, Notice::NearlyFull) {
+            tracing::warn!(
+                length,
+                links,
+                most,
+                "codes of this length are nearly used up; the next length follows"
+            );
+        }
+        Ok(())
     }
 
     fn is_news(&self, length: usize, notice: Notice) -> bool {
@@ -201,29 +210,10 @@ impl Lengths {
         let all = u128::from(self.rules.alphabet.size()).pow(length as u32);
         capacity(all, self.one_in)
     }
+}
 
-    /// Counts the stored links, unless a count is that young, or has begun since.
-    async fn count(&self, believed_for: Duration) -> Result<(), StoreError> {
-        let asked = Instant::now();
-        let is_believed = || {
-            let counted = self.counted.lock();
-            let at = counted.usage.as_ref().map(|(at, _)| *at);
-            at.is_some_and(|at| at >= asked || at.elapsed() < believed_for)
-        };
-        if is_believed() {
-            return Ok(());
-        }
-        // One counts for all that wait.
-        let _counting = self.counting.lock().await;
-        if is_believed() {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        self.counted.lock().during_count.clear();
-        let usage = self.store.code_usage(0).await?;
-        let mut counted = self.counted.lock();
-        counted.since_count = std::mem::take(&mut counted.during_count);
-        counted.usage = Some((begun, usage));
-        Ok(())
-    }
+/// A length has no capacity left.
+struct Full {
+    /// Processes have some that they may not use.
+    may_change: bool,
 }

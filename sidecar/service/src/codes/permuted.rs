@@ -1,19 +1,17 @@
 //! Codes from a counter and the keyed permutation that numbers links.
 //!
-//! The store leases blocks of the counter to each process, so that processes never collide. The
-//! rest of a block is skipped when its process ends. Codes with consecutive counts are adjacent in
+//! Each process leases blocks of the counter ([`leases`](super::leases)), so that processes never collide. Codes with consecutive counts are adjacent in
 //! the database, which makes inserts cheap at any size.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use shortlink_core::codes::numbering::Numbering;
-use shortlink_store::Store;
-use tokio::sync::Mutex;
+use shortlink_store::NumbersWanted;
 use vocabulary::{Code, CodeRules};
 
-use super::strategy::{Block, CodeStrategy, DrawError, DrawRequest};
+use super::leases::Leases;
+use super::strategy::{CodeStrategy, DrawError, DrawRequest};
 
 /// The largest block, as a part of all codes of a length: 1 / this.
 const BLOCKS: u64 = 256;
@@ -22,29 +20,34 @@ const BLOCKS: u64 = 256;
 const SMALLEST_BLOCK: u64 = 1;
 const LARGEST_BLOCK: u64 = 20_000;
 
+/// The beginning of the names of counters.
+const COUNTER: &str = "permuted:";
+
 /// Issues codes by counting.
 pub struct PermutedCodes {
-    store: Arc<Store>,
+    leases: Arc<Leases>,
     numbering: Arc<Numbering>,
     rules: CodeRules,
-    /// Rest of the leased block, by length of the codes with the check character.
-    blocks: Mutex<HashMap<usize, Block>>,
 }
 
 impl PermutedCodes {
-    /// Counts in a store.
-    pub fn new(store: Arc<Store>, rules: CodeRules) -> Self {
+    /// Counts in the store of leases.
+    pub fn new(leases: Arc<Leases>, rules: CodeRules) -> Self {
         Self {
-            numbering: store.numbering(),
-            store,
+            numbering: leases.store.numbering(),
+            leases,
             rules,
-            blocks: Mutex::new(HashMap::new()),
         }
     }
 
     /// Returns the name of the store's counter for codes of a length, check character included.
     pub fn counter(whole_length: usize) -> String {
-        format!("permuted:{whole_length}")
+        format!("{COUNTER}{whole_length}")
+    }
+
+    /// The length that a counter is for, check character included; `None` for that of another strategy.
+    pub(super) fn length_of(counter: &str) -> Option<usize> {
+        counter.strip_prefix(COUNTER)?.parse().ok()
     }
 
     /// Returns the most by which the counter can have advanced for so many links, created by
@@ -64,27 +67,26 @@ fn block(capacity: u64) -> u64 {
 impl CodeStrategy for PermutedCodes {
     async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
         let (alphabet, check) = (self.rules.alphabet, &self.rules.check);
-        let whole_length = request.length + check.length();
+        let counter = Self::counter(request.length + check.length());
         let capacity = self.numbering.capacity(check, request.length);
         let wanted = request.targets.len();
         let mut codes = Vec::with_capacity(wanted);
         // Held during the lease, so that concurrent draws do not lease further blocks.
-        let mut blocks = self.blocks.lock().await;
-        let current = blocks.entry(whole_length).or_default();
+        let mut held = self.leases.hold(&counter).await?;
         while codes.len() < wanted {
-            if current.next == current.end {
+            let Some(count) = held.number() else {
                 let least = (wanted - codes.len()) as u64;
-                let size = block(capacity).max(least);
-                let counter = Self::counter(whole_length);
-                let next = self.store.lease(&counter, 0, size).await?;
-                let end = next.saturating_add(size).min(capacity);
-                if next >= end {
-                    break;
+                let numbers = NumbersWanted {
+                    counter: &counter,
+                    floor: 0,
+                    size: block(capacity).max(least),
+                    limit: capacity,
+                };
+                if self.leases.extend(&mut held, numbers).await? {
+                    continue;
                 }
-                *current = Block { next, end };
-            }
-            let count = current.next;
-            current.next += 1;
+                break;
+            };
             codes.extend(
                 self.numbering
                     .issued(alphabet, check, request.length, count),

@@ -1,25 +1,28 @@
 //! Random codes that are generated in advance.
 //!
-//! The pool is a table in SQL. Each code has a status: unused, used once a process has taken it, or
-//! void when a link turned out to have it. When the number of unused codes falls below the low
+//! The pool is a table in SQL. Each code has a status: unused, used once a process has leased it ([`leases`](super::leases)),
+//! or void when a link turned out to have it. When the number of unused codes falls below the low
 //! watermark, the pool is filled up to the high one: in the background or, when it is empty, by the
 //! process that needs a code.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use rand::CryptoRng;
 use shortlink_core::codes::random::random_characters;
-use shortlink_core::ports::{PoolCounts, StoreError};
-use shortlink_store::Store;
+use shortlink_core::ports::PoolCounts;
+use shortlink_store::{Store, pool_name};
 use vocabulary::{Code, CodeRules};
 
+use super::leases::Leases;
 use super::strategy::{CodeStrategy, DrawError, DrawRequest, complete};
 
-/// The least number of codes that a process takes at once.
-const LEAST_TAKEN: u32 = 256;
+/// The number of codes that a process leases at once, unless a request needs more: at most one of [`LEASES`] parts of a
+/// length.
+const USUAL_LEASE: u64 = 256;
+const LEASES: u64 = 256;
 
 /// Codes that one write adds to the pool.
 const FILLED_TOGETHER: u64 = 1000;
@@ -35,23 +38,25 @@ pub struct Watermarks {
 
 /// Issues codes that were generated in advance.
 pub struct PooledCodes<R> {
+    leases: Arc<Leases>,
     store: Arc<Store>,
     rules: CodeRules,
     watermarks: Watermarks,
     rng: Mutex<R>,
-    /// Codes that this process has taken, by length.
-    taken: tokio::sync::Mutex<HashMap<usize, Vec<Code>>>,
+    /// The lengths that this process has drawn codes of, without the check character.
+    drawn: Mutex<BTreeSet<usize>>,
 }
 
 impl<R: CryptoRng + Send> PooledCodes<R> {
-    /// Takes codes from the pool of a store.
-    pub fn new(store: Arc<Store>, rules: CodeRules, watermarks: Watermarks, rng: R) -> Self {
+    /// Takes codes from the pool in the store of leases.
+    pub fn new(leases: Arc<Leases>, rules: CodeRules, watermarks: Watermarks, rng: R) -> Self {
         Self {
-            store,
+            store: Arc::clone(&leases.store),
+            leases,
             rules,
             watermarks,
             rng: Mutex::new(rng),
-            taken: tokio::sync::Mutex::default(),
+            drawn: Mutex::default(),
         }
     }
 
@@ -60,7 +65,7 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
     /// # Errors
     /// Fails with the first error, after all lengths were tried.
     pub async fn fill_where_low(&self) -> Result<(), DrawError> {
-        let lengths: Vec<usize> = self.taken.lock().await.keys().copied().collect();
+        let lengths = self.drawn.lock().clone();
         let mut filled = Ok(());
         for length in lengths {
             let this = self.fill_if_low(length).await;
@@ -78,8 +83,7 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
         if unused < self.watermarks.low {
             // A short length may have fewer codes than the pool should hold. Once half of them were
             // drawn, most further draws would be duplicates.
-            let all = u64::from(self.rules.alphabet.size()).saturating_pow(length as u32);
-            let room = (all / 2).saturating_sub(unused + used + void);
+            let room = (self.all(length) / 2).saturating_sub(unused + used + void);
             let count = room.min(self.watermarks.high - unused);
             self.fill(length, count).await?;
         }
@@ -107,35 +111,43 @@ impl<R: CryptoRng + Send> PooledCodes<R> {
         complete(&self.rules, &body)
     }
 
-    async fn take(&self, length: usize, count: u32) -> Result<Vec<Code>, StoreError> {
-        let whole_length = length + self.rules.check.length();
-        self.store.take_pooled(whole_length, count).await
+    /// The number of codes of a length.
+    fn all(&self, length: usize) -> u64 {
+        u64::from(self.rules.alphabet.size()).saturating_pow(length as u32)
     }
 }
 
 #[async_trait]
 impl<R: CryptoRng + Send> CodeStrategy for PooledCodes<R> {
     async fn draw(&self, request: &DrawRequest<'_>) -> Result<Vec<Code>, DrawError> {
-        let wanted = request.targets.len();
-        let mut taken = self.taken.lock().await;
-        let stock = taken.entry(request.length).or_default();
-        while stock.len() < wanted {
-            let missing = u32::try_from(wanted - stock.len()).unwrap_or(u32::MAX);
-            let count = missing.max(LEAST_TAKEN);
-            stock.extend(self.take(request.length, count).await?);
-            if stock.len() >= wanted {
+        let (length, wanted) = (request.length, request.targets.len());
+        self.drawn.lock().insert(length);
+        let whole_length = length + self.rules.check.length();
+        let usual = (self.all(length) / LEASES).clamp(1, USUAL_LEASE);
+        let mut held = self.leases.hold(&pool_name(whole_length)).await?;
+        while held.codes.len() < wanted {
+            let missing = (wanted - held.codes.len()) as u64;
+            let count = u32::try_from(missing.max(usual)).unwrap_or(u32::MAX);
+            let now = self.leases.now();
+            let (left, holder) = (held.codes.clone(), &self.leases.holder);
+            let leased = self
+                .store
+                .lease_pooled(whole_length, count, left, holder, now.1);
+            held.codes.extend(leased.await?);
+            held.confirm(now);
+            if held.codes.len() >= wanted {
                 break;
             }
             // The pool was not filled in time, or other processes took the new codes. The length is
             // full only when no code can be added.
-            let missing = (wanted - stock.len()) as u64;
-            let count = missing + u64::from(LEAST_TAKEN).min(self.watermarks.high);
-            if self.fill(request.length, count).await? == 0 {
+            let missing = (wanted - held.codes.len()) as u64;
+            let count = missing + usual.min(self.watermarks.high);
+            if self.fill(length, count).await? == 0 {
                 break;
             }
         }
-        let first = stock.len().saturating_sub(wanted);
-        Ok(stock.split_off(first))
+        let first = held.codes.len().saturating_sub(wanted);
+        Ok(held.codes.split_off(first))
     }
 }
 
@@ -154,10 +166,11 @@ mod tests {
         let rules = CodeRules::default();
         let check = rules.check.length();
         let rng = StdRng::seed_from_u64(7);
-        let pool = PooledCodes::new(Arc::clone(&kept.store), rules, watermarks, rng);
+        let leases = crate::testing::leases(&kept.store, &rules, "a");
+        let pool = PooledCodes::new(leases, rules, watermarks, rng);
         let lengths = [5, 6, 7, 8, 9];
         for length in lengths.into_iter().chain([1000]) {
-            pool.taken.lock().await.insert(length, Vec::new());
+            pool.drawn.lock().insert(length);
         }
         let error = pool.fill_where_low().await.expect_err("a failure");
         assert!(error.to_string().contains("1000 characters"), "{error}");

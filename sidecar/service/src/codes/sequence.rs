@@ -7,12 +7,12 @@
 //!
 //! The number grows by random steps. Counters exist in Redis and in SQL, and each continues above
 //! the other: after Redis lost its counter, SQL's is higher; while Redis is unreachable, only SQL
-//! counts. SQL decides which process gets which numbers.
+//! counts. SQL decides which process gets which numbers ([`leases`](super::leases)).
 //!
 //! A code reveals its number, and so about which numbers others have. Only the fillers protect those, so
 //! a number gets no more characters of a code than leave enough of them; larger ones need longer codes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,16 +20,23 @@ use parking_lot::Mutex;
 use rand::{CryptoRng, RngExt};
 use shortlink_core::codes::random::random_characters;
 use shortlink_core::ports::Publisher;
-use shortlink_store::Store;
+use shortlink_store::NumbersWanted;
 use vocabulary::{Alphabet, Code, CodeRules};
 
-use super::strategy::{Block, CodeStrategy, DrawError, DrawRequest, complete};
+use super::leases::{Holding, Leases};
+use super::strategy::{CodeStrategy, DrawError, DrawRequest, complete};
 
 /// The longest step from one number to the next.
 const LONGEST_STEP: u64 = 16;
 
-/// The least number of codes whose numbers are leased at once.
-const LEAST_LEASE: u64 = 512;
+/// The number of codes whose numbers are leased at once, unless a request needs more or the length has few numbers.
+const USUAL_LEASE: u64 = 512;
+
+/// The largest lease, as a part of all numbers of a length: 1 / this.
+const LEASES: u64 = 16;
+
+/// The beginning of the names of counters.
+const COUNTER: &str = "sequence:";
 
 /// Number of filler characters before the length.
 const LEFT_FILLER: usize = 1;
@@ -45,60 +52,72 @@ const LENGTHS: u8 = 12;
 
 /// Issues codes built around increasing numbers.
 pub struct SequenceCodes<R> {
-    store: Arc<Store>,
+    leases: Arc<Leases>,
     publisher: Arc<dyn Publisher>,
     rules: CodeRules,
     /// The least mean number of guesses for a link, by a guesser who knows another code.
     one_in: u64,
     rng: Mutex<R>,
-    blocks: tokio::sync::Mutex<HashMap<usize, Block>>,
     /// Lengths that the log has as nearly used up.
     said: Mutex<HashSet<usize>>,
 }
 
 impl<R: CryptoRng> SequenceCodes<R> {
-    /// Counts in Redis and in a store. A guesser who knows a code needs `one_in` guesses on average for another link.
+    /// Counts in Redis and in the store of leases. A guesser who knows a code needs `one_in` guesses on average for another link.
     pub fn new(
-        store: Arc<Store>,
+        leases: Arc<Leases>,
         publisher: Arc<dyn Publisher>,
         rules: CodeRules,
         one_in: u64,
         rng: R,
     ) -> Self {
         Self {
-            store,
+            leases,
             publisher,
             rules,
             one_in,
             rng: Mutex::new(rng),
-            blocks: tokio::sync::Mutex::default(),
             said: Mutex::default(),
         }
     }
 
-    /// Leases numbers for this process only.
-    async fn lease(&self, length: usize, codes: u64) -> Result<Block, DrawError> {
+    /// Leases numbers for this process only, up to `most`; returns whether there are any.
+    async fn lease(
+        &self,
+        holding: &mut Holding,
+        length: usize,
+        codes: u64,
+        most: u64,
+    ) -> Result<bool, DrawError> {
         let name = counter(length);
-        let size = codes.max(LEAST_LEASE) * LONGEST_STEP;
-        let highest = self.store.lease(&name, 0, 0).await?;
-        let floor = match self.publisher.advance(&name, highest, size).await {
-            Ok(end) => end.saturating_sub(size),
-            Err(error) => {
-                tracing::debug!(
-                    error = &error as &dyn std::error::Error,
-                    "Redis does not count codes; only SQL does"
-                );
-                0
-            }
+        // Only reads, so that an attempt that fails skips no numbers.
+        let floor = self.raise(&name, 0).await.unwrap_or_default();
+        let usual = (most / LEASES).clamp(LONGEST_STEP, USUAL_LEASE * LONGEST_STEP);
+        let numbers = NumbersWanted {
+            counter: &name,
+            floor,
+            size: usual.max(codes.saturating_mul(LONGEST_STEP)),
+            limit: most.saturating_add(1),
         };
         // SQL decides, and its lease is durable before a link uses one of the numbers: another
-        // process that cannot reach Redis may meanwhile have leased the numbers that Redis
-        // returned.
-        let next = self.store.lease(&name, floor, size).await?;
-        Ok(Block {
-            next,
-            end: next + size,
-        })
+        // process that cannot reach Redis may meanwhile have leased numbers.
+        let is_leased = self.leases.extend(holding, numbers).await?;
+        if is_leased && holding.until > floor {
+            self.raise(&name, holding.until).await;
+        }
+        Ok(is_leased)
+    }
+
+    /// Raises the counter in Redis; returns where it is, `None` if Redis does not answer.
+    async fn raise(&self, name: &str, floor: u64) -> Option<u64> {
+        let raised = self.publisher.advance(name, floor, 0).await;
+        if let Err(error) = &raised {
+            tracing::debug!(
+                error = error as &dyn std::error::Error,
+                "Redis does not count codes; only SQL does"
+            );
+        }
+        raised.ok()
     }
 }
 
@@ -111,17 +130,17 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
         let Some(most) = largest(length, alphabet, self.one_in) else {
             return Ok(codes);
         };
-        let mut blocks = self.blocks.lock().await;
-        let block = blocks.entry(length).or_default();
-        while codes.len() < wanted && block.next <= most {
-            if block.next >= block.end {
-                *block = self.lease(length, (wanted - codes.len()) as u64).await?;
+        let mut held = self.leases.hold(&counter(length)).await?;
+        while codes.len() < wanted {
+            let missing = (wanted - codes.len()) as u64;
+            if held.next >= held.until && !self.lease(&mut held, length, missing, most).await? {
+                break;
             }
             let body = {
                 let mut rng = self.rng.lock();
-                let number = block.next + rng.random_range(0..LONGEST_STEP);
-                block.next = number + 1;
-                if number >= block.end || number > most {
+                let number = held.next + rng.random_range(0..LONGEST_STEP);
+                held.next = held.until.min(number + 1);
+                if number >= held.until || number > most {
                     continue;
                 }
                 body_of(number, length, alphabet, &mut *rng)
@@ -131,7 +150,7 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
             };
             codes.push(complete(&self.rules, &body)?);
         }
-        let is_nearly_used_up = block.next >= most / 100 * NEARLY_USED_UP;
+        let is_nearly_used_up = held.next >= most / 100 * NEARLY_USED_UP;
         if is_nearly_used_up && self.said.lock().insert(length) {
             tracing::warn!(
                 length,
@@ -144,13 +163,18 @@ impl<R: CryptoRng + Send> CodeStrategy for SequenceCodes<R> {
 
 /// Returns the name of the counter for codes of a length, without the check character.
 pub fn counter(length: usize) -> String {
-    format!("sequence:{length}")
+    format!("{COUNTER}{length}")
+}
+
+/// The length that a counter is for, without the check character; `None` for that of another strategy.
+pub(super) fn length_of(counter: &str) -> Option<usize> {
+    counter.strip_prefix(COUNTER)?.parse().ok()
 }
 
 /// Returns the most by which a counter can have advanced for so many links, created by processes
 /// that restarted so often.
 pub fn most_used(links: u64, starts: u64) -> u64 {
-    let numbers = links.saturating_add(starts.saturating_mul(LEAST_LEASE));
+    let numbers = links.saturating_add(starts.saturating_mul(USUAL_LEASE));
     numbers.saturating_mul(LONGEST_STEP)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use shortlink_core::codes::strategy::StrategyName;
-use shortlink_core::ports::{PublishError, StoreError};
+use shortlink_core::ports::StoreError;
 use vocabulary::{Code, CodeError, CodeRules};
 
 /// A request for codes.
@@ -65,13 +65,6 @@ pub(super) fn complete(rules: &CodeRules, body: &[u8]) -> Result<Code, DrawError
     })
 }
 
-/// A rest of the numbers that a process has leased.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Block {
-    pub(super) next: u64,
-    pub(super) end: u64,
-}
-
 /// The reason a strategy proposes no codes.
 #[derive(Debug, thiserror::Error)]
 pub enum DrawError {
@@ -96,7 +89,4 @@ pub enum DrawError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The counter in Redis does not answer.
-    #[error(transparent)]
-    Counter(#[from] PublishError),
 }

@@ -22,6 +22,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0009_unused_agents",
     "0010_uploads",
     "0012_key_limits",
+    "0014_code_leases",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -25,6 +25,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0014_unused_agents",
     "0015_uploads",
     "0017_key_limits",
+    "0019_code_leases",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

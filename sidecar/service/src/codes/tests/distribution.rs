@@ -14,6 +14,7 @@ use crate::codes::hash::HashedCodes;
 use crate::codes::permuted::PermutedCodes;
 use crate::codes::pool::{PooledCodes, Watermarks};
 use crate::codes::strategy::{CodeStrategy, DrawRequest};
+use crate::testing::leases;
 
 const LENGTH: usize = 7;
 
@@ -105,8 +106,9 @@ async fn assert_even<F: Fn(CodeRules) -> Arc<dyn CodeStrategy>>(make: F) {
 #[tokio::test]
 async fn permuted_codes_have_every_character_equally_often_at_every_position() {
     let temporary = TemporaryStore::new().await;
-    let store = || Arc::clone(&temporary.store);
-    assert_even(|rules| Arc::new(PermutedCodes::new(store(), rules))).await;
+    let store = &temporary.store;
+    let leases = |rules: &CodeRules| leases(store, rules, "a");
+    assert_even(|rules| Arc::new(PermutedCodes::new(leases(&rules), rules))).await;
 }
 
 #[tokio::test]
@@ -115,10 +117,10 @@ async fn pooled_codes_have_every_character_equally_often_at_every_position() {
     for (seed, rules) in (1..).zip(rules()) {
         // A pool with codes of one alphabet would issue them for another.
         let temporary = TemporaryStore::new().await;
-        let store = Arc::clone(&temporary.store);
+        let leases = leases(&temporary.store, &rules, "a");
         let alphabet = rules.alphabet;
         let rng = StdRng::seed_from_u64(seed);
-        let codes = drawn(&PooledCodes::new(store, rules, watermarks, rng)).await;
+        let codes = drawn(&PooledCodes::new(leases, rules, watermarks, rng)).await;
         assert_eq!(uneven(&texts(&codes), alphabet), [""; 0]);
     }
 }

@@ -17,10 +17,12 @@ use shortlink_store::sqlite::SqliteStore;
 use tempfile::TempDir;
 use vocabulary::{Code, CodeRules};
 
+use crate::codes::leases::Leases;
 use crate::codes::permuted::PermutedCodes;
 use crate::codes::pool::{PooledCodes, Watermarks};
 use crate::codes::sequence::{SequenceCodes, number_of};
 use crate::codes::strategy::{CodeStrategy, DrawRequest};
+use crate::testing::leases;
 
 const LENGTH: usize = 7;
 
@@ -53,6 +55,11 @@ impl Database {
         let store = SqliteStore::open(&self.url, 1).await;
         Arc::new(store.expect("a good database"))
     }
+
+    /// The leases of another process.
+    async fn leases(&self, holder: &str) -> Arc<Leases> {
+        leases(&self.open().await, &CodeRules::default(), holder)
+    }
 }
 
 async fn draw(strategy: &dyn CodeStrategy, count: usize) -> Vec<Code> {
@@ -82,7 +89,7 @@ async fn draw(strategy: &dyn CodeStrategy, count: usize) -> Vec<Code> {
 /// abandons the rest of its block.
 async fn drawn_by_all<F>(make: F) -> Vec<Code>
 where
-    F: Fn(Arc<Store>, u64) -> Arc<dyn CodeStrategy> + Clone + Send + Sync + 'static,
+    F: Fn(Arc<Leases>, u64) -> Arc<dyn CodeStrategy> + Clone + Send + Sync + 'static,
 {
     let database = Arc::new(Database::new().await);
     let places: Vec<_> = (0..PROCESSES)
@@ -91,7 +98,8 @@ where
             tokio::spawn(async move {
                 let mut codes = Vec::new();
                 for life in 0..LIVES {
-                    let strategy = make(database.open().await, place * LIVES + life);
+                    let process = place * LIVES + life;
+                    let strategy = make(database.leases(&process.to_string()).await, process);
                     for size in SIZES {
                         codes.extend(draw(&*strategy, size).await);
                     }
@@ -120,17 +128,18 @@ fn numbers(codes: &[Code]) -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_permuted_code_is_drawn_twice() {
-    let codes = drawn_by_all(|store, _| Arc::new(PermutedCodes::new(store, CodeRules::default())));
+    let codes =
+        drawn_by_all(|leases, _| Arc::new(PermutedCodes::new(leases, CodeRules::default())));
     assert_all_different(&codes.await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_pooled_code_is_drawn_twice() {
     let watermarks = Watermarks { low: 10, high: 50 };
-    let codes = drawn_by_all(move |store, process| {
+    let codes = drawn_by_all(move |leases, process| {
         let rng = StdRng::seed_from_u64(process);
         let rules = CodeRules::default();
-        Arc::new(PooledCodes::new(store, rules, watermarks, rng))
+        Arc::new(PooledCodes::new(leases, rules, watermarks, rng))
     });
     assert_all_different(&codes.await);
 }
@@ -138,7 +147,7 @@ async fn no_pooled_code_is_drawn_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_number_of_a_sequence_is_drawn_twice() {
     let redis = Arc::new(MemoryPublisher::default());
-    let codes = drawn_by_all(move |store, process| {
+    let codes = drawn_by_all(move |leases, process| {
         // Redis is unreachable for one process in three, and has lost its counters for another.
         match process % 3 {
             0 => redis.set_away(true),
@@ -148,7 +157,7 @@ async fn no_number_of_a_sequence_is_drawn_twice() {
         let rng = StdRng::seed_from_u64(process);
         let redis = Arc::clone(&redis) as Arc<dyn Publisher>;
         Arc::new(SequenceCodes::new(
-            store,
+            leases,
             redis,
             CodeRules::default(),
             1,
@@ -209,16 +218,17 @@ async fn a_sequence_counts_on_when_redis_is_away_for_some_and_not_for_others() {
     let away = Arc::new(MemoryPublisher::default());
     away.set_away(true);
     let rng = || StdRng::seed_from_u64(1);
-    let other = SequenceCodes::new(database.open().await, away, rules.clone(), 1, rng());
+    let other = SequenceCodes::new(database.leases("a").await, away, rules.clone(), 1, rng());
     let meanwhile = Arc::new(Meanwhile {
         redis: MemoryPublisher::default(),
         other,
         drawn: tokio::sync::Mutex::default(),
     });
     let redis = Arc::clone(&meanwhile) as Arc<dyn Publisher>;
-    let codes = SequenceCodes::new(database.open().await, redis, rules, 1, rng());
+    let codes = SequenceCodes::new(database.leases("b").await, redis, rules, 1, rng());
     let mut drawn = draw(&codes, 20).await;
     drawn.extend(meanwhile.drawn.lock().await.iter());
-    assert_eq!(drawn.len(), 40);
+    // Redis is asked where it is, and is told how far SQL is.
+    assert_eq!(drawn.len(), 20 + 2 * 20);
     assert_all_different(&numbers(&drawn));
 }
