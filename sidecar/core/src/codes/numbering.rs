@@ -139,7 +139,7 @@ impl Numbering {
     ///
     /// A check character ends the code. Without one, its last character is a secret function of
     /// those before it: neighbours differ in all characters then too. Once all bodies are used they
-    /// are used again with other last characters.
+    /// are used again with other last characters, in an order of each body's own.
     pub fn issued(
         &self,
         alphabet: Alphabet,
@@ -198,18 +198,42 @@ impl Numbering {
         issued.filter(|issued| issued == code).map(|_| count)
     }
 
-    /// The last character of a body that is used for the time after `pass` others, as a digit.
+    /// The last character of a body that was used `pass` times before, as a digit.
     fn last_of(&self, alphabet: Alphabet, body: &[u8], pass: u64) -> u8 {
-        let size = u64::from(alphabet.size());
-        let secret = siphash24(&self.last_key, body) % size;
-        ((secret + pass) % size) as u8
+        match usize::try_from(pass) {
+            Ok(0) | Err(_) => self.first_last(alphabet, body),
+            Ok(pass) => self.lasts(alphabet, body)[pass],
+        }
+    }
+
+    /// The last character that a body has first, as a digit.
+    fn first_last(&self, alphabet: Alphabet, body: &[u8]) -> u8 {
+        (siphash24(&self.last_key, body) % u64::from(alphabet.size())) as u8
+    }
+
+    /// The last characters of a body in the order in which they are used, as digits. The first is that of
+    /// [`Self::first_last`], and the others are shuffled: a code does not lead to those of the same body.
+    fn lasts(&self, alphabet: Alphabet, body: &[u8]) -> [u8; RADIX as usize] {
+        let mut lasts = std::array::from_fn(|digit| digit as u8);
+        lasts.swap(0, self.first_last(alphabet, body).into());
+        let mut text = [0; MAX_CODE_LENGTH + 1];
+        text[..body.len()].copy_from_slice(body);
+        for place in (2..alphabet.size()).rev() {
+            // No character of a code has the highest bit.
+            text[body.len()] = 0x80 | place;
+            let drawn = siphash24(&self.last_key, &text[..=body.len()]) % u64::from(place);
+            lasts.swap(place.into(), drawn as usize + 1);
+        }
+        lasts
     }
 
     /// The number of times that a body is used before it gets a last character.
     fn pass_of(&self, alphabet: Alphabet, body: &[u8], last: u8) -> u64 {
-        let passes = 0..u64::from(alphabet.size());
-        let mut passes = passes.filter(|&pass| self.last_of(alphabet, body, pass) == last);
-        passes.next().unwrap_or_default()
+        if last == self.first_last(alphabet, body) {
+            return 0;
+        }
+        let lasts = self.lasts(alphabet, body);
+        lasts.iter().position(|&it| it == last).unwrap_or_default() as u64
     }
 }
 
@@ -300,6 +324,50 @@ mod tests {
                 .collect();
             assert_eq!(capacity, expected);
             assert_eq!(codes.len() as u64, capacity);
+        }
+    }
+
+    /// The code with the next last character exists as often as chance has it, however often bodies were used.
+    #[test]
+    fn a_code_does_not_lead_to_the_next_one() {
+        let numbering = numbering();
+        let bodies = 62 * 62;
+        for (count, chance) in [
+            (bodies, 0.0),
+            (bodies * 2, 1.0 / 61.0),
+            // Half of the bodies have three codes, half two.
+            (bodies * 5 / 2, (0.5 * 6.0 + 0.5 * 2.0) / 2.5 / 61.0),
+            (bodies * 31, 30.0 / 61.0),
+        ] {
+            let issued = |count| numbering.issued(Alphabet::Base62, &Check::None, 3, count);
+            let codes: HashSet<Code> = (0..count).filter_map(issued).collect();
+            let has_next = |code: &&Code| {
+                let mut text = code.as_bytes().to_vec();
+                let last = Alphabet::Base62.digit(text[2]).expect("a digit");
+                text[2] = Alphabet::Base62.character((last + 1) % 62);
+                codes.contains(&Code::parse(&text).expect("a code"))
+            };
+            let share = codes.iter().filter(has_next).count() as f64 / codes.len() as f64;
+            assert!(
+                (share - chance).abs() < 0.01,
+                "{count}: {share}, not {chance}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_code_tells_its_count() {
+        let numbering = numbering();
+        for check in checks() {
+            for alphabet in [Alphabet::Base62, Alphabet::Unambiguous] {
+                let capacity = numbering.capacity(&check, 3);
+                for count in (0..capacity).step_by(997) {
+                    let Some(code) = numbering.issued(alphabet, &check, 3, count) else {
+                        continue;
+                    };
+                    assert_eq!(numbering.count_of(alphabet, &check, &code), Some(count));
+                }
+            }
         }
     }
 
