@@ -206,7 +206,7 @@ impl Config {
                     allowed: settings.domains("links.allowed_domains")?,
                     denied: settings.domains("links.denied_domains")?,
                 },
-                negative_ttl_s: settings.number("links.negative_ttl_s", 1, 3600)?,
+                negative_ttl_s: settings.number("links.negative_ttl_s", 1, 86_400)?,
                 quarantine_days: settings.number("links.quarantine_days", 0, 100_000)?,
             },
             upkeep: Upkeep {

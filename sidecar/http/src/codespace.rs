@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shortlink_core::ports::PoolCounts;
-use shortlink_service::codespace::LengthUsage;
+use shortlink_service::codespace::{LengthUsage, Numbers};
 
 use super::app::SharedApp;
 use super::auth::MayRead;
@@ -52,12 +52,51 @@ struct LengthBody {
     guess: GuessBody,
     /// Guesses with a random check character.
     blind_guess: GuessBody,
-    /// Guesses by someone who knows a code of `sequence` of this length, for the largest number that was leased; `null` if
+    /// Guesses by someone who knows a code of `sequence` of this length, for the largest number in use; `null` if
     /// there is none.
     neighbour_guess: Option<GuessBody>,
     /// Codes that were generated ahead of time.
     #[serde(with = "PoolBody")]
     pool: PoolCounts,
+    /// Numbers that `permuted` counts; `null` if none was used.
+    numbers: Option<NumbersBody>,
+    /// Part of the capacity that processes have reserved and not used.
+    leased: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CodespaceNumbers")]
+pub(super) struct NumbersBody {
+    /// Numbers that there are.
+    all: u64,
+    /// Numbers that codes were drawn with.
+    used: u64,
+    /// Numbers that processes have leased and not used.
+    leased: u64,
+    /// Numbers that processes have given back. They are used next.
+    returned: u64,
+    /// Used numbers that have no link and are not used again. Links with custom codes, or codes of other strategies, of
+    /// the same length make it smaller.
+    burnt: u64,
+}
+
+impl NumbersBody {
+    pub(super) fn new(numbers: Numbers) -> Self {
+        let Numbers {
+            all,
+            used,
+            leased,
+            returned,
+            burnt,
+        } = numbers;
+        Self {
+            all,
+            used,
+            leased,
+            returned,
+            burnt,
+        }
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -104,6 +143,8 @@ impl LengthBody {
             blind_guess: GuessBody::new(usage.blind_chance),
             neighbour_guess: usage.neighbour_chance.map(GuessBody::new),
             pool: usage.pool,
+            numbers: usage.numbers.map(NumbersBody::new),
+            leased: usage.leased,
         }
     }
 }

@@ -14,6 +14,7 @@ use shortlink_core::ports::{Behind, DataSet, Overdue};
 use shortlink_service::outbox;
 
 use super::app::{App, SharedApp};
+use super::codespace::NumbersBody;
 use super::operation::{NO_STORE, operations};
 use super::words;
 
@@ -44,6 +45,19 @@ struct Checks {
     #[schemars(with = "words::UpOrDown")]
     redis: &'static str,
     outbox: OutboxCheck,
+    /// Numbers of permuted codes of the lengths that are issued, as they were up to ten seconds ago; `null` if the
+    /// database does not respond.
+    codes: Option<CodesCheck>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CodesCheck")]
+struct CodesCheck {
+    #[serde(flatten)]
+    numbers: NumbersBody,
+    /// Set while many numbers are used or burnt. The service is ready nevertheless.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -87,6 +101,10 @@ async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
         (Some(_), Ok((_, seen))) => behind(&app, seen).await,
         _ => Behind::default(),
     };
+    let codes = match &overdue {
+        Some(_) => codes(&app).await,
+        None => None,
+    };
     let waiting = overdue.map(|overdue| overdue.rows);
     let (status, database) = match (waiting, writable, &seen) {
         (None, ..) => ("unavailable", "down"),
@@ -106,6 +124,7 @@ async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
                 behind: behind.changes,
                 comparing: behind.is_incomplete,
             },
+            codes,
         },
     };
     let code = if waiting.is_some() {
@@ -114,6 +133,16 @@ async fn ready(State(app): State<SharedApp>) -> impl IntoResponse {
         StatusCode::SERVICE_UNAVAILABLE
     };
     (code, [NO_STORE], Json(body))
+}
+
+/// Returns the use of codes; `None` if the database does not answer.
+async fn codes(app: &App) -> Option<CodesCheck> {
+    let summary = tokio::time::timeout(DATABASE_LIMIT, app.codespace.summary()).await;
+    let summary = summary.ok()?.ok()?;
+    Some(CodesCheck {
+        numbers: NumbersBody::new(summary.numbers),
+        warning: summary.warning,
+    })
 }
 
 /// Returns whether the database takes changes.

@@ -48,7 +48,7 @@ use shortlink_service::live::LiveVisits;
 use shortlink_service::outbox::outbox;
 use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
-use shortlink_service::testing::{POLICY, issuer, keep_key, new_key};
+use shortlink_service::testing::{POLICY, issuer, keep_key, new_key, leases};
 use shortlink_service::uploads::Uploads;
 use shortlink_store::testing::TemporaryStore;
 use tokio::runtime::Handle;
@@ -135,6 +135,7 @@ impl Service {
             Arc::clone(&kept.store),
             Arc::clone(&shared_clock),
         ));
+        let leases = leases(&kept.store, &rules, "test");
         let mut app = App {
             keys: Keys::new(
                 Arc::clone(&kept.store),
@@ -153,7 +154,14 @@ impl Service {
             uploads: Uploads::new(StdRng::seed_from_u64(1002)),
             links: Links {
                 store: Arc::clone(&kept.store),
-                issuer: issuer(&kept.store, &publisher, &delivery, &shared_clock, &rules),
+                issuer: issuer(
+                    &leases,
+                    &kept.store,
+                    &publisher,
+                    &delivery,
+                    &shared_clock,
+                    &rules,
+                ),
                 delivery: Arc::clone(&delivery),
                 rules: rules.clone(),
                 reserved: ReservedWords::new(["api".to_owned()]),
@@ -186,6 +194,8 @@ impl Service {
                 sequence_one_in: 100_000,
                 pool: Watermarks { low: 10, high: 50 },
                 clock: Arc::clone(&shared_clock),
+                leases,
+                summary: Default::default(),
             },
             store: Arc::clone(&kept.store),
             domains: Domains::new(

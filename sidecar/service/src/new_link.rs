@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use shortlink_core::codes::strategy::CodePolicy;
 use shortlink_core::link::{Change, Destination, Link, Refusal, UploadId};
-use shortlink_core::ports::{RequestDigest, StoreError, QuotaOwner, UsedUp};
+use shortlink_core::ports::{QuotaOwner, RequestDigest, StoreError, UsedUp};
 use vocabulary::Code;
 
 use super::codes::strategy::DrawError;

@@ -65,6 +65,7 @@ pub fn leases(store: &Arc<Store>, rules: &CodeRules, holder: &str) -> Arc<Leases
 
 /// Everything that issuing needs, with small numbers.
 pub fn parts(
+    leases: &Arc<Leases>,
     store: &Arc<Store>,
     publisher: &Arc<dyn Publisher>,
     delivery: &Arc<dyn Delivery>,
@@ -73,17 +74,16 @@ pub fn parts(
 ) -> Parts {
     let rng = || StdRng::seed_from_u64(7);
     let watermarks = Watermarks { low: 10, high: 50 };
-    let leases = leases(store, rules, "test");
     let strategies = Strategies {
-        permuted: Arc::new(PermutedCodes::new(Arc::clone(&leases), rules.clone())),
+        permuted: Arc::new(PermutedCodes::new(Arc::clone(leases), rules.clone())),
         pool: Arc::new(PooledCodes::new(
-            Arc::clone(&leases),
+            Arc::clone(leases),
             rules.clone(),
             watermarks,
             rng(),
         )),
         sequence: Arc::new(SequenceCodes::new(
-            Arc::clone(&leases),
+            Arc::clone(leases),
             Arc::clone(publisher),
             rules.clone(),
             100_000,
@@ -95,7 +95,7 @@ pub fn parts(
         store: Arc::clone(store),
         delivery: Arc::clone(delivery),
         strategies,
-        lengths: Arc::new(Lengths::new(leases, rules.clone(), 2)),
+        lengths: Arc::new(Lengths::new(Arc::clone(leases), rules.clone(), 2)),
         reserved: ReservedWords::new(["api".to_owned()]),
         blocklist: Blocklist::default(),
         clock: Arc::clone(clock),
@@ -104,13 +104,14 @@ pub fn parts(
 
 /// An issuer of all of these.
 pub fn issuer(
+    leases: &Arc<Leases>,
     store: &Arc<Store>,
     publisher: &Arc<dyn Publisher>,
     delivery: &Arc<dyn Delivery>,
     clock: &Arc<dyn Clock>,
     rules: &CodeRules,
 ) -> Issuer {
-    Issuer::start(parts(store, publisher, delivery, clock, rules))
+    Issuer::start(parts(leases, store, publisher, delivery, clock, rules))
 }
 
 /// Has a holder claim jobs in a store.

@@ -181,6 +181,8 @@ impl Parts {
                 sequence_one_in: codes.sequence_one_in,
                 pool: codes.pool,
                 clock: clock(),
+                leases: Arc::clone(&self.leases),
+                summary: Default::default(),
             },
             explainer: Explainer {
                 store: store(),

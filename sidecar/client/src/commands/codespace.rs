@@ -7,7 +7,7 @@ use super::show::{Table, cells, elements, heads, member};
 use crate::Failure;
 use crate::columns::Columns;
 
-const TABLE: Table<9> = [
+const TABLE: Table<10> = [
     ("LENGTH", "/length"),
     ("ISSUED", "/isIssued"),
     ("LINKS", "/links"),
@@ -17,6 +17,7 @@ const TABLE: Table<9> = [
     ("FULL AT", "/fullAt"),
     ("ONE GUESS IN", "/blindGuess/oneIn"),
     ("KNOWING ONE", "/neighbourGuess/oneIn"),
+    ("BURNT", "/numbers/burnt"),
 ];
 
 /// Shows the usage of the code space.
@@ -38,7 +39,8 @@ fn describe(codespace: &Value) -> String {
         }
         row
     });
-    let table = Columns::new(heads(&TABLE), &[0, 2, 3, 4, 5, 7, 8]).rows(&rows.collect::<Vec<_>>());
+    let table =
+        Columns::new(heads(&TABLE), &[0, 2, 3, 4, 5, 7, 8, 9]).rows(&rows.collect::<Vec<_>>());
     format!("strategy {strategy}, at most one of {one_in} codes has a link\n\n{table}")
 }
 
@@ -54,13 +56,16 @@ mod tests {
             "strategy": "permuted", "oneIn": 1000, "lengths": [{
                 "length": 8, "isIssued": true, "links": 12, "linksLast7Days": 3, "capacity": 1200,
                 "used": 0.01, "fullAt": null, "blindGuess": {"chance": 0.0, "oneIn": 5000.4},
+                "numbers": {"burnt": 7},
             }],
         }));
         let line = text.lines().last().expect("a line");
         let cells: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(
             cells,
-            ["8", "yes", "12", "3", "1200", "1.00", "%", "-", "5000", "-"]
+            [
+                "8", "yes", "12", "3", "1200", "1.00", "%", "-", "5000", "-", "7"
+            ]
         );
         assert!(text.starts_with("strategy permuted, at most one of 1000"));
     }
