@@ -48,7 +48,7 @@ use shortlink_service::live::LiveVisits;
 use shortlink_service::outbox::outbox;
 use shortlink_service::resolve::Resolver;
 use shortlink_service::sessions::Sessions;
-use shortlink_service::testing::{POLICY, issuer, keep_key, new_key, leases};
+use shortlink_service::testing::{POLICY, issuer, keep_key, leases, new_key};
 use shortlink_service::uploads::Uploads;
 use shortlink_store::testing::TemporaryStore;
 use tokio::runtime::Handle;
