@@ -68,6 +68,9 @@ members! {
         /// Number of links that can be created with the key, and with those that it was rotated from and to. Links that
         /// have ended or were deleted count. Default: any number.
         max_links: Optional<Count> = "maxLinks",
+        /// The key reaches only links and campaigns that were created with it, or with those that it was rotated from and
+        /// to. Not with the scopes `admin` and `keys:admin`. Default: false.
+        own_links_only: Always<Truth> = "ownLinksOnly",
     }
 }
 
@@ -187,6 +190,7 @@ impl Kind for KeyPolicy {
                 custom_codes: given.custom_codes.unwrap_or(true),
                 min_custom_length: length(given.min_custom_length),
                 max_links: given.max_links.flatten(),
+                own_links_only: given.own_links_only.unwrap_or_default(),
             };
             if let Err(error) = policy.validate() {
                 let name = match error {
@@ -219,7 +223,7 @@ mod shown {
         /// Restrictions of codes, of targets and of the links that a key can reach. `null` means no restriction.
         pub(super) KeyPolicy: New, required [
             "strategies", "minBodyLength", "maxBodyLength", "allowedDomains", "customCodes", "minCustomLength",
-            "maxLinks",
+            "maxLinks", "ownLinksOnly",
         ], of PolicyMembers
     }
 }

@@ -28,6 +28,7 @@ export const MORE = [
   { name: 'policy.customCodes', kind: 'truth', initial: true },
   { name: 'policy.minCustomLength', kind: 'number' },
   { name: 'policy.maxLinks', kind: 'number', hint: true },
+  { name: 'policy.ownLinksOnly', kind: 'truth', hint: true },
 ];
 
 /** An API key's secret, with a copy button; `behind` is shown after it. */

@@ -76,6 +76,7 @@ function facts(key, { at }) {
     lengths.some(Boolean) && fact(t('codes.length'), lengths.map((length) => length ?? '').join('–')),
     !policy.customCodes && fact(t('codes'), t('key.custom.no')),
     policy.minCustomLength && fact(t('field.policy.minCustomLength'), policy.minCustomLength),
+    policy.ownLinksOnly && fact(t('key.reach'), t('key.reach.own')),
     fact(t('key.links'), created(key.linksCreated, policy.maxLinks)),
     key.successorId && fact(t('key.successor'),
       h('a', { class: 'code', href: at(`/keys/${key.successorId}`) }, key.successorId)),

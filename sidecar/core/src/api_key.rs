@@ -73,6 +73,9 @@ pub struct ApiKey {
     /// The id of the first key of its sequence of rotations, its own for a key that replaces none. These keys share
     /// their links and their quota.
     pub first_id: String,
+    /// The ids of all keys of this sequence, its own included; of a stored key that reaches only its own links. Other
+    /// keys do not need them, and have none.
+    pub sequence_ids: Vec<String>,
 }
 
 impl ApiKey {
@@ -88,6 +91,7 @@ impl ApiKey {
         let text = format!("{PREFIX}_{id}_{secret}");
         let key = Self {
             first_id: id.clone(),
+            sequence_ids: Vec::new(),
             id,
             name,
             secret_sha256: Sha256::digest(&secret).into(),
@@ -118,6 +122,28 @@ impl ApiKey {
     pub fn admits(&self, presented: &PresentedKey, now: Timestamp) -> bool {
         let same: bool = self.secret_sha256.ct_eq(&presented.secret_sha256).into();
         same && self.state(now) == KeyState::Live
+    }
+
+    /// Reports whether the key reaches the links and campaigns that another one has created.
+    pub fn reaches(&self, created_by: &str) -> bool {
+        match self.own_ids() {
+            Some(mut own) => own.any(|id| id == created_by),
+            None => true,
+        }
+    }
+
+    /// The ids of the keys whose links and campaigns the key reaches; `None` if it reaches all.
+    pub fn own_ids(&self) -> Option<impl Iterator<Item = &str>> {
+        let others = self.sequence_ids.iter().filter(|id| **id != self.id);
+        let own = [&self.id].into_iter().chain(others).map(String::as_str);
+        self.policy.own_links_only.then_some(own)
+    }
+
+    /// Reports whether the scopes and the policy can go together: a key that manages keys or reads the audit log would
+    /// reach the links of others nevertheless.
+    pub fn is_consistent(&self) -> bool {
+        let reaches_all = [Scope::Admin, Scope::KeysAdmin];
+        !self.policy.own_links_only || !self.scopes.iter().any(|it| reaches_all.contains(it))
     }
 
     /// Reports whether the key grants a scope.
@@ -241,6 +267,27 @@ mod tests {
         ] {
             key.scopes = scopes;
             assert_eq!(key.allows(wanted), allowed, "{:?} {wanted}", key.scopes);
+        }
+    }
+
+    #[test]
+    fn a_key_reaches_the_links_of_its_own_sequence_and_only_if_its_policy_says_so() {
+        let (mut key, _) = generate(1);
+        assert!(key.own_ids().is_none());
+        assert!(key.reaches("another"));
+        key.policy.own_links_only = true;
+        key.sequence_ids = vec![key.id.clone(), "successor".to_owned()];
+        for (id, is_reached) in [(&*key.id, true), ("successor", true), ("another", false)] {
+            assert_eq!(key.reaches(id), is_reached, "{id}");
+        }
+        assert_eq!(key.own_ids().map(Iterator::count), Some(2));
+        for (scope, is_consistent) in [
+            (Scope::LinksWrite, true),
+            (Scope::KeysAdmin, false),
+            (Scope::Admin, false),
+        ] {
+            key.scopes = vec![Scope::LinksRead, scope];
+            assert_eq!(key.is_consistent(), is_consistent, "{scope}");
         }
     }
 

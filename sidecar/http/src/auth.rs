@@ -36,6 +36,8 @@ macro_rules! permissions {
             ) -> Result<Self, Problem> {
                 let _admission = authorize(parts, app, Scope::$scope).await?;
                 check_query(parts)?;
+                // For the extractors of what the path names.
+                parts.extensions.insert(_admission.caller.clone());
                 Ok($name $(($Held::from(_admission)))?)
             }
         }
@@ -47,13 +49,13 @@ permissions! {
     MayWrite(Caller): LinksWrite;
 
     /// The caller may read links.
-    MayRead: LinksRead;
+    MayRead(Caller): LinksRead;
 
     /// The caller may create, change and revoke campaigns.
     MayWriteCampaigns(Caller): CampaignsWrite;
 
     /// The caller may read campaigns.
-    MayReadCampaigns: CampaignsRead;
+    MayReadCampaigns(Caller): CampaignsRead;
 
     /// The caller may manage API keys.
     MayManageKeys(Caller): KeysAdmin;
@@ -89,9 +91,9 @@ impl Admission {
         }
     }
 
-    /// The id of the API key.
-    pub(super) fn key_id(&self) -> &str {
-        &self.caller.key().id
+    /// The caller.
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// Returns whether the key would be admitted now, without charging its rate limit. While the
@@ -104,10 +106,51 @@ impl Admission {
             return false;
         }
         match app.access.recognise(&self.presented.key).await {
-            Ok(caller) => caller.is_some_and(|caller| caller.key().allows(Scope::StatsRead)),
+            Ok(caller) => caller.is_some_and(|caller| {
+                let (key, before) = (caller.key(), self.caller.key());
+                // A key that reached all links may reach only its own now.
+                key.allows(Scope::StatsRead)
+                    && key.policy.own_links_only == before.policy.own_links_only
+            }),
             Err(_away) => self.caller.key().admits(&self.presented.key, now),
         }
     }
+}
+
+/// Checks that a request reaches a link or campaign, which was created with the API key `created_by`, or does not exist.
+/// One that the caller does not reach is as unknown as one that does not exist.
+pub(super) fn check_reach(
+    caller: &Caller,
+    created_by: Option<&str>,
+    unknown: fn() -> Problem,
+) -> Result<(), Problem> {
+    match created_by {
+        Some(created_by) if caller.key().reaches(created_by) => Ok(()),
+        _ => Err(unknown()),
+    }
+}
+
+/// The keys whose links and campaigns a caller reaches; `None` if it reaches all.
+pub(super) fn own_ids(caller: &Caller) -> Option<Vec<String>> {
+    Some(caller.key().own_ids()?.map(str::to_owned).collect())
+}
+
+/// Checks that the caller reaches all links; `instead` is what it may ask for otherwise.
+pub(super) fn check_reaches_all(caller: &Caller, instead: &str) -> Result<(), Problem> {
+    match caller.key().own_ids() {
+        None => Ok(()),
+        Some(_) => Err(Problem::forbidden(format!(
+            "This API key reaches only its own links (ownLinksOnly): {instead}."
+        ))),
+    }
+}
+
+/// The caller of a request that another extractor has admitted, if it reaches only its own links.
+pub(super) fn restricted(parts: &Parts) -> Result<Option<&Caller>, Problem> {
+    let caller = parts.extensions.get::<Caller>();
+    // Whatever an operation takes, it takes the permission first.
+    let caller = caller.ok_or_else(Problem::internal)?;
+    Ok(Some(caller).filter(|caller| caller.key().own_ids().is_some()))
 }
 
 /// The credentials of a request.

@@ -117,7 +117,7 @@ async fn create(
     let charset = charset
         .transpose()
         .map_err(|name| Problem::other_charset(&name))?;
-    let said = SaidOfAll::read(&app, &query.unwrap_or_default(), format).await?;
+    let said = SaidOfAll::read(&app, &caller, &query.unwrap_or_default(), format).await?;
     let idempotency_key = idempotency_key(&headers)?;
     let answers_array = wants_array(&headers, format);
     if answers_array && said.has_summary {
@@ -223,7 +223,7 @@ impl Context {
             rows.push(members);
         }
         let named = rows.iter().filter_map(|row| row.as_ref().ok());
-        let campaigns = Campaigns::named(&self.app, named).await;
+        let campaigns = Campaigns::named(&self.app, &self.caller, named).await;
         let rows = rows.into_iter();
         let read = rows.map(|row| self.read(row, campaigns.as_ref()));
         let (told, links): (Vec<_>, Vec<_>) = read.unzip();

@@ -28,13 +28,19 @@ const OF_CAMPAIGN: [&str; 4] = ["longUrl", "utm", "redirectStatus", "forwardQuer
 pub(super) struct Campaigns(HashMap<CampaignId, Campaign>);
 
 impl Campaigns {
-    /// Finds the campaigns that requests for new links name. Ignores invalid ids.
+    /// Finds the campaigns that requests for new links name. Ignores invalid ids, and campaigns that the caller does not
+    /// reach.
     pub(super) async fn named(
         app: &App,
+        caller: &Caller,
         requests: impl IntoIterator<Item = &Map<String, Value>>,
     ) -> Result<Self, Problem> {
         let ids = requests.into_iter().filter_map(named_id);
-        Self::find(app, ids.collect()).await
+        let mut found = Self::find(app, ids.collect()).await?;
+        found
+            .0
+            .retain(|_, campaign| caller.key().reaches(&campaign.created_by));
+        Ok(found)
     }
 
     /// The campaign that a request for a new link names, if there is one.

@@ -26,7 +26,7 @@ use shortlink_service::campaigns::{CampaignError, StoredCampaign};
 use vocabulary::{CampaignId, Validity};
 
 use super::app::{App, SharedApp};
-use super::auth::{MayReadCampaigns, MayWriteCampaigns};
+use super::auth::{MayReadCampaigns, MayWriteCampaigns, own_ids};
 use super::extract::{Domains, JsonObject, in_path};
 use super::link_members::check_codes;
 use super::operation::parameter::{number, of, parameters};
@@ -232,13 +232,15 @@ async fn revoke(
 /// `GET /v1/campaigns`
 async fn list(
     State(app): State<SharedApp>,
-    _: MayReadCampaigns,
+    MayReadCampaigns(caller): MayReadCampaigns,
     Asked(asked): Asked<PageQuery>,
 ) -> Result<Json<PageBody>, Problem> {
     let after = asked.cursor.map(|id| id.parse());
     let after = after.transpose().map_err(|_error| Problem::cursor())?;
     let limit = one_more(asked.limit);
-    let campaigns = app.store.list_campaigns(after, limit).await?;
+    let own = own_ids(&caller);
+    let campaigns = app.store.list_campaigns(after, limit, own.as_deref());
+    let campaigns = campaigns.await?;
     let (campaigns, next_cursor) = cut(campaigns, limit, |last| last.id.to_string());
     let now = app.clock.now();
     let campaigns = campaigns.iter();
@@ -331,7 +333,13 @@ fn body_of(stored: &StoredCampaign, app: &App) -> CampaignBody {
 
 in_path! {
     /// The id of a campaign in the path.
-    pub(super) CampaignInPath(CampaignId): ID, no_such_campaign
+    pub(super) CampaignInPath(CampaignId): ID, no_such_campaign, creator
+}
+
+/// The API key that a campaign was created with, if there is such a campaign.
+async fn creator(app: &SharedApp, id: &CampaignId) -> Result<Option<String>, Problem> {
+    let campaign = app.store.find_campaign(*id).await?;
+    Ok(campaign.map(|campaign| campaign.created_by))
 }
 
 /// 404: the campaign in the path is unknown.

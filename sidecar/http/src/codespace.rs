@@ -9,7 +9,7 @@ use shortlink_core::ports::PoolCounts;
 use shortlink_service::codespace::{LengthUsage, Numbers};
 
 use super::app::SharedApp;
-use super::auth::MayRead;
+use super::auth::{MayRead, check_reaches_all};
 use super::operation::operations;
 use super::problem::Problem;
 use super::words;
@@ -156,7 +156,11 @@ operations! {
 }
 
 /// `GET /v1/codespace`
-async fn usage(State(app): State<SharedApp>, _: MayRead) -> Result<Json<CodespaceBody>, Problem> {
+async fn usage(
+    State(app): State<SharedApp>,
+    MayRead(caller): MayRead,
+) -> Result<Json<CodespaceBody>, Problem> {
+    check_reaches_all(&caller, "the code space is that of all links")?;
     let usage = app.codespace.usage().await?;
     Ok(Json(CodespaceBody {
         strategy: app.codespace.policy.strategy.name(),

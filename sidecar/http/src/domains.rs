@@ -11,7 +11,7 @@ use shortlink_service::domains::{DomainView, Overview};
 use vocabulary::domains::{BoundTo, DomainState};
 
 use super::app::{App, SharedApp};
-use super::auth::MayReadStats;
+use super::auth::{MayReadStats, check_reaches_all};
 use super::extract::header;
 use super::operation::operations;
 use super::problem::Problem;
@@ -133,7 +133,11 @@ operations! {
 }
 
 /// `GET /v1/domains`
-async fn list(State(app): State<SharedApp>, _: MayReadStats) -> Result<Json<DomainsBody>, Problem> {
+async fn list(
+    State(app): State<SharedApp>,
+    MayReadStats(caller): MayReadStats,
+) -> Result<Json<DomainsBody>, Problem> {
+    check_reaches_all(&caller, "ask for the statistics of a link or a campaign")?;
     let Overview {
         nodes,
         domains,

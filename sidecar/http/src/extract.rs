@@ -71,9 +71,10 @@ async fn whole_body(
 /// Described by its operation ([`Operation::takes_json`]).
 impl Taken for JsonObject {}
 
-/// Declares extractors of what a path names, with its parameter and the problem of an unknown one.
+/// Declares extractors of what a path names, with its parameter, the problem of an unknown one, and the function that
+/// finds who has created it: to a caller that reaches only its own links, those of others are unknown.
 macro_rules! in_path {
-    ($(#[$about:meta])+ $visibility:vis $Named:ident($Id:ty): $PARAMETER:expr, $unknown:path) => {
+    ($(#[$about:meta])+ $visibility:vis $Named:ident($Id:ty): $PARAMETER:expr, $unknown:path $(, $creator:path)?) => {
         $(#[$about])+
         $visibility struct $Named($visibility $Id);
 
@@ -87,7 +88,12 @@ macro_rules! in_path {
                 // Text that cannot be an id names nothing, like an unknown id.
                 let path = axum::extract::Path::<String>::from_request_parts(parts, app).await;
                 let id = path.ok().and_then(|axum::extract::Path(id)| id.parse().ok());
-                id.map(Self).ok_or_else($unknown)
+                let id: $Id = id.ok_or_else($unknown)?;
+                $(if let Some(caller) = $crate::auth::restricted(parts)? {
+                    let creator = $creator(app, &id).await?;
+                    $crate::auth::check_reach(caller, creator.as_deref(), $unknown)?;
+                })?
+                Ok(Self(id))
             }
         }
 
@@ -102,7 +108,12 @@ pub(super) use in_path;
 
 in_path! {
     /// The code in the path.
-    pub(super) CodeInPath(Code): CODE, no_such_link
+    pub(super) CodeInPath(Code): CODE, no_such_link, creator
+}
+
+/// The API key that a link was created with, if there is such a link.
+pub(super) async fn creator(app: &SharedApp, code: &Code) -> Result<Option<String>, Problem> {
+    Ok(app.store.find_link(code).await?.map(|link| link.created_by))
 }
 
 /// 404: the link in the path is unknown.

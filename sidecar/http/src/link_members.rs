@@ -149,6 +149,10 @@ pub(super) fn read_new_link(
         policy: policy(codes, default),
         settings,
         dedupe,
+        dedupe_within: caller
+            .key()
+            .own_ids()
+            .map(|_| caller.key().first_id.clone()),
         created_by: caller.key().id.clone(),
         upload: None,
         has_quota: campaign_quota.or(caller.key().policy.max_links).is_some(),

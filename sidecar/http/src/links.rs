@@ -22,7 +22,7 @@ use shortlink_service::new_link::{LinkError, Stored};
 use vocabulary::{CampaignId, Code, State as LinkState};
 
 use super::app::{App, SharedApp};
-use super::auth::{MayRead, MayWrite};
+use super::auth::{MayRead, MayWrite, own_ids};
 use super::campaign_links::{Campaigns, read_values};
 use super::extract::{CODE, CodeInPath, Domains, JsonObject, no_such_link};
 use super::idempotency::{
@@ -123,7 +123,7 @@ async fn create(
         };
         (key, digest(&members))
     });
-    let campaigns = Campaigns::named(&app, [&members]).await?;
+    let campaigns = Campaigns::named(&app, &caller, [&members]).await?;
     let lengths_from = LengthsFrom::of(&app, &members, &caller, &campaigns);
     let new = read_new_link(&app, members, &domains, &caller, &campaigns);
     let stored = match request {
@@ -324,7 +324,7 @@ query! {
 /// `GET /v1/links`
 async fn list(
     State(app): State<SharedApp>,
-    _: MayRead,
+    MayRead(caller): MayRead,
     domains: Domains,
     Asked(asked): Asked<LinkQuery>,
 ) -> Result<Json<PageBody>, Problem> {
@@ -336,7 +336,11 @@ async fn list(
         external_id: asked.external_id,
         campaign: asked.campaign,
         upload: asked.upload,
-        created_by: asked.created_by,
+        created_by: match (asked.created_by, own_ids(&caller)) {
+            (None, own) => own,
+            (Some(id), _) if caller.key().reaches(&id) => Some(vec![id]),
+            (Some(_), _) => Some(Vec::new()),
+        },
         after: after.map(|cursor::Dated(created_at, code)| Position { created_at, code }),
         until: None,
         limit: one_more(asked.limit),

@@ -23,7 +23,7 @@ use super::operation::parameter::{parameters, string};
 use super::operation::{events_of, operations};
 use super::problem::Problem;
 use super::query::{Asked, CLASS, OF_CODE, Query, query};
-use super::visits::VisitBody;
+use super::visits::{VisitBody, check_code};
 
 /// The silence after which a comment is sent: proxies close idle connections.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -89,6 +89,7 @@ async fn listen(
     if asked.domain.as_deref() == Some("") {
         return Err(Problem::query("domain must be a short domain."));
     }
+    check_code(&app, admission.caller(), asked.code.as_ref()).await?;
     let filter = LiveFilter {
         class: asked.class,
         code: asked.code,
@@ -98,7 +99,7 @@ async fn listen(
     let Some(live) = &app.live else {
         return Err(switched_off());
     };
-    let listener = live.listen(admission.key_id(), filter, after);
+    let listener = live.listen(&admission.caller().key().id, filter, after);
     let listener = listener.map_err(|full| {
         Problem::unavailable(match full {
             Full::All => "All places of the live feed are taken (visits.live_listeners).",

@@ -397,6 +397,10 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::Revoked => Self::key_revoked(),
             KeyRefusal::Expired => Self::key_expired(),
             KeyRefusal::Rotated => Self::key_rotated(),
+            KeyRefusal::OwnLinksOnly => Self::invalid(
+                "/policy/ownLinksOnly",
+                "can't be with the scopes admin and keys:admin",
+            ),
             KeyRefusal::LastAdmin => Self::last_admin(),
         }
     }

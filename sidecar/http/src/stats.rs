@@ -12,7 +12,7 @@ use shortlink_core::ports::{CountQuery, Counted, Dimension, Hours};
 use shortlink_core::visit::class::Class;
 
 use super::app::SharedApp;
-use super::auth::MayReadStats;
+use super::auth::{MayReadStats, check_reaches_all};
 use super::calendar::Zone;
 use super::campaigns::{self, CampaignInPath, no_such_campaign};
 use super::extract::{CODE, CodeInPath, no_such_link};
@@ -195,9 +195,10 @@ fn counts(operation: Operation) -> Operation {
 /// `GET /v1/stats`
 async fn of_all(
     State(app): State<SharedApp>,
-    _: MayReadStats,
+    MayReadStats(caller): MayReadStats,
     Asked(asked): Asked<StatsQuery>,
 ) -> Result<Json<StatsBody>, Problem> {
+    check_reaches_all(&caller, "ask for the statistics of a link or a campaign")?;
     count(&app, Counted::All, asked).await
 }
 
@@ -428,9 +429,10 @@ pub(super) struct DomainsBody {
 /// visits are left out.
 async fn of_domains(
     State(app): State<SharedApp>,
-    _: MayReadStats,
+    MayReadStats(caller): MayReadStats,
     Asked(asked): Asked<DomainsQuery>,
 ) -> Result<Json<DomainsBody>, Problem> {
+    check_reaches_all(&caller, "ask for the statistics of a link or a campaign")?;
     let minutes = asked
         .minutes
         .map_or(DEFAULT_MINUTES, |minutes| minutes.0.into());

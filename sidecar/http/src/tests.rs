@@ -8,6 +8,7 @@ mod codespace;
 mod console;
 mod domains;
 mod explain;
+mod isolation;
 mod keys;
 mod links;
 mod live;

@@ -25,8 +25,8 @@ use vocabulary::{CampaignId, Code};
 
 use super::app::SharedApp;
 use super::audit::circumstances;
-use super::auth::{MayReadStats, MayWrite};
-use super::extract::{CodeInPath, header};
+use super::auth::{MayReadStats, MayWrite, check_reach, check_reaches_all, own_ids};
+use super::extract::{CodeInPath, creator, header, no_such_link};
 use super::operation::parameter::parameters;
 use super::operation::{json_of, operations, rows_of, text_of};
 use super::problem::Problem;
@@ -212,6 +212,7 @@ async fn list(
 ) -> Result<Response<Body>, Problem> {
     let cells = Cells::raw(asked.raw.unwrap_or_default());
     let mut listing = asked.listing()?;
+    check_code(&app, &caller, listing.code.as_ref()).await?;
     let accept = header(&headers, ACCEPT)
         .unwrap_or_default()
         .to_ascii_lowercase();
@@ -229,6 +230,21 @@ async fn list(
     let first = app.store.list_visits(&listing).await?;
     let body = Body::from_stream(export(Arc::clone(&app.store), listing, format, first));
     Ok((StatusCode::OK, [(CONTENT_TYPE, format.media_type())], body).into_response())
+}
+
+/// Checks that the caller reaches the visits of a link, or without one those of all links.
+pub(super) async fn check_code(
+    app: &SharedApp,
+    caller: &Caller,
+    code: Option<&Code>,
+) -> Result<(), Problem> {
+    if caller.key().own_ids().is_none() {
+        return Ok(());
+    }
+    match code {
+        None => check_reaches_all(caller, "name a link with the parameter code"),
+        Some(code) => check_reach(caller, creator(app, code).await?.as_deref(), no_such_link),
+    }
 }
 
 /// The entry of the audit log for an export.
@@ -299,6 +315,7 @@ async fn erase(
     let mut listing = Listing {
         external_id: asked.external_id,
         campaign: asked.campaign,
+        created_by: own_ids(&caller),
         limit: TOGETHER,
         ..Listing::default()
     };

@@ -113,7 +113,7 @@ impl Keys {
     /// Creates a key; its secret text is available only now.
     ///
     /// # Errors
-    /// Fails if the actor lacks one of its scopes or the store fails.
+    /// Fails if the actor lacks one of its scopes, the scopes do not go with the policy, or the store fails.
     pub async fn create(&self, actor: &Actor, new: NewKey) -> Result<(ApiKey, String), KeyError> {
         rules::may_grant(actor, &new.scopes)?;
         let (drawn, secret) = self.generate();
@@ -125,6 +125,9 @@ impl Keys {
             expires_at: new.expires_at.map(whole_milliseconds),
             ..drawn
         };
+        if !key.is_consistent() {
+            return Err(KeyRefusal::OwnLinksOnly.into());
+        }
         let audit = rules::creation(actor, &key, None);
         self.store.create_key(&key, &audit).await?;
         Ok((key, secret))

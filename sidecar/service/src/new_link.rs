@@ -25,6 +25,8 @@ pub struct NewLink {
     /// Accepts an existing link that the same request created and that has not changed since. For
     /// links without a custom code.
     pub dedupe: bool,
+    /// The id of the first key of the sequence whose links it can be; `None` for the links of all keys.
+    pub dedupe_within: Option<String>,
     /// Id of the API key that creates it.
     pub created_by: String,
     /// Upload that it belongs to.
@@ -52,8 +54,8 @@ impl NewLink {
         key.into_iter().chain(campaign.map(QuotaOwner::Campaign))
     }
 
-    /// Returns the digest for deduplication, which is the same for all callers; `None` when the
-    /// link must be new.
+    /// Returns the digest for deduplication, which is the same for all callers that reach each other's links;
+    /// `None` when the link must be new.
     pub(super) fn digest(&self) -> Option<RequestDigest> {
         if !self.dedupe || self.slug.is_some() {
             return None;
@@ -72,6 +74,11 @@ impl NewLink {
         add(self.policy.strategy.name().as_bytes());
         add(&[shortest, longest, u8::from(forwards_query)]);
         self.settings.write_parts(&mut add);
+        if let Some(first_id) = &self.dedupe_within {
+            // Not a tag, which has at most 64 characters.
+            add(&[b'=', 0]);
+            add(first_id.as_bytes());
+        }
         Some(RequestDigest(hash.finalize().into()))
     }
 }

@@ -211,7 +211,7 @@ impl Rebuild {
     async fn fill_campaigns(&self) -> Result<(), RebuildError> {
         let mut after = None;
         loop {
-            let campaigns = self.store.list_campaigns(after, CAMPAIGNS).await?;
+            let campaigns = self.store.list_campaigns(after, CAMPAIGNS, None).await?;
             let Some(last) = campaigns.last() else {
                 return Ok(());
             };

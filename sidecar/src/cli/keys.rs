@@ -102,6 +102,10 @@ pub(super) struct CreateArguments {
     /// ended or were deleted count. Default: any number.
     #[arg(long, value_name = "LINKS")]
     max_links: Option<NonZeroU64>,
+    /// Let the API key reach only links and campaigns that were created with it, or with those that it is rotated to.
+    /// Not with the scopes admin and keys:admin.
+    #[arg(long)]
+    own_links_only: bool,
 }
 
 impl KeysCommand {
@@ -172,6 +176,7 @@ impl CreateArguments {
             custom_codes: !self.no_custom_codes,
             min_custom_length: self.min_custom_length,
             max_links: self.max_links,
+            own_links_only: self.own_links_only,
         };
         policy.validate()?;
         Ok(NewKey {

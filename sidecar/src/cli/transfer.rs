@@ -390,7 +390,9 @@ async fn campaigns(store: &Store) -> anyhow::Result<HashMap<CampaignId, usize>> 
     let mut all = HashMap::new();
     let mut after = None;
     loop {
-        let page = store.list_campaigns(after, CAMPAIGNS_TOGETHER).await?;
+        let page = store
+            .list_campaigns(after, CAMPAIGNS_TOGETHER, None)
+            .await?;
         let Some(last) = page.last() else {
             return Ok(all);
         };

@@ -9,7 +9,7 @@ use shortlink_core::ports::{CampaignEditor, StoreError};
 use vocabulary::{CampaignId, Validity};
 
 use super::db::Db;
-use super::sql::{FOR_UPDATE, IN_NUMBERS, Sql, sql};
+use super::sql::{FOR_UPDATE, IN_NUMBERS, IN_TEXTS, Sql, sql};
 use super::value::{Row, Value, args, invalid};
 use super::{Store, audit, defaults};
 
@@ -57,14 +57,27 @@ impl Store {
         .await
     }
 
-    /// Lists campaigns, the latest first, those behind `after`.
+    /// Lists campaigns, the latest first, those behind `after`; only those that were created with some API keys, if
+    /// any are given.
     pub async fn list_campaigns(
         &self,
         after: Option<CampaignId>,
         limit: u32,
+        created_by: Option<&[String]>,
     ) -> Result<Vec<Campaign>, StoreError> {
         let sql = sql!(SELECT; "campaigns WHERE id < $1 ORDER BY id DESC LIMIT $2");
         let after = after.map_or(Value::from(i64::MAX), Value::from);
+        if let Some(keys) = created_by {
+            let sql = sql!(
+                SELECT;
+                "campaigns WHERE created_by",
+                IN_TEXTS,
+                " AND id < $2 ORDER BY id DESC LIMIT $3"
+            );
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            let values = [keys.into(), after, limit.into()];
+            return self.all("list campaigns", sql, &values, read).await;
+        }
         self.all("list campaigns", sql, &[after, limit.into()], read)
             .await
     }

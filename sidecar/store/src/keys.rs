@@ -20,15 +20,23 @@ use crate::texts::joined;
 /// The columns that a change may change, whose values [`values`] gives.
 const CHANGEABLE: &str = "name, scopes, rate_per_second, rate_burst, strategies, min_body_length, \
      max_body_length, allowed_domains, expires_at, revoked_at, successor_id, custom_codes, \
-     min_custom_length, max_links";
+     min_custom_length, max_links, own_links_only";
 
 /// The parameters that hold them.
-const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14";
+const PARAMETERS: &str = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15";
 
 /// The other columns.
 const FIXED: &str = "id, secret_sha256, created_at, first_id";
 
-const SELECT: &[&str] = &["SELECT ", CHANGEABLE, ", ", FIXED, " FROM api_keys "];
+const SELECT: &[&str] = &[
+    "SELECT ",
+    CHANGEABLE,
+    ", ",
+    FIXED,
+    ", CASE WHEN own_links_only THEN (SELECT {group_concat|string_agg}(of_sequence.id, ' ') \
+     FROM api_keys AS of_sequence WHERE of_sequence.first_id = api_keys.first_id) END AS sequence_ids \
+     FROM api_keys ",
+];
 const FIND: Sql = sql!(SELECT; "WHERE id = $1");
 
 /// Advisory lock of a change to a key: "shortkey". Whether another admin key exists depends on all keys,
@@ -126,7 +134,7 @@ async fn edit(
             CHANGEABLE,
             ") = (",
             PARAMETERS,
-            ") WHERE id = $15"
+            ") WHERE id = $16"
         );
         db.run(update, &[&values(key)[..], args![&key.id]].concat())
             .await?;
@@ -148,7 +156,7 @@ async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
         FIXED,
         ") VALUES (",
         PARAMETERS,
-        ", $15, $16, $17, $18)"
+        ", $16, $17, $18, $19)"
     );
     let fixed = args![
         &key.id,
@@ -161,7 +169,7 @@ async fn insert(db: &mut Db<'_>, key: &ApiKey) -> Result<(), sqlx::Error> {
 }
 
 /// The values of the [`CHANGEABLE`] columns.
-fn values(key: &ApiKey) -> [Value<'_>; 14] {
+fn values(key: &ApiKey) -> [Value<'_>; 15] {
     let (limit, policy) = (&key.rate_limit, &key.policy);
     let domains = policy.allowed_domains.as_ref();
     [
@@ -179,6 +187,7 @@ fn values(key: &ApiKey) -> [Value<'_>; 14] {
         policy.custom_codes.into(),
         policy.min_custom_length.into(),
         policy.max_links.map(NonZeroU64::get).into(),
+        policy.own_links_only.into(),
     ]
 }
 
@@ -192,6 +201,8 @@ fn read(row: &Row) -> Result<ApiKey, sqlx::Error> {
         _ => return Err(invalid("rate_burst")),
     };
     let domains = words::<DomainRule>(row, "allowed_domains")?;
+    let mut sequence_ids: Vec<String> = words(row, "sequence_ids")?.unwrap_or_default();
+    sequence_ids.sort_unstable();
     Ok(ApiKey {
         id: row.get("id")?,
         name: row.get("name")?,
@@ -206,12 +217,14 @@ fn read(row: &Row) -> Result<ApiKey, sqlx::Error> {
             custom_codes: row.get("custom_codes")?,
             min_custom_length: row.find("min_custom_length")?,
             max_links: row.find("max_links")?,
+            own_links_only: row.get("own_links_only")?,
         },
         created_at: row.get("created_at")?,
         expires_at: row.find("expires_at")?,
         revoked_at: row.find("revoked_at")?,
         successor_id: row.find("successor_id")?,
         first_id: row.get("first_id")?,
+        sequence_ids,
     })
 }
 

@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU64;
 
+use jiff::Timestamp;
 use shortlink_core::audit::ChangedBy;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Edit, Link};
@@ -92,8 +93,27 @@ impl Store {
                     Some(position) => Some(place(db, Some(position)).await?),
                     None => None,
                 };
-                let mut statement = db.statement(sql!("SELECT ", columns!(), " FROM "));
-                listing::query(&mut statement, listing, after, until);
+                let walks = listing::walks(listing);
+                let select = sql!("SELECT ", columns!(), " FROM ");
+                let mut statement = db.statement(select);
+                if let [walk] = &walks[..] {
+                    listing::query(&mut statement, walk, after, until);
+                    return db.all(&statement, &statement.values, read).await;
+                }
+                for (place, walk) in walks.iter().enumerate() {
+                    statement.push(match place {
+                        0 => sql!("(SELECT * FROM (SELECT id, ", columns!(), " FROM "),
+                        _ => sql!(
+                            " UNION ALL SELECT * FROM (SELECT id, ",
+                            columns!(),
+                            " FROM "
+                        ),
+                    });
+                    listing::query(&mut statement, walk, after, until);
+                    statement.push(sql!(") AS walk"));
+                }
+                statement.push(sql!(") AS walks ORDER BY created_at DESC, id DESC LIMIT "));
+                statement.bind(listing.limit);
                 db.all(&statement, &statement.values, read).await
             })
         })
@@ -114,14 +134,20 @@ impl Store {
         self.read("list links", args, |db, (listing, most)| {
             Box::pin(async move {
                 let after = place(db, listing.after.as_ref()).await?;
-                let mut statement = db.statement(sql!("SELECT "));
-                listing::reach(&mut statement, listing, after, *most);
-                let read = |row: &Row| Ok((row.get("created_at")?, row.get("id")?));
-                let found = db.one(&statement, &statement.values, read).await?;
-                let Some((created_at, id)) = found else {
+                let mut reached: Option<(i64, i64)> = None;
+                // Each walk examines so many links; the listing goes as far as the shortest of them.
+                for walk in listing::walks(listing) {
+                    let mut statement = db.statement(sql!("SELECT "));
+                    listing::reach(&mut statement, &walk, after, *most);
+                    let read = |row: &Row| Ok((row.get("created_at")?, row.get("id")?));
+                    let found = db.one(&statement, &statement.values, read).await?;
+                    reached = reached.max(found);
+                }
+                let Some((created_at, id)) = reached else {
                     return Ok(None);
                 };
-                let id: i64 = id;
+                let created_at = Timestamp::from_millisecond(created_at)
+                    .map_err(|_error| invalid("created_at"))?;
                 let sql = sql!("SELECT code FROM links WHERE id = $1");
                 let code = db.one(sql, args![id], |row| row.get("code")).await?;
                 Ok(code.map(|code| Position { created_at, code }))
@@ -241,6 +267,12 @@ async fn place(db: &mut Db<'_>, position: Option<&Position>) -> Result<(i64, i64
 
 /// Returns whether a listing can have links at all.
 fn is_possible(listing: &Listing) -> bool {
-    let asked = [&listing.tag, &listing.external_id, &listing.created_by];
-    asked.into_iter().flatten().all(|text| is_storable(text))
+    let asked = [&listing.tag, &listing.external_id];
+    let creators = listing.created_by.iter().flatten();
+    let mut asked = asked.into_iter().flatten().chain(creators);
+    asked.all(|text| is_storable(text))
+        && listing
+            .created_by
+            .as_ref()
+            .is_none_or(|ids| !ids.is_empty())
 }

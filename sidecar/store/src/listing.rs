@@ -25,8 +25,8 @@ enum Lead<'a> {
     Upload(UploadId),
     /// A state that few links have.
     State(State),
-    /// The key that has created them.
-    Creator(&'a str),
+    /// The keys that have created them.
+    Creator(&'a [String]),
     /// Nothing: all links are looked at.
     Age,
 }
@@ -65,7 +65,7 @@ impl<'a> Lead<'a> {
             Self::State(State::Paused) => statement.push(sql!(" AND paused_at IS NOT NULL")),
             Self::State(State::Scheduled) => statement.push(sql!(" AND valid_since IS NOT NULL")),
             Self::State(State::Expired) => statement.push(sql!(" AND valid_until IS NOT NULL")),
-            Self::Creator(id) => statement.push(sql!(" AND created_by = ")).bind(id),
+            Self::Creator(ids) => push_creators(statement, ids),
             Self::State(State::Live) | Self::Age => statement,
         };
     }
@@ -142,7 +142,7 @@ pub(super) fn query<'a>(
         statement.push(sql!(" AND upload_id = ")).bind(upload);
     }
     if let Some(created_by) = &listing.created_by {
-        statement.push(sql!(" AND created_by = ")).bind(created_by);
+        push_creators(statement, created_by);
     }
     if let Some((state, now)) = listing.state {
         push_state(statement, state, now.as_second());
@@ -182,6 +182,34 @@ pub(super) fn reach<'a>(
         false => sql!(" ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET "),
     });
     statement.bind(most.saturating_sub(1));
+}
+
+/// Returns listings that each walk one index from a position on: the index by creators has the links of one creator in
+/// the order of the listing.
+pub(super) fn walks(listing: &Listing) -> Vec<Listing> {
+    let Lead::Creator(ids) = Lead::of(listing) else {
+        return vec![listing.clone()];
+    };
+    let walks = ids.iter().map(|id| Listing {
+        created_by: Some(vec![id.clone()]),
+        ..listing.clone()
+    });
+    walks.collect()
+}
+
+/// Adds the condition of the links' creators. PostgreSQL needs at least one, and no listing without one is executed.
+fn push_creators<'s, 'a>(
+    statement: &'s mut Statement<'a>,
+    ids: &'a [String],
+) -> &'s mut Statement<'a> {
+    statement.push(sql!(" AND created_by IN ("));
+    for (place, id) in ids.iter().enumerate() {
+        if place > 0 {
+            statement.push(sql!(", "));
+        }
+        statement.bind(id);
+    }
+    statement.push(sql!(")"))
 }
 
 /// Adds the condition of a link's state at a second; the same as [`shortlink_core::link::Link::state`].

@@ -1,4 +1,4 @@
-//! Counts of the links that were created with each API key and in each campaign, and the quotas for them.
+//! Counts of created links by API key and by campaign, and the quotas for them.
 //!
 //! Counts only grow, so that a check reads one number however many links there are. A transaction that creates links
 //! with a quota locks the quota before it inserts them, and counts them before it commits: however many processes

@@ -71,6 +71,7 @@ fn the_command_line_makes_lists_and_refuses_keys() {
         "4",
         "--max-links",
         "1000",
+        "--own-links-only",
     ];
     let key = stack.sidecar.run_ok(&[&create[..], &options].concat());
     let admin = stack.sidecar.make_key(&["admin"]);
@@ -90,7 +91,7 @@ fn the_command_line_makes_lists_and_refuses_keys() {
             json!({
                 "strategies": ["pool", "permuted"], "minBodyLength": 6, "maxBodyLength": 9,
                 "allowedDomains": ["example.com"], "customCodes": false, "minCustomLength": 4,
-                "maxLinks": 1000,
+                "maxLinks": 1000, "ownLinksOnly": true,
             }),
         ),
     ] {
@@ -117,6 +118,10 @@ fn the_command_line_makes_lists_and_refuses_keys() {
         (
             &["--allowed-domain", "*.example.com"],
             &["*.example.com", "=example.com"],
+        ),
+        (
+            &["--own-links-only", "--scope", "admin"],
+            &["ownLinksOnly", "keys:admin"],
         ),
         (&["--name", "a\nb"], &["name"]),
     ] {

@@ -63,6 +63,9 @@ pub struct KeyPolicy {
     /// The most links that can be created with the key and those that it was rotated from and to, those included that
     /// have ended or were deleted.
     pub max_links: Option<NonZeroU64>,
+    /// True if the key reaches only the links and campaigns that were created with it or with those that it was rotated
+    /// from and to.
+    pub own_links_only: bool,
 }
 
 impl Default for KeyPolicy {
@@ -76,6 +79,7 @@ impl Default for KeyPolicy {
             custom_codes: true,
             min_custom_length: None,
             max_links: None,
+            own_links_only: false,
         }
     }
 }

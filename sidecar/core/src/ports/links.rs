@@ -31,8 +31,8 @@ pub struct Listing {
     pub campaign: Option<CampaignId>,
     /// Only links of this upload.
     pub upload: Option<UploadId>,
-    /// Only links that were created with this API key.
-    pub created_by: Option<String>,
+    /// Only links that were created with one of these API keys.
+    pub created_by: Option<Vec<String>>,
     /// Only links behind this position.
     pub after: Option<Position>,
     /// Only links before this position, and the link that it names.

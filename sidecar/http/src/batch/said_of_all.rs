@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use shortlink_api::csv_parser::DELIMITERS;
 use shortlink_core::link::UploadId;
+use shortlink_service::access::Caller;
 use shortlink_service::repeat::RowsDigest;
 use vocabulary::CampaignId;
 
 use super::rows::{Csv, Format};
 use crate::app::App;
+use crate::auth::check_reach;
 use crate::campaigns::no_such_campaign;
 use crate::operation::parameter::{of, parameters, string};
 use crate::problem::Problem;
@@ -69,13 +71,17 @@ impl SaidOfAll {
     ///
     /// # Errors
     /// Fails if a parameter is invalid or the campaign is unknown.
-    pub(super) async fn read(app: &App, text: &str, format: Format) -> Result<Self, Problem> {
+    pub(super) async fn read(
+        app: &App,
+        caller: &Caller,
+        text: &str,
+        format: Format,
+    ) -> Result<Self, Problem> {
         let said = Self::parse(text, format)?;
         if let Some(id) = said.campaign_id {
-            app.store
-                .find_campaign(id)
-                .await?
-                .ok_or_else(no_such_campaign)?;
+            let campaign = app.store.find_campaign(id).await?;
+            let creator = campaign.as_ref().map(|campaign| &*campaign.created_by);
+            check_reach(caller, creator, no_such_campaign)?;
         }
         Ok(said)
     }

@@ -59,6 +59,7 @@ async fn a_key_lives_from_creation_to_revocation() {
             "customCodes": true,
             "minCustomLength": 5,
             "maxLinks": null,
+            "ownLinksOnly": false,
         },
         "linksCreated": 0,
         "successorId": null,
@@ -88,6 +89,7 @@ async fn a_key_lives_from_creation_to_revocation() {
     expected["policy"] = json!({
         "strategies": null, "minBodyLength": null, "maxBodyLength": 9, "allowedDomains": null,
         "customCodes": true, "minCustomLength": null, "maxLinks": null,
+        "ownLinksOnly": false,
     });
     assert_eq!(changed.json(), expected);
     // At once, although the key was used moments ago.

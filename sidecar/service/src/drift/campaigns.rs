@@ -43,7 +43,7 @@ impl Inspector {
             // the comparison.
             let waiting = self.store.waiting_campaigns().await?;
             let waiting: HashSet<CampaignId> = waiting.into_iter().collect();
-            let campaigns = self.store.list_campaigns(after, TOGETHER).await?;
+            let campaigns = self.store.list_campaigns(after, TOGETHER, None).await?;
             let Some(last) = campaigns.last() else {
                 return Ok(compared);
             };

@@ -43,6 +43,9 @@ pub(super) fn change(
     if changed == key {
         return Ok(KeyEdit::Unchanged(Box::new(key)));
     }
+    if !changed.is_consistent() {
+        return Err(KeyRefusal::OwnLinksOnly);
+    }
     let mut granted = changed.scopes.clone();
     granted.retain(|scope| !key.scopes.contains(scope));
     may_grant(actor, &granted)?;

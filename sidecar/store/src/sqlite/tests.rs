@@ -65,7 +65,10 @@ async fn only_a_file_with_the_right_schema_is_opened() {
 async fn no_listing_reads_a_whole_table_or_sorts() {
     let fixture = Fixture::new(Scheme::Sqlite).await;
     let store = open(fixture.options.url.expose_secret()).await;
-    for filter in filters(Timestamp::UNIX_EPOCH) {
+    let mut filters = filters(Timestamp::UNIX_EPOCH);
+    // Listings of no creator at all are empty, and no statement is executed.
+    filters.retain(|filter| filter.created_by.as_ref().is_none_or(|ids| !ids.is_empty()));
+    for filter in filters.iter().flat_map(listing::walks) {
         for position in [(i64::MAX, i64::MAX), (5, 5)] {
             let explain = |sql| Statement::new(Scheme::Sqlite, sql);
             let mut reach = explain(sql!("EXPLAIN QUERY PLAN SELECT "));

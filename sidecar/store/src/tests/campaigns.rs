@@ -140,7 +140,7 @@ async fn campaigns_are_listed_from_the_latest(fixture: Fixture) {
     let mut listed: Vec<Campaign> = Vec::new();
     loop {
         let after = listed.last().map(|campaign| campaign.id);
-        let page = store.list_campaigns(after, 2).await.expect("a store");
+        let page = store.list_campaigns(after, 2, None).await.expect("a store");
         if page.is_empty() {
             break;
         }

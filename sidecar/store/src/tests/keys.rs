@@ -90,10 +90,12 @@ async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
             custom_codes: false,
             min_custom_length: Some(16),
             max_links: std::num::NonZeroU64::new(1),
+            own_links_only: true,
         },
         expires_at: Some(moment("2030-01-01T00:00:00.001Z")),
         revoked_at: Some(moment(REVOKED_AT)),
         successor_id: Some("another".to_owned()),
+        sequence_ids: vec![key(2, &[]).id],
         ..key(2, &[])
     };
     for key in [&plain, &full] {
@@ -107,6 +109,10 @@ async fn a_key_is_found_as_it_was_kept_and_as_it_was_changed(fixture: Fixture) {
             id: id.clone(),
             // Never changes.
             first_id: id.clone(),
+            sequence_ids: match changed.policy.own_links_only {
+                true => vec![id.clone()],
+                false => Vec::new(),
+            },
             secret_sha256: if *id == plain.id {
                 plain.secret_sha256
             } else {

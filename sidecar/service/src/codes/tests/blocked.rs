@@ -65,6 +65,7 @@ fn links(strategy: StrategyName, length: u8, count: usize) -> Vec<NewLink> {
         },
         settings: Change::default(),
         dedupe: false,
+        dedupe_within: None,
         created_by: "test".to_owned(),
         has_quota: false,
     };
