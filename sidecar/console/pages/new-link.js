@@ -47,7 +47,7 @@ function made(link, { at, may, again }) {
   return h('div', { class: 'sheet narrow', 'data-made': link.shortCode },
     h('h2', { tabindex: '-1' }, t('new.made')),
     shortUrl(link),
-    h('p', { class: 'faint' }, link.longUrl),
+    link.longUrl && h('p', { class: 'faint' }, link.longUrl),
     link.published === false && h('div', { class: 'notice warn' }, t('new.unpublished')),
     may('links:read') && link.shortUrl && qr(link),
     h('div', { class: 'row' },

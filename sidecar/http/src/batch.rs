@@ -248,6 +248,7 @@ impl Context {
         };
         let mut teller = Teller {
             campaigns: campaigns.as_ref().ok(),
+            key: self.caller.key(),
             now: self.app.clock.now(),
             bases: &self.domains.bases,
             failures: HashMap::new(),

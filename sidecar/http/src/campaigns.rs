@@ -16,7 +16,7 @@ use shortlink_api::campaign::{
 use shortlink_api::fields::Fields;
 use shortlink_api::kinds::link::IN_THE_FUTURE;
 use shortlink_api::members::{Members, Usage};
-use shortlink_core::api_key::KeyPolicy;
+use shortlink_core::api_key::{KeyPolicy, Scope};
 use shortlink_core::campaign::{Campaign, CampaignChange, CampaignDefaults, CampaignTarget};
 use shortlink_core::link::Second;
 use shortlink_core::ports::QuotaOwner;
@@ -49,7 +49,7 @@ operations! {
             "longUrl": "https://shop.example.com/p?m={member}&c={code}",
             "defaults": { "tags": ["spring"] },
         }))])
-        .answers::<CampaignBody>(201, "The campaign.").with(["Location"]).leads_to("id", ID)
+        .answers::<WrittenBody>(201, "The campaign.").with(["Location"]).leads_to("id", ID)
     }
     get "/v1/campaigns/{id}", "getCampaign", "Shows a campaign", find {
         .answers::<CampaignBody>(200, "The campaign.")
@@ -83,7 +83,7 @@ operations! {
 /// Describes what all changes of a campaign share.
 fn changes(operation: Operation) -> Operation {
     operation
-        .answers::<CampaignBody>(200, "The campaign after the change.")
+        .answers::<WrittenBody>(200, "The campaign after the change.")
         .problems([CampaignError::Revoked.into()])
 }
 
@@ -125,7 +125,7 @@ async fn create(
     };
     let stored = app.campaigns.create(new).await?;
     let location = format!("/v1/campaigns/{}", stored.campaign.id);
-    let body = Json(body_of(&stored, &app));
+    let body = Json(WrittenBody::new(&stored, &caller, &app));
     Ok((StatusCode::CREATED, [(LOCATION, location)], body))
 }
 
@@ -157,7 +157,7 @@ async fn change(
     CampaignInPath(id): CampaignInPath,
     domains: Domains,
     JsonObject(members): JsonObject,
-) -> Result<Json<CampaignBody>, Problem> {
+) -> Result<Json<WrittenBody>, Problem> {
     let present = app
         .store
         .find_campaign(id)
@@ -196,7 +196,7 @@ async fn change(
     };
     fields.finish()?;
     let changed = app.campaigns.change(id, change, &caller.key().id);
-    answer_found(changed.await, &app)
+    answer_found(changed.await, &caller, &app)
 }
 
 /// `POST /v1/campaigns/{id}/pause`
@@ -204,9 +204,9 @@ async fn pause(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
-) -> Result<Json<CampaignBody>, Problem> {
+) -> Result<Json<WrittenBody>, Problem> {
     let changed = app.campaigns.change(id, paused(true), &caller.key().id);
-    answer_found(changed.await, &app)
+    answer_found(changed.await, &caller, &app)
 }
 
 /// `POST /v1/campaigns/{id}/resume`
@@ -214,9 +214,9 @@ async fn resume(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
-) -> Result<Json<CampaignBody>, Problem> {
+) -> Result<Json<WrittenBody>, Problem> {
     let changed = app.campaigns.change(id, paused(false), &caller.key().id);
-    answer_found(changed.await, &app)
+    answer_found(changed.await, &caller, &app)
 }
 
 /// `DELETE /v1/campaigns/{id}`
@@ -224,9 +224,9 @@ async fn revoke(
     State(app): State<SharedApp>,
     MayWriteCampaigns(caller): MayWriteCampaigns,
     CampaignInPath(id): CampaignInPath,
-) -> Result<Json<CampaignBody>, Problem> {
+) -> Result<Json<WrittenBody>, Problem> {
     let revoked = app.campaigns.revoke(id, &caller.key().id).await;
-    answer_found(revoked, &app)
+    answer_found(revoked, &caller, &app)
 }
 
 /// `GET /v1/campaigns`
@@ -262,10 +262,11 @@ fn paused(paused: bool) -> CampaignChange {
 /// Answers with the campaign after a change, or with 404.
 fn answer_found(
     outcome: Result<Option<StoredCampaign>, CampaignError>,
+    caller: &Caller,
     app: &App,
-) -> Result<Json<CampaignBody>, Problem> {
+) -> Result<Json<WrittenBody>, Problem> {
     let stored = outcome?.ok_or_else(no_such_campaign)?;
-    Ok(Json(body_of(&stored, app)))
+    Ok(Json(WrittenBody::new(&stored, caller, app)))
 }
 
 fn check_target(
@@ -325,10 +326,38 @@ pub(super) struct PageBody {
     next_cursor: Option<String>,
 }
 
-fn body_of(stored: &StoredCampaign, app: &App) -> CampaignBody {
-    let mut body = CampaignBody::new(&stored.campaign, app.clock.now());
-    body.published = Some(stored.published);
-    body
+/// A campaign after it was created or changed: the whole campaign if the API key has the scope `campaigns:read`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "WrittenCampaign")]
+pub(super) enum WrittenBody {
+    Campaign(Box<CampaignBody>),
+    Receipt(ReceiptBody),
+}
+
+/// A campaign as an API key without the scope `campaigns:read` sees it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CampaignReceipt")]
+pub(super) struct ReceiptBody {
+    #[schemars(with = "words::CampaignId")]
+    id: String,
+    /// True if Redis has confirmed this revision.
+    published: bool,
+}
+
+impl WrittenBody {
+    /// Describes a stored campaign as far as the caller may read it.
+    fn new(stored: &StoredCampaign, caller: &Caller, app: &App) -> Self {
+        if !caller.key().allows(Scope::CampaignsRead) {
+            return Self::Receipt(ReceiptBody {
+                id: stored.campaign.id.to_string(),
+                published: stored.published,
+            });
+        }
+        let mut body = CampaignBody::new(&stored.campaign, app.clock.now());
+        body.published = Some(stored.published);
+        Self::Campaign(Box::new(body))
+    }
 }
 
 in_path! {

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::header::{ETAG, LOCATION};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
+use serde::Serialize;
 use serde_json::json;
 use shortlink_api::fields::Fields;
 use shortlink_api::link::{LinkPatch, NewLink};
@@ -37,7 +38,7 @@ use super::query::{
     Asked, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_UPLOAD, PageQuery, cut, one_more,
     query,
 };
-use super::wire::{HistoryBody, LinkBody, PageBody, PastChangeBody};
+use super::wire::{HistoryBody, LinkBody, PageBody, PastChangeBody, WrittenBody};
 use super::{cursor, words};
 
 operations! {
@@ -56,9 +57,9 @@ operations! {
             })),
             ("campaign", json!({ "campaignId": "1", "parameters": { "member": "4711" } })),
         ])
-        .answers::<LinkBody>(201, "The new link.").with(["ETag", "Location"])
+        .answers::<WrittenBody>(201, "The new link.").with(["ETag", "Location"])
         .leads_to("shortCode", CODE)
-        .answers::<LinkBody>(200, "The existing link (`dedupe`).").with(["ETag"])
+        .answers::<WrittenBody>(200, "The existing link (`dedupe`).").with(["ETag"])
         .problems([
             bad_key(), Problem::taken(), Problem::forgotten(), Problem::other_request(), over_quota(),
         ])
@@ -101,7 +102,7 @@ fn over_quota() -> Problem {
 /// Describes what all changes of a link share.
 fn changes(operation: Operation) -> Operation {
     operation
-        .answers::<LinkBody>(200, "The link after the change.")
+        .answers::<WrittenBody>(200, "The link after the change.")
         .with(["ETag"])
         .problems([Problem::revoked()])
 }
@@ -139,7 +140,7 @@ async fn create(
             Once::Told(answer) => return Ok(answer),
         },
     };
-    let answer = answer_with(&stored, &app, &domains, &campaigns);
+    let answer = answer_with(&stored, &app, &caller, &domains, &campaigns);
     if !stored.is_new {
         return Ok(answer);
     }
@@ -203,7 +204,7 @@ async fn change(
             });
             Err(Problem::validation(refused.collect()))
         }
-        changed => answer_found(changed, &app, &domains).await,
+        changed => answer_found(changed, &app, &caller, &domains).await,
     }
 }
 
@@ -242,7 +243,13 @@ async fn pause(
     IfMatch(expected): IfMatch,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
-    answer_found(app.links.pause(&code, editor).await, &app, &domains).await
+    answer_found(
+        app.links.pause(&code, editor).await,
+        &app,
+        &caller,
+        &domains,
+    )
+    .await
 }
 
 /// `POST /v1/links/{code}/resume`
@@ -254,7 +261,13 @@ async fn resume(
     IfMatch(expected): IfMatch,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
-    answer_found(app.links.resume(&code, editor).await, &app, &domains).await
+    answer_found(
+        app.links.resume(&code, editor).await,
+        &app,
+        &caller,
+        &domains,
+    )
+    .await
 }
 
 /// `DELETE /v1/links/{code}`
@@ -266,28 +279,37 @@ async fn revoke(
     IfMatch(expected): IfMatch,
 ) -> Result<Response<Body>, Problem> {
     let editor = edited_by(&caller, expected);
-    answer_found(app.links.revoke(&code, editor).await, &app, &domains).await
+    answer_found(
+        app.links.revoke(&code, editor).await,
+        &app,
+        &caller,
+        &domains,
+    )
+    .await
 }
 
 /// Answers with the link after a change, or with 404.
 async fn answer_found(
     outcome: Result<Option<Stored>, LinkError>,
     app: &SharedApp,
+    caller: &Caller,
     domains: &Domains,
 ) -> Result<Response<Body>, Problem> {
     let stored = outcome?.ok_or_else(no_such_link)?;
     let campaigns = Campaigns::of(app, [&stored.link]).await?;
-    Ok(answer_with(&stored, app, domains, &campaigns))
+    Ok(answer_with(&stored, app, caller, domains, &campaigns))
 }
 
 fn answer_with(
     stored: &Stored,
     app: &App,
+    caller: &Caller,
     domains: &Domains,
     campaigns: &Campaigns,
 ) -> Response<Body> {
-    let mut body = body(&stored.link, app, domains, campaigns);
-    body.published = Some(stored.published);
+    let campaign = campaigns.of_link(&stored.link);
+    let (now, bases) = (app.clock.now(), &domains.bases);
+    let body = WrittenBody::new(stored, caller.key(), campaign, now, bases);
     tagged(&stored.link, body)
 }
 
@@ -296,7 +318,7 @@ fn body(link: &Link, app: &App, domains: &Domains, campaigns: &Campaigns) -> Lin
     LinkBody::new(link, campaigns.of_link(link), app.clock.now(), bases)
 }
 
-fn tagged(link: &Link, body: LinkBody) -> Response<Body> {
+fn tagged(link: &Link, body: impl Serialize) -> Response<Body> {
     ([(ETAG, etag(link))], Json(body)).into_response()
 }
 

@@ -122,7 +122,7 @@ impl Service {
         let rules = CodeRules::default();
         let mut keys = Vec::new();
         for scopes in [
-            &[Scope::LinksWrite][..],
+            &[Scope::LinksWrite, Scope::LinksRead][..],
             &[Scope::LinksRead],
             &[Scope::CampaignsWrite, Scope::CampaignsRead],
         ] {

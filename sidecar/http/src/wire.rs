@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use shortlink_api::link::LinkSettingsBody;
+use shortlink_core::api_key::{ApiKey, Scope};
 use shortlink_core::campaign::Campaign;
 use shortlink_core::link::{Link, PastChange};
 use shortlink_core::ports::LinkTotal;
 use shortlink_core::short_url::Bases;
+use shortlink_service::new_link::Stored;
 
 use super::words;
 
@@ -46,7 +48,7 @@ pub(super) struct LinkBody {
     /// True if Redis has confirmed this revision; only in answers to creations and changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
-    pub(super) published: Option<bool>,
+    published: Option<bool>,
     /// Visits of the link; only in answers that count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "VisitsBody")]
@@ -126,7 +128,7 @@ impl LinkBody {
         }
         Self {
             short_code: link.code.as_str().to_owned(),
-            short_url: bases.of(link).map(|base| format!("{base}/{}", link.code)),
+            short_url: short_url(link, bases),
             state: link.state(now).name(),
             campaign_state: campaign.map(|campaign| campaign.state(now).name()),
             members,
@@ -151,6 +153,57 @@ impl LinkBody {
             ..self
         }
     }
+}
+
+/// A link after it was created or changed: the whole link if the API key has the scope `links:read`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "WrittenLink")]
+pub(super) enum WrittenBody {
+    Link(Box<LinkBody>),
+    Receipt(ReceiptBody),
+}
+
+/// A link as an API key without the scope `links:read` sees it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "LinkReceipt")]
+pub(super) struct ReceiptBody {
+    /// Code of the link.
+    #[schemars(with = "words::Code")]
+    short_code: String,
+    /// Short URL of the link, on an active short domain; `null` if nginx has none.
+    #[schemars(with = "Option<words::Url>")]
+    short_url: Option<String>,
+    /// True if Redis has confirmed this revision.
+    published: bool,
+}
+
+impl WrittenBody {
+    /// Describes a stored link as [`LinkBody::new`] does, as far as an API key may read it.
+    pub(super) fn new(
+        stored: &Stored,
+        key: &ApiKey,
+        campaign: Option<&Campaign>,
+        now: Timestamp,
+        bases: &Bases,
+    ) -> Self {
+        let link = &stored.link;
+        if !key.allows(Scope::LinksRead) {
+            return Self::Receipt(ReceiptBody {
+                short_code: link.code.as_str().to_owned(),
+                short_url: short_url(link, bases),
+                published: stored.published,
+            });
+        }
+        let mut body = LinkBody::new(link, campaign, now, bases);
+        body.published = Some(stored.published);
+        Self::Link(Box::new(body))
+    }
+}
+
+fn short_url(link: &Link, bases: &Bases) -> Option<String> {
+    bases.of(link).map(|base| format!("{base}/{}", link.code))
 }
 
 /// A page of a listing.

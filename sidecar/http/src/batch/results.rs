@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use shortlink_core::api_key::ApiKey;
 use shortlink_core::link::UploadId;
 use shortlink_core::short_url::Bases;
 use shortlink_service::repeat::RowResult;
@@ -19,7 +20,7 @@ use crate::campaign_links::Campaigns;
 use crate::idempotency::status_of;
 use crate::link_members::{LengthsFrom, not_created};
 use crate::problem::{Problem, ProblemBody};
-use crate::wire::LinkBody;
+use crate::wire::WrittenBody;
 use crate::words;
 
 /// The results of a chunk, as JSON values, and the outcomes of its rows.
@@ -103,8 +104,8 @@ pub(crate) struct ResultBody {
     /// Status that a single request for this link would have had.
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "LinkBody")]
-    link: Option<LinkBody>,
+    #[schemars(with = "WrittenBody")]
+    link: Option<WrittenBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ProblemBody<'static>")]
     problem: Option<Box<RawValue>>,
@@ -114,6 +115,8 @@ pub(crate) struct ResultBody {
 pub(super) struct Teller<'a> {
     /// The campaigns that the rows name, if they could be read.
     pub(super) campaigns: Option<&'a Campaigns>,
+    /// The API key that the results are for.
+    pub(super) key: &'a ApiKey,
     pub(super) now: Timestamp,
     pub(super) bases: &'a Bases,
     /// Status and problem of links that could not be created, by error. One cause usually affects many rows, and is
@@ -134,9 +137,8 @@ impl Teller<'_> {
             RowResult::Link(stored) => {
                 // The campaigns of the request suffice: a link that is found equals the requested one.
                 let campaign = self.campaigns.and_then(|known| known.of_link(&stored.link));
-                let mut body = LinkBody::new(&stored.link, campaign, self.now, self.bases);
+                let body = WrittenBody::new(&stored, self.key, campaign, self.now, self.bases);
                 let status = if stored.is_new { 201 } else { 200 };
-                body.published = Some(stored.published);
                 (status, Some(body), None)
             }
             RowResult::Problem(problem) => (status_of(&problem), None, raw(problem)),

@@ -210,3 +210,71 @@ async fn custom_codes_are_those_that_the_key_allows() {
         assert_eq!(create(None).await.status, 201, "{policy}");
     }
 }
+
+#[tokio::test]
+async fn answers_of_writes_show_no_more_than_the_key_may_read() {
+    let service = Service::new().await;
+    let (_, links) = service.key(1, new_key(&[Scope::LinksWrite])).await;
+    let (_, campaigns) = service.key(2, new_key(&[Scope::CampaignsWrite])).await;
+    let body = json!({
+        "longUrl": "https://secret.example/", "customSlug": "abc", "note": "secret"
+    });
+    let whole = service.create(body).await.json();
+    assert_eq!(whole["longUrl"], "https://secret.example/");
+    let body = json!({"name": "secret", "longUrl": "https://secret.example/{code}"});
+    let made = service.call(&service.campaigner, "POST", "/v1/campaigns", Some(body));
+    let campaign = made.await.json();
+    assert_eq!(campaign["name"], "secret");
+    let id = campaign["id"].as_str().expect("an id");
+
+    let receipt = json!({
+        "shortCode": "abc", "shortUrl": "https://s.example.com/abc", "published": true
+    });
+    for (method, path) in [
+        ("PATCH", "/v1/links/abc"),
+        ("POST", "/v1/links/abc/pause"),
+        ("POST", "/v1/links/abc/resume"),
+        ("DELETE", "/v1/links/abc"),
+    ] {
+        let body = (method == "PATCH").then(|| json!({}));
+        let answer = service.call(&links, method, path, body).await;
+        assert_eq!(
+            (answer.status, answer.json()),
+            (200, receipt.clone()),
+            "{path}"
+        );
+        // For If-Match.
+        assert!(answer.header("etag").is_some());
+    }
+    // The target of a link of a campaign is the campaign's.
+    let of_campaign = json!({"campaignId": id});
+    let rows = json!([of_campaign]);
+    let single = service
+        .call(&links, "POST", "/v1/links", Some(of_campaign))
+        .await;
+    let batch = service
+        .call(&links, "POST", "/v1/links/batch", Some(rows))
+        .await;
+    for link in [&single.json(), &batch.json()[0]["link"]] {
+        let members = link.as_object().expect("a link").keys();
+        let members: Vec<&str> = members.map(String::as_str).collect();
+        assert_eq!(members, ["published", "shortCode", "shortUrl"]);
+    }
+
+    let path = format!("/v1/campaigns/{id}");
+    let receipt = json!({"id": id, "published": true});
+    for (method, path) in [
+        ("PATCH", path.clone()),
+        ("POST", format!("{path}/pause")),
+        ("POST", format!("{path}/resume")),
+        ("DELETE", path),
+    ] {
+        let body = (method == "PATCH").then(|| json!({}));
+        let answer = service.call(&campaigns, method, &path, body).await;
+        assert_eq!(
+            (answer.status, answer.json()),
+            (200, receipt.clone()),
+            "{path}"
+        );
+    }
+}

@@ -196,6 +196,6 @@ async fn a_qr_code_is_drawn_for_a_link_that_is_there() {
     );
     assert!(answer.body.starts_with(b"<svg "));
     assert_eq!(service.get("/v1/links/nobody/qr").await.status, 404);
-    let answer = service.call(&service.writer, "GET", "/v1/links/abc/qr", None);
+    let answer = service.call(&service.campaigner, "GET", "/v1/links/abc/qr", None);
     assert_eq!(answer.await.status, 403);
 }

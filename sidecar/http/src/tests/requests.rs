@@ -6,13 +6,14 @@ use axum::http::{Request, StatusCode};
 use axum::routing::get;
 use jiff::SignedDuration;
 use serde_json::json;
+use shortlink_core::api_key::Scope;
 use shortlink_core::clock::Clock;
 use shortlink_core::testing::eventually;
 use shortlink_store::testing::lock;
 use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{BODY_LIMIT, Service};
+use super::{BODY_LIMIT, Service, new_key};
 use crate::{problem, resolve};
 
 #[tokio::test]
@@ -31,7 +32,8 @@ async fn whoever_asks_needs_a_key_that_allows_it() {
             .body(Body::from(body.clone()))
             .expect("a good request")
     };
-    let (writer, reader) = (&service.writer, &service.reader);
+    let (_, writer) = service.key(1, new_key(&[Scope::LinksWrite])).await;
+    let reader = &service.reader;
     let stranger = format!("slk_{}_{}", "x".repeat(10), "y".repeat(43));
     let mistyped = format!("{}{}", &writer[..writer.len() - 1], '_');
     for (header, post, get) in [
