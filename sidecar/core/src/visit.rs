@@ -119,6 +119,11 @@ impl Enrichment {
         }
     }
 
+    /// The source of browsers, systems and devices.
+    pub fn agents(&self) -> Arc<dyn Agents> {
+        Arc::clone(&self.agents)
+    }
+
     /// Derives a visit from an event. The place and the visitor come from the whole address,
     /// however little of it is stored.
     ///

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod behaviour;
 pub mod campaigns;
 pub mod codes;
 pub mod codespace;

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::patience;
 use crate::jobs::{Claims, Job, Next, Outcome, Run};
-use people::People;
+pub use people::{EVERY as COUNT_PEOPLE_EVERY, People};
 
 /// Visits per page.
 const PAGE: u32 = 2000;

@@ -300,6 +300,8 @@ fn visits_keep_little_and_have_no_place_by_default() {
     };
     assert_eq!(config.visits.geo, nothing);
     assert_eq!(config.visits.geo_check, Duration::from_secs(5));
+    let judge_after = Some(jiff::SignedDuration::from_mins(2));
+    assert_eq!(config.visits.judge_after, judge_after);
     assert_eq!(config.visits.remembered_agents, 10_000);
     let live = config.visits.live;
     assert_eq!((live.listeners, live.visits_per_s), (16, 100));
@@ -344,6 +346,11 @@ fn bad_settings_of_visits_are_refused_with_what_is_allowed() {
             "GEO_CHECK_S",
             "0",
             "visits.geo_check_s is \"0\", but must be a whole number from 1 to 86400",
+        ),
+        (
+            "JUDGE_AFTER_S",
+            "3601",
+            "visits.judge_after_s is \"3601\", but must be a whole number from 0 to 3600",
         ),
         (
             "REMEMBERED_AGENTS",

@@ -13,6 +13,9 @@ use super::{Settings, fault};
 /// One database for each version of IP.
 const MAX_IP2REGION_FILES: usize = 2;
 
+/// The longest time until visits are judged by behaviour: while visitors have ids.
+const LONGEST_DELAY_S: i64 = 3600;
+
 /// The longest retention in days.
 const LONGEST_DAYS: i64 = 36_500;
 
@@ -29,6 +32,8 @@ pub struct Visits {
     pub minutes_retention: Option<SignedDuration>,
     /// The retention of counts by the hour and day; `None` for ever.
     pub hours_retention: Option<SignedDuration>,
+    /// The time from storing a visit to its judgement by behaviour; `None` for never.
+    pub judge_after: Option<SignedDuration>,
     /// The number of recorded days without a visit after which a link expires; `None` for never.
     pub expire_unvisited_after_days: Option<u32>,
     /// The part of a visitor's address that is stored.
@@ -55,6 +60,10 @@ impl Settings {
             retention: retention("visits.retention_days")?,
             minutes_retention: retention("visits.minutes_retention_days")?,
             hours_retention: retention("visits.hours_retention_days")?,
+            judge_after: {
+                let seconds: i64 = self.number("visits.judge_after_s", 0, LONGEST_DELAY_S)?;
+                (seconds > 0).then(|| SignedDuration::from_secs(seconds))
+            },
             expire_unvisited_after_days: self.unvisited_days()?,
             address: self.address("visits.address")?,
             geo: GeoFiles {

@@ -9,9 +9,11 @@ use shortlink_core::ports::StoreError;
 use shortlink_core::visit::visitor::KeyRing;
 use shortlink_enrich::geo::Geo;
 use shortlink_service::codes::leases;
+use shortlink_service::behaviour::{self, Behaviour};
 use shortlink_service::drift::Inspector;
 use shortlink_service::housekeeping::{self, AbsentReaders, OldKeys, OldResults};
 use shortlink_service::jobs::{Claims, Job, Next, Run};
+use shortlink_service::reclassify::{COUNT_PEOPLE_EVERY, People};
 use shortlink_service::reconcile::{self, Reconcile};
 use shortlink_service::refill::{self, Refill};
 use shortlink_service::retention::{self, Retention, RetentionPeriods};
@@ -151,6 +153,16 @@ impl Starter<'_> {
             },
         );
         self.run(retention, retention::EVERY);
+        let delay = config.visits.judge_after;
+        let behaviour = Behaviour::new(
+            Arc::clone(store),
+            Arc::clone(clock),
+            enrichment.agents(),
+            delay,
+            config.visits.hours_retention,
+        );
+        self.run(behaviour, behaviour::every(delay));
+        self.run(People::new(Arc::clone(store)), COUNT_PEOPLE_EVERY);
         if let (Some(days), Some(every)) = (
             config.visits.expire_unvisited_after_days,
             config.upkeep.sweep,

@@ -10,6 +10,7 @@ mod pruning;
 mod quarantine;
 mod reclassify;
 mod values;
+mod watch;
 
 pub use agents::AgentsPass;
 

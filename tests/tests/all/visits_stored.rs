@@ -244,3 +244,40 @@ fn a_database_that_is_away_delays_visits_and_nothing_else() {
         total(&stack, &path) == 201
     });
 }
+
+#[test]
+fn a_sweep_is_judged_by_its_behaviour_and_a_person_stays_one() {
+    let stack = Stack::with(&StackOptions {
+        sidecar: "[visits]\njudge_after_s = 1\n".to_owned(),
+        ..StackOptions::default()
+    });
+    const CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 \
+        (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36";
+    let codes: Vec<String> = (0..60)
+        .map(|number| stack.link(&format!("https://example.com/{number}")))
+        .collect();
+    assert_eq!(follow(&stack, &codes[0]), 302);
+    for code in &codes {
+        let path = format!("/{code}");
+        let answer = http::send(
+            stack.nginx.public_port,
+            "GET",
+            &path,
+            &[("User-Agent", CHROME)],
+        );
+        assert_eq!(answer.status, 302);
+    }
+    until("the second judgement", SOON, || {
+        let visits = stats(&stack, "/v1/stats")["visits"].clone();
+        visits["total"] == 61 && visits["human"] == 1 && visits["scanner"] == 60
+    });
+    let path = format!("/v1/links/{}/visits", codes[0]);
+    let visits = stack.api("GET", &path, None).json();
+    let reasons: Vec<&str> = visits["visits"]
+        .as_array()
+        .expect("visits")
+        .iter()
+        .map(|visit| visit["reason"].as_str().expect("a reason"))
+        .collect();
+    assert_eq!(reasons, ["sweep", "browser"]);
+}

@@ -34,6 +34,22 @@ pub struct VisitPage {
     pub last: Option<i64>,
 }
 
+/// Visits that were stored together and wait for their second judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Id of the stretch.
+    pub id: i64,
+    /// The numbers of the first and the last visit. Other visits may be in between.
+    pub numbers: (i64, i64),
+    /// The times of the earliest and the latest visit, in milliseconds since 1970.
+    pub times: (i64, i64),
+    /// The number of visits.
+    pub visits: u64,
+    /// The time at which they were stored, in milliseconds since 1970, by the clock of the sidecar
+    /// that stored them.
+    pub stored_ms: i64,
+}
+
 /// Visitors of consecutive visits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeoplePage {

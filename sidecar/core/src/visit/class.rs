@@ -1,8 +1,9 @@
 //! Classification of visitors: a person, or a program that inspects the target.
 //!
 //! Only the client's own headers are judged, and its network. A program that pretends to be a
-//! browser counts as one.
+//! browser counts as one, unless its [`behaviour`] betrays it.
 
+pub mod behaviour;
 mod rules;
 
 use std::sync::LazyLock;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use vocabulary::visit::VisitMethod;
 
 use super::agent::{Agent, Agents, Versioned};
+use super::class::behaviour;
 use super::class::{Class, Classification, Evidence, RULESET, classify};
 use super::visitor::VisitorId;
 
@@ -91,13 +92,20 @@ impl StoredVisit {
             return None;
         }
         let agent = agents.agent(&self.user_agent);
-        let classification = classify(&Evidence {
+        let mut classification = classify(&Evidence {
             listed: agent.listed,
             method: self.method,
             purpose: &self.purpose,
             user_agent: &self.user_agent,
             network: self.isp.as_deref(),
         });
+        // The headers of a visit that was judged by behaviour are those of a person.
+        if let (Class::Human, Some(reason)) =
+            (classification.class, behaviour::reason(&self.reason))
+        {
+            classification.class = self.class;
+            classification.reason = reason;
+        }
         let is_same = self.class == classification.class
             && self.reason == classification.reason
             && self.ruleset == classification.ruleset
@@ -195,6 +203,24 @@ mod tests {
             let verdict = visit.reclassified(&Phones).expect("another verdict");
             assert_eq!(verdict.classification.reason, reason);
         }
+    }
+
+    #[test]
+    fn a_verdict_by_behaviour_stays_unless_the_client_has_a_name() {
+        let swept = StoredVisit {
+            user_agent: "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
+                .to_owned(),
+            class: Class::Scanner,
+            reason: "sweep".to_owned(),
+            ..stored()
+        };
+        assert_eq!(swept.reclassified(&Phones), None);
+        let named = StoredVisit {
+            user_agent: "WhatsApp/2.23.20.0 A".to_owned(),
+            ..swept
+        };
+        let verdict = named.reclassified(&Phones).expect("another verdict");
+        assert_eq!(verdict.classification.reason, "whatsapp");
     }
 
     #[test]

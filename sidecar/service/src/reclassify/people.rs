@@ -21,9 +21,12 @@ const WRITTEN_TOGETHER: usize = 32;
 /// Visits per page.
 const PAGE: u32 = 5000;
 
+/// The interval at which stale days are counted again in the background.
+pub const EVERY: Duration = Duration::from_secs(600);
+
 /// Counts the unique visitors of all stale days again, whichever run marked them. Only one process
 /// does so: others would restart it.
-pub(super) struct People {
+pub struct People {
     store: Arc<Store>,
     /// Number of days that were counted, separately for each campaign and for all.
     pub(super) days: u64,
@@ -37,6 +40,8 @@ struct Count {
     sketches: HashMap<(i64, i64), Sketch>,
     /// Number of the visit that was read last.
     after: i64,
+    /// Number of the last visit of these days; not known before the first page.
+    last: Option<i64>,
     /// The sketches were replaced, and the visits are read once more.
     is_second: bool,
 }
@@ -68,8 +73,15 @@ impl Job for People {
             return Ok(Next::Now);
         };
         let span = count.span();
+        if count.last.is_none() {
+            let numbers = again(|| self.store.numbers_of_days(span)).await?;
+            let (first, last) = numbers.unwrap_or((i64::MAX, i64::MAX));
+            count.after = first.saturating_sub(1);
+            count.last = Some(last);
+        }
         let page = again(|| self.store.people_after(count.after, span, PAGE)).await?;
-        let Some(reached) = page.last else {
+        let is_within = count.last.is_none_or(|last| count.after < last);
+        let Some(reached) = page.last.filter(|_| is_within) else {
             self.count = self.write(count).await?;
             return Ok(Next::Now);
         };
@@ -89,7 +101,7 @@ impl Job for People {
 
 impl People {
     /// Counts the visitors of the stale days in a store.
-    pub(super) fn new(store: Arc<Store>) -> Self {
+    pub fn new(store: Arc<Store>) -> Self {
         Self {
             store,
             days: 0,
@@ -122,6 +134,7 @@ impl Count {
             days,
             sketches,
             after: i64::MIN,
+            last: None,
             is_second,
         })
     }

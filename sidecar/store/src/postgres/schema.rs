@@ -23,6 +23,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0010_uploads",
     "0012_key_limits",
     "0014_code_leases",
+    "0013_visit_stretches",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

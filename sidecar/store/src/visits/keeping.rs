@@ -11,6 +11,7 @@ use vocabulary::Code;
 use super::agents::{NewAgent, insert_agents};
 use super::counts::LINK;
 use super::values::name;
+use super::watch::note_stretch;
 use super::{Counts, LinkKey, OF_LINKS, add_new, ranges, some, with};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
@@ -63,12 +64,17 @@ async fn keep(
     insert_agents(db, &agents, now).await?;
     let rows = counted.zip(&agents);
     let rows = rows.map(|((visit, key), agent)| values(visit, *key, campaign(key), agent.0));
-    if db.scheme() == Scheme::Postgres {
+    let ids = if db.scheme() == Scheme::Postgres {
+        let first = next_id(db).await?;
         postgres::copy(db, COPY, COLUMNS, &INTEGERS, rows).await?;
+        (first, last_id(db).await?)
     } else {
         db.insert(INSERT, [""; COLUMNS + 1], sql!(""), rows).await?;
-        note_days(db, &new).await?;
-    }
+        let last = last_id(db).await?;
+        note_days(db, &new, last).await?;
+        (last + 1 - new.len() as i64, last)
+    };
+    note_stretch(db, &new, ids, now).await?;
     name(db, &mut counts).await?;
     add(db, &counts).await?;
     add_visitors(db, &counts).await?;
@@ -76,10 +82,20 @@ async fn keep(
     Ok(KeptVisits { new: places, ended })
 }
 
+/// Takes the next id in PostgreSQL: those of visits that this session stores next are greater.
+async fn next_id(db: &mut Db<'_>) -> Result<i64, sqlx::Error> {
+    let sql = sql!("SELECT nextval('visit_ids') AS id");
+    db.get(sql, &[], |row| row.get("id")).await
+}
+
+/// The id of the visit that was just inserted last.
+async fn last_id(db: &mut Db<'_>) -> Result<i64, sqlx::Error> {
+    let sql = sql!("SELECT {last_insert_rowid()|currval('visit_ids')} AS id");
+    db.get(sql, &[], |row| row.get("id")).await
+}
+
 /// Notes which ids the visits of each day have: those that were just inserted into SQLite, in this order.
-async fn note_days(db: &mut Db<'_>, visits: &[&Visit]) -> Result<(), sqlx::Error> {
-    let sql = sql!("SELECT last_insert_rowid() AS id");
-    let last: i64 = db.get(sql, &[], |row| row.get("id")).await?;
+async fn note_days(db: &mut Db<'_>, visits: &[&Visit], last: i64) -> Result<(), sqlx::Error> {
     let mut days: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
     for (visit, id) in visits.iter().rev().zip((0..=last).rev()) {
         let day = visit.at.as_millisecond().div_euclid(DAY_MS);

@@ -27,7 +27,7 @@ const SELECT: Sql = sql!(
 );
 
 /// The first and the last id of the visits of some days, in SQLite.
-const IDS_OF_DAYS: Sql = sql!(
+pub(super) const IDS_OF_DAYS: Sql = sql!(
     "SELECT min(first_id) AS first_id, max(last_id) AS last_id FROM visit_days \
      WHERE day >= $1 AND day <= $2"
 );

@@ -13,14 +13,20 @@ use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
 
 use super::agents::{NewAgent, insert_agents, note_agents};
 use super::keeping::{add, add_visitors, keys, lock_sketch, put_sketch};
+use super::listing::IDS_OF_DAYS;
 use super::moves::Moves;
 use super::values::name;
 use super::{ALL, Counts, EARLIER, method, visitor_id, with};
-use crate::Store;
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
 use crate::value::{Row, args};
+use crate::{Engine, Store};
+
+/// The columns that [`stored_visit`] reads.
+pub(super) const STORED: &str = "SELECT visits.id, at, code, campaign_id, host, visitor, method, \
+     purpose, user_agent, isp, country, referrer_host, class, reason, ruleset, agent_id, browser, \
+     browser_version, os, os_version, device, app FROM ";
 
 impl Store {
     /// The numbers of the first and the last visit; `None` without visits.
@@ -43,9 +49,8 @@ impl Store {
     ) -> Result<VisitPage, StoreError> {
         // SQLite has no index by time: all are walked through.
         let sql = sql!(
-            "SELECT visits.id, at, code, campaign_id, host, visitor, method, purpose, user_agent, \
-             isp, country, referrer_host, class, reason, ruleset, agent_id, browser, \
-             browser_version, os, os_version, device, app FROM {visits CROSS|\
+            STORED,
+            "{visits CROSS|\
              (SELECT * FROM visits WHERE id > $1 AND at >= $2 AND at < $3 \
              ORDER BY id LIMIT $4) AS visits} JOIN visit_agents ON visit_agents.id = agent_id \
              {WHERE visits.id > $1 }ORDER BY visits.id{ LIMIT $4}"
@@ -97,6 +102,22 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// The numbers of the first and the last visit of a range of days, both ends included, as far
+    /// as the store knows them; `None` without visits.
+    pub async fn numbers_of_days(
+        &self,
+        (first, last): (i64, i64),
+    ) -> Result<Option<(i64, i64)>, StoreError> {
+        if matches!(self.engine, Engine::Postgres(_)) {
+            // It has a part of the table for each day.
+            return Ok(Some((i64::MIN, i64::MAX)));
+        }
+        let read = |row: &Row| Ok(row.find("first_id")?.zip(row.find("last_id")?));
+        let values = args![first, last];
+        let found = self.one("find the visits of days", IDS_OF_DAYS, values, read);
+        Ok(found.await?.flatten())
     }
 
     /// Reads the visitors of a range of days, both ends included, among the first `limit` visits
@@ -204,7 +225,7 @@ fn whole_days(time: TimeSpan) -> (i64, i64) {
 
 /// Reads a visit that is to be judged again, with its agent; `None` for a class that a later
 /// version has.
-fn stored_visit(row: &Row) -> Result<Option<StoredVisit>, sqlx::Error> {
+pub(super) fn stored_visit(row: &Row) -> Result<Option<StoredVisit>, sqlx::Error> {
     let versioned = |name, version| -> Result<Option<Versioned>, sqlx::Error> {
         let Some(name) = row.find(name)? else {
             return Ok(None);

@@ -275,3 +275,44 @@ pub(super) const NETWORKS: &[(&str, &str)] = &[
     ("vade secure", "vade"),
     ("hornetsecurity", "hornetsecurity"),
 ];
+
+/// Words in the names of networks of servers, in lower case. Recipients may use some of them
+/// through a tunnel, so a network by itself proves nothing.
+pub(super) const HOSTING: &[&str] = &[
+    "amazon",
+    "microsoft",
+    "google",
+    "digitalocean",
+    "ovh",
+    "hetzner",
+    "linode",
+    "vultr",
+    "choopa",
+    "constant company",
+    "contabo",
+    "leaseweb",
+    "scaleway",
+    "ionos",
+    "oracle",
+    "alibaba",
+    "aliyun",
+    "阿里云",
+    "tencent",
+    "腾讯云",
+    "huawei cloud",
+    "huawei-cloud",
+    "华为云",
+    "ucloud",
+    "rackspace",
+    "softlayer",
+    "colocrossing",
+    "hosting",
+    "hoster",
+    "datacenter",
+    "data center",
+    "dedicated server",
+    "colocation",
+];
+
+/// Words in the names of networks that have one of [`HOSTING`] and recipients.
+pub(super) const NOT_HOSTING: &[&str] = &["google fiber", "google-fiber", "fiberhost"];
