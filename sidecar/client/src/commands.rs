@@ -8,6 +8,7 @@ mod explain;
 mod export;
 mod filters;
 mod import;
+mod jobs;
 mod links;
 mod members;
 mod session;
@@ -29,6 +30,8 @@ pub enum RemoteCommand {
     Links(Remote<links::LinksCommand>),
     /// Create, show, change and list campaigns of a running service, over its API.
     Campaigns(Remote<campaigns::CampaignsCommand>),
+    /// Change many links of a running service in the background, over its API.
+    Jobs(Remote<jobs::JobsCommand>),
     /// Show visit statistics of a running service, over its API.
     Stats(Remote<stats::StatsCommand>),
     /// Show how many codes of each length a running service uses, over its API.
@@ -65,6 +68,9 @@ impl RemoteCommand {
     async fn attempt(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Links(Remote { command, client }) => {
+                return command.run(&Session::new(&client)?).await;
+            }
+            Self::Jobs(Remote { command, client }) => {
                 return command.run(&Session::new(&client)?).await;
             }
             Self::Campaigns(Remote { command, client }) => {

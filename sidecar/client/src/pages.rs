@@ -24,7 +24,12 @@ pub struct Pager<'a> {
 /// A page of any listing.
 #[derive(Deserialize)]
 struct Page {
-    #[serde(alias = "links", alias = "campaigns", alias = "history")]
+    #[serde(
+        alias = "links",
+        alias = "campaigns",
+        alias = "history",
+        alias = "jobs"
+    )]
     items: Vec<Box<RawValue>>,
     #[serde(rename = "nextCursor")]
     next_cursor: Option<String>,

@@ -55,6 +55,12 @@ named! {
         CampaignResume = "campaign.resume",
         /// A campaign was revoked.
         CampaignRevoke = "campaign.revoke",
+        /// A bulk job was created.
+        JobCreate = "job.create",
+        /// A bulk job was cancelled.
+        JobCancel = "job.cancel",
+        /// A bulk job has ended.
+        JobFinish = "job.finish",
     }
 }
 
@@ -67,6 +73,8 @@ pub enum Subject {
     Link(Code),
     /// A campaign.
     Campaign(CampaignId),
+    /// A bulk job, by its id.
+    Job(u64),
 }
 
 impl fmt::Display for Subject {
@@ -75,6 +83,7 @@ impl fmt::Display for Subject {
             Self::Key(id) => write!(f, "key:{id}"),
             Self::Link(code) => write!(f, "link:{code}"),
             Self::Campaign(id) => write!(f, "campaign:{id}"),
+            Self::Job(id) => write!(f, "job:{id}"),
         }
     }
 }

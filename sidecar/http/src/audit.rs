@@ -68,7 +68,7 @@ struct PageBody {
 
 parameters! {
     SUBJECT: query "subject", "Subject",
-        "Only changes of this object: key:…, campaign:… or link:….", string;
+        "Only changes of this object: key:…, campaign:…, link:… or job:….", string;
     BY_KEY: query "keyId", "ByKey", "Only changes that this API key made.", string;
     ACTION: query "action", "Action", "Only changes of this name, such as link.revoke.", string;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
 use axum::http::header::{AsHeaderName, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -42,6 +42,29 @@ impl FromRequest<SharedApp> for JsonObject {
         read_object(&body).map(Self).map_err(no_object("body"))
     }
 }
+
+/// The body: a JSON object that may have a long list.
+pub(super) struct LongJsonObject(pub(super) Map<String, Value>);
+
+/// The most bytes of a body with a long list.
+const LONG_BODY_BYTES: usize = 2 << 20;
+
+impl FromRequest<SharedApp> for LongJsonObject {
+    type Rejection = Problem;
+
+    async fn from_request(mut request: Request, app: &SharedApp) -> Result<Self, Problem> {
+        if !media_type(request.headers()).is_some_and(|it| is_json(&it)) {
+            return Err(Problem::not_json());
+        }
+        let limit = LONG_BODY_BYTES.max(app.body_limit_bytes);
+        DefaultBodyLimit::max(limit).apply(&mut request);
+        let body = whole_body(request, limit, BODY_PATIENCE).await?;
+        read_object(&body).map(Self).map_err(no_object("body"))
+    }
+}
+
+/// Described by its operation ([`Operation::takes_json`]).
+impl Taken for LongJsonObject {}
 
 /// Describes why a body or a row is no object.
 pub(super) fn no_object(what: &str) -> impl FnOnce(NoObject) -> Problem {

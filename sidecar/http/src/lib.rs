@@ -7,6 +7,7 @@ mod audit;
 mod auth;
 mod batch;
 mod calendar;
+mod bulk;
 mod campaign_links;
 mod campaigns;
 mod codespace;

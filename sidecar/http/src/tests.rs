@@ -2,6 +2,7 @@
 
 mod access;
 mod batch;
+mod bulk;
 mod campaign_links;
 mod campaigns;
 mod codespace;
@@ -68,6 +69,7 @@ struct Service {
     kept: TemporaryStore,
     redis: Arc<MemoryPublisher>,
     clock: Arc<ManualClock>,
+    delivery: Arc<dyn Delivery>,
     writer: String,
     reader: String,
     campaigner: String,
@@ -229,6 +231,7 @@ impl Service {
             kept,
             redis,
             clock,
+            delivery,
             writer,
             reader,
             campaigner,

@@ -7,12 +7,23 @@ pub(crate) use shortlink_api::words::{
     redirect_statuses,
 };
 use shortlink_api::words::{one_of, split, word};
+use shortlink_core::bulk::{BulkAction, BulkState};
 use shortlink_core::ports;
 use shortlink_core::visit::class::Class;
 
 word! {
     /// Class of a visit: the kind of its client.
     pub(crate) VisitClass: one_of(split(Class::NAMES))
+}
+
+word! {
+    /// Action of a job for each of its links.
+    pub(crate) JobAction: one_of(split(BulkAction::NAMES))
+}
+
+word! {
+    /// State of a job. All but `running` are final.
+    pub(crate) JobState: one_of(split(BulkState::NAMES))
 }
 
 word! {

@@ -4,6 +4,7 @@
 pub mod access;
 pub mod audit;
 pub mod behaviour;
+pub mod bulk;
 pub mod campaigns;
 pub mod codes;
 pub mod codespace;

@@ -10,6 +10,7 @@ use shortlink_core::visit::visitor::KeyRing;
 use shortlink_enrich::geo::Geo;
 use shortlink_service::codes::leases;
 use shortlink_service::behaviour::{self, Behaviour};
+use shortlink_service::bulk::{self, Bulk, BulkWorker};
 use shortlink_service::drift::Inspector;
 use shortlink_service::housekeeping::{self, AbsentReaders, OldKeys, OldResults};
 use shortlink_service::jobs::{Claims, Job, Next, Run};
@@ -47,6 +48,7 @@ pub(super) fn start(parts: &Parts, stop: &CancellationToken) -> anyhow::Result<(
         stop,
     };
     starter.start_upkeep();
+    starter.start_bulk();
     starter.start_visits()
 }
 
@@ -99,6 +101,20 @@ impl Starter<'_> {
             };
             self.run(sweep, every);
         }
+    }
+
+    /// Starts the job that works off those of callers.
+    fn start_bulk(&self) {
+        let Parts {
+            config, delivery, ..
+        } = self.parts;
+        let bulk = Bulk {
+            store: Arc::clone(&self.claims.store),
+            delivery: Arc::clone(delivery),
+            clock: Arc::clone(&self.claims.clock),
+            target_domains: config.links.domains.clone(),
+        };
+        self.run(BulkWorker::new(bulk), bulk::EVERY);
     }
 
     /// Starts the jobs for visits.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod bulk;
 mod campaigns;
 mod changes;
 mod claims;
@@ -55,6 +56,7 @@ use postgres::PostgresStore;
 use sqlite::SqliteStore;
 use writable::LastAttempt;
 
+pub use bulk::BulkCreated;
 pub use claims::Claim;
 pub use leases::{CapacityWanted, NumbersWanted, capacity_name, pool_name};
 pub use schema::SchemaError;

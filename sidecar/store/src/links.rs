@@ -206,14 +206,7 @@ async fn edit(
     let edit = editor(before.clone());
     let mut receipt = Receipt::default();
     if let Edit::Changed(link) = &edit {
-        let key_id = by.key_id.as_deref().unwrap_or(NOBODY);
-        history::add(db, id, &before, link.updated_at, key_id).await?;
-        audit::append(db, &by.of_link(link, &before)).await?;
-        update(db, id, link).await?;
-        if before.tags != link.tags {
-            tags::remove(db, &[(id, &before)]).await?;
-            tags::add(db, &[(id, link)]).await?;
-        }
+        store(db, id, by, &before, link).await?;
     }
     if let Edit::Changed(link) | Edit::Unchanged(link) = &edit {
         receipt.0.push(OutboxSpan {
@@ -224,6 +217,25 @@ async fn edit(
         changes::append(db, receipt.0.iter(), link.updated_at).await?;
     }
     Ok(Some(Edited { edit, receipt }))
+}
+
+/// Stores a changed link, which is locked, with its history and its entry in the audit log.
+pub(super) async fn store(
+    db: &mut Db<'_>,
+    id: i64,
+    by: &ChangedBy,
+    before: &Link,
+    link: &Link,
+) -> Result<(), sqlx::Error> {
+    let key_id = by.key_id.as_deref().unwrap_or(NOBODY);
+    history::add(db, id, before, link.updated_at, key_id).await?;
+    audit::append(db, &by.of_link(link, before)).await?;
+    update(db, id, link).await?;
+    if before.tags != link.tags {
+        tags::remove(db, &[(id, before)]).await?;
+        tags::add(db, &[(id, link)]).await?;
+    }
+    Ok(())
 }
 
 /// Writes the columns of a link that can change.

@@ -1,6 +1,7 @@
 //! Tests of every store.
 
 mod agents;
+mod bulk;
 mod campaigns;
 mod changes;
 mod chunks;

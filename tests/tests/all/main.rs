@@ -30,6 +30,7 @@ mod full_disk;
 mod guessing;
 mod hostile;
 mod http2;
+mod jobs;
 mod keys;
 mod kills;
 mod links;

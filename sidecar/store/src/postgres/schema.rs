@@ -24,6 +24,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0012_key_limits",
     "0014_code_leases",
     "0013_visit_stretches",
+    "0011_jobs",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -27,6 +27,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0017_key_limits",
     "0019_code_leases",
     "0018_visit_stretches",
+    "0016_jobs",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.
