@@ -37,7 +37,7 @@ pub use outbox::{
     Adopted, Behind, DataSet, OutboxSpan, Overdue, Places, Receipt, Settled, Waiting,
 };
 pub use quotas::{QuotaOwner, UsedUp};
-pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, TimeSpan, VisitPage, Stretch};
+pub use reclassify::{MAX_VERDICTS, PeoplePage, StaleDay, Stretch, TimeSpan, VisitPage};
 pub use upkeep::{ExpiredPage, ExpiryPlace, Filled, Kept, Page, Place, RecordIndex, Stood};
 pub use visits::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Hours, Intervals, KeptVisit,

@@ -56,14 +56,14 @@ pub(crate) fn filters(now: Timestamp) -> Vec<Listing> {
                 ];
                 for created_by in creators {
                     for upload in [None, Some(UploadId::new(1))] {
-                    filters.push(Listing {
-                        upload,
-                        state: state.map(|state| (state, now)),
-                        tag: tag.map(str::to_owned),
-                        external_id: external_id.map(str::to_owned),
-                        created_by: created_by.clone(),
-                        ..Listing::default()
-                    });
+                        filters.push(Listing {
+                            upload,
+                            state: state.map(|state| (state, now)),
+                            tag: tag.map(str::to_owned),
+                            external_id: external_id.map(str::to_owned),
+                            created_by: created_by.clone(),
+                            ..Listing::default()
+                        });
                     }
                 }
             }
