@@ -16,7 +16,7 @@ use vocabulary::{Code, CodeRules};
 use crate::issue::{Issuer, Parts};
 use crate::new_link::{LinkError, NewLink, NoCode};
 use crate::outbox::outbox;
-use crate::testing::parts;
+use crate::testing::{leases, parts};
 
 /// Blocks about a quarter of the codes of five characters.
 fn blocklist() -> Blocklist {
@@ -41,9 +41,11 @@ fn issuing(kept: &TemporaryStore, blocklist: Blocklist) -> Issuer {
         Arc::clone(&clock),
     );
     let delivery: Arc<dyn Delivery> = Arc::new(outbox);
+    let leases = leases(&kept.store, &CodeRules::default(), "test");
     Issuer::start(Parts {
         blocklist,
         ..parts(
+            &leases,
             &kept.store,
             &publisher,
             &delivery,
@@ -67,6 +69,7 @@ fn links(strategy: StrategyName, length: u8, count: usize) -> Vec<NewLink> {
         dedupe: false,
         dedupe_within: None,
         created_by: "test".to_owned(),
+        upload: None,
         has_quota: false,
     };
     (0..count).map(new).collect()
