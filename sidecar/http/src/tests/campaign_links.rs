@@ -629,7 +629,7 @@ async fn quotas_of_keys_and_campaigns_refuse_further_links() {
         .call(&key, "POST", "/v1/links", Some(plain.clone()))
         .await;
     assert_eq!(single.status, 403);
-    assert_eq!(single.json()["quota"], *(&problem["quota"]));
+    assert_eq!(single.json()["quota"], problem["quota"]);
     assert_eq!(send("GET", &key_path, None).await.json()["linksCreated"], 3);
     let shown = send("GET", &campaign_path, None).await.json();
     assert_eq!(
