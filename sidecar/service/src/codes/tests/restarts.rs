@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::Link;
 use shortlink_core::testing::{MemoryPublisher, link, moment};
 use shortlink_store::testing::Fixture;
@@ -34,7 +35,7 @@ impl Process {
         let leases = Leases::new(
             Arc::clone(store),
             rules.clone(),
-            Arc::new(shortlink_core::clock::SystemClock),
+            Arc::new(SystemClock),
             format!("{strategy} {life}"),
         );
         let leases = Arc::new(leases.expiring(EXPIRY));
@@ -78,7 +79,7 @@ impl Process {
         let codes = self.strategy.draw(&request).await.expect("a store");
         let code = *codes.first()?;
         let new = Link {
-            created_at: jiff::Timestamp::now(),
+            created_at: SystemClock.now(),
             ..link(code.as_str())
         };
         let created = self.store.create_links(vec![new]).await.expect("a store");
@@ -149,7 +150,7 @@ async fn restarts_and_kills_skip_no_permuted_number() {
         let survivor = Leases::new(
             Arc::clone(&fixture.store),
             rules.clone(),
-            Arc::new(shortlink_core::clock::SystemClock),
+            Arc::new(SystemClock),
             "survivor".to_owned(),
         );
         let survivor = survivor.expiring(EXPIRY);
