@@ -115,7 +115,17 @@ fn a_domain_may_have_pages_of_its_own() {
         ("x.b.example", &gone, "de", 410, "weg von b"),
         ("x.b.example", &gone, "en", 410, "no longer available"),
         ("y.b.example", "/favicon.ico", "en", 200, "an icon"),
-        ("y.b.example", "/", "en", 404, "does not exist"),
+        (
+            "y.b.example",
+            "/",
+            "en",
+            200,
+            "This address serves short links",
+        ),
+        ("y.b.example", "/", "de-AT", 200, "leitet Kurzlinks weiter"),
+        ("y.b.example", "/", "zh-TW", 200, "此網址用於短連結"),
+        // Other files have no URL.
+        ("y.b.example", "/index.en.html", "en", 404, "does not exist"),
         ("a.example", "/favicon.ico", "en", 204, ""),
         ("a.example", "/apple-touch-icon.png", "en", 204, ""),
         ("c.example", "/", "en", 410, "c has moved"),
