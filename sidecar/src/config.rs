@@ -200,6 +200,7 @@ impl Config {
                 redirect_status: settings.redirect_status("links.default_redirect_status")?,
                 policy: TargetPolicy {
                     allow_private: settings.get("links.allow_private_targets"),
+                    min_bytes: settings.number("links.min_target_bytes", 0, MAX_TARGET_LENGTH)?,
                     max_bytes: settings.number("links.max_target_bytes", 16, MAX_TARGET_LENGTH)?,
                 },
                 domains: TargetDomains {

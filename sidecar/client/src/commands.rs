@@ -43,6 +43,8 @@ pub enum RemoteCommand {
         /// The service.
         client: ClientArguments,
     },
+    /// Decode codes, over the API of a running service.
+    Codes(Remote<codespace::CodesCommand>),
 }
 
 /// A group of commands that ask the same service.
@@ -77,6 +79,7 @@ impl RemoteCommand {
                 command.run(&Session::new(&client)?).await?;
             }
             Self::Stats(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
+            Self::Codes(Remote { command, client }) => command.run(&Session::new(&client)?).await?,
             Self::Codespace { client } => codespace::run(&Session::new(&client)?).await?,
         }
         Ok(ExitCode::SUCCESS)

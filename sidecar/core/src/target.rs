@@ -19,6 +19,8 @@ pub struct TargetPolicy {
     /// Allows addresses and names that mean something else, or nothing, to the link's visitors: for
     /// tests on one machine.
     pub allow_private: bool,
+    /// The least bytes of a target as serialised.
+    pub min_bytes: usize,
     /// The most bytes of a target, as given and as serialised; at most [`MAX_TARGET_LENGTH`].
     pub max_bytes: usize,
 }
@@ -27,6 +29,7 @@ impl Default for TargetPolicy {
     fn default() -> Self {
         Self {
             allow_private: false,
+            min_bytes: 0,
             max_bytes: MAX_TARGET_LENGTH,
         }
     }
@@ -115,6 +118,10 @@ impl Target {
         if serialised.len() > most {
             return Err(TargetError::TooLong { most });
         }
+        if serialised.len() < policy.min_bytes {
+            let least = policy.min_bytes;
+            return Err(TargetError::TooShort { least });
+        }
         if !is_servable(serialised.as_bytes()) {
             return Err(TargetError::Unservable);
         }
@@ -145,6 +152,12 @@ pub enum TargetError {
     /// It is empty.
     #[error("must not be empty")]
     Empty,
+    /// It has too few bytes as serialised.
+    #[error("must have at least {least} bytes: shorter targets need no short link")]
+    TooShort {
+        /// The least bytes it may have.
+        least: usize,
+    },
     /// It has too many bytes, as given or as serialised.
     #[error("must have at most {most} bytes, written as a URL with its percent-encoding")]
     TooLong {

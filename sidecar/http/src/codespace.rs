@@ -7,9 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use shortlink_core::ports::PoolCounts;
 use shortlink_service::codespace::{LengthUsage, Numbers};
+use vocabulary::{Check, Verdict};
 
 use super::app::SharedApp;
 use super::auth::{MayRead, check_reaches_all};
+use super::extract::CodeInPath;
 use super::operation::operations;
 use super::problem::Problem;
 use super::words;
@@ -149,7 +151,27 @@ impl LengthBody {
     }
 }
 
+/// Facts that a code contains by itself.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "DecodedCode")]
+struct DecodedBody {
+    short_code: String,
+    /// Number of characters, including the check character.
+    length: usize,
+    /// `valid` or `wrong`; `none` for a code without a check character, because of its length or of `codes.check`.
+    #[schemars(with = "words::CheckCharacter")]
+    check: &'static str,
+    /// Number that the code contains if `sequence` made it; `null` if `sequence` cannot have made it. Codes of other
+    /// strategies contain one by chance.
+    sequence_number: Option<u64>,
+}
+
 operations! {
+    get "/v1/codespace/{code}", "decodeCode", "Decodes a code", decode {
+        .text("Reads what a code says by itself, whether it has a link or not.")
+        .answers::<DecodedBody>(200, "The contents of the code.").with(["Cache-Control"])
+    }
     get "/v1/codespace", "getCodespace", "Reports the usage of the code space", usage {
         .answers::<CodespaceBody>(200, "The usage per length of codes.").with(["Cache-Control"])
     }
@@ -166,5 +188,25 @@ async fn usage(
         strategy: app.codespace.policy.strategy.name(),
         one_in: app.codespace.one_in,
         lengths: usage.iter().map(LengthBody::new).collect(),
+    }))
+}
+
+/// `GET /v1/codespace/{code}`
+async fn decode(
+    State(app): State<SharedApp>,
+    _: MayRead,
+    CodeInPath(code): CodeInPath,
+) -> Result<Json<DecodedBody>, Problem> {
+    let decoded = app.codespace.decode(&code);
+    let has_check = !matches!(app.codespace.rules.check, Check::None);
+    Ok(Json(DecodedBody {
+        length: code.as_bytes().len(),
+        check: match decoded.verdict {
+            Verdict::Issued if has_check => "valid",
+            Verdict::WrongCheck => "wrong",
+            Verdict::Issued | Verdict::Foreign => "none",
+        },
+        sequence_number: decoded.sequence_number,
+        short_code: code.to_string(),
     }))
 }

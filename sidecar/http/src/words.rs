@@ -65,3 +65,8 @@ word! {
         "required": ["openapi", "info", "paths", "components"],
     })
 }
+
+word! {
+    /// `none` for a code without a check character.
+    pub(crate) CheckCharacter: one_of(["valid", "wrong", "none"])
+}

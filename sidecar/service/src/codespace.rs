@@ -12,12 +12,12 @@ use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::ports::{CodeLease, PoolCounts, StoreError};
 use shortlink_store::{Store, capacity_name};
 use tokio::time::Instant;
-use vocabulary::{Alphabet, Check, CodeRules};
+use vocabulary::{Alphabet, Check, Code, CodeRules, Verdict};
 
 use super::codes::leases::Leases;
 use super::codes::permuted::PermutedCodes;
 use super::codes::pool::Watermarks;
-use super::codes::sequence::{codes_up_to, counter, guesses, largest};
+use super::codes::sequence::{codes_up_to, counter, guesses, largest, number_of};
 
 /// Days of history from which the rate of new links is calculated.
 const DAYS: i64 = 7;
@@ -76,7 +76,7 @@ pub struct Numbers {
 pub struct Summary {
     /// The numbers of all issued lengths.
     pub numbers: Numbers,
-    /// What an operator should know.
+    /// A warning for operators.
     pub warning: Option<&'static str>,
 }
 
@@ -112,6 +112,15 @@ pub struct LengthUsage {
     pub numbers: Option<Numbers>,
     /// Capacity that processes have leased and not used.
     pub leased: u64,
+}
+
+/// Facts that a code contains by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// The result of the rules for codes.
+    pub verdict: Verdict,
+    /// The number that it contains if it is one of `sequence`; `None` if it cannot be one.
+    pub sequence_number: Option<u64>,
 }
 
 impl Codespace {
@@ -171,6 +180,15 @@ impl Codespace {
 }
 
 impl Codespace {
+    /// Reads what a code says by itself, whether it has a link or not.
+    pub fn decode(&self, code: &Code) -> Decoded {
+        let Self { rules, .. } = self;
+        Decoded {
+            verdict: rules.judge(code),
+            sequence_number: number_of(code, rules),
+        }
+    }
+
     /// Summarises the numbers of all issued lengths. A summary is up to ten seconds old.
     ///
     /// # Errors

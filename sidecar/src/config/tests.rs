@@ -245,6 +245,16 @@ fn what_is_wrong_is_refused_by_name_with_what_is_allowed() {
             &["links.max_target_bytes", "8192"],
         ),
         (
+            "[links]\nmin_target_bytes = 8193",
+            None,
+            &["links.min_target_bytes", "8192"],
+        ),
+        (
+            "[links]\nnegative_ttl_s = 86401",
+            None,
+            &["links.negative_ttl_s", "86400"],
+        ),
+        (
             "[log]\nformat = \"xml\"",
             None,
             &["log.format", "text, json"],

@@ -1,7 +1,7 @@
 //! Leases of what new links need: numbers, codes out of the pool, and capacity of a length.
 //!
-//! A lease has a holder, which reports how far it is. What a holder does not use, it gives back; what it held when it
-//! was killed is taken back once its reports have stopped ([`Store::end_lease`]).
+//! A lease has a holder, which reports how far it is. It gives back the rest that it does not use. The rest of a holder
+//! that was killed is taken back once its reports have stopped ([`Store::end_lease`]).
 
 use jiff::Timestamp;
 use shortlink_core::ports::{CapacityGrant, CodeLease, StoreError};

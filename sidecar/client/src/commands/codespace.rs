@@ -1,9 +1,11 @@
-//! `shortlink codespace`
+//! `shortlink codespace`, `shortlink codes`
 
+use clap::Subcommand;
 use serde_json::Value;
 
 use super::session::Session;
-use super::show::{Table, cells, elements, heads, member};
+use super::show::{Table, block, cells, elements, heads, member};
+use super::values::CodeText;
 use crate::Failure;
 use crate::columns::Columns;
 
@@ -19,6 +21,38 @@ const TABLE: Table<10> = [
     ("KNOWING ONE", "/neighbourGuess/oneIn"),
     ("BURNT", "/numbers/burnt"),
 ];
+
+/// Commands for codes.
+#[derive(Debug, Subcommand)]
+pub enum CodesCommand {
+    /// Show what a code says by itself: whether its check character is right, and the number that it
+    /// contains if the strategy sequence made it.
+    Decode {
+        /// The code, or a short URL.
+        code: CodeText,
+    },
+}
+
+impl CodesCommand {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let Self::Decode { code } = self;
+        session
+            .get(&format!("/v1/codespace/{}", code.0), decoded)
+            .await
+    }
+}
+
+fn decoded(code: &Value) -> String {
+    block(
+        code,
+        &[
+            ("code", "/shortCode"),
+            ("length", "/length"),
+            ("check character", "/check"),
+            ("number of sequence", "/sequenceNumber"),
+        ],
+    )
+}
 
 /// Shows the usage of the code space.
 pub(super) async fn run(session: &Session) -> Result<(), Failure> {

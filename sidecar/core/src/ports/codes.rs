@@ -22,7 +22,7 @@ pub struct CodeUsage {
     pub lately: u64,
 }
 
-/// What a process has leased for new links, or numbers that were given back.
+/// Numbers, codes or capacity that a process has leased, or numbers that were given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeLease {
     /// The counter, or the name of what is no range of numbers.
@@ -33,7 +33,7 @@ pub struct CodeLease {
     pub until: u64,
     /// The first number that may be unused; of capacity, the links that may still be stored.
     pub next: u64,
-    /// Grows with each report.
+    /// Grows by one for each report.
     pub beat: i64,
     /// The time of the last report in milliseconds since 1970, by the clock of the holder.
     pub reported_at: i64,

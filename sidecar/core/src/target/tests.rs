@@ -250,6 +250,7 @@ fn private_targets_can_be_allowed_but_own_ones_never() {
 fn length_counts_as_given_and_as_serialised() {
     let policy = TargetPolicy {
         allow_private: false,
+        min_bytes: 0,
         max_bytes: 40,
     };
     let stem = "https://example.com/";
@@ -266,6 +267,7 @@ fn length_counts_as_given_and_as_serialised() {
     }
     let wider_than_a_record = TargetPolicy {
         allow_private: false,
+        min_bytes: 0,
         max_bytes: usize::MAX,
     };
     let longest = format!("{stem}{}", "a".repeat(MAX_TARGET_LENGTH - stem.len()));
@@ -274,6 +276,26 @@ fn length_counts_as_given_and_as_serialised() {
         verdict(&format!("{longest}a"), wider_than_a_record),
         Err("TooLong".to_owned())
     );
+}
+
+#[test]
+fn a_target_has_as_many_bytes_as_the_policy_asks_for() {
+    let policy = TargetPolicy {
+        min_bytes: 40,
+        ..TargetPolicy::default()
+    };
+    let stem = "https://example.com/";
+    for (given, fits) in [
+        (format!("{stem}{}", "a".repeat(20)), true),
+        (format!("{stem}{}", "a".repeat(19)), false),
+        // Two bytes as given, six as serialised.
+        (format!("{stem}{}aa", "ü".repeat(3)), true),
+        // Long as given, short as serialised.
+        (format!("{stem}{}", "a/../".repeat(9)), false),
+    ] {
+        assert_eq!(verdict(&given, policy).is_ok(), fits, "{given}");
+    }
+    assert_eq!(verdict(stem, policy), Err("TooShort".to_owned()));
 }
 
 #[test]

@@ -83,3 +83,37 @@ async fn a_code_of_a_sequence_does_not_give_its_neighbours_away() {
     assert!((400..=520).contains(&made), "{made}");
     assert!(statuses[..made].iter().all(|status| *status == 201));
 }
+
+#[tokio::test]
+async fn a_code_is_decoded() {
+    let service = Service::new().await;
+    let row = json!({"longUrl": "https://example.com/", "strategy": "sequence"});
+    let mut numbers = Vec::new();
+    let mut code = String::new();
+    for _ in 0..3 {
+        let made = service.create(row.clone()).await.json();
+        code = made["shortCode"].as_str().expect("a code").to_owned();
+        let decoded = service.get(&format!("/v1/codespace/{code}")).await.json();
+        assert_eq!(
+            (&decoded["length"], &decoded["check"]),
+            (&json!(8), &json!("valid"))
+        );
+        assert_eq!(decoded["shortCode"], json!(code));
+        numbers.push(decoded["sequenceNumber"].as_u64().expect("a number"));
+    }
+    assert!(
+        numbers.is_sorted_by(|one, other| one < other && other - one <= 32),
+        "{numbers:?}"
+    );
+    let last = if code.ends_with('a') { "b" } else { "a" };
+    let wrong = format!("/v1/codespace/{}{last}", &code[..7]);
+    assert_eq!(service.get(&wrong).await.json()["check"], "wrong");
+    let short = service.get("/v1/codespace/ab").await.json();
+    assert_eq!(
+        (&short["check"], &short["sequenceNumber"]),
+        (&json!("none"), &Value::Null)
+    );
+    assert_eq!(service.get("/v1/codespace/a_b").await.status, 404);
+    let campaigner = service.look("/v1/codespace/ab").await;
+    assert_eq!(campaigner.status, 403);
+}

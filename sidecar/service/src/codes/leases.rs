@@ -1,9 +1,9 @@
-//! What this process has leased for new links: numbers, codes out of the pool, and capacity.
+//! Leases of this process for new links: of numbers, of codes out of the pool, and of capacity.
 //!
 //! Leases are in SQL, each with its holder and how far the holder is. This process reports its own regularly and gives
-//! back what it has not used when it stops. A lease whose holder has not reported for [`EXPIRY`], by the monotonic clock
-//! of whoever looks, is taken back: no two clocks are compared. A process that was stopped for half of that time asks
-//! before it uses its leases again. Between that answer and the commit of a link it could be stopped once more. Then
+//! back what it has not used when it stops. A lease whose holder has not reported for [`EXPIRY`], by the monotonic
+//! clock of the process that looks, is taken back: no two clocks are compared. A process that was stopped for half of
+//! that time asks before it uses its leases again. Between that answer and the commit of a link it could be stopped once more. Then
 //! numbers and codes are used twice, which the primary key of links detects: those links get other codes.
 
 use std::collections::HashMap;
@@ -38,6 +38,9 @@ const EXPIRY: Duration = Duration::from_secs(120);
 /// The longest time from the beginning of a draw, which is the creation time of its links, to its last number.
 const LONGEST_DRAW: SignedDuration = SignedDuration::from_secs(60);
 
+/// A lease of any process: its name, its holder and its `until`.
+type LeaseKey = (String, String, u64);
+
 /// The leases of this process.
 pub struct Leases {
     pub(super) store: Arc<Store>,
@@ -48,7 +51,7 @@ pub struct Leases {
     expiry: Duration,
     held: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Holding>>>>,
     /// The beats of the leases of others, and when each was seen first.
-    seen: Mutex<HashMap<(String, String, u64), (i64, Instant)>>,
+    seen: Mutex<HashMap<LeaseKey, (i64, Instant)>>,
     examined: Mutex<Option<Instant>>,
 }
 
@@ -65,7 +68,7 @@ pub(super) struct Holding {
     pub(super) in_flight: Arc<AtomicU64>,
     /// Others wait for the rest of this capacity.
     pub(super) is_scarce: bool,
-    /// When there was no capacity, and whether others had some that they may give back.
+    /// The time at which there was no capacity, and whether others had some that they may give back.
     pub(super) full: Option<(Instant, bool)>,
     /// The time of the last report; `None` without a row in SQL.
     reported: Option<(Instant, Timestamp)>,
@@ -232,7 +235,7 @@ impl Leases {
     /// Gives back all that is unused, when the process stops.
     pub async fn give_back(&self) {
         for (name, mut holding) in self.lock_all().await {
-            // What is still being stored may need its capacity.
+            // Links that are being stored may need the capacity.
             let is_used = holding.in_flight.load(Ordering::Acquire) > 0;
             if holding.reported.is_none() || is_used {
                 continue;
@@ -266,7 +269,8 @@ impl Leases {
         leases.retain(|it| !it.holder.is_empty() && it.holder != self.holder);
         let expired: Vec<CodeLease> = {
             let mut seen = self.seen.lock();
-            let key = |it: &CodeLease| (it.name.clone(), it.holder.clone(), it.until);
+            let key =
+                |it: &CodeLease| -> LeaseKey { (it.name.clone(), it.holder.clone(), it.until) };
             let before = std::mem::take(&mut *seen);
             for lease in &leases {
                 let key = key(lease);

@@ -1,7 +1,7 @@
 //! Codes from a counter and the keyed permutation that numbers links.
 //!
-//! Each process leases blocks of the counter ([`leases`](super::leases)), so that processes never collide. Codes with consecutive counts are adjacent in
-//! the database, which makes inserts cheap at any size.
+//! Each process leases blocks of the counter ([`leases`](super::leases)), so that processes never collide. Codes with
+//! consecutive counts are adjacent in the database, which makes inserts cheap at any size.
 
 use std::sync::Arc;
 

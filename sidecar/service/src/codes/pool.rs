@@ -1,7 +1,7 @@
 //! Random codes that are generated in advance.
 //!
-//! The pool is a table in SQL. Each code has a status: unused, used once a process has leased it ([`leases`](super::leases)),
-//! or void when a link turned out to have it. When the number of unused codes falls below the low
+//! The pool is a table in SQL. Each code has a status: unused, used once a process has leased it
+//! ([`leases`](super::leases)), or void when a link turned out to have it. When the number of unused codes falls below the low
 //! watermark, the pool is filled up to the high one: in the background or, when it is empty, by the
 //! process that needs a code.
 

@@ -63,7 +63,8 @@ pub struct SequenceCodes<R> {
 }
 
 impl<R: CryptoRng> SequenceCodes<R> {
-    /// Counts in Redis and in the store of leases. A guesser who knows a code needs `one_in` guesses on average for another link.
+    /// Counts in Redis and in the store of leases. A guesser who knows a code needs `one_in` guesses on average for
+    /// another link.
     pub fn new(
         leases: Arc<Leases>,
         publisher: Arc<dyn Publisher>,

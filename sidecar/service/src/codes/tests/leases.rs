@@ -228,7 +228,7 @@ async fn a_sequence_counts_on_when_redis_is_away_for_some_and_not_for_others() {
     let codes = SequenceCodes::new(database.leases("b").await, redis, rules, 1, rng());
     let mut drawn = draw(&codes, 20).await;
     drawn.extend(meanwhile.drawn.lock().await.iter());
-    // Redis is asked where it is, and is told how far SQL is.
+    // Redis is asked twice: where its counter is, and to raise it.
     assert_eq!(drawn.len(), 20 + 2 * 20);
     assert_all_different(&numbers(&drawn));
 }

@@ -1,4 +1,4 @@
-//! What a process has leased and not used is not lost: neither when it stops nor when it is killed.
+//! Codes that a process has leased and not used are not lost: neither when it stops nor when it is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
