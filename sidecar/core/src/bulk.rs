@@ -121,6 +121,8 @@ pub struct NewBulkJob {
     pub action: BulkAction,
     /// The links that it concerns.
     pub selection: Selection,
+    /// The creators whose links it reaches; `None` for all.
+    pub own: Option<Vec<String>>,
     /// The members that it changes; those of [`BulkAction::Change`].
     pub change: Change,
     /// Only finds out what would happen.
@@ -151,6 +153,8 @@ pub struct BulkJob {
     pub action: BulkAction,
     /// The links that it concerns.
     pub selected_by: SelectedBy,
+    /// The creators whose links it reaches; `None` for all.
+    pub own: Option<Vec<String>>,
     /// The members that it changes.
     pub change: Change,
     /// Only finds out what would happen.

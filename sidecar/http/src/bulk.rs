@@ -21,7 +21,8 @@ use shortlink_api::kinds::{List, ShortText, Truth};
 use shortlink_api::link::LinkPatch;
 use shortlink_api::members::Usage;
 use shortlink_core::bulk::{
-    BulkAction, BulkJob, BulkOutcome, BulkState, MAX_CODES, NewBulkJob, SelectedBy, Selection,
+    BulkAction, BulkJob, BulkOutcome, BulkState, Erased, MAX_CODES, NewBulkJob, SelectedBy,
+    Selection,
 };
 use shortlink_core::link::{Change, Refusal, UploadId};
 use shortlink_core::ports::StoreError;
@@ -32,7 +33,7 @@ use shortlink_store::{BulkCreated, Store};
 use vocabulary::{CampaignId, Code};
 
 use super::app::{App, SharedApp};
-use super::auth::{MayRead, MayWrite};
+use super::auth::{MayRead, MayWrite, check_reach, own_ids};
 use super::cursor;
 use super::extract::{Domains, LongJsonObject, header, in_path, no_such_link};
 use super::idempotency::{IDEMPOTENCY_KEY, bad_key, idempotency_key};
@@ -119,6 +120,32 @@ pub(super) struct JobBody {
     created_at: Timestamp,
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
+    /// Numbers of rows that an erasure has removed; only of the action `erase`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ErasedBody")]
+    erased: Option<ErasedBody>,
+}
+
+/// Rows that an erasure has removed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Erased")]
+pub(super) struct ErasedBody {
+    /// Visits.
+    visits: u64,
+    /// User agents that may have lost their last visit: a daily job deletes those that have, after two days.
+    agents: u64,
+    /// Hourly counts of links, which were added to the totals of the links.
+    counts: u64,
+}
+
+impl From<Erased> for ErasedBody {
+    fn from(erased: Erased) -> Self {
+        Self {
+            visits: erased.visits,
+            agents: erased.agents,
+            counts: erased.counts,
+        }
+    }
 }
 
 /// The links that a job concerns: one of these members.
@@ -149,12 +176,12 @@ impl From<BulkJob> for JobBody {
         let mut selection = SelectionBody::default();
         match job.selected_by {
             SelectedBy::Codes | SelectedBy::Other(Selection::Codes(_)) => {
-                selection.codes = job.selected
+                selection.codes = job.selected;
             }
             SelectedBy::Other(Selection::Tag(tag)) => selection.tag = Some(tag),
             SelectedBy::Other(Selection::ExternalId(id)) => selection.external_id = Some(id),
             SelectedBy::Other(Selection::Campaign(id)) => {
-                selection.campaign_id = Some(id.to_string())
+                selection.campaign_id = Some(id.to_string());
             }
             SelectedBy::Other(Selection::Upload(id)) => selection.upload_id = Some(id.to_string()),
         }
@@ -174,6 +201,7 @@ impl From<BulkJob> for JobBody {
             created_at: job.created_at,
             started_at: job.started_at,
             finished_at: job.finished_at,
+            erased: (job.action == BulkAction::Erase).then(|| job.erased.into()),
         }
     }
 }
@@ -285,12 +313,15 @@ async fn create(
 async fn accept(app: &App, new: NewBulkJob) -> Result<Response<Body>, Problem> {
     match app.store.create_bulk_job(new).await? {
         BulkCreated::Different => Err(Problem::other_request()),
-        BulkCreated::Job(job) => {
-            let location = format!("/v1/jobs/{}", job.id);
-            let body = Json(JobBody::from(job));
-            Ok((StatusCode::ACCEPTED, [(LOCATION, location)], body).into_response())
-        }
+        BulkCreated::Job(job) => Ok(accepted(*job)),
     }
+}
+
+/// 202: the job goes on in the background.
+pub(super) fn accepted(job: BulkJob) -> Response<Body> {
+    let location = format!("/v1/jobs/{}", job.id);
+    let body = Json(JobBody::from(job));
+    (StatusCode::ACCEPTED, [(LOCATION, location)], body).into_response()
 }
 
 fn digest(members: &Map<String, Value>) -> [u8; 32] {
@@ -311,10 +342,10 @@ fn read_new(
     let action = fields.read::<ShortText<16>>("action").value();
     let action = fields.required("action", action);
     let action = action.and_then(|name| {
-        let known = BulkAction::by_name(&name).filter(|it| it.audited().is_some());
+        let known = BulkAction::by_name(&name);
         fields.checked(
             "action",
-            known.ok_or("must be revoke, pause, resume or change"),
+            known.ok_or(format!("must be one of {}", BulkAction::NAMES)),
         )
     });
     let change = read_change(app, &mut fields, action, domains, caller);
@@ -326,6 +357,7 @@ fn read_new(
         // Both were noted as faults if they are missing.
         action: action.ok_or_else(Problem::internal)?,
         selection: selection.ok_or_else(Problem::internal)?,
+        own: own_ids(caller),
         change,
         is_trial,
         idempotency: None,
@@ -424,12 +456,15 @@ fn read_selection(fields: &mut Fields) -> Option<Selection> {
 /// `GET /v1/jobs`
 async fn list(
     State(app): State<SharedApp>,
-    _: MayRead,
+    MayRead(caller): MayRead,
     Asked(asked): Asked<PageQuery>,
 ) -> Result<Json<PageBody>, Problem> {
     let before = cursor::decode(cursor::JOBS, asked.cursor)?;
     let limit = one_more(asked.limit);
-    let jobs = app.store.list_bulk_jobs(before, limit).await?;
+    let jobs = app
+        .store
+        .list_bulk_jobs(before, own_ids(&caller).as_deref(), limit)
+        .await?;
     let (jobs, next) = cut(jobs, limit, |last| cursor::encode(cursor::JOBS, last.id));
     Ok(Json(PageBody {
         jobs: jobs.into_iter().map(JobBody::from).collect(),
@@ -440,11 +475,18 @@ async fn list(
 /// `GET /v1/jobs/{id}`
 async fn find(
     State(app): State<SharedApp>,
-    _: MayRead,
+    MayRead(caller): MayRead,
     JobInPath(id): JobInPath,
 ) -> Result<Json<JobBody>, Problem> {
+    Ok(Json(reached(&app, &caller, id).await?.into()))
+}
+
+/// Finds a job that a caller reaches.
+async fn reached(app: &App, caller: &Caller, id: u64) -> Result<BulkJob, Problem> {
     let job = app.store.find_bulk_job(id).await?;
-    Ok(Json(job.ok_or_else(no_such_job)?.into()))
+    let creator = job.as_ref().map(|job| &*job.key_id);
+    check_reach(caller, creator, no_such_job)?;
+    job.ok_or_else(no_such_job)
 }
 
 /// `DELETE /v1/jobs/{id}`
@@ -453,6 +495,7 @@ async fn cancel(
     MayWrite(caller): MayWrite,
     JobInPath(id): JobInPath,
 ) -> Result<Json<JobBody>, Problem> {
+    reached(&app, &caller, id).await?;
     let key_id = Some(caller.key().id.clone());
     let now = app.clock.now();
     let ended = app
@@ -464,11 +507,11 @@ async fn cancel(
 /// `GET /v1/jobs/{id}/results`
 async fn results(
     State(app): State<SharedApp>,
-    _: MayRead,
+    MayRead(caller): MayRead,
     JobInPath(id): JobInPath,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
-    app.store.find_bulk_job(id).await?.ok_or_else(no_such_job)?;
+    reached(&app, &caller, id).await?;
     let accept = header(&headers, ACCEPT)
         .unwrap_or_default()
         .to_ascii_lowercase();

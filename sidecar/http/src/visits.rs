@@ -1,6 +1,7 @@
 //! `/v1/visits` and `/v1/links/{code}/visits`: visits one by one.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -15,17 +16,20 @@ use serde::Serialize;
 use serde_json::json;
 use shortlink_api::cells::{self, Cells};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
-use shortlink_core::ports::{KeptVisit, Listed, Listing, Position, StoreError, VisitListing};
+use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
+use shortlink_core::link::Change;
+use shortlink_core::ports::{KeptVisit, Listed, StoreError, VisitListing};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Versioned;
 use shortlink_core::visit::class::Class;
 use shortlink_service::access::Caller;
-use shortlink_store::Store;
+use shortlink_store::{BulkCreated, Store};
 use vocabulary::{CampaignId, Code};
 
-use super::app::SharedApp;
+use super::app::{App, SharedApp};
 use super::audit::circumstances;
 use super::auth::{MayReadStats, MayWrite, check_reach, check_reaches_all, own_ids};
+use super::bulk::{ErasedBody, JobBody, accepted};
 use super::extract::{CodeInPath, creator, header, no_such_link};
 use super::operation::parameter::parameters;
 use super::operation::{json_of, operations, rows_of, text_of};
@@ -170,17 +174,19 @@ operations! {
     }
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
         .text(
-            "Deletes the stored visits of all links with an `externalId` or of a campaign; one of both \
-             parameters is required. Counts stay: they identify no visitor.",
+            "Deletes the stored visits of all links with an `externalId` or of a campaign, also of deleted ones; one of \
+             both parameters is required. Totals stay: they identify no visitor.",
         )
-        .answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
+        .answers::<ErasureBody>(200, "The receipt.")
+        .answers::<JobBody>(202, "The job that continues a large erasure.").with(["Location"])
     }
     get "/v1/links/{code}/visits", "listLinkVisits", "Lists visits of a link", of_link {
         .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page of visits.")
     }
     delete "/v1/links/{code}/visits", "eraseLinkVisits", "Erases visits of a link", erase_of_link {
-        .text("Deletes the stored visits of the link. Counts stay: they identify no visitor.")
-        .answers::<ErasureBody>(200, "The numbers of deleted visits and their links.")
+        .text("Deletes the stored visits of the link. Totals stay: they identify no visitor.")
+        .answers::<ErasureBody>(200, "The receipt.")
+        .answers::<JobBody>(202, "The job that continues a large erasure.").with(["Location"])
     }
 }
 
@@ -275,7 +281,7 @@ fn exported(
     }
 }
 
-/// Numbers of deleted visits and their links.
+/// The receipt of an erasure.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Erasure")]
@@ -284,26 +290,55 @@ pub(super) struct ErasureBody {
     links: u64,
     /// Number of deleted visits.
     visits: u64,
+    /// Visits up to this time are erased. Those that arrive later are dropped.
     erased_at: Timestamp,
+    /// Id of the job, which has the same numbers.
+    job_id: u64,
+    erased: ErasedBody,
+    /// Places that the erasure does not reach.
+    elsewhere: &'static [Elsewhere],
 }
 
-/// `DELETE /v1/links/{code}/visits`: deletes the stored visits of a link. Counts stay: they
-/// identify no visitor.
+/// A place that an erasure does not reach.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ErasureElsewhere")]
+pub(super) struct Elsewhere {
+    /// The place.
+    place: &'static str,
+    /// The longest life of the data there.
+    until: &'static str,
+}
+
+/// The places that an erasure does not reach. The service does not know how long they are stored.
+const ELSEWHERE: &[Elsewhere] = &[
+    Elsewhere {
+        place: "append-only file and snapshots of Redis",
+        until: "the next rewrite of the file: BGREWRITEAOF, and BGSAVE",
+    },
+    Elsewhere {
+        place: "access logs of nginx",
+        until: "their rotation and deletion",
+    },
+    Elsewhere {
+        place: "write-ahead log of SQLite; dead rows and write-ahead log of PostgreSQL",
+        until: "a checkpoint; VACUUM of the table visits",
+    },
+    Elsewhere {
+        place: "backups and exports",
+        until: "their deletion; erase again after a restore",
+    },
+];
+
+/// The time for which a request waits for the end of an erasure.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// `DELETE /v1/links/{code}/visits`: deletes the stored visits of a link.
 async fn erase_of_link(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     CodeInPath(code): CodeInPath,
-) -> Result<Json<ErasureBody>, Problem> {
-    let erased_at = app.clock.now();
-    let key_id = &caller.key().id;
-    let visits = app.store.erase_visits(&[code], key_id, erased_at).await?;
-    // Visits outlive a link that was deleted.
-    let is_known = visits > 0 || app.store.find_link(&code).await?.is_some();
-    Ok(Json(ErasureBody {
-        links: u64::from(is_known),
-        visits,
-        erased_at,
-    }))
+) -> Result<Response<Body>, Problem> {
+    erase_by(&app, &caller, Selection::Codes(vec![code])).await
 }
 
 /// `DELETE /v1/visits`: the same for all links with an external id, or of a campaign.
@@ -311,36 +346,58 @@ async fn erase(
     State(app): State<SharedApp>,
     MayWrite(caller): MayWrite,
     Asked(asked): Asked<ErasureQuery>,
-) -> Result<Json<ErasureBody>, Problem> {
-    let mut listing = Listing {
-        external_id: asked.external_id,
-        campaign: asked.campaign,
-        created_by: own_ids(&caller),
-        limit: TOGETHER,
-        ..Listing::default()
+) -> Result<Response<Body>, Problem> {
+    let selection = match (asked.external_id, asked.campaign) {
+        (Some(id), None) => Selection::ExternalId(id),
+        (None, Some(id)) => Selection::Campaign(id),
+        _ => {
+            return Err(Problem::query(
+                "One of externalId and campaignId must be given.",
+            ));
+        }
     };
-    if listing.external_id.is_none() && listing.campaign.is_none() {
-        return Err(Problem::query("externalId or campaignId must be given."));
+    erase_by(&app, &caller, selection).await
+}
+
+/// Creates a job that erases, and does its first steps: the answer to a small erasure has its receipt.
+async fn erase_by(
+    app: &App,
+    caller: &Caller,
+    selection: Selection,
+) -> Result<Response<Body>, Problem> {
+    let new = NewBulkJob {
+        key_id: caller.key().id.clone(),
+        action: BulkAction::Erase,
+        selection,
+        own: own_ids(caller),
+        change: Change::default(),
+        is_trial: false,
+        idempotency: None,
+        created_at: app.clock.now(),
+    };
+    let BulkCreated::Job(job) = app.store.create_bulk_job(new).await? else {
+        return Err(Problem::internal());
+    };
+    let begun = Instant::now();
+    let mut is_done = false;
+    while !is_done && begun.elapsed() < AT_ONCE {
+        let step = app.store.step_bulk_job(job.id, app.clock.now()).await?;
+        is_done = step.is_last;
     }
-    let (mut links, mut visits, erased_at) = (0, 0, app.clock.now());
-    loop {
-        let some = app.store.list_links(&listing).await?;
-        let Some(last) = some.last() else {
-            return Ok(Json(ErasureBody {
-                links,
-                visits,
-                erased_at,
-            }));
-        };
-        listing.after = Some(Position {
-            created_at: last.created_at,
-            code: last.code,
-        });
-        let codes: Vec<Code> = some.iter().map(|link| link.code).collect();
-        links += codes.len() as u64;
-        let key_id = &caller.key().id;
-        visits += app.store.erase_visits(&codes, key_id, erased_at).await?;
+    let found = app.store.find_bulk_job(job.id).await?;
+    let job = found.ok_or_else(Problem::internal)?;
+    if !is_done {
+        return Ok(accepted(job));
     }
+    let body = ErasureBody {
+        links: job.counts.changed,
+        visits: job.erased.visits,
+        erased_at: job.created_at,
+        job_id: job.id,
+        erased: job.erased.into(),
+        elsewhere: ELSEWHERE,
+    };
+    Ok(Json(body).into_response())
 }
 
 async fn page(app: &SharedApp, listing: VisitListing) -> Result<Json<PageBody>, Problem> {

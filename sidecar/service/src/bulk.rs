@@ -78,6 +78,11 @@ impl Bulk {
                 Scope::LinksWrite
             )));
         }
+        if job.own.is_none() && key.own_ids().is_some() {
+            return Ok(Some(
+                "the API key reaches only its own links now".to_owned(),
+            ));
+        }
         let Some(target) = &job.change.target else {
             return Ok(None);
         };

@@ -245,14 +245,15 @@ impl VisitWriter {
             let rest = visits.split_off(visits.len().min(MAX_VISITS_TOGETHER));
             let count = visits.len() as u64;
             let hosts: Vec<String> = visits.iter().map(|visit| visit.host.clone()).collect();
-            let KeptVisits { new, ended } = self.store.keep_visits(visits, now).await?;
+            let KeptVisits { new, erased, ended } = self.store.keep_visits(visits, now).await?;
             let kept = new.iter().filter_map(|&place| hosts.get(place));
             self.counters.count_domains(kept.map(String::as_str));
             let new = new.len() as u64;
             self.counters.stored.fetch_add(new, Ordering::Relaxed);
             self.counters
                 .repeated
-                .fetch_add(count - new, Ordering::Relaxed);
+                .fetch_add(count - new - erased, Ordering::Relaxed);
+            self.counters.erased.fetch_add(erased, Ordering::Relaxed);
             for code in ended {
                 self.end(&code, now).await?;
             }

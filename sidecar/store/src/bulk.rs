@@ -18,11 +18,15 @@ use super::db::Db;
 use super::rows::{columns, known_ids, read as read_link};
 use super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
 use super::value::{Row, args, invalid};
+use super::visits::erasure;
 use super::{Store, audit, changes, links, listing};
 use request::Request;
 
 /// The most links that a step changes: others who change links wait for the step on SQLite.
 const LINKS_PER_STEP: usize = 100;
+
+/// The most links whose visits a step erases.
+const ERASED_PER_STEP: u32 = 500;
 
 /// The most links that a step counts.
 const COUNTED_PER_STEP: u32 = 5_000;
@@ -37,7 +41,7 @@ const COLUMNS: &str = "id, key_id, action, request, state, reason, created_at, s
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BulkCreated {
     /// The job, created now or by an earlier request with the same idempotency key.
-    Job(BulkJob),
+    Job(Box<BulkJob>),
     /// Another request has used the idempotency key.
     Different,
 }
@@ -57,6 +61,8 @@ pub(super) enum Phase {
     Count,
     /// Works off the selected links.
     Links,
+    /// Erases the visits of a campaign, also those of deleted links; before its links.
+    Visits,
 }
 
 impl Phase {
@@ -64,6 +70,7 @@ impl Phase {
         match self {
             Self::Count => 0,
             Self::Links => 1,
+            Self::Visits => 2,
         }
     }
 
@@ -71,6 +78,7 @@ impl Phase {
         match number {
             0 => Ok(Self::Count),
             1 => Ok(Self::Links),
+            2 => Ok(Self::Visits),
             _ => Err(invalid("phase")),
         }
     }
@@ -100,20 +108,33 @@ impl Store {
         Ok(found.map(|(job, _)| job))
     }
 
-    /// Lists jobs, the latest first, those before a number.
+    /// Lists jobs, the latest first, those before a number: all, or those of some keys.
     pub async fn list_bulk_jobs(
         &self,
         before: Option<u64>,
+        keys: Option<&[String]>,
         limit: u32,
     ) -> Result<Vec<BulkJob>, StoreError> {
         let sql = sql!(
             "SELECT ",
             COLUMNS,
-            " FROM jobs WHERE id < $1 ORDER BY id DESC LIMIT $2"
+            " FROM jobs WHERE id < $1 AND (CAST($3 AS bigint) = 1 \
+             OR key_id {IN (SELECT value FROM json_each($4))|= ANY($4::text[])}) ORDER BY id DESC LIMIT $2"
         );
+        let is_of_all = i64::from(keys.is_none());
+        let keys: Vec<&str> = keys
+            .unwrap_or_default()
+            .iter()
+            .map(String::as_str)
+            .collect();
         let before = before.map_or(i64::MAX, u64::cast_signed);
         let found: Vec<(BulkJob, Place)> = self
-            .all("list jobs", sql, args![before, limit], read)
+            .all(
+                "list jobs",
+                sql,
+                args![before, limit, is_of_all, keys],
+                read,
+            )
             .await?;
         Ok(found.into_iter().map(|(job, _)| job).collect())
     }
@@ -275,7 +296,7 @@ async fn create(db: &mut Db<'_>, new: &NewBulkJob) -> Result<BulkCreated, sqlx::
             .await?;
         let is_same = known.as_ref().map(|it| it.as_slice()) == digest;
         return Ok(if is_same {
-            BulkCreated::Job(job)
+            BulkCreated::Job(Box::new(job))
         } else {
             BulkCreated::Different
         });
@@ -294,17 +315,43 @@ async fn create(db: &mut Db<'_>, new: &NewBulkJob) -> Result<BulkCreated, sqlx::
         )
         .await?;
     }
+    // Before any visit is deleted: events that arrive meanwhile must not come back.
+    if new.action == BulkAction::Erase && !new.is_trial && new.own.is_none() {
+        match &new.selection {
+            Selection::Codes(codes) => {
+                let names = codes.iter().map(|code| erasure::of_link(code.as_str()));
+                erasure::bury(db, names, new.created_at).await?;
+            }
+            Selection::Campaign(id) => {
+                let names = [erasure::of_campaign(id.get().cast_signed())];
+                erasure::bury(db, names.into_iter(), new.created_at).await?;
+            }
+            _ => {}
+        }
+    }
     let sql = sql!("SELECT ", COLUMNS, " FROM jobs WHERE id = $1");
     let (job, _) = db.get(sql, args![id], read).await?;
+    let (action, subject) = match (new.action, &new.selection) {
+        (BulkAction::Erase, Selection::Campaign(id)) => {
+            (Action::VisitsErase, Subject::Campaign(*id))
+        }
+        (BulkAction::Erase, Selection::Codes(codes)) if codes.len() == 1 => {
+            (Action::VisitsErase, Subject::Link(codes[0]))
+        }
+        (BulkAction::Erase, _) => (Action::VisitsErase, Subject::Job(job.id)),
+        _ => (Action::JobCreate, Subject::Job(job.id)),
+    };
+    let mut detail = Request::of(new).audited(new.action, selected);
+    detail.insert("job".to_owned(), json!(job.id));
     let entry = AuditEntry {
         at: new.created_at,
         key_id: Some(new.key_id.clone()),
-        action: Action::JobCreate,
-        subject: Subject::Job(job.id),
-        detail: Request::of(new).audited(new.action, selected),
+        action,
+        subject,
+        detail,
     };
     audit::append(db, &entry).await?;
-    Ok(BulkCreated::Job(job))
+    Ok(BulkCreated::Job(Box::new(job)))
 }
 
 fn list(codes: &[Code]) -> String {
@@ -333,6 +380,7 @@ async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx
     let next = match place.phase {
         Phase::Count => Some(count(db, &mut job, place).await?),
         Phase::Links => work(db, &mut job, place, &mut step, now).await?,
+        Phase::Visits => Some(erase_campaign(db, &mut job, place, now).await?),
     };
     if next.is_none() {
         end(db, &mut job, BulkState::Done, None, now).await?;
@@ -348,8 +396,36 @@ async fn count(db: &mut Db<'_>, job: &mut BulkJob, place: Place) -> Result<Place
     *job.selected.get_or_insert_default() += page.len() as u64;
     Ok(match page.last() {
         Some(&at) if page.len() == COUNTED_PER_STEP as usize => Place { at, ..place },
+        _ if job.action == BulkAction::Erase => Place {
+            phase: Phase::Visits,
+            at: (0, i64::MIN),
+        },
         _ => Place::first(Phase::Links),
     })
+}
+
+/// Erases some visits of a campaign.
+async fn erase_campaign(
+    db: &mut Db<'_>,
+    job: &mut BulkJob,
+    place: Place,
+    now: Timestamp,
+) -> Result<Place, sqlx::Error> {
+    let links = Place::first(Phase::Links);
+    let SelectedBy::Other(Selection::Campaign(id)) = job.selected_by else {
+        return Ok(links);
+    };
+    // Visits of deleted links do not show by which key those were created.
+    if job.is_trial || job.own.is_some() {
+        return Ok(links);
+    }
+    let (id, after) = (id.get().cast_signed(), place.at.1);
+    let erased = &mut job.erased;
+    let last = erasure::erase_of_campaign(db, id, after, job.created_at, now, erased).await?;
+    Ok(last.map_or(links, |last| Place {
+        at: (0, last),
+        ..place
+    }))
 }
 
 /// The creation times and ids of selected links behind a place, in the order of listings. Links that were created after the
@@ -362,6 +438,7 @@ async fn selected(
 ) -> Result<Vec<(i64, i64)>, sqlx::Error> {
     let mut listing = Listing {
         limit,
+        created_by: job.own.clone(),
         ..Listing::default()
     };
     match &job.selected_by {
@@ -385,7 +462,7 @@ async fn work(
     step: &mut BulkStep,
     now: Timestamp,
 ) -> Result<Option<Place>, sqlx::Error> {
-    let (results, next) = match &job.selected_by {
+    let (mut results, next) = match &job.selected_by {
         SelectedBy::Codes => {
             let sql = sql!("SELECT codes FROM job_codes WHERE job_id = $1 AND part = $2");
             let read = |row: &Row| {
@@ -410,7 +487,11 @@ async fn work(
             (results, (0, place.at.1 + 1))
         }
         SelectedBy::Other(_) => {
-            let page = selected(db, job, place, LINKS_PER_STEP as u32).await?;
+            let limit = match job.action {
+                BulkAction::Erase => ERASED_PER_STEP,
+                _ => LINKS_PER_STEP as u32,
+            };
+            let page = selected(db, job, place, limit).await?;
             let Some(&last) = page.last() else {
                 return Ok(None);
             };
@@ -422,6 +503,9 @@ async fn work(
             (results.collect(), last)
         }
     };
+    if job.action == BulkAction::Erase && !erase(db, job, &mut results, now).await? {
+        return Ok(Some(place));
+    }
     for (_, outcome) in &results {
         job.counts.add(*outcome);
     }
@@ -436,6 +520,35 @@ async fn work(
     );
     db.run(sql, args![job.id, text.to_string()]).await?;
     Ok(Some(Place { at: next, ..place }))
+}
+
+/// Erases visits of the links of a step, and notes that in their results. Returns false if there may be more of them.
+async fn erase(
+    db: &mut Db<'_>,
+    job: &mut BulkJob,
+    results: &mut [(Code, BulkOutcome)],
+    now: Timestamp,
+) -> Result<bool, sqlx::Error> {
+    if !job.is_trial {
+        let reached = results
+            .iter()
+            .filter(|(_, outcome)| job.own.is_none() || *outcome != BulkOutcome::Unknown);
+        let codes: Vec<Code> = reached.map(|(code, _)| *code).collect();
+        let names = codes.iter().map(|code| erasure::of_link(code.as_str()));
+        erasure::bury(db, names, job.created_at).await?;
+        let until = job.created_at;
+        if !erasure::erase_of_links(db, &codes, until, now, &mut job.erased).await? {
+            return Ok(false);
+        }
+    }
+    // Visits outlive a link that was deleted.
+    let is_only = results.len() == 1 && job.erased.visits > 0;
+    for (_, outcome) in results {
+        if *outcome == BulkOutcome::Unchanged || is_only {
+            *outcome = BulkOutcome::Changed;
+        }
+    }
+    Ok(true)
 }
 
 /// Changes links, which are locked in the order of their ids, as all transactions do; returns their ids, codes and outcomes.
@@ -463,6 +576,13 @@ async fn change(
     let mut outcomes = Vec::with_capacity(found.len());
     for (id, before) in found {
         let code = before.code;
+        if job
+            .own
+            .as_ref()
+            .is_some_and(|own| !own.contains(&before.created_by))
+        {
+            continue;
+        }
         let edit = job.action.edit(before.clone(), &job.change, now);
         let (outcome, link) = match edit {
             Edit::Changed(link) => (BulkOutcome::Changed, Some(link)),
@@ -559,12 +679,14 @@ async fn save(db: &mut Db<'_>, job: &BulkJob, place: Place) -> Result<(), sqlx::
 
 fn read(row: &Row) -> Result<(BulkJob, Place), sqlx::Error> {
     let request = Request::from_json(row.get("request")?).ok_or_else(|| invalid("request"))?;
+    let own = request.own.clone();
     let (selected_by, change, is_trial) = request.parts().ok_or_else(|| invalid("request"))?;
     let job = BulkJob {
         id: row.get("id")?,
         key_id: row.get("key_id")?,
         action: BulkAction::by_name(row.get("action")?).ok_or_else(|| invalid("action"))?,
         selected_by,
+        own,
         change,
         is_trial,
         state: BulkState::by_name(row.get("state")?).ok_or_else(|| invalid("state"))?,

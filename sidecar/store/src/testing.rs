@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
+use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
 use shortlink_core::codes::numbering::CodeKey;
-use shortlink_core::link::{Edit, Link};
+use shortlink_core::link::{Change, Edit, Link};
 use shortlink_core::ports::{KeptVisits, PublishedCampaign, Receipt, Settled, Waiting};
 use shortlink_core::revised::Revised;
 use shortlink_core::testing::{changed_by, moment};
@@ -27,7 +28,7 @@ use vocabulary::Code;
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use crate::sqlite::SqliteStore;
-use crate::{Scheme, Store, StoreOptions, migrate, open};
+use crate::{BulkCreated, Scheme, Store, StoreOptions, migrate, open};
 
 /// A migrated store; its files go with the value.
 pub struct TemporaryStore {
@@ -433,4 +434,30 @@ macro_rules! in_every_store {
             )*
         }
     };
+}
+
+/// Erases the visits of links as a job does; returns the number of visits.
+pub async fn erase_visits(store: &Store, codes: &[Code], now: Timestamp) -> u64 {
+    let new = NewBulkJob {
+        key_id: "key".to_owned(),
+        action: BulkAction::Erase,
+        own: None,
+        selection: Selection::Codes(codes.to_vec()),
+        change: Change::default(),
+        is_trial: false,
+        idempotency: None,
+        created_at: now,
+    };
+    let created = store.create_bulk_job(new).await.expect("a store");
+    let BulkCreated::Job(job) = created else {
+        panic!("a job of another request");
+    };
+    while !store
+        .step_bulk_job(job.id, now)
+        .await
+        .expect("a store")
+        .is_last
+    {}
+    let done = store.find_bulk_job(job.id).await.expect("a store");
+    done.expect("a job").erased.visits
 }

@@ -6,6 +6,7 @@ mod campaigns;
 mod changes;
 mod chunks;
 mod domains;
+mod erasure;
 pub(super) mod keys;
 pub(super) mod listing;
 mod places;

@@ -3,6 +3,7 @@
 mod agents;
 mod counts;
 mod day_keys;
+pub(crate) mod erasure;
 mod keeping;
 mod listing;
 mod moves;

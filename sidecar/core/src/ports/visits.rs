@@ -43,6 +43,8 @@ pub const OTHER: &str = "(other)";
 pub struct KeptVisits {
     /// The places of those that were new, in ascending order.
     pub new: Vec<usize>,
+    /// Number of the others that were dropped, since the visits of their links are erased.
+    pub erased: u64,
     /// Links that have reached their limit of visits, of which only human ones count.
     pub ended: Vec<Code>,
 }

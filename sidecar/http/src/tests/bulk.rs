@@ -22,7 +22,7 @@ impl Service {
     }
 
     /// Works a job off, as the background job does.
-    async fn work_off(&self, id: &Value) -> Value {
+    pub(super) async fn work_off(&self, id: &Value) -> Value {
         let bulk = Bulk {
             store: Arc::clone(&self.kept.store),
             delivery: Arc::clone(&self.delivery),
@@ -153,7 +153,7 @@ async fn a_wrong_job_is_refused_as_a_whole() {
     let service = Service::new().await;
     for (body, pointers) in [
         (json!({}), &["/action", ""][..]),
-        (json!({"action": "erase", "tag": "a"}), &["/action"]),
+        (json!({"action": "delete", "tag": "a"}), &["/action"]),
         (json!({"action": "revoke"}), &[""]),
         (
             json!({"action": "revoke", "tag": "a", "codes": ["a"]}),

@@ -22,6 +22,8 @@ enum Reach {
     OfAll,
     /// Needs a scope that such a key cannot have: answers 403.
     ByScope,
+    /// Is about jobs, which have a test of their own.
+    OfJobs,
     /// Needs no key, and has nothing of links that visitors do not see.
     Public,
 }
@@ -31,14 +33,14 @@ fn reach(operation: &str) -> Option<Reach> {
     Some(match operation {
         "getLink" | "changeLink" | "revokeLink" | "pauseLink" | "resumeLink"
         | "listLinkHistory" | "explainCode" | "drawLink" | "getLinkStats" | "listLinkVisits"
-        | "eraseLinkVisits" | "getCampaign" | "changeCampaign" | "revokeCampaign"
-        | "pauseCampaign" | "resumeCampaign" | "countCampaignLinks" | "getCampaignStats" => {
-            Reach::Named
-        }
+        | "decodeCode" | "eraseLinkVisits" | "getCampaign" | "changeCampaign"
+        | "revokeCampaign" | "pauseCampaign" | "resumeCampaign" | "countCampaignLinks"
+        | "getCampaignStats" => Reach::Named,
         "listVisits" | "listenToVisits" => Reach::NamedByQuery,
         "listLinks" | "listCampaigns" | "eraseVisits" => Reach::Filtered,
         "createLink" | "createLinks" | "createCampaign" => Reach::Creates,
         "getStats" | "getDomainStats" | "listDomains" | "getCodespace" => Reach::OfAll,
+        "createJob" | "listJobs" | "getJob" | "cancelJob" | "listJobResults" => Reach::OfJobs,
         "listKeys" | "createKey" | "getKey" | "changeKey" | "revokeKey" | "rotateKey"
         | "listAudit" => Reach::ByScope,
         "isAlive" | "isReady" | "getMetrics" | "getDocumentation" | "getDescription"
@@ -251,6 +253,62 @@ async fn new_links_neither_join_nor_find_those_of_other_keys() {
     // A code is one for all keys.
     let taken = json!({"longUrl": "https://example.com/", "customSlug": theirs.code});
     assert_eq!(create(&own.key, taken).await.status, 409);
+}
+
+#[tokio::test]
+async fn jobs_change_only_own_links_and_are_shown_to_their_creator() {
+    let scene = Scene::new().await;
+    let (service, theirs, own) = (&scene.service, &scene.theirs, &scene.own);
+    let job = async |key: &str, body: Value| {
+        let created = service.call(key, "POST", "/v1/jobs", Some(body)).await;
+        assert_eq!(created.status, 202);
+        let id = created.json()["id"].clone();
+        service.work_off(&id).await;
+        format!("/v1/jobs/{id}")
+    };
+    let of_theirs = job(
+        &theirs.key,
+        json!({"action": "pause", "codes": ["nothing"]}),
+    )
+    .await;
+    for selection in [
+        json!({"codes": [theirs.code, own.code]}),
+        json!({"externalId": "same"}),
+        json!({"campaignId": theirs.campaign}),
+    ] {
+        let mut body = selection.clone();
+        body["action"] = json!("pause");
+        let path = job(&own.key, body).await;
+        let shown = service.call(&own.key, "GET", &path, None).await.json();
+        assert_eq!(shown["state"], "done", "{shown}");
+        let results = service
+            .call(&own.key, "GET", &format!("{path}/results"), None)
+            .await;
+        let text = String::from_utf8(results.body).expect("text");
+        let is_named = selection.get("codes").is_some();
+        assert_eq!(text.contains(theirs.code), is_named, "{text}");
+        let link = format!("/v1/links/{}", theirs.code);
+        let link = service.call(&theirs.key, "GET", &link, None).await.json();
+        assert_eq!(link["state"], "live", "{selection}");
+    }
+    for (method, path) in [
+        ("GET", of_theirs.clone()),
+        ("GET", format!("{of_theirs}/results")),
+        ("DELETE", of_theirs),
+    ] {
+        assert_eq!(
+            service.call(&own.key, method, &path, None).await.status,
+            404,
+            "{path}"
+        );
+    }
+    let list = service.call(&own.key, "GET", "/v1/jobs", None).await.json();
+    assert_eq!(list["jobs"].as_array().map(Vec::len), Some(3), "{list}");
+    let all = service
+        .call(&theirs.key, "GET", "/v1/jobs", None)
+        .await
+        .json();
+    assert_eq!(all["jobs"].as_array().map(Vec::len), Some(4), "{all}");
 }
 
 #[tokio::test]

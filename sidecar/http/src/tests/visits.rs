@@ -503,6 +503,6 @@ async fn visitors_are_erased_with_a_receipt_and_exports_are_recorded() {
         .call(&admin, "GET", "/v1/audit?action=visits.erase", None)
         .await
         .json();
-    assert_eq!(log["entries"].as_array().map(Vec::len), Some(4));
-    assert_eq!(log["entries"][3]["subject"], "link:plain");
+    assert_eq!(log["entries"].as_array().map(Vec::len), Some(5));
+    assert_eq!(log["entries"][4]["subject"], "link:plain");
 }

@@ -23,6 +23,8 @@ pub struct VisitCounters {
     pub quarantined: AtomicU64,
     /// Events from the future, which were stored with the time of their arrival.
     pub ahead: AtomicU64,
+    /// Visits that arrived after the visits of their links were erased, and were dropped.
+    pub erased: AtomicU64,
     /// Links that expired because they reached their limit of visits.
     pub ended: AtomicU64,
     /// Visits that were deleted at the end of their retention.

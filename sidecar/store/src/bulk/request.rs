@@ -21,6 +21,9 @@ pub(super) struct Request {
     campaign: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     upload: Option<u64>,
+    /// The ids of the keys whose links the job reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) own: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     trial: bool,
     #[serde(default, skip_serializing_if = "Changed::is_none")]
@@ -134,6 +137,7 @@ impl Request {
     /// Extracts the request of a job; its list of codes is stored apart.
     pub(super) fn of(new: &NewBulkJob) -> Self {
         let mut request = Self {
+            own: new.own.clone(),
             trial: new.is_trial,
             change: Changed::of(&new.change),
             ..Self::default()
@@ -240,6 +244,7 @@ mod tests {
                 key_id: "key".to_owned(),
                 action: BulkAction::Change,
                 selection: selection.clone(),
+                own: None,
                 change: change.clone(),
                 is_trial,
                 idempotency: None,

@@ -26,6 +26,7 @@ fn new(action: BulkAction, selection: Selection) -> NewBulkJob {
     NewBulkJob {
         key_id: "key".to_owned(),
         action,
+        own: None,
         selection,
         change: Change::default(),
         is_trial: false,
@@ -57,7 +58,7 @@ async fn of_upload(store: &Store, count: usize) -> Vec<Code> {
 
 async fn started(store: &Store, new: NewBulkJob) -> BulkJob {
     match store.create_bulk_job(new).await.expect("a store") {
-        BulkCreated::Job(job) => job,
+        BulkCreated::Job(job) => *job,
         BulkCreated::Different => panic!("a job of another request"),
     }
 }

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use shortlink_core::ports::StoreError;
 use shortlink_core::visit::agent::Agent;
 
+use super::erasure::overwrite;
 use super::{agent_id, parts};
 use crate::Store;
 use crate::db::Db;
@@ -158,7 +159,10 @@ async fn delete(db: &mut Db<'_>, ids: Vec<i64>, before: i64) -> Result<u64, sqlx
         IN_NUMBERS,
         " AND seen_day < $2"
     );
-    db.run(sql, args![ids, before]).await
+    overwrite(db, true).await?;
+    let deleted = db.run(sql, args![ids, before]).await;
+    overwrite(db, false).await?;
+    deleted
 }
 
 async fn remove_notes(db: &mut Db<'_>, ids: Vec<i64>, before: i64) -> Result<(), sqlx::Error> {

@@ -10,6 +10,7 @@ use vocabulary::Code;
 
 use super::agents::{NewAgent, insert_agents};
 use super::counts::LINK;
+use super::erasure;
 use super::values::name;
 use super::watch::note_stretch;
 use super::{Counts, LinkKey, OF_LINKS, add_new, ranges, some, with};
@@ -47,12 +48,18 @@ async fn keep(
     visits: &[Visit],
     now: Timestamp,
 ) -> Result<KeptVisits, sqlx::Error> {
-    let places = take_new(db, visits, now).await?;
-    let new: Vec<&Visit> = places.iter().map(|&place| &visits[place]).collect();
+    let mut places = take_new(db, visits, now).await?;
+    let mut new: Vec<&Visit> = places.iter().map(|&place| &visits[place]).collect();
     let codes: Vec<&str> = new.iter().map(|visit| visit.code.as_str()).collect();
     let keys = keys(db, &codes).await?;
     let links = links_of(db, &codes, &keys).await?;
     let campaign = |key: &LinkKey<'_>| links.get(key).and_then(|link| link.campaign);
+    let campaigns: Vec<Option<i64>> = keys.iter().map(campaign).collect();
+    let alive = erasure::alive(db, &new, &campaigns).await?;
+    let erased = (new.len() - alive.len()) as u64;
+    let keys: Vec<LinkKey<'_>> = alive.iter().map(|&place| keys[place]).collect();
+    new = alive.iter().map(|&place| new[place]).collect();
+    places = alive.iter().map(|&place| places[place]).collect();
     let counted = new.iter().zip(&keys);
     let mut counts = Counts::of(
         counted
@@ -79,7 +86,11 @@ async fn keep(
     add(db, &counts).await?;
     add_visitors(db, &counts).await?;
     let ended = ended(db, &links).await?;
-    Ok(KeptVisits { new: places, ended })
+    Ok(KeptVisits {
+        new: places,
+        erased,
+        ended,
+    })
 }
 
 /// Takes the next id in PostgreSQL: those of visits that this session stores next are greater.

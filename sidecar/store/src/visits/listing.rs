@@ -1,22 +1,19 @@
-//! Visits as they are listed, and their erasure.
+//! Visits as they are listed.
 //!
 //! A listing walks an index downwards from its position. Few visits may match its filter, so the walk ends after
 //! [`MOST_EXAMINED`] visits; the next page continues there. A period narrows the walk to its days: SQLite knows the
 //! first and the last id of each day (`visit_days`), and PostgreSQL has a part of the table for each.
 
 use jiff::Timestamp;
-use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::ports::{KeptVisit, Listed, MOST_EXAMINED, StoreError, VisitListing};
-use vocabulary::Code;
 
-use super::agents::note_agents;
 use super::counts::{LINK, link};
-use super::{LinkKey, OF_LINKS, joined};
+use super::joined;
 use crate::db::{Db, Statement};
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
 use crate::value::{Row, Value, args, hex};
-use crate::{Scheme, Store, audit};
+use crate::{Scheme, Store};
 
 /// The columns that [`read`] reads.
 const SELECT: Sql = sql!(
@@ -32,10 +29,6 @@ pub(super) const IDS_OF_DAYS: Sql = sql!(
      WHERE day >= $1 AND day <= $2"
 );
 
-const AGENTS: Sql = sql!("SELECT DISTINCT agent_id FROM visits WHERE ", OF_LINKS);
-
-const ERASE: Sql = sql!("DELETE FROM visits WHERE ", OF_LINKS);
-
 impl Store {
     /// Lists visits, those that were stored last first.
     pub async fn list_visits(
@@ -44,37 +37,6 @@ impl Store {
     ) -> Result<Listed<KeptVisit>, StoreError> {
         self.read("list visits", listing, |db, listing| {
             Box::pin(list(db, listing, MOST_EXAMINED))
-        })
-        .await
-    }
-
-    /// Deletes the visits of links, whose counts stay, and writes an entry for each link into the
-    /// audit log; returns the number of visits.
-    pub async fn erase_visits(
-        &self,
-        codes: &[Code],
-        key_id: &str,
-        now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        let args = (codes.to_vec(), key_id.to_owned(), now);
-        self.run_tx("erase visits", args, |db, (codes, key_id, now)| {
-            Box::pin(async move {
-                for code in codes {
-                    let entry = AuditEntry {
-                        at: *now,
-                        key_id: Some(key_id.clone()),
-                        action: Action::VisitsErase,
-                        subject: Subject::Link(*code),
-                        detail: serde_json::Map::new(),
-                    };
-                    audit::append(db, &entry).await?;
-                }
-                let keys = LinkKey::known(db, codes).await?;
-                let wanted = [LinkKey::list(db, keys.keys())];
-                let agents = db.all(AGENTS, &wanted, |row| row.get("agent_id")).await?;
-                note_agents(db, agents, *now).await?;
-                db.run(ERASE, &wanted).await
-            })
         })
         .await
     }

@@ -15,7 +15,7 @@ use shortlink_core::visit::agent::Agents;
 use shortlink_core::visit::class::{Class, Classification, Evidence, classify};
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
-use shortlink_store::testing::{Fixture, NOW, NewRules, code, create, keep, visit};
+use shortlink_store::testing::{Fixture, NOW, NewRules, code, create, erase_visits, keep, visit};
 use shortlink_store::{Scheme, Store, in_every_store};
 use tokio_util::sync::CancellationToken;
 use vocabulary::CampaignId;
@@ -280,10 +280,7 @@ async fn visits_that_are_gone_or_another_are_left_alone(fixture: Fixture) {
         .map(|(verdict, visit)| (visit, verdict))
         .collect();
     assert_eq!(verdicts.len(), 90);
-    let erased = store
-        .erase_visits(&[code("plain")], "key", moment(NOW))
-        .await;
-    assert_eq!(erased.expect("a store"), 30);
+    assert_eq!(erase_visits(store, &[code("plain")], moment(NOW)).await, 30);
     let before = store
         .count_visits(&query(Counted::Link(code("plain"))))
         .await;

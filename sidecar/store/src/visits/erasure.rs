@@ -1,0 +1,228 @@
+//! Erasure of visits: the steps of its job, and the tombstones that keep late events out.
+//!
+//! A tombstone is stored before the first visit is deleted. It names a link or a campaign and a time: ingestion drops events
+//! of visits up to then, whenever they arrive.
+
+use std::collections::{BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use shortlink_core::bulk::Erased;
+use shortlink_core::visit::Visit;
+use vocabulary::Code;
+
+use super::agents::note_agents;
+use super::counts::LINK;
+use super::{EARLIER, LinkKey, OF_LINKS};
+use crate::Scheme;
+use crate::db::Db;
+use crate::shared::DAY_MS;
+use crate::sql::{Sql, sql};
+use crate::value::{Row, args};
+
+/// The most visits that a step deletes or examines.
+const VISITS_PER_STEP: u32 = 5_000;
+
+/// Deletes visits of some links.
+pub(super) const OF_SOME_LINKS: Sql = sql!(
+    "DELETE FROM visits WHERE {id|(id, at)} IN (SELECT id{|, at} FROM visits WHERE ",
+    OF_LINKS,
+    " AND at <= $2 LIMIT $3) RETURNING agent_id"
+);
+
+/// Deletes those of a campaign among some visits.
+const OF_A_CAMPAIGN: Sql = sql!(
+    "DELETE FROM visits WHERE id > $1 AND id <= $2 AND campaign_id = $3 AND at <= $4 \
+     RETURNING agent_id"
+);
+
+/// Stores the tombstones of links and campaigns, by their names.
+pub(crate) async fn bury(
+    db: &mut Db<'_>,
+    subjects: impl Iterator<Item = String>,
+    until: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let subjects: BTreeSet<String> = subjects.collect();
+    let rows: Vec<_> = subjects
+        .into_iter()
+        .map(|subject| [subject.into(), until.into()])
+        .collect();
+    let into = sql!("INSERT INTO visit_erasures AS kept (subject, until)");
+    let end = sql!(
+        " ON CONFLICT (subject) DO UPDATE SET until = {max|greatest}(kept.until, excluded.until)"
+    );
+    db.insert(into, ["text", "bigint"], end, rows.into_iter())
+        .await
+}
+
+/// The name of a link among tombstones.
+pub(crate) fn of_link(code: &str) -> String {
+    format!("link:{code}")
+}
+
+/// The name of a campaign among tombstones.
+pub(crate) fn of_campaign(id: i64) -> String {
+    format!("campaign:{id}")
+}
+
+/// Returns the places of visits that are not erased. Most batches have only visits that are later than each erasure.
+pub(super) async fn alive(
+    db: &mut Db<'_>,
+    visits: &[&Visit],
+    campaigns: &[Option<i64>],
+) -> Result<Vec<usize>, sqlx::Error> {
+    let all = || (0..visits.len()).collect();
+    let Some(first) = visits.iter().map(|visit| visit.at).min() else {
+        return Ok(Vec::new());
+    };
+    let sql = sql!("SELECT 1 AS any FROM visit_erasures WHERE until >= $1 LIMIT 1");
+    let any: Option<i32> = db.one(sql, args![first], |_row| Ok(1)).await?;
+    if any.is_none() {
+        return Ok(all());
+    }
+    let links = visits.iter().map(|visit| of_link(&visit.code));
+    let subjects: BTreeSet<String> = links
+        .chain(campaigns.iter().flatten().map(|id| of_campaign(*id)))
+        .collect();
+    let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
+    let sql = sql!(
+        "SELECT subject, until FROM visit_erasures WHERE subject",
+        crate::sql::IN_TEXTS
+    );
+    let read = |row: &Row| {
+        Ok((
+            row.get::<String>("subject")?,
+            row.get::<Timestamp>("until")?,
+        ))
+    };
+    let erased: HashMap<String, Timestamp> = db.all(sql, args![subjects], read).await?;
+    let is_erased = |name: String, at| erased.get(&name).is_some_and(|until| at <= *until);
+    let places = visits.iter().zip(campaigns).enumerate();
+    let places = places.filter(|(_, (visit, campaign))| {
+        !is_erased(of_link(&visit.code), visit.at)
+            && !campaign.is_some_and(|id| is_erased(of_campaign(id), visit.at))
+    });
+    Ok(places.map(|(place, _)| place).collect())
+}
+
+/// Erases visits of links up to a time. Returns false if there may be more of them.
+pub(crate) async fn erase_of_links(
+    db: &mut Db<'_>,
+    codes: &[Code],
+    until: Timestamp,
+    now: Timestamp,
+    erased: &mut Erased,
+) -> Result<bool, sqlx::Error> {
+    let keys = LinkKey::known(db, codes).await?;
+    let wanted = LinkKey::list(db, keys.keys());
+    let values = [wanted.clone(), until.into(), VISITS_PER_STEP.into()];
+    let deleted = delete(db, OF_SOME_LINKS, &values, now, erased).await?;
+    if deleted >= u64::from(VISITS_PER_STEP) {
+        return Ok(false);
+    }
+    erased.counts += blur(db, &keys, until).await?;
+    Ok(true)
+}
+
+/// Erases visits of a campaign up to a time, also those of links that are deleted, among the visits behind an id; returns the
+/// last of these.
+pub(crate) async fn erase_of_campaign(
+    db: &mut Db<'_>,
+    campaign: i64,
+    after: i64,
+    until: Timestamp,
+    now: Timestamp,
+    erased: &mut Erased,
+) -> Result<Option<i64>, sqlx::Error> {
+    let sql = sql!(
+        "SELECT max(id) AS last, count(*) AS visits FROM (SELECT id FROM visits WHERE id > $1 ORDER BY id LIMIT $2) AS examined"
+    );
+    let values = args![after, VISITS_PER_STEP];
+    let read = |row: &Row| Ok((row.find::<i64>("last")?, row.get::<i64>("visits")?));
+    let (Some(last), visits) = db.get(sql, values, read).await? else {
+        return Ok(None);
+    };
+    let values = args![after, last, campaign, until];
+    delete(db, OF_A_CAMPAIGN, values, now, erased).await?;
+    // Visits that are stored meanwhile do not prolong the walk for ever.
+    Ok(Some(last).filter(|_| visits == i64::from(VISITS_PER_STEP)))
+}
+
+/// Deletes visits so that SQLite overwrites them, and notes their agents.
+async fn delete(
+    db: &mut Db<'_>,
+    sql: Sql,
+    values: &[crate::value::Value<'_>],
+    now: Timestamp,
+    erased: &mut Erased,
+) -> Result<u64, sqlx::Error> {
+    overwrite(db, true).await?;
+    let deleted = db.all(sql, values, |row| row.get::<i64>("agent_id")).await;
+    overwrite(db, false).await?;
+    let agents: Vec<i64> = deleted?;
+    let deleted = agents.len() as u64;
+    erased.visits += deleted;
+    let agents: BTreeSet<i64> = agents.into_iter().collect();
+    let day = now.as_millisecond().div_euclid(DAY_MS);
+    let noted = sql!(
+        "SELECT count(*) AS noted FROM visit_agent_checks WHERE agent_id",
+        crate::sql::IN_NUMBERS,
+        " AND day = $2"
+    );
+    let ids: Vec<i64> = agents.iter().copied().collect();
+    let noted: u64 = db
+        .get(noted, args![ids, day], |row| row.get("noted"))
+        .await?;
+    erased.agents += agents.len() as u64 - noted;
+    note_agents(db, agents, now).await?;
+    Ok(deleted)
+}
+
+/// Has SQLite overwrite what is deleted, or not: else the bytes stay in free parts of the file until others take their place.
+pub(super) async fn overwrite(db: &mut Db<'_>, is_on: bool) -> Result<(), sqlx::Error> {
+    if db.scheme() == Scheme::Sqlite {
+        let sql = match is_on {
+            true => sql!("PRAGMA secure_delete = ON"),
+            false => sql!("PRAGMA secure_delete = OFF"),
+        };
+        db.run(sql, &[]).await?;
+    }
+    Ok(())
+}
+
+/// Adds the hourly counts of links to their earlier visits, and rounds the times of their last visits down to days: the hours
+/// of a recipient's link are those of one person. Returns the number of hours.
+async fn blur(
+    db: &mut Db<'_>,
+    keys: &HashMap<LinkKey<'_>, &Code>,
+    until: Timestamp,
+) -> Result<u64, sqlx::Error> {
+    let last_hour = until.as_millisecond().div_euclid(super::HOUR_MS);
+    let wanted = LinkKey::list(db, keys.keys());
+    let add = sql!(
+        "INSERT INTO visit_link_hours AS kept (",
+        LINK,
+        ", hour, class, visits, last_at) SELECT ",
+        LINK,
+        ", $2, class, CAST(sum(visits) AS bigint), max(last_at) / $4 * $4 FROM visit_link_hours WHERE ",
+        OF_LINKS,
+        " AND hour > $2 AND hour <= $3 GROUP BY ",
+        LINK,
+        ", class ON CONFLICT (",
+        LINK,
+        ", hour, class) DO UPDATE SET visits = kept.visits + excluded.visits, \
+         last_at = {max|greatest}(kept.last_at, excluded.last_at)"
+    );
+    let values = [
+        wanted.clone(),
+        EARLIER.into(),
+        last_hour.into(),
+        DAY_MS.into(),
+    ];
+    db.run(add, &values).await?;
+    let delete = sql!(
+        "DELETE FROM visit_link_hours WHERE ",
+        OF_LINKS,
+        " AND hour > $2 AND hour <= $3"
+    );
+    db.run(delete, &values[..3]).await
+}
