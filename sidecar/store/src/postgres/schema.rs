@@ -21,10 +21,10 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0008_named_values",
     "0009_unused_agents",
     "0010_uploads",
-    "0012_key_limits",
-    "0014_code_leases",
-    "0013_visit_stretches",
     "0011_jobs",
+    "0012_key_limits",
+    "0013_visit_stretches",
+    "0014_code_leases",
 );
 
 /// Advisory lock of the process that migrates the schema: "shortmig".

@@ -24,10 +24,10 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0013_named_values",
     "0014_unused_agents",
     "0015_uploads",
-    "0017_key_limits",
-    "0019_code_leases",
-    "0018_visit_stretches",
     "0016_jobs",
+    "0017_key_limits",
+    "0018_visit_stretches",
+    "0019_code_leases",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

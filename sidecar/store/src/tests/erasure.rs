@@ -74,6 +74,7 @@ async fn the_visits_of_a_campaign_are_erased_while_others_are_stored(fixture: Fi
         keep(store, old(part * 900)).await;
     }
     let new = NewBulkJob {
+        own: None,
         key_id: "key".to_owned(),
         action: BulkAction::Erase,
         selection: Selection::Campaign(campaign),
