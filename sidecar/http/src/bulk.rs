@@ -75,18 +75,25 @@ struct NewJobBody {
     /// Action for each link.
     action: words::JobAction,
     /// Members to change, for the action `change`; as in `PATCH /v1/links/{code}`, without `parameters`.
+    #[schemars(with = "LinkPatch", skip_serializing_if = "Option::is_none")]
     change: Option<LinkPatch>,
     /// Codes of the links, at most 100,000; a repeated one counts once.
+    #[schemars(with = "Vec<words::Code>", skip_serializing_if = "Option::is_none")]
     codes: Option<Vec<words::Code>>,
     /// Tag of the links.
+    #[schemars(with = "String", skip_serializing_if = "Option::is_none")]
     tag: Option<String>,
     /// External id of the links.
+    #[schemars(with = "String", skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
     /// Campaign of the links.
+    #[schemars(with = "words::CampaignId", skip_serializing_if = "Option::is_none")]
     campaign_id: Option<words::CampaignId>,
     /// Upload that created the links.
+    #[schemars(with = "words::UploadId", skip_serializing_if = "Option::is_none")]
     upload_id: Option<words::UploadId>,
     /// Only find out what would happen: the job has the same results and changes nothing.
+    #[schemars(with = "bool", skip_serializing_if = "Option::is_none")]
     dry_run: Option<bool>,
 }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 use shortlink_api::cells::{self, Cells};
 use shortlink_core::audit::{Action, AuditEntry, Subject};
-use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
+use shortlink_core::bulk::{BulkAction, BulkState, NewBulkJob, Selection};
 use shortlink_core::link::Change;
 use shortlink_core::ports::{KeptVisit, Listed, StoreError, VisitListing};
 use shortlink_core::visit::Visit;
@@ -386,7 +386,8 @@ async fn erase_by(
     }
     let found = app.store.find_bulk_job(job.id).await?;
     let job = found.ok_or_else(Problem::internal)?;
-    if !is_done {
+    // Another caller may have cancelled it meanwhile.
+    if !is_done || job.state != BulkState::Done {
         return Ok(accepted(job));
     }
     let body = ErasureBody {

@@ -261,9 +261,15 @@ impl Parts {
             match self.draw(&new, policy, attempt, &mut reserved).await {
                 Ok(codes) => {
                     let drawn = new.into_iter().zip(codes);
-                    let usable = drawn.filter(|(_, code)| {
+                    let (usable, unusable): (Vec<_>, Vec<_>) = drawn.partition(|(_, code)| {
                         !self.reserved.contain(code) && !self.blocklist.blocks(code)
                     });
+                    if policy.strategy == StrategyName::Pool {
+                        // A code without a link would return to the pool.
+                        self.void(unusable.into_iter().map(|(_, code)| code).collect())
+                            .await;
+                    }
+                    let usable = usable.into_iter();
                     links.extend(usable.map(|((place, new), code)| (place, new.link(code, now))));
                 }
                 Err(error) => {
@@ -356,13 +362,18 @@ impl Parts {
                 void.push(link.code);
             }
         }
-        if !void.is_empty()
-            && let Err(error) = self.store.void_pooled(void).await
+        self.void(void).await;
+    }
+
+    /// Notes that pooled codes get no links.
+    async fn void(&self, codes: Vec<Code>) {
+        if !codes.is_empty()
+            && let Err(error) = self.store.void_pooled(codes).await
         {
-            // The pool then counts them as used, which has the same effect as void.
+            // The pool draws them again later.
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "pooled codes that are taken were not noted as void"
+                "pooled codes that are taken or blocked were not noted as void"
             );
         }
     }

@@ -66,6 +66,8 @@ impl Skip {
 
     /// Voids the unused codes of a length in the pool.
     async fn empty_pool(&self, length: usize) -> Result<u64, StoreError> {
+        // Codes that were leased when the backup was taken stay used: they may have links since.
+        self.store.forget_pooled(length).await?;
         let mut count = 0;
         loop {
             let codes = self.store.take_pooled(length, TAKEN_TOGETHER).await?;

@@ -85,11 +85,11 @@ impl Phase {
 }
 
 impl Place {
-    /// The begin of a phase that walks through links: no link is before it.
-    const fn first(phase: Phase) -> Self {
+    /// The begin of a phase that walks through the links that existed when a job was created.
+    fn first(phase: Phase, created_at: Timestamp) -> Self {
         Self {
             phase,
-            at: (i64::MAX, i64::MAX),
+            at: (created_at.as_millisecond(), i64::MAX),
         }
     }
 }
@@ -218,6 +218,14 @@ impl Store {
 
     /// Deletes some of the jobs that ended before a moment; returns true if there may be more.
     pub async fn forget_bulk_jobs(&self, before: Timestamp) -> Result<bool, StoreError> {
+        let sql = sql!("SELECT id FROM jobs WHERE finished_at < $1 LIMIT 1");
+        let read = |row: &Row| row.get::<i64>("id");
+        let found: Option<i64> = self
+            .one("find an old job", sql, args![before], read)
+            .await?;
+        if found.is_none() {
+            return Ok(false);
+        }
         self.run_tx("forget an old job", before, |db, before| {
             Box::pin(async move {
                 let sql =
@@ -261,7 +269,7 @@ async fn create(db: &mut Db<'_>, new: &NewBulkJob) -> Result<BulkCreated, sqlx::
                 at: (0, 0),
             },
         ),
-        _ => (None, Place::first(Phase::Count)),
+        _ => (None, Place::first(Phase::Count, new.created_at)),
     };
     let (idempotency_key, digest) = match &new.idempotency {
         Some((key, digest)) => (Some(key.as_str()), Some(digest.as_slice())),
@@ -317,6 +325,7 @@ async fn create(db: &mut Db<'_>, new: &NewBulkJob) -> Result<BulkCreated, sqlx::
     }
     // Before any visit is deleted: events that arrive meanwhile must not come back.
     if new.action == BulkAction::Erase && !new.is_trial && new.own.is_none() {
+        erasure::wait_for_ingestion(db).await?;
         match &new.selection {
             Selection::Codes(codes) => {
                 let names = codes.iter().map(|code| erasure::of_link(code.as_str()));
@@ -393,14 +402,15 @@ async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx
 /// Counts some of the selected links.
 async fn count(db: &mut Db<'_>, job: &mut BulkJob, place: Place) -> Result<Place, sqlx::Error> {
     let page = selected(db, job, place, COUNTED_PER_STEP).await?;
-    *job.selected.get_or_insert_default() += page.len() as u64;
+    let own = page.iter().filter(|(_, is_own)| *is_own);
+    *job.selected.get_or_insert_default() += own.count() as u64;
     Ok(match page.last() {
-        Some(&at) if page.len() == COUNTED_PER_STEP as usize => Place { at, ..place },
+        Some(&(at, _)) if page.len() == COUNTED_PER_STEP as usize => Place { at, ..place },
         _ if job.action == BulkAction::Erase => Place {
             phase: Phase::Visits,
             at: (0, i64::MIN),
         },
-        _ => Place::first(Phase::Links),
+        _ => Place::first(Phase::Links, job.created_at),
     })
 }
 
@@ -411,7 +421,7 @@ async fn erase_campaign(
     place: Place,
     now: Timestamp,
 ) -> Result<Place, sqlx::Error> {
-    let links = Place::first(Phase::Links);
+    let links = Place::first(Phase::Links, job.created_at);
     let SelectedBy::Other(Selection::Campaign(id)) = job.selected_by else {
         return Ok(links);
     };
@@ -428,17 +438,16 @@ async fn erase_campaign(
     }))
 }
 
-/// The creation times and ids of selected links behind a place, in the order of listings. Links that were created after the
-/// job began are before it.
+/// The creation times and ids of selected links behind a place, in the order of listings, and whether the job reaches each.
+/// Those that it does not reach count as well, or a step would have no bound.
 async fn selected(
     db: &mut Db<'_>,
     job: &BulkJob,
     place: Place,
     limit: u32,
-) -> Result<Vec<(i64, i64)>, sqlx::Error> {
+) -> Result<Vec<((i64, i64), bool)>, sqlx::Error> {
     let mut listing = Listing {
         limit,
-        created_by: job.own.clone(),
         ..Listing::default()
     };
     match &job.selected_by {
@@ -448,9 +457,13 @@ async fn selected(
         SelectedBy::Other(Selection::Upload(id)) => listing.upload = Some(*id),
         SelectedBy::Codes | SelectedBy::Other(Selection::Codes(_)) => return Ok(Vec::new()),
     }
-    let mut statement = db.statement(sql!("SELECT created_at, id FROM "));
+    let mut statement = db.statement(sql!("SELECT created_at, id, created_by FROM "));
     listing::query(&mut statement, &listing, place.at, None);
-    let read = |row: &Row| Ok((row.get("created_at")?, row.get("id")?));
+    let read = |row: &Row| {
+        let creator: String = row.get("created_by")?;
+        let is_own = job.own.as_ref().is_none_or(|own| own.contains(&creator));
+        Ok(((row.get("created_at")?, row.get("id")?), is_own))
+    };
     db.all(&statement, &statement.values, read).await
 }
 
@@ -492,10 +505,11 @@ async fn work(
                 _ => LINKS_PER_STEP as u32,
             };
             let page = selected(db, job, place, limit).await?;
-            let Some(&last) = page.last() else {
+            let Some(&(last, _)) = page.last() else {
                 return Ok(None);
             };
-            let ids = page.into_iter().map(|(_, id)| id).collect();
+            let own = page.into_iter().filter(|(_, is_own)| *is_own);
+            let ids = own.map(|((_, id), _)| id).collect();
             let outcomes = change(db, job, ids, step, now).await?;
             let results = outcomes
                 .into_iter()
@@ -535,6 +549,14 @@ async fn erase(
             .filter(|(_, outcome)| job.own.is_none() || *outcome != BulkOutcome::Unknown);
         let codes: Vec<Code> = reached.map(|(code, _)| *code).collect();
         let names = codes.iter().map(|code| erasure::of_link(code.as_str()));
+        let is_buried = job.own.is_none()
+            && match &job.selected_by {
+                SelectedBy::Codes => true,
+                SelectedBy::Other(selection) => matches!(selection, Selection::Campaign(_)),
+            };
+        if !is_buried {
+            erasure::wait_for_ingestion(db).await?;
+        }
         erasure::bury(db, names, job.created_at).await?;
         let until = job.created_at;
         if !erasure::erase_of_links(db, &codes, until, now, &mut job.erased).await? {
@@ -542,7 +564,8 @@ async fn erase(
         }
     }
     // Visits outlive a link that was deleted.
-    let is_only = results.len() == 1 && job.erased.visits > 0;
+    let is_only =
+        job.selected == Some(1) && job.selected_by == SelectedBy::Codes && job.erased.visits > 0;
     for (_, outcome) in results {
         if *outcome == BulkOutcome::Unchanged || is_only {
             *outcome = BulkOutcome::Changed;

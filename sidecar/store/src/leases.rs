@@ -224,6 +224,15 @@ impl Store {
         Ok(())
     }
 
+    /// Ends the leases of pooled codes of a restored database; these stay used.
+    pub async fn forget_pooled(&self, length: usize) -> Result<(), StoreError> {
+        let sql = sql!("DELETE FROM code_leases WHERE name = $1");
+        let name = pool_name(length);
+        self.run("forget leased codes of the pool", sql, args![name])
+            .await?;
+        Ok(())
+    }
+
     /// Returns the codes of a length, check character included, of the links created since a time.
     pub async fn codes_since(
         &self,

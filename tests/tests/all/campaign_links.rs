@@ -219,7 +219,7 @@ fn links_are_taken_elsewhere_with_their_campaigns_or_without() {
             );
             for link in [&mut here, &mut there] {
                 let members = link.as_object_mut().expect("a link");
-                for own in ["createdBy", "shortUrl", "visits"] {
+                for own in ["createdBy", "shortUrl", "uploadId", "visits"] {
                     members.remove(own);
                 }
             }

@@ -123,7 +123,7 @@ fn a_domain_may_have_pages_of_its_own() {
             "This address serves short links",
         ),
         ("y.b.example", "/", "de-AT", 200, "leitet Kurzlinks weiter"),
-        ("y.b.example", "/", "zh-TW", 200, "此網址用於短連結"),
+        ("y.b.example", "/", "zh-Hant-TW", 200, "此網址用於短連結"),
         // Other files have no URL.
         ("y.b.example", "/index.en.html", "en", 404, "does not exist"),
         ("a.example", "/favicon.ico", "en", 204, ""),

@@ -191,12 +191,14 @@ impl Leases {
 
     /// Locks all leases of this process.
     async fn lock_all(&self) -> Vec<(String, OwnedMutexGuard<Holding>)> {
-        let held: Vec<_> = {
+        let mut held: Vec<_> = {
             let held = self.held.lock();
             held.iter()
                 .map(|(name, it)| (name.clone(), Arc::clone(it)))
                 .collect()
         };
+        // In one order, so that two callers do not wait for each other.
+        held.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let mut locked = Vec::with_capacity(held.len());
         for (name, holding) in held {
             locked.push((name, holding.lock_owned().await));

@@ -28,7 +28,7 @@ const BELIEVED_WHEN_ALL_ARE_FULL: Duration = Duration::from_millis(100);
 
 /// The most looks before a length is full because of codes that may not get links, and the pause before each. Meanwhile
 /// all processes have given back what they do not use.
-const LOOKS: u32 = 50;
+const LOOKS: u32 = 25;
 const LOOK_AFTER: Duration = Duration::from_millis(50);
 
 /// Chooses lengths.

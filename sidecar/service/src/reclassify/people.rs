@@ -95,7 +95,7 @@ impl Job for People {
             }
         }
         self.count = Some(count);
-        Ok(Next::Now)
+        Ok(Next::Rest)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
+use jiff::SignedDuration;
 use shortlink_core::bulk::{BulkAction, BulkJob, BulkOutcome, BulkState, NewBulkJob, Selection};
 use shortlink_core::link::{Change, Link, UploadId};
 use shortlink_core::ports::AuditListing;
@@ -114,6 +115,14 @@ async fn a_job_changes_each_selected_link_once(fixture: Fixture) {
             ..new(BulkAction::Change, selection)
         };
         let id = started(store, request).await.id;
+        // A link that is created while the job waits for its turn is none of its links.
+        let later = Link {
+            upload: Some(upload()),
+            tags: vec!["spring".to_owned()],
+            created_at: moment(NOW) + SignedDuration::from_millis(1),
+            ..link(&format!("later{changed}"))
+        };
+        create(store, later).await;
         assert!(run(store, id).await > 3);
         let job = job(store, id).await;
         assert_eq!(job.state, BulkState::Done);
@@ -140,7 +149,9 @@ async fn a_job_changes_each_selected_link_once(fixture: Fixture) {
         .await
         .expect("a store");
     assert_eq!(history.expect("a link").len(), 1);
-    assert_eq!(find(store, &code("other")).await.revision, 1);
+    for left in ["other", "later249", "later0"] {
+        assert_eq!(find(store, &code(left)).await.revision, 1, "{left}");
+    }
 }
 
 async fn a_list_of_codes_has_a_result_for_each(fixture: Fixture) {

@@ -35,6 +35,19 @@ const OF_A_CAMPAIGN: Sql = sql!(
      RETURNING agent_id"
 );
 
+/// The lock that transactions with new visits share: "shorburi".
+const LOCK: i64 = 0x7368_6f72_6275_7269;
+
+/// Waits on PostgreSQL for transactions that have looked for tombstones and may still store visits; those that come later
+/// wait until this transaction ends. SQLite has one writer.
+pub(crate) async fn wait_for_ingestion(db: &mut Db<'_>) -> Result<(), sqlx::Error> {
+    if db.scheme() == Scheme::Postgres {
+        let sql = sql!("SELECT pg_advisory_xact_lock($1)");
+        db.run(sql, args![LOCK]).await?;
+    }
+    Ok(())
+}
+
 /// Stores the tombstones of links and campaigns, by their names.
 pub(crate) async fn bury(
     db: &mut Db<'_>,
@@ -74,6 +87,10 @@ pub(super) async fn alive(
     let Some(first) = visits.iter().map(|visit| visit.at).min() else {
         return Ok(Vec::new());
     };
+    if db.scheme() == Scheme::Postgres {
+        let sql = sql!("SELECT pg_advisory_xact_lock_shared($1)");
+        db.run(sql, args![LOCK]).await?;
+    }
     let sql = sql!("SELECT 1 AS any FROM visit_erasures WHERE until >= $1 LIMIT 1");
     let any: Option<i32> = db.one(sql, args![first], |_row| Ok(1)).await?;
     if any.is_none() {
@@ -198,6 +215,21 @@ async fn blur(
 ) -> Result<u64, sqlx::Error> {
     let last_hour = until.as_millisecond().div_euclid(super::HOUR_MS);
     let wanted = LinkKey::list(db, keys.keys());
+    if db.scheme() == Scheme::Postgres {
+        // One statement: visits that are counted between two would be lost.
+        let fold = sql!(
+            "WITH gone AS (DELETE FROM visit_link_hours WHERE ",
+            OF_LINKS,
+            " AND hour > $2 AND hour <= $3 RETURNING code, class, visits, last_at), \
+             added AS (INSERT INTO visit_link_hours AS kept (code, hour, class, visits, last_at) \
+             SELECT code, $2, class, CAST(sum(visits) AS bigint), max(last_at) / $4 * $4 FROM gone \
+             GROUP BY code, class ORDER BY code, class \
+             ON CONFLICT (code, hour, class) DO UPDATE SET visits = kept.visits + excluded.visits, \
+             last_at = greatest(kept.last_at, excluded.last_at)) SELECT count(*) AS folded FROM gone"
+        );
+        let values = [wanted, EARLIER.into(), last_hour.into(), DAY_MS.into()];
+        return db.get(fold, &values, |row| row.get("folded")).await;
+    }
     let add = sql!(
         "INSERT INTO visit_link_hours AS kept (",
         LINK,
@@ -210,19 +242,17 @@ async fn blur(
         ", class ON CONFLICT (",
         LINK,
         ", hour, class) DO UPDATE SET visits = kept.visits + excluded.visits, \
-         last_at = {max|greatest}(kept.last_at, excluded.last_at)"
+         last_at = max(kept.last_at, excluded.last_at)"
     );
-    let values = [
-        wanted.clone(),
-        EARLIER.into(),
-        last_hour.into(),
-        DAY_MS.into(),
-    ];
+    let values = [wanted, EARLIER.into(), last_hour.into(), DAY_MS.into()];
     db.run(add, &values).await?;
     let delete = sql!(
         "DELETE FROM visit_link_hours WHERE ",
         OF_LINKS,
         " AND hour > $2 AND hour <= $3"
     );
-    db.run(delete, &values[..3]).await
+    overwrite(db, true).await?;
+    let deleted = db.run(delete, &values[..3]).await;
+    overwrite(db, false).await?;
+    deleted
 }
