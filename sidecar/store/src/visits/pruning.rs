@@ -44,7 +44,7 @@ impl Store {
                 if deleted == 0 {
                     let sql = sql!("DELETE FROM visit_origins WHERE seen_at < $1");
                     db.run(sql, args![*before]).await?;
-                    // What is left of their visits would replace their unique visitors.
+                    // The rest of their visits would replace their unique visitors.
                     let sql = sql!("DELETE FROM visit_stale_sketches WHERE day < $1");
                     let day = before.as_millisecond().div_euclid(DAY_MS);
                     db.run(sql, args![day]).await?;
