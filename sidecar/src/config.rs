@@ -413,14 +413,24 @@ impl Settings {
         Ok(Watermarks { low, high })
     }
 
+    /// Reads the file that a setting names, if any; also returns how errors name it.
+    fn read_file<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(PathBuf) -> std::io::Result<T>,
+    ) -> anyhow::Result<Option<(String, T)>> {
+        let Some(path) = self.file(key) else {
+            return Ok(None);
+        };
+        let the_file = format!("the file {path:?} that {key} names");
+        let content = read(path).with_context(|| format!("{the_file} can't be read"))?;
+        Ok(Some((the_file, content)))
+    }
+
     /// The words that codes do not contain.
     fn blocklist(&self) -> anyhow::Result<Blocklist> {
-        let file = match self.file(BLOCKLIST) {
-            None => String::new(),
-            Some(path) => std::fs::read_to_string(&path).with_context(|| {
-                format!("the file {path:?} that {BLOCKLIST} names can't be read")
-            })?,
-        };
+        let file = self.read_file(BLOCKLIST, std::fs::read_to_string)?;
+        let file = file.map(|(_, text)| text).unwrap_or_default();
         let built_in = match self.get("codes.blocklist") {
             true => Blocklist::built_in(),
             false => "",
@@ -430,21 +440,16 @@ impl Settings {
     }
 
     fn check_keys(&self) -> anyhow::Result<CheckKeys> {
-        let Some(path) = self.file(CHECK_KEYS) else {
+        let Some((the_file, text)) = self.read_file(CHECK_KEYS, std::fs::read)? else {
             bail!("{CHECK_KEYS} must be set when codes.check is \"keyed\"");
         };
-        let the_file = format!("the file {path:?} that {CHECK_KEYS} names");
-        let text = std::fs::read(&path).with_context(|| format!("{the_file} can't be read"))?;
         CheckKeys::parse(&text).with_context(|| format!("{the_file} does not hold check keys"))
     }
 
     fn proxy_secret(&self) -> anyhow::Result<Option<ProxySecret>> {
-        let Some(path) = self.file(PROXY_SECRET) else {
+        let Some((the_file, text)) = self.read_file(PROXY_SECRET, std::fs::read_to_string)? else {
             return Ok(None);
         };
-        let the_file = format!("the file {path:?} that {PROXY_SECRET} names");
-        let text = std::fs::read_to_string(&path);
-        let text = text.with_context(|| format!("{the_file} can't be read"))?;
         let secret = ProxySecret::parse(&text);
         let expected = "must have one line: proxy_set_header X-Shortlink-Secret \"…\"; with 16 or more letters, digits, \
                         - and _";

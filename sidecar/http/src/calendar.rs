@@ -4,10 +4,9 @@
 //! moment: in a zone whose offset has half an hour, such as India's, at 23:30.
 
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 use shortlink_core::ports::{CountQuery, Hours, Intervals};
 
-use super::problem::Problem;
 use super::query::values;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -51,23 +50,19 @@ impl Zone {
     fn day_of(&self, hour: Timestamp) -> Result<Timestamp, jiff::Error> {
         let last = hour.checked_add(HOUR - SignedDuration::from_nanos(1))?;
         let first = last.to_zoned(self.zone.clone()).start_of_day()?;
-        floor_hour(first.timestamp())
+        Ok(floor(first.timestamp(), Unit::Hour))
     }
 
     /// The parts of a period in which the zone has one offset, in which intervals follow from arithmetic.
     /// [`Zone::begin_of`] finds the start of an interval whose day begins in the part before.
-    pub(super) fn parts(
-        &self,
-        length: Hours,
-        query: &CountQuery,
-    ) -> Result<Vec<(CountQuery, Intervals)>, Problem> {
+    pub(super) fn parts(&self, length: Hours, query: &CountQuery) -> Vec<(CountQuery, Intervals)> {
         if length == Hours::One {
-            return Ok(vec![(*query, Intervals { length, ahead: 0 })]);
+            return vec![(*query, Intervals { length, ahead: 0 })];
         }
         let changes = self.zone.following(query.since);
         let mut bounds = vec![query.since];
         for change in changes.take_while(|change| change.timestamp() < query.until) {
-            let at = floor_hour(change.timestamp()).map_err(|_| out_of_range())?;
+            let at = floor(change.timestamp(), Unit::Hour);
             if bounds.last().is_some_and(|last| *last < at) {
                 bounds.push(at);
             }
@@ -84,17 +79,14 @@ impl Zone {
             };
             (part, Intervals { length, ahead })
         });
-        Ok(parts.collect())
+        parts.collect()
     }
 }
 
-fn out_of_range() -> Problem {
-    Problem::query("The period contains moments that no calendar has.".to_owned())
-}
-
-fn floor_hour(at: Timestamp) -> Result<Timestamp, jiff::Error> {
-    let second = at.as_second();
-    Timestamp::from_second(second - second.rem_euclid(HOUR.as_secs()))
+/// Rounds a moment down to a whole unit.
+pub(super) fn floor(at: Timestamp, unit: Unit) -> Timestamp {
+    let round = TimestampRound::new().smallest(unit).mode(RoundMode::Floor);
+    at.round(round).unwrap_or(at)
 }
 
 values! {
@@ -117,7 +109,7 @@ mod tests {
             until: moment(until),
         };
         let mut days = Vec::new();
-        let parts = zone.parts(Hours::Day, &query).expect("parts");
+        let parts = zone.parts(Hours::Day, &query);
         let mut next = query.since;
         for (part, Intervals { ahead, .. }) in parts {
             assert_eq!(part.since, next);

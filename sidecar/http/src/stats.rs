@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use axum::Json;
 use axum::extract::State;
-use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
+use jiff::{SignedDuration, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -13,7 +13,7 @@ use shortlink_core::visit::class::Class;
 
 use super::app::SharedApp;
 use super::auth::{MayReadStats, check_reaches_all};
-use super::calendar::Zone;
+use super::calendar::{Zone, floor};
 use super::campaigns::{self, CampaignInPath, no_such_campaign};
 use super::extract::{CODE, CodeInPath, no_such_link};
 use super::operation::parameter::{number, of, parameters};
@@ -240,12 +240,6 @@ fn name_of(interval: Hours) -> &'static str {
     }
 }
 
-/// Rounds a moment down to a whole unit.
-fn floor(at: Timestamp, unit: Unit) -> Timestamp {
-    let round = TimestampRound::new().smallest(unit).mode(RoundMode::Floor);
-    at.round(round).unwrap_or(at)
-}
-
 /// The period of statistics and the length of its intervals. Both bounds are rounded down to whole
 /// hours, so that periods that touch share no visit and lose none. Without `until`, the period
 /// includes the present hour.
@@ -379,7 +373,7 @@ async fn add_intervals(
 ) -> Result<(), Problem> {
     let names: Vec<String> = values.iter().map(|value| value.value.clone()).collect();
     let mut found: HashMap<String, BTreeMap<Timestamp, ClassCounts>> = HashMap::new();
-    for (part, by) in zone.parts(length, query)? {
+    for (part, by) in zone.parts(length, query) {
         let counts = app
             .store
             .count_over_time(&part, dimension, &names, by)

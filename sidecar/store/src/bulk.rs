@@ -2,34 +2,25 @@
 //! cut off anywhere continues there, and two processes never do a step twice.
 
 mod request;
+mod steps;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
-use shortlink_core::audit::{Action, AuditEntry, ChangedBy, Subject};
+use shortlink_core::audit::{Action, AuditEntry, Subject};
 use shortlink_core::bulk::{
     BulkAction, BulkCounts, BulkJob, BulkOutcome, BulkState, BulkStep, Erased, NewBulkJob,
-    SelectedBy, Selection,
+    Selection,
 };
-use shortlink_core::link::{Edit, Link};
-use shortlink_core::ports::{Listing, OutboxSpan, StoreError};
+use shortlink_core::ports::StoreError;
 use vocabulary::Code;
 
 use super::db::Db;
-use super::rows::{columns, known_ids, read as read_link};
-use super::sql::{FOR_UPDATE, IN_NUMBERS, sql};
+use super::sql::{FOR_UPDATE, sql};
 use super::value::{Row, args, invalid};
 use super::visits::erasure;
-use super::{Store, audit, changes, links, listing};
+use super::{Store, audit};
 use request::Request;
-
-/// The most links that a step changes: others who change links wait for the step on SQLite.
-const LINKS_PER_STEP: usize = 100;
-
-/// The most links whose visits a step erases.
-const ERASED_PER_STEP: u32 = 500;
-
-/// The most links that a step counts.
-const COUNTED_PER_STEP: u32 = 5_000;
+use steps::{LINKS_PER_STEP, Phase, Place};
 
 /// The most parts that are deleted with old jobs at a time.
 const FORGOTTEN_PARTS: u32 = 1_000;
@@ -44,54 +35,6 @@ pub enum BulkCreated {
     Job(Box<BulkJob>),
     /// Another request has used the idempotency key.
     Different,
-}
-
-/// The next step of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) phase: Phase,
-    /// Begin of the step, as the creation time and the id of a link; or the number of a part or of a visit.
-    pub(super) at: (i64, i64),
-}
-
-/// The phases of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Counts the selected links.
-    Count,
-    /// Works off the selected links.
-    Links,
-    /// Erases the visits of a campaign, also those of deleted links; before its links.
-    Visits,
-}
-
-impl Phase {
-    fn number(self) -> i64 {
-        match self {
-            Self::Count => 0,
-            Self::Links => 1,
-            Self::Visits => 2,
-        }
-    }
-
-    fn of(number: i64) -> Result<Self, sqlx::Error> {
-        match number {
-            0 => Ok(Self::Count),
-            1 => Ok(Self::Links),
-            2 => Ok(Self::Visits),
-            _ => Err(invalid("phase")),
-        }
-    }
-}
-
-impl Place {
-    /// The begin of a phase that walks through the links that existed when a job was created.
-    fn first(phase: Phase, created_at: Timestamp) -> Self {
-        Self {
-            phase,
-            at: (created_at.as_millisecond(), i64::MAX),
-        }
-    }
 }
 
 impl Store {
@@ -218,24 +161,17 @@ impl Store {
 
     /// Deletes some of the jobs that ended before a moment; returns true if there may be more.
     pub async fn forget_bulk_jobs(&self, before: Timestamp) -> Result<bool, StoreError> {
-        let sql = sql!("SELECT id FROM jobs WHERE finished_at < $1 LIMIT 1");
+        let sql = sql!("SELECT id FROM jobs WHERE finished_at < $1 ORDER BY finished_at LIMIT 1");
         let read = |row: &Row| row.get::<i64>("id");
-        let found: Option<i64> = self
+        let found = self
             .one("find an old job", sql, args![before], read)
             .await?;
-        if found.is_none() {
+        let Some(id) = found else {
             return Ok(false);
-        }
-        self.run_tx("forget an old job", before, |db, before| {
+        };
+        self.run_tx("forget an old job", id, |db, id| {
             Box::pin(async move {
-                let sql =
-                    sql!("SELECT id FROM jobs WHERE finished_at < $1 ORDER BY finished_at LIMIT 1");
-                let found = db
-                    .one(sql, args![*before], |row| row.get::<i64>("id"))
-                    .await?;
-                let Some(id) = found else {
-                    return Ok(false);
-                };
+                let id = *id;
                 let mut deleted = 0;
                 for sql in [
                     sql!(
@@ -325,17 +261,17 @@ async fn create(db: &mut Db<'_>, new: &NewBulkJob) -> Result<BulkCreated, sqlx::
     }
     // Before any visit is deleted: events that arrive meanwhile must not come back.
     if new.action == BulkAction::Erase && !new.is_trial && new.own.is_none() {
-        erasure::wait_for_ingestion(db).await?;
-        match &new.selection {
-            Selection::Codes(codes) => {
-                let names = codes.iter().map(|code| erasure::of_link(code.as_str()));
-                erasure::bury(db, names, new.created_at).await?;
-            }
-            Selection::Campaign(id) => {
-                let names = [erasure::of_campaign(id.get().cast_signed())];
-                erasure::bury(db, names.into_iter(), new.created_at).await?;
-            }
-            _ => {}
+        let names = match &new.selection {
+            Selection::Codes(codes) => codes
+                .iter()
+                .map(|it| erasure::of_link(it.as_str()))
+                .collect(),
+            Selection::Campaign(id) => vec![erasure::of_campaign(id.get().cast_signed())],
+            _ => Vec::new(),
+        };
+        if !names.is_empty() {
+            erasure::wait_for_ingestion(db).await?;
+            erasure::bury(db, names.into_iter(), new.created_at).await?;
         }
     }
     let sql = sql!("SELECT ", COLUMNS, " FROM jobs WHERE id = $1");
@@ -373,6 +309,7 @@ async fn lock(db: &mut Db<'_>, id: u64) -> Result<Option<(BulkJob, Place)>, sqlx
     db.one(sql, args![id], read).await
 }
 
+/// Does a step of a job; the last one if it is not running any more.
 async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx::Error> {
     let last = BulkStep {
         is_last: true,
@@ -387,9 +324,9 @@ async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx
     job.started_at.get_or_insert(now);
     let mut step = BulkStep::default();
     let next = match place.phase {
-        Phase::Count => Some(count(db, &mut job, place).await?),
-        Phase::Links => work(db, &mut job, place, &mut step, now).await?,
-        Phase::Visits => Some(erase_campaign(db, &mut job, place, now).await?),
+        Phase::Count => Some(steps::count(db, &mut job, place).await?),
+        Phase::Links => steps::work(db, &mut job, place, &mut step, now).await?,
+        Phase::Visits => Some(steps::erase_campaign(db, &mut job, place, now).await?),
     };
     if next.is_none() {
         end(db, &mut job, BulkState::Done, None, now).await?;
@@ -397,237 +334,6 @@ async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx
     }
     save(db, &job, next.unwrap_or(place)).await?;
     Ok(step)
-}
-
-/// Counts some of the selected links.
-async fn count(db: &mut Db<'_>, job: &mut BulkJob, place: Place) -> Result<Place, sqlx::Error> {
-    let page = selected(db, job, place, COUNTED_PER_STEP).await?;
-    let own = page.iter().filter(|(_, is_own)| *is_own);
-    *job.selected.get_or_insert_default() += own.count() as u64;
-    Ok(match page.last() {
-        Some(&(at, _)) if page.len() == COUNTED_PER_STEP as usize => Place { at, ..place },
-        _ if job.action == BulkAction::Erase => Place {
-            phase: Phase::Visits,
-            at: (0, i64::MIN),
-        },
-        _ => Place::first(Phase::Links, job.created_at),
-    })
-}
-
-/// Erases some visits of a campaign.
-async fn erase_campaign(
-    db: &mut Db<'_>,
-    job: &mut BulkJob,
-    place: Place,
-    now: Timestamp,
-) -> Result<Place, sqlx::Error> {
-    let links = Place::first(Phase::Links, job.created_at);
-    let SelectedBy::Other(Selection::Campaign(id)) = job.selected_by else {
-        return Ok(links);
-    };
-    // Visits of deleted links do not show by which key those were created.
-    if job.is_trial || job.own.is_some() {
-        return Ok(links);
-    }
-    let (id, after) = (id.get().cast_signed(), place.at.1);
-    let erased = &mut job.erased;
-    let last = erasure::erase_of_campaign(db, id, after, job.created_at, now, erased).await?;
-    Ok(last.map_or(links, |last| Place {
-        at: (0, last),
-        ..place
-    }))
-}
-
-/// The creation times and ids of selected links behind a place, in the order of listings, and whether the job reaches each.
-/// Those that it does not reach count as well, or a step would have no bound.
-async fn selected(
-    db: &mut Db<'_>,
-    job: &BulkJob,
-    place: Place,
-    limit: u32,
-) -> Result<Vec<((i64, i64), bool)>, sqlx::Error> {
-    let mut listing = Listing {
-        limit,
-        ..Listing::default()
-    };
-    match &job.selected_by {
-        SelectedBy::Other(Selection::Tag(tag)) => listing.tag = Some(tag.clone()),
-        SelectedBy::Other(Selection::ExternalId(id)) => listing.external_id = Some(id.clone()),
-        SelectedBy::Other(Selection::Campaign(id)) => listing.campaign = Some(*id),
-        SelectedBy::Other(Selection::Upload(id)) => listing.upload = Some(*id),
-        SelectedBy::Codes | SelectedBy::Other(Selection::Codes(_)) => return Ok(Vec::new()),
-    }
-    let mut statement = db.statement(sql!("SELECT created_at, id, created_by FROM "));
-    listing::query(&mut statement, &listing, place.at, None);
-    let read = |row: &Row| {
-        let creator: String = row.get("created_by")?;
-        let is_own = job.own.as_ref().is_none_or(|own| own.contains(&creator));
-        Ok(((row.get("created_at")?, row.get("id")?), is_own))
-    };
-    db.all(&statement, &statement.values, read).await
-}
-
-/// Works off some of the selected links; returns the next place, if there may be more.
-async fn work(
-    db: &mut Db<'_>,
-    job: &mut BulkJob,
-    place: Place,
-    step: &mut BulkStep,
-    now: Timestamp,
-) -> Result<Option<Place>, sqlx::Error> {
-    let (mut results, next) = match &job.selected_by {
-        SelectedBy::Codes => {
-            let sql = sql!("SELECT codes FROM job_codes WHERE job_id = $1 AND part = $2");
-            let read = |row: &Row| {
-                serde_json::from_str(row.get("codes")?).map_err(|_error| invalid("codes"))
-            };
-            let codes: Option<Vec<String>> = db.one(sql, args![job.id, place.at.1], read).await?;
-            let Some(codes) = codes else {
-                return Ok(None);
-            };
-            let codes: Option<Vec<Code>> = codes.iter().map(|code| code.parse().ok()).collect();
-            let codes = codes.ok_or_else(|| invalid("codes"))?;
-            let ids = known_ids(db, &codes).await?;
-            let outcomes =
-                change(db, job, ids.iter().flatten().copied().collect(), step, now).await?;
-            let results: Vec<(Code, BulkOutcome)> = codes
-                .into_iter()
-                .map(|code| {
-                    let outcome = outcomes.iter().find(|(_, changed, _)| *changed == code);
-                    (code, outcome.map_or(BulkOutcome::Unknown, |it| it.2))
-                })
-                .collect();
-            (results, (0, place.at.1 + 1))
-        }
-        SelectedBy::Other(_) => {
-            let limit = match job.action {
-                BulkAction::Erase => ERASED_PER_STEP,
-                _ => LINKS_PER_STEP as u32,
-            };
-            let page = selected(db, job, place, limit).await?;
-            let Some(&(last, _)) = page.last() else {
-                return Ok(None);
-            };
-            let own = page.into_iter().filter(|(_, is_own)| *is_own);
-            let ids = own.map(|((_, id), _)| id).collect();
-            let outcomes = change(db, job, ids, step, now).await?;
-            let results = outcomes
-                .into_iter()
-                .map(|(_, code, outcome)| (code, outcome));
-            (results.collect(), last)
-        }
-    };
-    if job.action == BulkAction::Erase && !erase(db, job, &mut results, now).await? {
-        return Ok(Some(place));
-    }
-    for (_, outcome) in &results {
-        job.counts.add(*outcome);
-    }
-    let sql = sql!(
-        "INSERT INTO job_results (job_id, part, results) SELECT $1, coalesce(max(part), 0) + 1, $2 \
-         FROM job_results WHERE job_id = $1"
-    );
-    let text = Json::from_iter(
-        results
-            .iter()
-            .map(|(code, outcome)| json!([code.as_str(), outcome.name()])),
-    );
-    db.run(sql, args![job.id, text.to_string()]).await?;
-    Ok(Some(Place { at: next, ..place }))
-}
-
-/// Erases visits of the links of a step, and notes that in their results. Returns false if there may be more of them.
-async fn erase(
-    db: &mut Db<'_>,
-    job: &mut BulkJob,
-    results: &mut [(Code, BulkOutcome)],
-    now: Timestamp,
-) -> Result<bool, sqlx::Error> {
-    if !job.is_trial {
-        let reached = results
-            .iter()
-            .filter(|(_, outcome)| job.own.is_none() || *outcome != BulkOutcome::Unknown);
-        let codes: Vec<Code> = reached.map(|(code, _)| *code).collect();
-        let names = codes.iter().map(|code| erasure::of_link(code.as_str()));
-        let is_buried = job.own.is_none()
-            && match &job.selected_by {
-                SelectedBy::Codes => true,
-                SelectedBy::Other(selection) => matches!(selection, Selection::Campaign(_)),
-            };
-        if !is_buried {
-            erasure::wait_for_ingestion(db).await?;
-        }
-        erasure::bury(db, names, job.created_at).await?;
-        let until = job.created_at;
-        if !erasure::erase_of_links(db, &codes, until, now, &mut job.erased).await? {
-            return Ok(false);
-        }
-    }
-    // Visits outlive a link that was deleted.
-    let is_only =
-        job.selected == Some(1) && job.selected_by == SelectedBy::Codes && job.erased.visits > 0;
-    for (_, outcome) in results {
-        if *outcome == BulkOutcome::Unchanged || is_only {
-            *outcome = BulkOutcome::Changed;
-        }
-    }
-    Ok(true)
-}
-
-/// Changes links, which are locked in the order of their ids, as all transactions do; returns their ids, codes and outcomes.
-async fn change(
-    db: &mut Db<'_>,
-    job: &BulkJob,
-    ids: Vec<i64>,
-    step: &mut BulkStep,
-    now: Timestamp,
-) -> Result<Vec<(i64, Code, BulkOutcome)>, sqlx::Error> {
-    let sql = sql!(
-        "SELECT id, ",
-        columns!(),
-        " FROM links WHERE id",
-        IN_NUMBERS,
-        " ORDER BY id",
-        FOR_UPDATE
-    );
-    let read = |row: &Row| Ok((row.get("id")?, read_link(row)?));
-    let found: Vec<(i64, Link)> = db.all(sql, args![ids], read).await?;
-    let by = job.action.audited().map(|action| ChangedBy {
-        key_id: Some(job.key_id.clone()),
-        action,
-    });
-    let mut outcomes = Vec::with_capacity(found.len());
-    for (id, before) in found {
-        let code = before.code;
-        if job
-            .own
-            .as_ref()
-            .is_some_and(|own| !own.contains(&before.created_by))
-        {
-            continue;
-        }
-        let edit = job.action.edit(before.clone(), &job.change, now);
-        let (outcome, link) = match edit {
-            Edit::Changed(link) => (BulkOutcome::Changed, Some(link)),
-            Edit::Unchanged(link) => (BulkOutcome::Unchanged, Some(link)),
-            Edit::Refused(refusal) => (refusal.into(), None),
-        };
-        outcomes.push((id, code, outcome));
-        let (false, Some(link), Some(by)) = (job.is_trial, link, &by) else {
-            continue;
-        };
-        if outcome == BulkOutcome::Changed {
-            links::store(db, id, by, &before, &link).await?;
-        }
-        step.receipt.0.push(OutboxSpan {
-            first: id,
-            last: id,
-            revision: link.revision,
-        });
-        step.links.push(link);
-    }
-    changes::append(db, step.receipt.0.iter(), now).await?;
-    Ok(outcomes)
 }
 
 /// Ends a job, whose row is saved after it.

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::ops::DerefMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -161,7 +162,10 @@ impl Leases {
     }
 
     /// Reports leases, and forgets those that were taken back.
-    async fn report(&self, holdings: &mut [(String, &mut Holding)]) -> Result<(), StoreError> {
+    async fn report<H: DerefMut<Target = Holding>>(
+        &self,
+        holdings: &mut [(String, H)],
+    ) -> Result<(), StoreError> {
         let now = self.now();
         let rows = holdings.iter().filter(|(_, it)| it.reported.is_some());
         let rows = rows.map(|(name, it)| (name.clone(), it.until, it.standing()));
@@ -211,12 +215,7 @@ impl Leases {
     /// # Errors
     /// Fails if the store does.
     pub async fn report_all(&self) -> Result<(), StoreError> {
-        let mut locked = self.lock_all().await;
-        let mut all: Vec<_> = locked
-            .iter_mut()
-            .map(|(name, it)| (name.clone(), &mut **it))
-            .collect();
-        self.report(&mut all).await
+        self.report(&mut self.lock_all().await).await
     }
 
     /// Gives back capacity that others may wait for.
@@ -227,11 +226,7 @@ impl Leases {
             holding.is_scarce = false;
             holding.next = 0;
         }
-        let mut scarce: Vec<_> = locked
-            .iter_mut()
-            .map(|(name, it)| (name.clone(), &mut **it))
-            .collect();
-        self.report(&mut scarce).await
+        self.report(&mut locked).await
     }
 
     /// Gives back all that is unused, when the process stops.
