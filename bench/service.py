@@ -15,8 +15,8 @@ DATABASE = os.environ.get("BENCH_DATABASE_URL")
 class Service:
     """A sidecar with a database of its own."""
 
-    def __init__(self, built, directory, strategy="permuted", on_postgres=False, more=None):
-        self.built, self.port = built, free_port()
+    def __init__(self, built, directory, strategy="permuted", on_postgres=False, more=None, program=SIDECAR):
+        self.built, self.port, self.program = built, free_port(), program
         database = DATABASE or f"sqlite:{directory}/links.db"
         if on_postgres:
             database = built.start_postgres()
@@ -30,7 +30,7 @@ class Service:
         } | (more or {})
         self.run("migrate")
         self.key = self.run("keys", "create", "--name", "bench", "--scope", "admin").strip()
-        process = built.start("sidecar", self.port, ["env", *self.words(), str(SIDECAR), "serve"])
+        process = built.start("sidecar", self.port, ["env", *self.words(), str(program), "serve"])
         self.pid = process.pid
 
     def words(self):
@@ -38,7 +38,7 @@ class Service:
 
     def run(self, *words):
         done = subprocess.run(
-            [str(SIDECAR), *words], env=self.environment, check=True, capture_output=True, text=True
+            [str(self.program), *words], env=self.environment, check=True, capture_output=True, text=True
         )
         return done.stdout
 

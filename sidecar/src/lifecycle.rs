@@ -24,7 +24,7 @@ const LAST_GRACE: Duration = Duration::from_secs(3);
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Fails when something that serving needs is missing, or accepting connections fails.
+/// Fails when something that serving needs is missing.
 pub async fn serve(config: Config) -> anyhow::Result<()> {
     let shutdown = cancelled_by_signal()?;
 
@@ -50,7 +50,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
 
     let serving = http::serve(listener, app, Handle::current(), shutdown.clone());
     tokio::select! {
-        served = front.run(serving) => served?.context("cannot serve any longer")?,
+        served = front.run(serving) => served?,
         () = after(shutdown, grace) => {
             let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(grace_ms, "requests were cut off: they did not finish in time");

@@ -1,7 +1,7 @@
-//! Has the API answered on a runtime of its own, apart from the one that serves connections and visitors.
+//! Has a request answered on another runtime than that of its connection.
 //!
 //! Statistics and batches can keep every thread of a runtime busy for longer than a visitor waits. On the runtime of
-//! connections nothing runs but the parts that all requests need, and the fallback resolver.
+//! visitors nothing runs but the fallback resolver, and the parts that all requests of its connections need.
 
 use std::io;
 
@@ -20,9 +20,9 @@ use super::problem::Problem;
 /// The parts of an answer that may wait for the client. An answer of known length waits as a whole.
 const PARTS: usize = 2;
 
-/// Has `api` answer a request on `runtime`. The work ends when the client is gone.
-pub(super) async fn answered(runtime: Handle, api: Router, request: Request) -> Response {
-    let answer = AbortOnDropHandle::new(runtime.spawn(api.oneshot(request)));
+/// Has a router answer a request on `runtime`. The work ends when the client is gone.
+pub(super) async fn answered(runtime: Handle, router: Router, request: Request) -> Response {
+    let answer = AbortOnDropHandle::new(runtime.spawn(router.oneshot(request)));
     match answer.await {
         Ok(Ok(response)) => response.map(|body| made(&runtime, body)),
         // A router has no errors; its handlers' panics are caught within it.

@@ -11,6 +11,7 @@ mod calendar;
 mod campaign_links;
 mod campaigns;
 mod codespace;
+mod connections;
 mod console;
 mod cursor;
 mod docs;

@@ -29,15 +29,17 @@ parameters! {
 /// reject, and the visitor must be redirected nevertheless.
 const QUERY: &str = "x-shortlink-query";
 
+/// The paths of this operation.
+pub(super) const PATHS: &str = "/resolve/{*path}";
+
 /// The operation of this file.
 pub(super) fn operation() -> Operation {
-    let path = "/resolve/{*path}";
     let text =
         "For nginx' public server, when Redis has no answer. The internal server rejects it.";
     let get = ("get", routing::get as fn(_) -> _);
     let mut operation = Operation::new(
         get,
-        path,
+        PATHS,
         "followLink",
         "Resolves a link for nginx",
         resolve,

@@ -1,12 +1,13 @@
 //! Serves requests on a listener, and routes them to their handlers.
 
-use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::header::CONNECTION;
 use axum::middleware::from_fn_with_state;
-use axum::serve::ListenerExt;
+use axum::response::IntoResponse;
+use axum::routing::any;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
@@ -15,46 +16,59 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::app::App;
+use super::connections::{self, HEADERS_WITHIN, Home, Homes};
 use super::problem::{self, Problem};
 use super::{apart, console, observe, openapi, proxy, resolve};
 
-/// Serves connections and visitors on the current runtime, and the API on `api`, until `shutdown`; then accepts no more
-/// connections, and returns when the requests in progress are answered.
-///
-/// # Errors
-/// Fails if connections can no longer be accepted.
+/// Serves visitors on the current runtime, and the API on `api`, until `shutdown`; then accepts no more connections, and
+/// returns when the requests in progress are answered.
 pub fn serve(
     listener: TcpListener,
     app: App,
     api: Handle,
     shutdown: CancellationToken,
-) -> BoxFuture<'static, io::Result<()>> {
-    // Small answers must not wait for the acknowledgement of earlier packets.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "a connection is served with delays");
-        }
-    });
+) -> BoxFuture<'static, ()> {
     // Boxed, so that it is compiled here, and not with what starts it.
-    axum::serve(listener, router(app, api))
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .into_future()
-        .boxed()
+    let homes = homes(app, Handle::current(), api);
+    connections::serve(listener, homes, HEADERS_WITHIN, shutdown).boxed()
 }
 
-/// Builds the router of visitors, which passes all other requests on to that of the API on another runtime.
-pub(super) fn router(app: App, runtime: Handle) -> Router {
+/// Builds the routers of visitors and of the API. Each passes the requests of the other kind on to the other's runtime.
+pub(super) fn homes(app: App, of_visitors: Handle, of_api: Handle) -> Homes {
     let app = Arc::new(app);
-    let api = api(&app);
-    let observed = from_fn_with_state(Arc::clone(&app), observe::of_visitor);
+    let (visitors, api) = (visitors(&app), api(&app));
+    let (elsewhere, there) = (of_api.clone(), api.clone());
+    let front = visitors.clone();
+    let front = front.fallback(move |it| apart::answered(elsewhere.clone(), there.clone(), it));
+    let elsewhere = of_visitors.clone();
+    let handed_over = async move |request| {
+        let answer = apart::answered(elsewhere.clone(), visitors.clone(), request).await;
+        // The client keeps connections for both kinds. Its next visitor comes on one that visitors share with no client.
+        ([(CONNECTION, "close")], answer).into_response()
+    };
+    Homes {
+        visitors: Home {
+            runtime: of_visitors,
+            router: front,
+        },
+        api: Home {
+            runtime: of_api,
+            router: api.route(resolve::PATHS, any(handed_over)),
+        },
+        path: resolve::PATHS.split('{').next().unwrap_or_default(),
+    }
+}
+
+/// Builds the router of visitors.
+fn visitors(app: &Arc<App>) -> Router {
+    let observed = from_fn_with_state(Arc::clone(app), observe::of_visitor);
     let visitors = resolve::operation();
     let handler = visitors.handler.fallback(resolve::not_allowed);
     Router::new()
         .route(visitors.path, handler)
         .layer(CatchPanicLayer::custom(resolve::panicked))
         .layer(observed)
-        .with_state(app)
-        .fallback(move |request| apart::answered(runtime.clone(), api.clone(), request))
+        .with_state(Arc::clone(app))
 }
 
 /// Builds the router of the API from the operations that the description has, and the console's routes.

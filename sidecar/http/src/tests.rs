@@ -58,7 +58,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 use vocabulary::{CodeRules, RedirectStatus};
 
-use super::router::router;
+use super::router::homes;
 use super::*;
 
 const BODY_LIMIT: usize = 1024;
@@ -66,6 +66,8 @@ const BODY_LIMIT: usize = 1024;
 /// A service with one key of each kind.
 struct Service {
     router: Router,
+    /// Of connections that begin with a request of the API.
+    api_router: Router,
     kept: TemporaryStore,
     redis: Arc<MemoryPublisher>,
     clock: Arc<ManualClock>,
@@ -226,8 +228,10 @@ impl Service {
             proxy_secret: None,
         };
         change(&mut app);
+        let homes = homes(app, Handle::current(), Handle::current());
         Self {
-            router: router(app, Handle::current()),
+            router: homes.visitors.router,
+            api_router: homes.api.router,
             kept,
             redis,
             clock,

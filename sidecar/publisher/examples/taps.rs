@@ -54,6 +54,7 @@ async fn main() -> anyhow::Result<()> {
         begin_ms: now_ms - days * 86_400_000,
         span_ms: days * 86_400_000,
         rng: StdRng::seed_from_u64(7),
+        origin: now_ms,
     };
     let mut sequence = 0;
     while sequence < visits {
@@ -94,6 +95,8 @@ struct Taps<'c> {
     begin_ms: u64,
     span_ms: u64,
     rng: StdRng,
+    /// Another one in each run, whose visits would otherwise be those of the run before.
+    origin: u64,
 }
 
 impl Taps<'_> {
@@ -115,7 +118,7 @@ impl Taps<'_> {
         let host: &[u8] = [b"s.example.com".as_slice(), b"go.example.net"][rng.random_range(0..2)];
         let event = VisitEvent {
             id: VisitId {
-                origin: 1,
+                origin: self.origin,
                 sequence,
             },
             time_ms: self.begin_ms + (done * self.span_ms as f64) as u64,

@@ -1,4 +1,4 @@
-//! The runtime of connections and visitors, on which nothing else runs.
+//! The runtime of visitors, on which nothing else runs.
 
 use std::io;
 

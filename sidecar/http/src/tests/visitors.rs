@@ -6,6 +6,8 @@ use jiff::SignedDuration;
 use serde_json::json;
 use shortlink_core::testing::eventually;
 
+use tower::ServiceExt;
+
 use super::Service;
 
 #[tokio::test]
@@ -91,5 +93,29 @@ async fn without_the_database_nobody_is_told_that_there_is_no_link() {
         assert_eq!(answer.status, status, "{path}");
         let asks_to_wait = answer.header("retry-after").is_some();
         assert_eq!(asks_to_wait, status == 503 && path != "/readyz", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_visitor_among_requests_of_the_api_is_answered_and_gets_another_connection() {
+    let service = Service::new().await;
+    let link = json!({"longUrl": "https://example.com/a", "customSlug": "live"});
+    assert_eq!(service.create(link).await.status, 201);
+    for (router, path, status, closes) in [
+        (&service.api_router, "/resolve/live", 302, true),
+        (&service.api_router, "/v1/version", 404, false),
+        (&service.router, "/resolve/live", 302, false),
+        (&service.router, "/v1/version", 404, false),
+    ] {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let response = router.clone().oneshot(request).await;
+        let response = response.expect("the router answers everything");
+        assert_eq!(response.status(), status, "{path}");
+        let connection = response.headers().get("connection");
+        assert_eq!(
+            connection.map(|it| it.as_bytes()),
+            closes.then_some(&b"close"[..]),
+            "{path}"
+        );
     }
 }

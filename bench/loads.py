@@ -1,0 +1,134 @@
+"""Loads for a sidecar of the benchmarks: links in single requests and in bulk, and visits."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from service import Service
+from stage import HERE
+
+TAPS = HERE.parent / "target/release/examples/taps"
+STREAM = "sl:v:{0}"
+CAMPAIGNS = 10
+
+# Each request brings a target of its own, as each recipient's does.
+LOAD = """
+local number = 0
+local thread_number = 0
+function setup(thread) thread:set("id", thread_number); thread_number = thread_number + 1 end
+function request()
+    number = number + 1
+    local body = string.format(
+        '{"longUrl":"https://shop.example.com/spring?recipient=%d-%d&source=sms"}', id, number)
+    return wrk.format("POST", "/v1/links", wrk.headers, body)
+end
+function done(summary, latency, requests)
+    io.write(string.format('RESULT {"made":%d,"errors":%d,"seconds":%f,"p50":%f,"p99":%f}\\n',
+        summary.requests, summary.errors.status + summary.errors.timeout + summary.errors.read,
+        summary.duration / 1e6, latency:percentile(50) / 1000, latency:percentile(99) / 1000))
+end
+"""
+
+
+class Issuer(Service):
+    """A sidecar that makes links."""
+
+    @staticmethod
+    def costs(before, after, made):
+        names = ("sidecar_us", "redis_us", "postgres_us")
+        return {
+            name: (end - begin) / max(made, 1) * 1e6
+            for name, begin, end in zip(names, before, after)
+        }
+
+    def single(self, directory, connections, seconds, more=()):
+        script = Path(directory, "load.lua")
+        script.write_text(LOAD)
+        before = self.cpu()
+        done = subprocess.run(
+            [
+                "wrk", "-t1", f"-c{connections}", f"-d{seconds}", "-s", str(script),
+                "-H", f"X-Api-Key: {self.key}", "-H", "Content-Type: application/json",
+                *more, f"http://127.0.0.1:{self.port}",
+            ],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        after = self.cpu()
+        line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
+        result = json.loads(line.removeprefix("RESULT "))
+        return {
+            "rate": result["made"] / result["seconds"],
+            "errors": result["errors"],
+            "p50": result["p50"],
+            "p99": result["p99"],
+        } | self.costs(before, after, result["made"])
+
+    def bulk(self, rows, key=None):
+        """Sends a file of rows and reads all results."""
+        out = rows.with_suffix(".out")
+        more = ["-H", f"Idempotency-Key: {key}"] if key else []
+        before, begin = self.cpu(), time.monotonic()
+        self.send_rows(rows, out, more)
+        after, end = self.cpu(), time.monotonic()
+        with out.open("rb") as results:
+            made = sum(b'"status":201' in line and b'"published":true' in line for line in results)
+        out.unlink()
+        return {"made": made, "rate": made / (end - begin)} | self.costs(before, after, made)
+
+
+def issue(service, directory, count):
+    """Makes links in campaigns; returns their codes in the order in which they were made."""
+    rows, out = Path(directory, "rows"), Path(directory, "results")
+    codes = []
+    for number in range(CAMPAIGNS):
+        target = "https://shop.example.com/p?m={member}"
+        campaign = service.ask("/v1/campaigns", {"name": f"send {number}", "longUrl": target})["id"]
+        with rows.open("w") as file:
+            for member in range(count // CAMPAIGNS):
+                row = {"campaignId": campaign, "parameters": {"member": str(member)}}
+                file.write(json.dumps(row) + "\n")
+        service.send_rows(rows, out)
+        with out.open() as results:
+            codes += [json.loads(line)["link"]["shortCode"] for line in results]
+    Path(directory, "codes").write_text("\n".join(codes) + "\n")
+    return codes
+
+
+def build_taps():
+    words = ["cargo", "build", "--quiet", "--release", "-p", "shortlink-publisher", "--example", "taps"]
+    subprocess.run(words, cwd=HERE.parent, check=True)
+
+
+def stored(service):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{service.port}/metrics", headers={"X-Api-Key": service.key}
+    )
+    with urllib.request.urlopen(request) as answer:
+        lines = answer.read().decode().splitlines()
+    name = "shortlink_visits_kept_total "
+    return int(float(next(line for line in lines if line.startswith(name)).split()[1]))
+
+
+def ingest(service, directory, count, days):
+    """Has visits of the links of `issue` stored, and returns what that costs once they are all in Redis."""
+    before = stored(service)
+    url = f"redis://127.0.0.1:{service.built.redis_port}/0"
+    words = [str(TAPS), url, STREAM, str(count), str(Path(directory, "codes")), str(days)]
+    taps = subprocess.Popen(words)
+    begun, first, cpu = None, 0, None
+    while True:
+        code = taps.poll()
+        if code:
+            sys.exit(f"bench: {TAPS} ended with exit code {code}")
+        there = stored(service) - before
+        # What makes the visits takes a core too: what is stored meanwhile does not count.
+        if begun is None and code == 0:
+            begun, first, cpu = time.monotonic(), there, service.cpu()
+        if there == count:
+            break
+        time.sleep(0.02)
+    seconds, made = time.monotonic() - begun, count - first
+    return {"made": made, "rate": made / seconds} | Issuer.costs(cpu, service.cpu(), made)
