@@ -12,7 +12,7 @@ use super::codes::take_pooled;
 use super::db::Db;
 use super::rows::ids_of;
 use super::sql::{relaxed, sql, table};
-use super::value::{Row, args};
+use super::value::{Row, args, invalid};
 
 /// The holder of numbers that were given back.
 const FREE: &str = "";
@@ -28,6 +28,21 @@ pub struct NumbersWanted<'a> {
     pub size: u64,
     /// The number after the last one that there is.
     pub limit: u64,
+    /// The number after the last one of the lease that the holder has used up; 0 without one.
+    pub used_up: u64,
+}
+
+/// Codes out of the pool that a process asks for.
+#[derive(Clone, Debug)]
+pub struct PooledWanted {
+    /// The length of the codes, check character included.
+    pub length: usize,
+    /// The most codes to lease.
+    pub count: u32,
+    /// The codes that the holder has left.
+    pub held: Vec<Code>,
+    /// The number of the request, from 1 on. One that is repeated because its answer was lost has the same number.
+    pub request: u64,
 }
 
 /// Capacity that a process asks for.
@@ -58,8 +73,9 @@ pub fn pool_name(length: usize) -> String {
 }
 
 impl Store {
-    /// Leases numbers to a holder, which holds none of that counter any more: those that were given back first, then
-    /// those that the counter has not reached. Returns the first and the one after the last, `None` if there are none.
+    /// Leases numbers to a holder, which has used up its last lease of that counter: those that it has leased by a request
+    /// whose answer was lost, else those that were given back, else those that the counter has not reached. Returns the
+    /// first and the one after the last, `None` if there are none.
     pub async fn lease_numbers(
         &self,
         wanted: NumbersWanted<'_>,
@@ -67,23 +83,28 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<(u64, u64)>, StoreError> {
         let NumbersWanted {
-            floor, size, limit, ..
+            floor,
+            size,
+            limit,
+            used_up,
+            ..
         } = wanted;
         let limit = limit.min(i64::MAX as u64);
         let args = (
             wanted.counter.to_owned(),
             holder.to_owned(),
-            floor,
-            size,
-            limit,
+            (floor, size, limit, used_up),
             now,
         );
         self.run_tx(
             "lease codes",
             args,
-            |db, (counter, holder, floor, size, limit, now)| {
+            |db, (counter, holder, (floor, size, limit, used_up), now)| {
                 Box::pin(async move {
-                    end(db, counter, holder).await?;
+                    end(db, counter, holder, *used_up).await?;
+                    if let Some(lost) = lost(db, counter, holder, *now).await? {
+                        return Ok(Some(lost));
+                    }
                     let found = match given_back(db, counter, *size).await? {
                         Some(found) => Some(found),
                         None => advance(db, counter, *floor, *size, *limit).await?,
@@ -104,29 +125,17 @@ impl Store {
         .await
     }
 
-    /// Leases unused codes of a length out of the pool, at most `count`, to a holder that has `held` ones left.
+    /// Leases unused codes of a length out of the pool to a holder; the same ones when it repeats a request.
     pub async fn lease_pooled(
         &self,
-        length: usize,
-        count: u32,
-        held: Vec<Code>,
+        wanted: PooledWanted,
         holder: &str,
         now: Timestamp,
     ) -> Result<Vec<Code>, StoreError> {
-        let args = (length, count, held, holder.to_owned(), now);
-        self.run_tx("lease codes of the pool", args, |db, (length, count, held, holder, now)| {
-            Box::pin(async move {
-                let codes = take_pooled(db, *length as u64, *count).await?;
-                let all = held.iter().chain(&codes).map(Code::as_str);
-                let all = all.collect::<Vec<_>>().join(" ");
-                let sql = sql!(
-                    "INSERT INTO code_leases (name, holder, until, next, codes, reported_at) \
-                     VALUES ($1, $2, 0, 0, $3, $4) ON CONFLICT (name, holder, until) DO UPDATE SET \
-                     codes = excluded.codes, beat = code_leases.beat + 1, reported_at = excluded.reported_at"
-                );
-                db.run(sql, args![pool_name(*length), holder, all, *now]).await?;
-                Ok(codes)
-            })
+        let args = (wanted, holder.to_owned(), now);
+        let operation = "lease codes of the pool";
+        self.run_tx(operation, args, |db, (wanted, holder, now)| {
+            Box::pin(lease_pooled(db, wanted, holder, *now))
         })
         .await
     }
@@ -279,10 +288,69 @@ async fn end_lease(
 }
 
 /// Ends the lease of a holder that has used all of it.
-async fn end(db: &mut Db<'_>, counter: &str, holder: &str) -> Result<(), sqlx::Error> {
-    let sql = sql!("DELETE FROM code_leases WHERE name = $1 AND holder = $2");
-    db.run(sql, args![counter, holder]).await?;
+async fn end(
+    db: &mut Db<'_>,
+    counter: &str,
+    holder: &str,
+    used_up: u64,
+) -> Result<(), sqlx::Error> {
+    let sql = sql!("DELETE FROM code_leases WHERE name = $1 AND holder = $2 AND until = $3");
+    db.run(sql, args![counter, holder, used_up]).await?;
     Ok(())
+}
+
+/// Finds a lease that its holder does not know: the answer to the request for it was lost.
+async fn lost(
+    db: &mut Db<'_>,
+    counter: &str,
+    holder: &str,
+    now: Timestamp,
+) -> Result<Option<(u64, u64)>, sqlx::Error> {
+    let sql = sql!(
+        "UPDATE code_leases SET beat = beat + 1, reported_at = $3 WHERE name = $1 AND holder = $2 AND until = \
+         (SELECT min(until) FROM code_leases WHERE name = $1 AND holder = $2) RETURNING next, until"
+    );
+    let read = |row: &Row| Ok((row.get("next")?, row.get("until")?));
+    db.one(sql, args![counter, holder, now], read).await
+}
+
+async fn lease_pooled(
+    db: &mut Db<'_>,
+    wanted: &PooledWanted,
+    holder: &str,
+    now: Timestamp,
+) -> Result<Vec<Code>, sqlx::Error> {
+    let name = pool_name(wanted.length);
+    // Waits for the same request, if it is still in progress on a connection that was lost.
+    let sql = sql!(
+        "INSERT INTO code_leases (name, holder, until, next, reported_at) VALUES ($1, $2, 0, 0, $3) \
+         ON CONFLICT (name, holder, until) DO UPDATE SET \
+         beat = code_leases.beat + 1, reported_at = excluded.reported_at RETURNING request, fresh, codes"
+    );
+    let read = |row: &Row| {
+        let fresh = usize::try_from(row.get::<i64>("fresh")?).unwrap_or_default();
+        let codes = row.find::<&str>("codes")?.unwrap_or_default();
+        let mut codes: Vec<_> = codes.rsplit(' ').take(fresh).collect();
+        codes.reverse();
+        let codes: Result<Vec<Code>, _> = codes.into_iter().map(str::parse).collect();
+        let codes = codes.map_err(|_error| invalid("codes"))?;
+        Ok((row.get::<u64>("request")?, codes))
+    };
+    let (last, leased) = db.get(sql, args![&name, holder, now], read).await?;
+    let codes = if last == wanted.request {
+        leased
+    } else {
+        take_pooled(db, wanted.length as u64, wanted.count).await?
+    };
+    let all = wanted.held.iter().chain(&codes).map(Code::as_str);
+    let all = all.collect::<Vec<_>>().join(" ");
+    let sql = sql!(
+        "UPDATE code_leases SET codes = $3, request = $4, fresh = $5 \
+         WHERE name = $1 AND holder = $2 AND until = 0"
+    );
+    let values = args![&name, holder, all, wanted.request, codes.len() as u64];
+    db.run(sql, values).await?;
+    Ok(codes)
 }
 
 /// Takes numbers that were given back, at most `size`.

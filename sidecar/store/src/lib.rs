@@ -58,7 +58,7 @@ use writable::LastAttempt;
 
 pub use bulk::BulkCreated;
 pub use claims::Claim;
-pub use leases::{CapacityWanted, NumbersWanted, capacity_name, pool_name};
+pub use leases::{CapacityWanted, NumbersWanted, PooledWanted, capacity_name, pool_name};
 pub use schema::SchemaError;
 pub use shared::errors;
 pub use visits::AgentsPass;

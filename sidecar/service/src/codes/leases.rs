@@ -65,6 +65,8 @@ pub(super) struct Holding {
     pub(super) until: u64,
     /// Codes out of the pool.
     pub(super) codes: Vec<Code>,
+    /// Number of the requests for codes out of the pool that were answered.
+    pub(super) answered: u64,
     /// Links that are being stored, for which capacity is used.
     pub(super) in_flight: Arc<AtomicU64>,
     /// Others wait for the rest of this capacity.
@@ -94,6 +96,7 @@ impl Holding {
     fn lose(&mut self) {
         *self = Self {
             in_flight: Arc::clone(&self.in_flight),
+            answered: self.answered,
             ..Self::default()
         };
     }
@@ -151,9 +154,14 @@ impl Leases {
         wanted: NumbersWanted<'_>,
     ) -> Result<bool, StoreError> {
         let now = self.now();
-        let leased = self.store.lease_numbers(wanted, &self.holder, now.1);
+        // Without an answer, SQL may have ended the lease or not. The next request names it again.
+        holding.reported = None;
+        let leased = self
+            .store
+            .lease_numbers(wanted, &self.holder, now.1)
+            .await?;
         holding.lose();
-        let Some((next, until)) = leased.await? else {
+        let Some((next, until)) = leased else {
             return Ok(false);
         };
         (holding.next, holding.until) = (next, until);
@@ -328,15 +336,17 @@ impl Leases {
         Ok(used.max().map_or(lease.next, |last| last + 1))
     }
 
-    /// Returns all leases, those of this process as they are now.
+    /// Returns all leases: those of this process as they are now, or as they were reported last if they are in use.
     ///
     /// # Errors
     /// Fails if the store does.
     pub async fn all(&self) -> Result<Vec<CodeLease>, StoreError> {
         let mut leases = self.store.leases().await?;
-        let ours: HashMap<_, _> = self.lock_all().await.into_iter().collect();
+        let ours = self.held.lock().clone();
         for lease in leases.iter_mut().filter(|it| it.holder == self.holder) {
-            let held = ours.get(&lease.name).filter(|it| it.until == lease.until);
+            // A draw may hold one for as long as the database takes to extend it.
+            let held = ours.get(&lease.name).and_then(|it| it.try_lock().ok());
+            let held = held.filter(|it| it.until == lease.until);
             lease.next = held.map_or(lease.next, |it| it.standing());
         }
         Ok(leases)

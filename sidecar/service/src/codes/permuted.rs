@@ -81,6 +81,7 @@ impl CodeStrategy for PermutedCodes {
                     floor: 0,
                     size: block(capacity).max(least),
                     limit: capacity,
+                    used_up: held.until,
                 };
                 if self.leases.extend(&mut held, numbers).await? {
                     continue;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rand::CryptoRng;
 use shortlink_core::codes::random::random_characters;
 use shortlink_core::ports::PoolCounts;
-use shortlink_store::{Store, pool_name};
+use shortlink_store::{PooledWanted, Store, pool_name};
 use vocabulary::{Code, CodeRules};
 
 use super::leases::Leases;
@@ -129,11 +129,16 @@ impl<R: CryptoRng + Send> CodeStrategy for PooledCodes<R> {
             let missing = (wanted - held.codes.len()) as u64;
             let count = u32::try_from(missing.max(usual)).unwrap_or(u32::MAX);
             let now = self.leases.now();
-            let (left, holder) = (held.codes.clone(), &self.leases.holder);
-            let leased = self
-                .store
-                .lease_pooled(whole_length, count, left, holder, now.1);
-            held.codes.extend(leased.await?);
+            let asked = PooledWanted {
+                length: whole_length,
+                count,
+                held: held.codes.clone(),
+                request: held.answered + 1,
+            };
+            let holder = &self.leases.holder;
+            let leased = self.store.lease_pooled(asked, holder, now.1).await?;
+            held.codes.extend(leased);
+            held.answered += 1;
             held.confirm(now);
             if held.codes.len() >= wanted {
                 break;

@@ -99,6 +99,7 @@ impl<R: CryptoRng> SequenceCodes<R> {
             floor,
             size: usual.max(codes.saturating_mul(LONGEST_STEP)),
             limit: most.saturating_add(1),
+            used_up: holding.until,
         };
         // SQL decides, and its lease is durable before a link uses one of the numbers: another
         // process that cannot reach Redis may meanwhile have leased numbers.

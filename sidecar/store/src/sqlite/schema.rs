@@ -28,6 +28,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0017_key_limits",
     "0018_visit_stretches",
     "0019_code_leases",
+    "0023_repeated_leases",
 );
 
 /// Checks that the schema is exactly the one that this program was built with.

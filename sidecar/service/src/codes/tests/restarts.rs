@@ -1,5 +1,6 @@
 //! Codes that a process has leased and not used are not lost: neither when it stops nor when it is killed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::link::Link;
 use shortlink_core::testing::{MemoryPublisher, link, moment};
 use shortlink_store::testing::Fixture;
-use shortlink_store::{Scheme, Store};
+use shortlink_store::{NumbersWanted, PooledWanted, Scheme, Store};
 use tokio::time::Instant;
 use vocabulary::{Check, Code, CodeRules};
 
@@ -69,15 +70,20 @@ impl Process {
         }
     }
 
-    /// Creates a link with a code of a length; `None` if there is none.
-    async fn create(&self, length: usize) -> Option<Code> {
+    /// Draws codes of a length.
+    async fn draw(&self, length: usize, count: usize) -> Vec<Code> {
+        let targets = vec!["https://example.com/"; count];
         let request = DrawRequest {
             length,
-            targets: &["https://example.com/"],
+            targets: &targets,
             attempt: 0,
         };
-        let codes = self.strategy.draw(&request).await.expect("a store");
-        let code = *codes.first()?;
+        self.strategy.draw(&request).await.expect("a store")
+    }
+
+    /// Creates a link with a code of a length; `None` if there is none.
+    async fn create(&self, length: usize) -> Option<Code> {
+        let code = *self.draw(length, 1).await.first()?;
         let new = Link {
             created_at: SystemClock.now(),
             ..link(code.as_str())
@@ -280,4 +286,86 @@ async fn leases_that_are_reported_are_not_taken_back() {
         .create_links(vec![old])
         .await
         .expect("a store");
+}
+
+#[tokio::test]
+async fn numbers_whose_lease_was_answered_to_nobody_are_found_again() {
+    const BLOCK: u64 = 62_u64.pow(3) / 256;
+    for scheme in [Scheme::Sqlite, Scheme::Postgres] {
+        let fixture = Fixture::new(scheme).await;
+        let store = &fixture.store;
+        let process = Process::new(store, &rules(), 1, "permuted");
+        let mut drawn = HashSet::new();
+        for round in 0..3 {
+            // The connection breaks behind the commit: the process sends this request again.
+            let wanted = NumbersWanted {
+                counter: "permuted:3",
+                floor: 0,
+                size: BLOCK,
+                limit: 62_u64.pow(3),
+                used_up: round * BLOCK,
+            };
+            let now = SystemClock.now();
+            let lost = store.lease_numbers(wanted, "permuted 1", now).await;
+            assert!(lost.expect("a store").is_some());
+            drawn.extend(process.draw(3, BLOCK as usize).await);
+            let counted = (round + 1) * BLOCK;
+            assert_eq!(drawn.len() as u64, counted, "{scheme:?}");
+            let next = store.lease("permuted:3", 0, 0).await;
+            assert_eq!(next.expect("a store"), counted, "{scheme:?}");
+        }
+        let leases = store.leases().await.expect("a store");
+        assert_eq!(leases.len(), 1, "{leases:?}");
+    }
+}
+
+#[tokio::test]
+async fn pooled_codes_whose_lease_was_answered_to_nobody_are_found_again() {
+    for scheme in [Scheme::Sqlite, Scheme::Postgres] {
+        let fixture = Fixture::new(scheme).await;
+        let store = &fixture.store;
+        let rules = CodeRules::default();
+        let other = Process::new(store, &rules, 1, "pool");
+        other.draw(5, 40).await;
+        other.leases.give_back().await;
+        let process = Process::new(store, &rules, 2, "pool");
+        let mut drawn = HashSet::new();
+        for request in 1..=3 {
+            let wanted = PooledWanted {
+                length: 6,
+                count: 10,
+                held: Vec::new(),
+                request,
+            };
+            let lost = store.lease_pooled(wanted, "pool 2", SystemClock.now());
+            let lost: HashSet<Code> = lost.await.expect("a store").into_iter().collect();
+            assert_eq!(lost.len(), 10, "{scheme:?}");
+            let used = async || store.count_pooled(6).await.expect("a store").used;
+            let before = used().await;
+            let codes: HashSet<Code> = process.draw(5, 10).await.into_iter().collect();
+            assert_eq!((&codes, used().await), (&lost, before), "{scheme:?}");
+            assert!(drawn.is_disjoint(&codes), "{scheme:?}");
+            drawn.extend(codes);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_in_use_delays_no_question_for_all_leases() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    let process = Process::new(&fixture.store, &rules(), 1, "permuted");
+    process.create(3).await.expect("a code");
+    let all = async || {
+        let all = tokio::time::timeout(Duration::from_secs(20), process.leases.all());
+        let all = all.await.expect("no wait").expect("a store");
+        all.iter().map(|it| it.next).collect::<Vec<_>>()
+    };
+    assert_eq!(all().await, [1]);
+    process.create(3).await.expect("a code");
+    // A draw waits for the database.
+    let mut held = process.leases.hold("permuted:3").await.expect("a lease");
+    held.number().expect("a number");
+    assert_eq!(all().await, [2], "as it was reported last");
+    drop(held);
+    assert_eq!(all().await, [3]);
 }
