@@ -22,6 +22,13 @@ use crate::jobs::{Job, Next};
 /// The interval at which due visits and counts are deleted.
 pub const EVERY: Duration = Duration::from_secs(60);
 
+/// The time for which events of erased visits are expected. No time bounds the life of an event in a file of nginx: this is
+/// far longer than any outage.
+const LATEST_EVENT: SignedDuration = SignedDuration::from_hours(24 * 400);
+
+/// The kinds of rows that are due, in their order.
+const KINDS: [Due; 3] = [Due::Visits, Due::Counts, Due::Erasures];
+
 /// The interval at which unused user agents are deleted.
 const AGENTS_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -70,6 +77,7 @@ pub struct RetentionPeriods {
 enum Due {
     Visits,
     Counts,
+    Erasures,
 }
 
 impl Retention {
@@ -137,6 +145,10 @@ impl Retention {
                 let each = self.rows / KINDS_OF_COUNTS;
                 self.store.forget_counts(old, each).await
             }
+            (Due::Erasures, _) => {
+                let before = before(LATEST_EVENT);
+                self.store.forget_erasures(before, self.rows).await
+            }
         }
     }
 }
@@ -149,7 +161,7 @@ impl Job for Retention {
     const LEASE: Option<Duration> = Some(Duration::from_secs(30));
 
     async fn begin(&mut self) -> Result<(), StoreError> {
-        self.due = VecDeque::from([Due::Visits, Due::Counts]);
+        self.due = VecDeque::from(KINDS);
         self.begun = Instant::now();
         self.rows = FEWEST;
         Ok(())
@@ -168,7 +180,7 @@ impl Job for Retention {
             None if self.delete_agents().await? => {
                 if self.begun.elapsed() >= EVERY {
                     // A pass over all visits can take hours.
-                    self.due = VecDeque::from([Due::Visits, Due::Counts]);
+                    self.due = VecDeque::from(KINDS);
                     self.begun = begun;
                 }
                 true

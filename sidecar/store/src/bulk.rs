@@ -197,14 +197,16 @@ impl Store {
 }
 
 async fn create(db: &mut Db<'_>, new: &NewBulkJob) -> Result<BulkCreated, sqlx::Error> {
+    let is_erasure = new.action == BulkAction::Erase && !new.is_trial && new.own.is_none();
     let (selected, place) = match &new.selection {
-        Selection::Codes(codes) => (
-            Some(codes.len() as u64),
-            Place {
-                phase: Phase::Links,
-                at: (0, 0),
-            },
-        ),
+        Selection::Codes(codes) => {
+            let phase = if is_erasure {
+                Phase::Bury
+            } else {
+                Phase::Links
+            };
+            (Some(codes.len() as u64), Place::listed(phase))
+        }
         _ => (None, Place::first(Phase::Count, new.created_at)),
     };
     let (idempotency_key, digest) = match &new.idempotency {
@@ -260,19 +262,10 @@ async fn create(db: &mut Db<'_>, new: &NewBulkJob) -> Result<BulkCreated, sqlx::
         .await?;
     }
     // Before any visit is deleted: events that arrive meanwhile must not come back.
-    if new.action == BulkAction::Erase && !new.is_trial && new.own.is_none() {
-        let names = match &new.selection {
-            Selection::Codes(codes) => codes
-                .iter()
-                .map(|it| erasure::of_link(it.as_str()))
-                .collect(),
-            Selection::Campaign(id) => vec![erasure::of_campaign(id.get().cast_signed())],
-            _ => Vec::new(),
-        };
-        if !names.is_empty() {
-            erasure::wait_for_ingestion(db).await?;
-            erasure::bury(db, names.into_iter(), new.created_at).await?;
-        }
+    if let (true, Selection::Campaign(id)) = (is_erasure, &new.selection) {
+        let name = erasure::of_campaign(id.get().cast_signed());
+        erasure::wait_for_ingestion(db).await?;
+        erasure::bury(db, std::iter::once(name), new.created_at).await?;
     }
     let sql = sql!("SELECT ", COLUMNS, " FROM jobs WHERE id = $1");
     let (job, _) = db.get(sql, args![id], read).await?;
@@ -327,6 +320,7 @@ async fn step(db: &mut Db<'_>, id: u64, now: Timestamp) -> Result<BulkStep, sqlx
         Phase::Count => Some(steps::count(db, &mut job, place).await?),
         Phase::Links => steps::work(db, &mut job, place, &mut step, now).await?,
         Phase::Visits => Some(steps::erase_campaign(db, &mut job, place, now).await?),
+        Phase::Bury => Some(steps::bury(db, &job, place).await?),
     };
     if next.is_none() {
         end(db, &mut job, BulkState::Done, None, now).await?;

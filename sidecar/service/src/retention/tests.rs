@@ -4,7 +4,7 @@ use shortlink_core::ports::VisitListing;
 use shortlink_core::testing::{ManualClock, enrichment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::visitor::LiveKeys;
-use shortlink_store::testing::{Fixture, TemporaryStore};
+use shortlink_store::testing::{Fixture, TemporaryStore, erase_visits};
 use shortlink_store::{Claim, Scheme};
 use tokio_util::sync::CancellationToken;
 
@@ -144,4 +144,31 @@ async fn user_agents_are_deleted_once_a_day_after_their_visits() {
     clock.advance(day);
     finish().await;
     assert_eq!(left().await, (0, 0));
+}
+
+#[tokio::test]
+async fn late_events_of_erased_visits_are_dropped_for_400_days() {
+    let fixture = Fixture::new(Scheme::Sqlite).await;
+    let clock = Arc::new(ManualClock::at(NOW));
+    let code = "abc".parse().expect("a code");
+    erase_visits(&fixture.store, &[code], clock.now()).await;
+    let retention = Retention::new(
+        Arc::clone(&fixture.store),
+        Arc::clone(&clock) as _,
+        Arc::default(),
+        RetentionPeriods::default(),
+    );
+    let mut run = Run::new(retention, &claims(&fixture.store, &clock, "one"));
+    let shutdown = CancellationToken::new();
+    let mut erased = async |sequence| {
+        let outcome = run.finish(Duration::ZERO, &shutdown, &mut |_| {}).await;
+        assert_eq!(outcome.expect("a store"), Outcome::Done);
+        let late = vec![visit(sequence, "2026-05-20T00:00:00Z")];
+        let stored = fixture.store.keep_visits(late, clock.now()).await;
+        stored.expect("a store").erased
+    };
+    clock.advance(LATEST_EVENT);
+    assert_eq!(erased(0).await, 1);
+    clock.advance(SignedDuration::from_secs(1));
+    assert_eq!(erased(1).await, 0);
 }

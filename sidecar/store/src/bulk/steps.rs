@@ -21,6 +21,9 @@ pub(super) const LINKS_PER_STEP: usize = 100;
 /// The most links whose visits a step erases.
 const ERASED_PER_STEP: u32 = 500;
 
+/// The most parts of a list of codes whose tombstones a step stores.
+const BURIED_PER_STEP: u32 = 20;
+
 /// The most links that a step counts.
 const COUNTED_PER_STEP: u32 = 5_000;
 
@@ -41,6 +44,8 @@ pub(super) enum Phase {
     Links,
     /// Erases the visits of a campaign, also those of deleted links; before its links.
     Visits,
+    /// Stores the tombstones of listed codes; before the first visit is deleted.
+    Bury,
 }
 
 impl Phase {
@@ -49,6 +54,7 @@ impl Phase {
             Self::Count => 0,
             Self::Links => 1,
             Self::Visits => 2,
+            Self::Bury => 3,
         }
     }
 
@@ -57,12 +63,18 @@ impl Phase {
             0 => Ok(Self::Count),
             1 => Ok(Self::Links),
             2 => Ok(Self::Visits),
+            3 => Ok(Self::Bury),
             _ => Err(invalid("phase")),
         }
     }
 }
 
 impl Place {
+    /// The begin of a phase that walks through the parts of a list.
+    pub(super) fn listed(phase: Phase) -> Self {
+        Self { phase, at: (0, 0) }
+    }
+
     /// The begin of a phase that walks through the links that existed when a job was created.
     pub(super) fn first(phase: Phase, created_at: Timestamp) -> Self {
         Self {
@@ -89,6 +101,38 @@ pub(super) async fn count(
         },
         _ => Place::first(Phase::Links, job.created_at),
     })
+}
+
+/// Stores the tombstones of some listed codes: those of all in one transaction would hold up all others who write.
+pub(super) async fn bury(
+    db: &mut Db<'_>,
+    job: &BulkJob,
+    place: Place,
+) -> Result<Place, sqlx::Error> {
+    let sql = sql!(
+        "SELECT part, codes FROM job_codes WHERE job_id = $1 AND part >= $2 ORDER BY part LIMIT $3"
+    );
+    let read = |row: &Row| Ok((row.get::<i64>("part")?, codes(row)?));
+    let values = args![job.id, place.at.1, BURIED_PER_STEP];
+    let parts: Vec<(i64, Vec<Code>)> = db.all(sql, values, read).await?;
+    let Some(&(last, _)) = parts.last() else {
+        return Ok(Place::listed(Phase::Links));
+    };
+    let listed = parts.iter().flat_map(|(_, codes)| codes);
+    let names = listed.map(|code| erasure::of_link(code.as_str()));
+    erasure::wait_for_ingestion(db).await?;
+    erasure::bury(db, names, job.created_at).await?;
+    Ok(Place {
+        at: (0, last + 1),
+        ..place
+    })
+}
+
+/// Reads the codes of a part.
+fn codes(row: &Row) -> Result<Vec<Code>, sqlx::Error> {
+    let texts: Option<Vec<String>> = serde_json::from_str(row.get("codes")?).ok();
+    let codes = texts.and_then(|texts| texts.iter().map(|code| code.parse().ok()).collect());
+    codes.ok_or_else(|| invalid("codes"))
 }
 
 /// Erases some visits of a campaign.
@@ -155,15 +199,9 @@ pub(super) async fn work(
     let (mut results, next) = match &job.selected_by {
         SelectedBy::Codes => {
             let sql = sql!("SELECT codes FROM job_codes WHERE job_id = $1 AND part = $2");
-            let read = |row: &Row| {
-                serde_json::from_str(row.get("codes")?).map_err(|_error| invalid("codes"))
-            };
-            let codes: Option<Vec<String>> = db.one(sql, args![job.id, place.at.1], read).await?;
-            let Some(codes) = codes else {
+            let Some(codes) = db.one(sql, args![job.id, place.at.1], codes).await? else {
                 return Ok(None);
             };
-            let codes: Option<Vec<Code>> = codes.iter().map(|code| code.parse().ok()).collect();
-            let codes = codes.ok_or_else(|| invalid("codes"))?;
             let ids = known_ids(db, &codes).await?;
             let outcomes =
                 change(db, job, ids.iter().flatten().copied().collect(), step, now).await?;
@@ -227,7 +265,7 @@ async fn erase(
         let codes: Vec<Code> = reached.map(|(code, _)| *code).collect();
         let names = codes.iter().map(|code| erasure::of_link(code.as_str()));
         match (&job.selected_by, &job.own) {
-            // Since the job was created.
+            // Since the steps before.
             (SelectedBy::Codes, None) => {}
             // Events of links are dropped since then; this is for links that are deleted later.
             (SelectedBy::Other(Selection::Campaign(_)), None) => {

@@ -8,11 +8,85 @@ use shortlink_core::visit::Visit;
 use vocabulary::CampaignId;
 
 use crate::testing::*;
-use crate::{BulkCreated, Scheme, in_every_store};
+use crate::{BulkCreated, Scheme, Store, in_every_store};
 
 in_every_store! {
     late_visits_of_an_erased_link_are_dropped,
     the_visits_of_a_campaign_are_erased_while_others_are_stored,
+    an_erasure_of_a_long_list_takes_its_tombstones_in_portions,
+    tombstones_are_forgotten_after_their_time,
+}
+
+fn erasure_of(selection: Selection) -> NewBulkJob {
+    NewBulkJob {
+        own: None,
+        key_id: "key".to_owned(),
+        action: BulkAction::Erase,
+        selection,
+        change: Change::default(),
+        is_trial: false,
+        idempotency: None,
+        created_at: moment(NOW),
+    }
+}
+
+async fn created(store: &Store, new: NewBulkJob) -> u64 {
+    let created = store.create_bulk_job(new).await.expect("a store");
+    let BulkCreated::Job(job) = created else {
+        panic!("a job of another request");
+    };
+    job.id
+}
+
+async fn an_erasure_of_a_long_list_takes_its_tombstones_in_portions(fixture: Fixture) {
+    let store = &*fixture.store;
+    let listed: Vec<_> = (0..5_000).map(|n| code(&format!("x{n}"))).collect();
+    let last = listed.last().expect("a code").to_string();
+    keep(store, vec![visit(0, &last, "2026-06-01T12:00:00Z")]).await;
+    let id = created(store, erasure_of(Selection::Codes(listed))).await;
+    let mut tombstones = vec![fixture.count("visit_erasures").await];
+    let mut next = 1;
+    loop {
+        let step = store.step_bulk_job(id, moment(NOW)).await;
+        if step.expect("a store").is_last {
+            break;
+        }
+        let count = fixture.count("visit_erasures").await;
+        tombstones.push(count);
+        // No visit is deleted before all of them are there, and none comes back then.
+        let visits = fixture.count("visits").await;
+        if count < 5_000 {
+            assert_eq!(visits, 1);
+        } else {
+            let late = keep(store, vec![visit(next, &last, "2026-06-01T12:00:00Z")]);
+            assert_eq!(late.await.erased, 1);
+            next += 1;
+        }
+    }
+    tombstones.dedup();
+    assert_eq!(tombstones, [0, 2_000, 4_000, 5_000]);
+    assert_eq!(fixture.count("visits").await, 0);
+}
+
+async fn tombstones_are_forgotten_after_their_time(fixture: Fixture) {
+    let store = &*fixture.store;
+    let (first, second) = (moment("2026-06-01T12:00:00Z"), moment(NOW));
+    erase_visits(store, &[code("a"), code("b"), code("c")], first).await;
+    erase_visits(store, &[code("c"), code("d")], second).await;
+    let forget = async |before, limit| {
+        let forgotten = store.forget_erasures(before, limit).await;
+        (
+            forgotten.expect("a store"),
+            fixture.count("visit_erasures").await,
+        )
+    };
+    assert_eq!(forget(first, 10).await, (0, 4));
+    assert_eq!(forget(second, 1).await, (1, 3));
+    // The later erasure of `c` counts.
+    assert_eq!(forget(second, 10).await, (1, 2));
+    let late = ["a", "c", "d"].into_iter().zip(0..);
+    let late = late.map(|(code, n)| visit(n, code, "2026-06-01T11:00:00Z"));
+    assert_eq!(keep(store, late.collect()).await.new, [0]);
 }
 
 async fn late_visits_of_an_erased_link_are_dropped(fixture: Fixture) {
@@ -73,24 +147,12 @@ async fn the_visits_of_a_campaign_are_erased_while_others_are_stored(fixture: Fi
     for part in 0..10 {
         keep(store, old(part * 900)).await;
     }
-    let new = NewBulkJob {
-        own: None,
-        key_id: "key".to_owned(),
-        action: BulkAction::Erase,
-        selection: Selection::Campaign(campaign),
-        change: Change::default(),
-        is_trial: false,
-        idempotency: None,
-        created_at: moment(NOW),
-    };
-    let BulkCreated::Job(job) = store.create_bulk_job(new).await.expect("a store") else {
-        panic!("a job of another request");
-    };
+    let job = created(store, erasure_of(Selection::Campaign(campaign))).await;
     let mut stored = 0;
     let mut next = 20_000;
     loop {
         let step = store
-            .step_bulk_job(job.id, moment(NOW))
+            .step_bulk_job(job, moment(NOW))
             .await
             .expect("a store");
         // Between the steps, late visits and new ones arrive.
@@ -113,7 +175,7 @@ async fn the_visits_of_a_campaign_are_erased_while_others_are_stored(fixture: Fi
         }
     }
     let done = store
-        .find_bulk_job(job.id)
+        .find_bulk_job(job)
         .await
         .expect("a store")
         .expect("a job");

@@ -1,38 +1,46 @@
 //! Erasure of visits: the steps of its job, and the tombstones that keep late events out.
 //!
 //! A tombstone is stored before the first visit is deleted. It names a link or a campaign and a time: ingestion drops events
-//! of visits up to then, whenever they arrive.
+//! of visits up to then, however late they arrive, until it is forgotten ([`Store::forget_erasures`]).
 
 use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use shortlink_core::bulk::Erased;
+use shortlink_core::ports::StoreError;
 use shortlink_core::visit::Visit;
 use vocabulary::Code;
 
 use super::agents::note_agents;
 use super::counts::LINK;
 use super::{EARLIER, LinkKey, OF_LINKS};
-use crate::Scheme;
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
-use crate::value::{Row, args};
+use crate::value::{Row, Value, args};
+use crate::{Scheme, Store};
 
 /// The most visits that a step deletes or examines.
 const VISITS_PER_STEP: u32 = 5_000;
 
-/// Deletes visits of some links.
+/// Deletes visits of some links. PostgreSQL looks only into the parts of the days between two times.
 pub(super) const OF_SOME_LINKS: Sql = sql!(
-    "DELETE FROM visits WHERE {id|(id, at)} IN (SELECT id{|, at} FROM visits WHERE ",
+    "{DELETE FROM visits WHERE id IN (SELECT id|WITH gone AS MATERIALIZED (SELECT id, at} FROM visits WHERE ",
     OF_LINKS,
-    " AND at <= $2 LIMIT $3) RETURNING agent_id"
+    " AND at >= $4 AND at <= $2 LIMIT $3) {|DELETE FROM visits USING gone \
+     WHERE visits.id = gone.id AND visits.at = gone.at AND visits.at >= $4 AND visits.at <= $2 }RETURNING agent_id"
 );
 
-/// Deletes those of a campaign among some visits.
-const OF_A_CAMPAIGN: Sql = sql!(
-    "DELETE FROM visits WHERE id > $1 AND id <= $2 AND campaign_id = $3 AND at <= $4 \
+/// Deletes those of a campaign among some visits, which are of the time between two times.
+pub(super) const OF_A_CAMPAIGN: Sql = sql!(
+    "DELETE FROM visits WHERE id > $1 AND id <= $2 AND campaign_id = $3 AND at >= $5 AND at <= $4 \
      RETURNING agent_id"
+);
+
+/// The hours in which some links were visited.
+const HOURS_OF_LINKS: Sql = sql!(
+    "SELECT min(hour) AS first, max(last_at) AS last FROM visit_link_hours WHERE ",
+    OF_LINKS
 );
 
 /// The lock that transactions with new visits share: "shorburi".
@@ -65,6 +73,18 @@ pub(crate) async fn bury(
     );
     db.insert(into, ["text", "bigint"], end, rows.into_iter())
         .await
+}
+
+impl Store {
+    /// Deletes tombstones of erasures before a moment, at most `limit`; returns their number.
+    pub async fn forget_erasures(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        let sql = sql!(
+            "DELETE FROM visit_erasures WHERE subject IN (SELECT subject FROM visit_erasures \
+             WHERE until < $1 ORDER BY until LIMIT $2) AND until < $1"
+        );
+        self.run("forget erasures of visits", sql, args![before, limit])
+            .await
+    }
 }
 
 /// The name of a link among tombstones.
@@ -131,13 +151,33 @@ pub(crate) async fn erase_of_links(
 ) -> Result<bool, sqlx::Error> {
     let keys = LinkKey::known(db, codes).await?;
     let wanted = LinkKey::list(db, keys.keys());
-    let values = [wanted.clone(), until.into(), VISITS_PER_STEP.into()];
+    let (first, last) = times(db, &wanted, until).await?;
+    let values = [wanted, last.into(), VISITS_PER_STEP.into(), first.into()];
     let deleted = delete(db, OF_SOME_LINKS, &values, now, erased).await?;
     if deleted >= u64::from(VISITS_PER_STEP) {
         return Ok(false);
     }
     erased.counts += blur(db, &keys, until).await?;
     Ok(true)
+}
+
+/// The times, in milliseconds since 1970, between which all visits of links up to a time are: their counts know the hours.
+async fn times(
+    db: &mut Db<'_>,
+    links: &Value<'_>,
+    until: Timestamp,
+) -> Result<(i64, i64), sqlx::Error> {
+    let until = until.as_millisecond();
+    let read = |row: &Row| Ok((row.find::<i64>("first")?, row.find::<i64>("last")?));
+    let (first, last) = db
+        .get(HOURS_OF_LINKS, std::slice::from_ref(links), read)
+        .await?;
+    // Hours that have been added to the totals are not known any more.
+    let first = first.filter(|first| *first > EARLIER);
+    let first = first.map_or(i64::MIN, |first| first * super::HOUR_MS);
+    // The last time may have been rounded down to its day.
+    let last = last.map_or(until, |last| until.min(last.saturating_add(DAY_MS)));
+    Ok((first, last))
 }
 
 /// Erases visits of a campaign up to a time, also those of links that are deleted, among the visits behind an id; returns the
@@ -151,14 +191,23 @@ pub(crate) async fn erase_of_campaign(
     erased: &mut Erased,
 ) -> Result<Option<i64>, sqlx::Error> {
     let sql = sql!(
-        "SELECT max(id) AS last, count(*) AS visits FROM (SELECT id FROM visits WHERE id > $1 ORDER BY id LIMIT $2) AS examined"
+        "SELECT max(id) AS last, count(*) AS visits, min(at) AS first_at, max(at) AS last_at FROM \
+         (SELECT id, at FROM visits WHERE id > $1 ORDER BY id LIMIT $2) AS examined"
     );
     let values = args![after, VISITS_PER_STEP];
-    let read = |row: &Row| Ok((row.find::<i64>("last")?, row.get::<i64>("visits")?));
-    let (Some(last), visits) = db.get(sql, values, read).await? else {
+    let read = |row: &Row| {
+        let visits: i64 = row.get("visits")?;
+        let Some(last) = row.find::<i64>("last")? else {
+            return Ok(None);
+        };
+        let times = (row.get::<i64>("first_at")?, row.get::<i64>("last_at")?);
+        Ok(Some((last, visits, times)))
+    };
+    let Some((last, visits, (first_at, last_at))) = db.get(sql, values, read).await? else {
         return Ok(None);
     };
-    let values = args![after, last, campaign, until];
+    let last_at = last_at.min(until.as_millisecond());
+    let values = args![after, last, campaign, last_at, first_at];
     delete(db, OF_A_CAMPAIGN, values, now, erased).await?;
     // Visits that are stored meanwhile do not prolong the walk for ever.
     Ok(Some(last).filter(|_| visits == i64::from(VISITS_PER_STEP)))
@@ -168,7 +217,7 @@ pub(crate) async fn erase_of_campaign(
 async fn delete(
     db: &mut Db<'_>,
     sql: Sql,
-    values: &[crate::value::Value<'_>],
+    values: &[Value<'_>],
     now: Timestamp,
     erased: &mut Erased,
 ) -> Result<u64, sqlx::Error> {

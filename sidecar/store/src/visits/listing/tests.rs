@@ -8,7 +8,7 @@ use super::*;
 use crate::db::Text;
 use crate::in_every_store;
 use crate::testing::{Fixture, connect, keep, visit};
-use crate::visits::erasure::OF_SOME_LINKS;
+use crate::visits::erasure::{OF_A_CAMPAIGN, OF_SOME_LINKS};
 
 in_every_store! {
     pages_of_a_filter_have_every_visit_once_and_end_after_so_many,
@@ -176,7 +176,7 @@ async fn listings_of_sqlite_walk_an_index() {
     let mut erase = Statement::new(Scheme::Sqlite, OF_SOME_LINKS);
     erase
         .values
-        .extend(["[5]".into(), 7_i64.into(), 9_i64.into()]);
+        .extend(["[5]".into(), 7_i64.into(), 9_i64.into(), 3_i64.into()]);
     let all = "SEARCH visits USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)";
     let of_link = "USING INDEX visits_by_link (link_id=? AND rowid>? AND rowid<?)";
     let covered = "USING COVERING INDEX visits_by_link (link_id=? AND rowid>? AND rowid<?)";
@@ -221,6 +221,49 @@ async fn listings_of_postgres_walk_an_index_of_the_days_that_they_need() {
             let other_days = ["visits_20260529", "visits_20260531", "visits_20260601"];
             let walks_others = other_days.iter().any(|day| plan.contains(day));
             assert_eq!(walks_others, !has_period, "{statement}\n{plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn erasures_of_postgres_read_an_index_of_the_days_that_they_need() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    fill(&fixture).await;
+    let mut session = connect(fixture.options.url.expose_secret()).await;
+    let time = |text: &str| Value::from(moment(text).as_millisecond());
+    let (first, last) = (time("2026-05-30T00:00:00Z"), time("2026-05-30T12:00:00Z"));
+    let number = |number: i64| Value::from(number);
+    for prepare in ["SET enable_seqscan = off", "ANALYZE visits"] {
+        let done = sqlx::raw_sql(prepare).execute(&mut session).await;
+        done.expect("a good statement");
+        for (sql, values) in [
+            (
+                OF_SOME_LINKS,
+                vec!["{abd}".into(), last.clone(), number(10), first.clone()],
+            ),
+            (
+                OF_A_CAMPAIGN,
+                vec![
+                    number(1),
+                    number(99),
+                    number(1),
+                    last.clone(),
+                    first.clone(),
+                ],
+            ),
+        ] {
+            let mut statement = Statement::new(Scheme::Postgres, sql);
+            statement.values = values;
+            let explained = AssertSqlSafe(format!("EXPLAIN {}", literal(&statement)));
+            let rows = sqlx::raw_sql(explained).fetch_all(&mut session).await;
+            let lines = rows.expect("a plan").into_iter();
+            let plan: Vec<String> = lines.map(|row| row.get(0)).collect();
+            let plan = plan.join("\n");
+            assert!(plan.contains("visits_20260530"), "{plan}");
+            for other in ["visits_20260529", "visits_20260531", "visits_20260601"] {
+                assert!(!plan.contains(other), "{plan}");
+            }
+            assert!(!plan.contains("Seq Scan"), "{plan}");
         }
     }
 }
