@@ -61,8 +61,8 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
     ("comfy-table", &["sidecar/client"]),
     ("csv-core", &["sidecar/api"]),
     ("encoding_rs", &["sidecar/api"]),
-    ("hyper", &["sidecar/client"]),
-    ("hyper-util", &["sidecar/client"]),
+    ("hyper", &["sidecar/client", "sidecar/http"]),
+    ("hyper-util", &["sidecar/client", "sidecar/http"]),
 ];
 
 fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
