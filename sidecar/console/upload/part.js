@@ -8,6 +8,7 @@ import { filled } from '../template.js';
 import { called, guess, members, missing } from './columns.js';
 import { Rows, delimiterOf, values } from './csv.js';
 import * as kept from './kept.js';
+import { revocation } from './revocation.js';
 import { Upload, isBusy, look, under } from './upload.js';
 
 /** The number of bytes that are read for the preview of a file, and the number of rows in it. */
@@ -23,11 +24,12 @@ const ENCODINGS = ['utf-8', 'gb18030'];
 const DELIMITERS = { ',': 'comma', ';': 'semicolon', '\t': 'tab' };
 
 /** The part. `campaign` is that of the links, or null; `done` is called when links were created. */
-export function uploader({ keyId }, campaign, done = () => {}) {
+export function uploader({ keyId, may, left }, campaign, done = () => {}) {
   const place = campaign ? `/campaigns/${campaign.id}` : '/upload';
   const body = h('div', { class: 'steps-of-upload' });
   const show = (...parts) => body.replaceChildren(...parts.flat().filter(Boolean));
-  const parts = { place, campaign, keyId, show, done, choose: () => show(chooser(parts), past(parts)) };
+  const choose = () => show(chooser(parts), past(parts));
+  const parts = { place, campaign, keyId, may, left, show, done, choose };
   const going = under(place);
   if (going) follow(parts, going);
   else parts.choose();
@@ -63,14 +65,13 @@ function chooser(parts) {
 }
 
 /** Earlier uploads of this browser. */
-function past({ place }) {
-  const uploads = kept.to(place);
+function past(parts) {
+  const uploads = kept.to(parts.place);
   if (uploads.length === 0) return null;
-  return h('div', {}, h('h3', {}, t('upload.past')), h('ul', { class: 'past' }, uploads.map((upload) => {
-    const counts = { made: count(upload.made), failed: count(upload.failed), rows: count(upload.rows) };
-    return h('li', {}, h('b', {}, upload.name), ' · ', when(upload.at), ' · ', t('upload.counts', counts),
-      upload.state === 'done' ? '' : ` · ${t('upload.unfinished')}`);
-  })), h('p', { class: 'hint' }, t('upload.past.hint')));
+  return h('div', {}, h('h3', {}, t('upload.past')), h('ul', { class: 'past' }, uploads.map((upload) =>
+    h('li', {}, h('b', {}, upload.name), ' · ', when(upload.at), ' · ', counts(upload),
+      upload.state === 'done' ? '' : ` · ${t('upload.unfinished')}`, revocation(upload, parts)))),
+  h('p', { class: 'hint' }, t('upload.past.hint')));
 }
 
 /** Shows the interpretation of a file; returns its fault, if any. */
@@ -297,6 +298,7 @@ function ended(parts, upload) {
     !failure && h('div', { class: `notice ${kind}`, 'data-ended': state }, h('p', {}, counts(upload)),
       !isDone && h('p', {}, t('upload.go-on'))),
     files(upload),
+    revocation(upload, parts),
     mistakes(upload),
     h('div', { class: 'row' }, !isDone && again,
       h('button', { type: 'button', click: parts.choose, 'data-other': '' }, t('upload.other'))));

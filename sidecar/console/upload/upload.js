@@ -45,6 +45,8 @@ export class Upload {
   results = null;
   errors = null;
   failure = null;
+  /** The id that the service has given to it. */
+  uploadId = null;
   /** Called after every change. */
   changed = () => {};
   #worker;
@@ -61,7 +63,7 @@ export class Upload {
   begin() {
     current = this;
     Object.assign(this, { state: 'sending', made: 0, failed: 0, shown: [], results: null, errors: null });
-    this.failure = null;
+    Object.assign(this, { failure: null, uploadId: null });
     // The service counts from the first time.
     this.at ??= new Date().toISOString();
     this.#worker = worker();
@@ -84,7 +86,7 @@ export class Upload {
   }
 
   #hear({ kind, how, made = this.made, failed = this.failed, shown = this.shown, ...data }) {
-    Object.assign(this, { made, failed, shown });
+    Object.assign(this, { made, failed, shown, uploadId: data.uploadId ?? this.uploadId });
     if (kind === 'going') this.state = 'going';
     else {
       this.#worker.terminate();
@@ -100,7 +102,8 @@ export class Upload {
   }
 
   #remember() {
-    const { place, file, name, rows, key, made, failed, state, at, digest, chosen } = this;
-    if (state !== 'refused') kept.keep({ place, file, name, rows, key, made, failed, state, at, digest, chosen });
+    const { place, file, name, rows, key, made, failed, state, at, digest, chosen, uploadId } = this;
+    if (state === 'refused') return;
+    kept.keep({ place, file, name, rows, key, made, failed, state, at, digest, chosen, uploadId });
   }
 }

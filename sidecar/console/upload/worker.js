@@ -127,6 +127,7 @@ async function send({ content, address, headers }) {
   const results = new Results(header, delimiter);
   let how = 'done';
   let refused = {};
+  let uploadId = null;
   try {
     for (let number = 0; how === 'done'; number += 1) {
       const rows = await together(reader);
@@ -150,8 +151,11 @@ async function send({ content, address, headers }) {
           'X-Shortlink-First-Line': String(first.line),
         },
       };
-      const answer = await ask(address, request);
+      // All requests of a file are one upload: the first one names it.
+      const answer = await ask(uploadId ? `${address}&uploadId=${uploadId}` : address, request);
       if (answer.ok) {
+        uploadId ??= answer.headers.get('Upload-Id');
+        results.uploadId = uploadId;
         if (!(await results.read(answer.body, rows))) how = 'broken';
       } else if (answer.status >= 500) {
         // The service has processed an unknown part of it, or none: a retry with the same key is safe.
@@ -202,6 +206,8 @@ async function ask(address, request) {
 
 /** The results of a file's rows. */
 class Results {
+  /** The id of the upload, once the service has named it. */
+  uploadId = null;
   #delimiter;
   #results = new Written();
   #errors = new Written();
@@ -276,7 +282,7 @@ class Results {
   }
 
   #so() {
-    return { made: this.#made, failed: this.#failed, shown: this.#shown };
+    return { made: this.#made, failed: this.#failed, shown: this.#shown, uploadId: this.uploadId };
   }
 
   /** All results, with the files. */

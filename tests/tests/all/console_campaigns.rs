@@ -58,8 +58,11 @@ fn links_of(stack: &Stack, id: &str) -> i64 {
 }
 
 fn wait_for_end(console: &Console, how: &str) {
-    let ended = format!("[data-ended={how}]");
-    until(&ended, LONG, || console.browser.has(&ended));
+    wait_for(console, &format!("[data-ended={how}]"));
+}
+
+fn wait_for(console: &Console, selector: &str) {
+    until(selector, LONG, || console.browser.has(selector));
 }
 
 #[test]
@@ -260,6 +263,48 @@ fn a_file_becomes_links_of_a_campaign() {
     );
     browser.click("a[rel=next]");
     browser.text_with("main", "No link is like this.");
+    browser.assert_sound(&[]);
+}
+
+#[test]
+fn the_links_of_an_upload_are_revoked_together() {
+    let stack = Stack::start();
+    let id = campaign(&stack);
+    let other = json!({"campaignId": id, "customSlug": "other", "parameters": {"member": "7"}});
+    stack.create(&other);
+    let path = file(&stack, "mistaken.csv", ROWS);
+    let console = Console::enter(&stack, &stack.sidecar.key, Looks::default());
+    let browser = &console.browser;
+    let page = format!("/console/campaigns/{id}");
+    console.open(&page, "Campaign Spring");
+    choose(&console, &path);
+    browser.click("[data-send]");
+    wait_for_end(&console, "done");
+    let number = |what: &str, of: &str| {
+        let statement = format!("SELECT count({what}) FROM links WHERE {of}");
+        Sql::of(&stack, None).number(&statement)
+    };
+    // The file was sent in several requests.
+    assert_eq!(number("DISTINCT upload_id", "code <> 'other'"), 1);
+    let first = stack.api("GET", "/v1/links?limit=1", None).json();
+    let first = text(&first["links"][0], "shortCode");
+    assert_eq!(stack.follow(&first).status, 302);
+    browser.click("[data-revoke]");
+    console.agree("The upload has 9,990 links.");
+    wait_for(&console, "[data-revoked=done]");
+    browser.text_with("[data-revoked]", "9,990 now, 0 before. 0 could not");
+    browser.assert_accessible();
+    assert_eq!(number("*", "revoked_at IS NOT NULL"), 9_990);
+    until("the edge knows", SOON, || {
+        stack.follow(&first).status == 410
+    });
+    assert_eq!(stack.follow("other").status, 302);
+    // The browser remembers the upload.
+    console.open(&page, "Campaign Spring");
+    browser.click(".past [data-revoke]");
+    console.agree("The upload has 9,990 links.");
+    wait_for(&console, "[data-revoked=done]");
+    browser.text_with("[data-revoked]", "0 now, 9,990 before");
     browser.assert_sound(&[]);
 }
 
