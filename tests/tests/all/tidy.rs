@@ -61,8 +61,8 @@ const LIBRARIES: [(&str, &[&str]); 13] = [
     ("comfy-table", &["sidecar/client"]),
     ("csv-core", &["sidecar/api"]),
     ("encoding_rs", &["sidecar/api"]),
-    ("hyper", &["sidecar/client", "sidecar/http"]),
-    ("hyper-util", &["sidecar/client", "sidecar/http"]),
+    ("hyper", &["sidecar/http", "sidecar/client"]),
+    ("hyper-util", &["sidecar/http", "sidecar/client"]),
 ];
 
 fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
