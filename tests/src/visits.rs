@@ -84,14 +84,28 @@ pub fn names(port: u16, key: &str) -> BTreeSet<(u64, u64)> {
 /// # Panics
 /// When Redis does not take it.
 pub fn put(port: u16, key: &str, names: impl IntoIterator<Item = VisitId>, user_agent: &str) {
+    let visits = names.into_iter().map(|id| (id, "made", 1_780_315_200_000));
+    put_of(port, key, visits, user_agent);
+}
+
+/// As [`put`], for visits of codes at times in milliseconds since 1970.
+///
+/// # Panics
+/// When Redis does not take it.
+pub fn put_of<'c>(
+    port: u16,
+    key: &str,
+    visits: impl IntoIterator<Item = (VisitId, &'c str, u64)>,
+    user_agent: &str,
+) {
     let mut frames = Vec::new();
-    for id in names {
+    for (id, code, time_ms) in visits {
         let event = VisitEvent {
             id,
-            time_ms: 1_780_315_200_000,
+            time_ms,
             status: 302,
             method: VisitMethod::Get,
-            code: b"made",
+            code: code.as_bytes(),
             host: b"localhost",
             client: b"192.0.2.7",
             user_agent: user_agent.as_bytes(),

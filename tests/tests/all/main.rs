@@ -22,6 +22,7 @@ mod domains_memory;
 mod domains_nodes;
 mod domains_swaps;
 mod domains_tls;
+mod erasure;
 mod explore;
 mod faults;
 mod flushes;
