@@ -130,7 +130,15 @@ fn a_domain_may_have_pages_of_its_own() {
         ("a.example", "/apple-touch-icon.png", "en", 204, ""),
         ("c.example", "/", "en", 410, "c has moved"),
         ("c.example", &gone, "en", 410, "c has moved"),
-        ("a.example", "/robots.txt", "en", 200, "Disallow: /"),
+        (
+            "a.example",
+            "/robots.txt",
+            "en",
+            200,
+            "User-agent: *\nDisallow: /\n",
+        ),
+        ("a.example", "/robots.txt", "en", 200, "agent: WhatsApp\n"),
+        ("a.example", "/robots.txt", "en", 200, "\nDisallow:\n"),
         // Pages are only for these answers, and other files have no URL.
         (
             "a.example",
