@@ -16,12 +16,15 @@ pub enum NoObject {
     Malformed(String),
 }
 
-/// Reads an object.
+/// The byte order mark that some programs write before a text.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Reads an object, also behind a byte order mark.
 ///
 /// # Errors
 /// Fails if the text is something else, or an object in it has a member twice.
 pub fn read_object(text: &[u8]) -> Result<Map<String, Value>, NoObject> {
-    match serde_json::from_slice(text) {
+    match serde_json::from_slice(text.strip_prefix(MARK).unwrap_or(text)) {
         Ok(Unique(Value::Object(members))) => Ok(members),
         Ok(_) => Err(NoObject::Other),
         Err(error) => {
@@ -117,7 +120,9 @@ mod tests {
             r#"{"": 18446744073709551615}"#,
         ] {
             let expected: Map<String, Value> = serde_json::from_str(text).expect("an object");
-            assert_eq!(read_object(text.as_bytes()), Ok(expected));
+            assert_eq!(read_object(text.as_bytes()), Ok(expected.clone()));
+            let marked = format!("\u{feff}{text}");
+            assert_eq!(read_object(marked.as_bytes()), Ok(expected));
         }
     }
 

@@ -35,7 +35,7 @@ impl FromRequest<SharedApp> for JsonObject {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
-        if !media_type(request.headers()).is_some_and(|it| is_json(&it)) {
+        if !declares_json(request.headers()) {
             return Err(Problem::not_json());
         }
         let body = whole_body(request, app.body_limit_bytes, BODY_PATIENCE).await?;
@@ -53,7 +53,7 @@ impl FromRequest<SharedApp> for LongJsonObject {
     type Rejection = Problem;
 
     async fn from_request(mut request: Request, app: &SharedApp) -> Result<Self, Problem> {
-        if !media_type(request.headers()).is_some_and(|it| is_json(&it)) {
+        if !declares_json(request.headers()) {
             return Err(Problem::not_json());
         }
         let limit = LONG_BODY_BYTES.max(app.body_limit_bytes);
@@ -215,6 +215,12 @@ pub(super) fn charset(headers: &HeaderMap) -> Option<String> {
         let value = value.trim_matches('"').to_ascii_lowercase();
         name.eq_ignore_ascii_case("charset").then_some(value)
     })
+}
+
+/// Returns true if `Content-Type` declares JSON, which has no other encoding than UTF-8.
+fn declares_json(headers: &HeaderMap) -> bool {
+    let is_utf8 = |charset: String| matches!(&*charset, "utf-8" | "utf8" | "us-ascii");
+    media_type(headers).is_some_and(|it| is_json(&it)) && charset(headers).is_none_or(is_utf8)
 }
 
 /// `application/json` or a type that ends with `+json`.

@@ -172,7 +172,7 @@ problems! {
 
     /// 415.
     not_json(): UNSUPPORTED_MEDIA_TYPE, "not-json", "The body is not JSON",
-        "Send JSON with the header Content-Type: application/json.";
+        "Send JSON in UTF-8 with the header Content-Type: application/json.";
 
     /// 415: a batch is sent in another form.
     not_rows():

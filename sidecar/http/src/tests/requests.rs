@@ -93,6 +93,13 @@ async fn requests_that_miss_are_told_so_as_problems() {
         (
             "POST",
             "/v1/links",
+            Some("application/json; charset=iso-8859-1"),
+            url,
+            415,
+        ),
+        (
+            "POST",
+            "/v1/links",
             Some("application/merge-patch+json"),
             url,
             201,
