@@ -257,12 +257,9 @@ fn a_file_becomes_links_of_a_campaign() {
         &format!("/console/links?campaignId={id}&state=paused"),
         "Links",
     );
-    browser.text_with(
-        "main",
-        "None of the links that were looked at is like this.",
-    );
+    browser.text_with("main", "None of these links matches the filter.");
     browser.click("a[rel=next]");
-    browser.text_with("main", "No link is like this.");
+    browser.text_with("main", "No link matches the filter.");
     browser.assert_sound(&[]);
 }
 
@@ -406,7 +403,7 @@ fn files_for_links_of_their_own_are_read_as_they_come() {
     let text = "Ziel;tags;note\nhttps://example.com/a;x|y;\"two\nlines; \"\"said\"\"\"\n\n\
                 nonsense;;\nhttps://example.com/c;;";
     console.choose("#upload-file", &write("own.csv", text.as_bytes()));
-    browser.text_with("main", "No column is: Target");
+    browser.text_with("main", "No column has: Target");
     assert!(browser.has("[data-send][disabled]"));
     let choose = "const field = document.querySelector('[data-column=Ziel]'); \
                   field.value = 'longUrl'; field.dispatchEvent(new Event('change'));";

@@ -32,7 +32,7 @@ fn keys_are_made_changed_rotated_and_revoked_and_the_audit_log_tells() {
     browser.click("[data-new]");
     browser.click("form .main");
     browser.text_with("#w-name", "Name");
-    browser.text_with("#w-scopes", "It allows");
+    browser.text_with("#w-scopes", "Scopes");
     browser.assert_accessible();
     browser.fill("#f-name", "campaign system");
     // By keyboard: a space ticks the box that has the focus.
@@ -164,7 +164,7 @@ fn the_audit_log_is_read_a_page_at_a_time() {
     browser.click(&format!("td a[href='/console/campaigns/{id}']"));
     browser.text_with("h1", "Campaign Spring");
     console.open("/console/audit?action=link.revoke", "Audit log");
-    browser.text_with("main", "Nothing was done that is like this.");
+    browser.text_with("main", "No entry matches the filter.");
     browser.assert_accessible();
     browser.assert_sound(&[]);
 }
