@@ -16,7 +16,9 @@ const DAY = 24 * HOUR;
 const RANGES = [1, 7, 30, 90, 365];
 const STEPS = ['hour', 'day'];
 const SPLITS = ['class', 'domain', 'country', 'device', 'browser', 'os', 'referrer'];
-const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown'];
+
+/** The classes of visits, in the order in which they are shown. */
+export const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown', 'refused'];
 
 /** The most days that can be shown by the hour, and the most that are by default. */
 const MOST_DAYS_BY_HOUR = 31;
@@ -137,10 +139,11 @@ function choices(load) {
 
 /** The totals above the chart. */
 function figures({ visits, visitors }) {
-  const { total, human } = visits;
+  const { total, human, refused } = visits;
   const known = visitors.filter((day) => day.visitors !== null);
   return {
     total: count(total), human: count(human), machines: count(visits.preview + visits.scanner + visits.bot),
+    refused: count(refused),
     visitors: visitors.length > 0 && known.length === 0 ? '–'
       : count(known.reduce((sum, day) => sum + day.visitors, 0)),
   };
@@ -155,7 +158,7 @@ function missingDays({ visitors }) {
 }
 
 function shown(answer, asked, name) {
-  const { total, human, machines, visitors } = figures(answer);
+  const { total, human, machines, refused, visitors } = figures(answer);
   const figure = (what, number, hint) => h('div', { 'data-figure': what }, h('dt', {}, t(`stats.${what}`)),
     h('dd', {}, number), hint && h('dd', { class: 'hint' }, hint));
   const begins = beginsOf(answer, asked.step);
@@ -165,7 +168,7 @@ function shown(answer, asked, name) {
     h('p', { class: 'hint', 'data-period': '' }, when(answer.since), ' – ', when(answer.until)),
     h('dl', { class: 'figures' },
       figure('total', total), figure('human', human), figure('machines', machines),
-      figure('visitors', visitors, hints)),
+      figure('refused', refused, t('stats.refused.hint')), figure('visitors', visitors, hints)),
   ];
   if (answer.visits.total === 0) {
     return [...parts, h('p', { class: 'empty', 'data-empty': '' }, t('stats.none'))];

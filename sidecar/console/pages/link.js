@@ -82,7 +82,7 @@ function why({ answer, database, redis, agreement, campaign, checkedAt }) {
 function visitsOf(link, visits) {
   const total = h('p', {}, t('visits.total', {
     total: count(link.visits?.total), human: count(link.visits?.human),
-  }));
+  }), link.visits?.refused > 0 && [' ', t('visits.refused', { count: count(link.visits.refused) })]);
   if (!visits) return [total, h('p', { class: 'faint' }, t('error.scope', { scope: 'stats:read' }))];
   if (visits.failure) return [total, notice(visits.failure)];
   if (visits.visits.length === 0) return [total];

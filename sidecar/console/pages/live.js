@@ -5,8 +5,8 @@ import { h, say } from '../dom.js';
 import { clock, count, locale, placeOf } from '../format.js';
 import { t } from '../i18n.js';
 import { listen } from '../feed.js';
+import { CLASSES } from '../statistics.js';
 
-const CLASSES = ['human', 'preview', 'scanner', 'bot', 'unknown'];
 const FILTERS = ['class', 'code', 'domain'];
 
 /** The number of visits that are shown. */

@@ -148,7 +148,8 @@ impl Enrichment {
             purpose: &purpose,
             user_agent: &user_agent,
             network: place.isp.as_deref(),
-        });
+        })
+        .answered(event.status);
         Ok(Visit {
             id: event.id,
             at,

@@ -56,6 +56,9 @@ pub(super) struct ClassCounts {
     scanner: u64,
     bot: u64,
     unknown: u64,
+    /// Visits answered with 410, after the link had ended or while it was paused; no other class
+    /// has them.
+    refused: u64,
 }
 
 impl ClassCounts {
@@ -67,6 +70,7 @@ impl ClassCounts {
             Class::Scanner => &mut self.scanner,
             Class::Bot => &mut self.bot,
             Class::Unknown => &mut self.unknown,
+            Class::Refused => &mut self.refused,
         } += visits;
     }
 }

@@ -64,6 +64,8 @@ struct VisitsBody {
     total: u64,
     /// Human visits.
     human: u64,
+    /// Visits answered with 410.
+    refused: u64,
     /// Time of the last visit.
     last_at: Option<Timestamp>,
 }
@@ -148,6 +150,7 @@ impl LinkBody {
             visits: Some(VisitsBody {
                 total: total.map_or(0, |it| it.visits),
                 human: total.map_or(0, |it| it.human),
+                refused: total.map_or(0, |it| it.refused),
                 last_at: total.map(|it| it.last_at),
             }),
             ..self

@@ -19,7 +19,7 @@ use shortlink_core::visit::agent::Agents;
 use shortlink_core::visit::class::behaviour::{
     CLASS, WINDOW_MS, Watched, codes_in_question, judge,
 };
-use shortlink_core::visit::class::{Class, Classification, RULESET};
+use shortlink_core::visit::class::{Classification, RULESET};
 use shortlink_core::visit::stored::{StoredVisit, Verdict};
 use shortlink_store::Store;
 use vocabulary::Code;
@@ -202,14 +202,15 @@ impl Behaviour {
 
     fn verdict(&self, visit: StoredVisit, reason: &'static str) -> Option<(StoredVisit, Verdict)> {
         // Others may have judged it meanwhile.
-        if visit.class != Class::Human || visit.ruleset > RULESET {
+        if !visit.class.is_of_person(&visit.reason) || visit.ruleset > RULESET {
             return None;
         }
         let classification = Classification {
             class: CLASS,
             reason,
             ruleset: RULESET,
-        };
+        }
+        .answered(visit.status);
         let agent = self.agents.agent(&visit.user_agent);
         let verdict = Verdict {
             classification,

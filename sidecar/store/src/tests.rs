@@ -13,6 +13,7 @@ mod places;
 mod pruning;
 mod quarantine;
 mod quotas;
+mod refused_visits;
 mod upkeep;
 pub(super) mod visits;
 mod visits_of_far_codes;

@@ -127,6 +127,7 @@ fn a_chart_tells_when_visits_were_and_what_they_have_in_common() {
     assert_eq!(figure(&browser, "total"), json!("13"));
     assert_eq!(figure(&browser, "human"), json!("11"));
     assert_eq!(figure(&browser, "machines"), json!("2"));
+    assert_eq!(figure(&browser, "refused"), json!("0"));
     // One on a phone and one at a desk.
     assert_eq!(figure(&browser, "visitors"), json!("2"));
     assert_eq!(

@@ -246,6 +246,53 @@ fn a_database_that_is_away_delays_visits_and_nothing_else() {
 }
 
 #[test]
+fn taps_on_a_paused_campaign_are_counted_apart() {
+    let stack = Stack::start();
+    let body = json!({ "name": "Spring", "longUrl": "https://e.example/{member}" });
+    let id = text(
+        &stack.api("POST", "/v1/campaigns", Some(&body)).json(),
+        "id",
+    );
+    let body = json!({ "campaignId": id, "parameters": { "member": "1" } });
+    let code = text(&stack.create(&body), "shortCode");
+    assert_eq!(follow(&stack, &code), 302);
+    let path = format!("/v1/campaigns/{id}/stats?by=device");
+    until("the first visit", SOON, || total(&stack, &path) == 1);
+    let before = stats(&stack, &path);
+    let paused = stack.api("POST", &format!("/v1/campaigns/{id}/pause"), None);
+    assert_eq!(paused.status, 200, "{}", paused.json());
+    until("the pause", SOON, || follow(&stack, &code) == 410);
+    for _ in 1..50 {
+        assert_eq!(follow(&stack, &code), 410);
+    }
+    // Nothing is recorded of an answer 404.
+    assert_eq!(follow(&stack, "unknown-code"), 404);
+    until("all taps", SOON, || {
+        stats(&stack, &path)["visits"]["refused"] == 50
+    });
+    let after = stats(&stack, &path);
+    assert_eq!(after["visits"]["human"], before["visits"]["human"]);
+    assert_eq!(after["visitors"], before["visitors"]);
+    assert_eq!(after["by"]["device"][0]["refused"], 50);
+    let link = stack.api("GET", &format!("/v1/links/{code}"), None).json();
+    let visits = &link["visits"];
+    assert_eq!(
+        (&visits["human"], &visits["refused"]),
+        (&json!(1), &json!(50))
+    );
+    let path = format!("/v1/links/{code}/visits?class=refused&limit=100");
+    let visits = stack.api("GET", &path, None).json();
+    let visits = visits["visits"].as_array().expect("visits").clone();
+    assert_eq!(visits.len(), 50);
+    for visit in &visits {
+        assert_eq!(
+            (&visit["status"], &visit["reason"]),
+            (&json!(410), &json!("browser"))
+        );
+    }
+}
+
+#[test]
 fn a_sweep_is_judged_by_its_behaviour_and_a_person_stays_one() {
     let stack = Stack::with(&StackOptions {
         sidecar: "[visits]\njudge_after_s = 1\n".to_owned(),

@@ -31,7 +31,7 @@ const HEAD: [(&str, &str); 7] = [
 ];
 
 /// The columns behind them.
-const TAIL: [(&str, &str); 7] = [
+const TAIL: [(&str, &str); 8] = [
     ("revision", "/revision"),
     ("createdAt", "/createdAt"),
     ("updatedAt", "/updatedAt"),
@@ -39,16 +39,18 @@ const TAIL: [(&str, &str); 7] = [
     ("visits", "/visits/total"),
     ("visitsByPeople", "/visits/human"),
     ("lastVisitAt", "/visits/lastAt"),
+    ("visitsRefused", "/visits/refused"),
 ];
 
 /// The columns of CSV: their names, and the places of their values.
 fn columns() -> impl Iterator<Item = (&'static str, String)> {
     let settings = LinkSettings::MEMBERS.iter();
     let settings = settings.map(|member| (member.name, format!("/{}", member.name)));
-    let others =
-        |columns: [(&'static str, &str); 7]| columns.map(|(name, place)| (name, place.to_owned()));
-    let head = others(HEAD).into_iter();
-    head.chain(settings).chain(others(TAIL))
+    let others = |columns: &'static [(&'static str, &str)]| {
+        let columns = columns.iter();
+        columns.map(|(name, place)| (*name, (*place).to_owned()))
+    };
+    others(&HEAD).chain(settings).chain(others(&TAIL))
 }
 
 /// The form of a file of links.

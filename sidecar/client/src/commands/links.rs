@@ -293,9 +293,10 @@ const HEAD: [(&str, &str); 7] = [
 ];
 
 /// The lines behind them.
-const TAIL: [(&str, &str); 8] = [
+const TAIL: [(&str, &str); 9] = [
     ("visits", "/visits/total"),
     ("human", "/visits/human"),
+    ("refused", "/visits/refused"),
     ("last visit", "/visits/lastAt"),
     ("revision", "/revision"),
     ("created", "/createdAt"),

@@ -134,13 +134,14 @@ fn table<'v>(head: &'static str, rows: impl Iterator<Item = (String, &'v Value)>
         ("SCANNER", "/scanner"),
         ("BOT", "/bot"),
         ("UNKNOWN", "/unknown"),
+        ("REFUSED", "/refused"),
     ];
     let rows = rows.map(|(of, counts)| {
         let mut row = cells(counts, &table);
         row[0] = of;
         row
     });
-    Columns::new(heads(&table), &[1, 2, 3, 4, 5, 6]).rows(&rows.collect::<Vec<_>>())
+    Columns::new(heads(&table), &[1, 2, 3, 4, 5, 6, 7]).rows(&rows.collect::<Vec<_>>())
 }
 
 /// Statistics as text.
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn statistics_are_told_as_tables() {
-        let counts = |total: u32| json!({"total": total, "human": 1, "preview": 0, "scanner": 0, "bot": 0, "unknown": 0});
+        let counts = |total: u32| json!({"total": total, "human": 1, "preview": 0, "scanner": 0, "bot": 0, "unknown": 0, "refused": 7});
         let mut interval = counts(2);
         interval["begin"] = json!("2026-01-02T00:00:00Z");
         let mut value = counts(2);

@@ -296,6 +296,8 @@ pub struct LinkTotal {
     pub visits: u64,
     /// The number of human visits.
     pub human: u64,
+    /// The number of refused visits.
+    pub refused: u64,
     /// The time of the last visit.
     pub last_at: Timestamp,
 }

@@ -17,7 +17,7 @@ use rules::{NETWORKS, RULES, Rule};
 
 /// The version of the rules. Every change of the rules increases it, and verdicts are stored with
 /// it.
-pub const RULESET: u16 = 2;
+pub const RULESET: u16 = 3;
 
 named! {
     /// Kind of visitor that followed a link.
@@ -32,6 +32,9 @@ named! {
         Bot = "bot",
         /// Not recognised.
         Unknown = "unknown",
+        /// Anyone whose link had ended or was paused. Such a visit counts for nothing else; its reason
+        /// is the one that it would have otherwise.
+        Refused = "refused",
     }
 }
 
@@ -45,6 +48,36 @@ pub struct Classification {
     pub reason: &'static str,
     /// The version of the rules that decided.
     pub ruleset: u16,
+}
+
+/// The status of the answer to refused visits.
+const GONE: u16 = 410;
+
+/// The reasons of [`Class::Human`].
+const OF_PERSONS: [&str; 3] = ["app", "browser", "feature-phone"];
+
+impl Class {
+    /// Reports whether the rules take the client of a visit with this class and reason for a person,
+    /// whatever it was answered.
+    pub fn is_of_person(self, reason: &str) -> bool {
+        match self {
+            Self::Human => true,
+            Self::Refused => OF_PERSONS.contains(&reason),
+            _ => false,
+        }
+    }
+}
+
+impl Classification {
+    /// Returns the classification of a visit that was answered with an HTTP status.
+    #[must_use]
+    pub fn answered(self, status: u16) -> Self {
+        let class = match status {
+            GONE => Class::Refused,
+            _ => self.class,
+        };
+        Self { class, ..self }
+    }
 }
 
 /// Evidence for the classification of a visit.
@@ -62,7 +95,7 @@ pub struct Evidence<'a> {
     pub network: Option<&'a str>,
 }
 
-/// Classifies the client that followed a link.
+/// Classifies the client that followed a link; [`Classification::answered`] adds the answer.
 pub fn classify(evidence: &Evidence<'_>) -> Classification {
     let (class, reason) = judged(evidence);
     Classification {

@@ -30,6 +30,8 @@ pub struct StoredVisit {
     pub visitor: Option<VisitorId>,
     /// The request's method.
     pub method: VisitMethod,
+    /// The HTTP status of the answer.
+    pub status: u16,
     /// The header `Sec-Purpose` or `Purpose`; empty without one.
     pub purpose: String,
     /// The header `User-Agent`.
@@ -103,9 +105,10 @@ impl StoredVisit {
         if let (Class::Human, Some(reason)) =
             (classification.class, behaviour::reason(&self.reason))
         {
-            classification.class = self.class;
+            classification.class = behaviour::CLASS;
             classification.reason = reason;
         }
+        let classification = classification.answered(self.status);
         let is_same = self.class == classification.class
             && self.reason == classification.reason
             && self.ruleset == classification.ruleset
@@ -145,6 +148,7 @@ mod tests {
             host: "s.example.com".to_owned(),
             visitor: None,
             method: VisitMethod::Get,
+            status: 302,
             purpose: String::new(),
             user_agent: "WhatsApp/2.23.20.0 A".to_owned(),
             isp: None,
@@ -221,6 +225,31 @@ mod tests {
         };
         let verdict = named.reclassified(&Phones).expect("another verdict");
         assert_eq!(verdict.classification.reason, "whatsapp");
+    }
+
+    #[test]
+    fn refused_visits_are_of_no_other_class_and_keep_the_reason() {
+        let counted = StoredVisit {
+            user_agent: "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
+                .to_owned(),
+            status: 410,
+            class: Class::Human,
+            reason: "browser".to_owned(),
+            ruleset: 2,
+            ..stored()
+        };
+        let verdict = counted.reclassified(&Phones).expect("another verdict");
+        let Classification { class, reason, .. } = verdict.classification;
+        assert_eq!((class, reason), (Class::Refused, "browser"));
+        for reason in ["browser", "sweep"] {
+            let refused = StoredVisit {
+                class: Class::Refused,
+                reason: reason.to_owned(),
+                ruleset: RULESET,
+                ..counted.clone()
+            };
+            assert_eq!(refused.reclassified(&Phones), None, "{reason}");
+        }
     }
 
     #[test]

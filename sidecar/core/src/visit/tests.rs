@@ -160,6 +160,7 @@ fn stored(visit: &Visit) -> StoredVisit {
         host: visit.host.clone(),
         visitor: visit.visitor,
         method: visit.method,
+        status: visit.status,
         purpose: visit.purpose.clone(),
         user_agent: visit.user_agent.clone(),
         isp: visit.place.isp.clone(),

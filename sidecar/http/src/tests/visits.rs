@@ -118,7 +118,7 @@ async fn visits_are_counted_for_a_link_a_campaign_and_all() {
     assert_eq!(stats["since"], "2026-05-25T00:00:00Z");
     assert_eq!(
         stats["visits"],
-        json!({"total": 3, "human": 2, "preview": 1, "scanner": 0, "bot": 0, "unknown": 0})
+        json!({"total": 3, "human": 2, "preview": 1, "scanner": 0, "bot": 0, "unknown": 0, "refused": 0})
     );
     assert_eq!(stats["intervals"].as_array().map(Vec::len), Some(1));
     assert_eq!(stats["intervals"][0]["begin"], "2026-05-31T00:00:00Z");
@@ -145,9 +145,9 @@ async fn visits_are_counted_for_a_link_a_campaign_and_all() {
         country["intervals"],
         json!([
             {"begin": "2026-05-31T22:00:00Z", "total": 1, "human": 1, "preview": 0, "scanner": 0,
-             "bot": 0, "unknown": 0},
+             "bot": 0, "unknown": 0, "refused": 0},
             {"begin": "2026-05-31T23:00:00Z", "total": 1, "human": 1, "preview": 0, "scanner": 0,
-             "bot": 0, "unknown": 0},
+             "bot": 0, "unknown": 0, "refused": 0},
         ])
     );
     assert_eq!(over_time["by"]["device"][0]["intervals"][0]["total"], 2);
@@ -171,7 +171,7 @@ async fn visits_are_counted_for_a_link_a_campaign_and_all() {
     );
     // The link itself has the counts as well.
     let link = scene.service.get("/v1/links/member").await.json();
-    let visits = json!({"total": 3, "human": 2, "lastAt": "2026-05-31T23:59:30Z"});
+    let visits = json!({"total": 3, "human": 2, "refused": 0, "lastAt": "2026-05-31T23:59:30Z"});
     assert_eq!(link["visits"], visits);
     let listed = scene.service.get("/v1/links?campaignId=1").await.json();
     assert_eq!(listed["links"][0]["visits"], visits);

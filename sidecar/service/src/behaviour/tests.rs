@@ -7,6 +7,7 @@ use shortlink_core::ports::{CountQuery, Counted, KeptVisit, VisitListing};
 use shortlink_core::testing::{ManualClock, campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Device, DeviceKind};
+use shortlink_core::visit::class::Class;
 use shortlink_core::visit::visitor::VisitorId;
 use shortlink_store::in_every_store;
 use shortlink_store::testing::{Fixture, NOW, code, create, keep, visit};
@@ -93,6 +94,7 @@ async fn run<J: Job<Error = StoreError> + 'static>(
     assert_eq!(done.expect("a store"), Outcome::Done);
 }
 
+/// The numbers of human visits and of scanners' visits.
 async fn classes(store: &Store, of: Counted) -> (u64, u64) {
     let query = CountQuery {
         of,

@@ -146,6 +146,7 @@ async fn totals_are_right_when_visits_are_classified_again_before_or_after_their
             code: code(slug),
             visits: 4,
             human: 1,
+            refused: 0,
             last_at: moment(LONG_AGO),
         };
         if slug == "then" {

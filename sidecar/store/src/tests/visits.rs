@@ -209,12 +209,14 @@ async fn visits_are_counted_by_hour_and_by_what_they_have_in_common(fixture: Fix
                 code: code("plain"),
                 visits: 1,
                 human: 1,
+                refused: 0,
                 last_at: moment("2026-06-01T12:00:10Z"),
             },
             LinkTotal {
                 code: code("member"),
                 visits: 4,
                 human: 3,
+                refused: 0,
                 last_at: moment("2026-06-01T13:59:59.999Z"),
             },
         ]

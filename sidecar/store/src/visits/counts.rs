@@ -336,6 +336,7 @@ async fn totals(db: &mut Db<'_>, codes: &[Code]) -> Result<Vec<LinkTotal>, sqlx:
         LINK,
         " AS link, CAST(sum(visits) AS bigint) AS visits, \
          CAST(sum(CASE WHEN class = 'human' THEN visits ELSE 0 END) AS bigint) AS human, \
+         CAST(sum(CASE WHEN class = 'refused' THEN visits ELSE 0 END) AS bigint) AS refused, \
          max(last_at) AS last_at FROM visit_link_hours WHERE ",
         OF_LINKS,
         " GROUP BY ",
@@ -348,6 +349,7 @@ async fn totals(db: &mut Db<'_>, codes: &[Code]) -> Result<Vec<LinkTotal>, sqlx:
             code: **code.ok_or_else(|| invalid("link"))?,
             visits: number(row, "visits")?,
             human: number(row, "human")?,
+            refused: number(row, "refused")?,
             last_at: row.get("last_at")?,
         })
     })

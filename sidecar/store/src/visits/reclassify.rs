@@ -25,7 +25,7 @@ use crate::{Engine, Store};
 
 /// The columns that [`stored_visit`] reads.
 pub(super) const STORED: &str = "SELECT visits.id, at, code, campaign_id, host, visitor, method, \
-     purpose, user_agent, isp, country, referrer_host, class, reason, ruleset, agent_id, browser, \
+     status, purpose, user_agent, isp, country, referrer_host, class, reason, ruleset, agent_id, browser, \
      browser_version, os, os_version, device, app FROM ";
 
 impl Store {
@@ -244,6 +244,7 @@ pub(super) fn stored_visit(row: &Row) -> Result<Option<StoredVisit>, sqlx::Error
         host: row.get("host")?,
         visitor: visitor_id(row.find("visitor")?),
         method: method(row.get("method")?),
+        status: row.get("status")?,
         purpose: row.find("purpose")?.unwrap_or_default(),
         user_agent: row.get("user_agent")?,
         isp: row.find("isp")?,

@@ -47,7 +47,7 @@ impl Store {
     }
 
     /// Reads the visits behind the number `after` whose numbers and times are those of a stretch,
-    /// at most `limit`: those of the class `human`, and those that were judged by behaviour. Also
+    /// at most `limit`: those of persons by the first rules, and those that were judged by behaviour. Also
     /// returns the number of the last visit that was read; `None` after the last one.
     pub async fn watched_visits(
         &self,
@@ -91,8 +91,10 @@ impl Store {
 }
 
 fn watched(row: &Row) -> Result<Option<Watched>, sqlx::Error> {
-    let is_judged = behaviour::reason(row.get("reason")?).is_some();
-    if !is_judged && Class::by_name(row.get("class")?) != Some(Class::Human) {
+    let reason = row.get("reason")?;
+    let is_judged = behaviour::reason(reason).is_some();
+    let class = Class::by_name(row.get("class")?);
+    if !is_judged && !class.is_some_and(|class| class.is_of_person(reason)) {
         return Ok(None);
     }
     let client: Option<&str> = row.find("client")?;

@@ -14,7 +14,7 @@ use crate::visit::visitor::VisitorId;
 /// The longest window of the rules in milliseconds. Visits that are this far apart have no part in the same verdict.
 pub const WINDOW_MS: i64 = 60_000;
 
-/// The class of all these verdicts.
+/// The class of all these verdicts, except on refused visits.
 pub const CLASS: Class = Class::Scanner;
 
 /// A client follows many links within seconds.
@@ -55,7 +55,7 @@ struct Rule {
     others: usize,
 }
 
-/// A stored visit by a client that counted as a person when it was stored.
+/// A stored visit by a client that was taken for a person when it was stored, also one that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// The visit's number.

@@ -69,7 +69,7 @@ fn other_rules_are_another_ruleset() {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    assert_eq!(digest, "7920ed5069c860b8");
+    assert_eq!(digest, "f57dfc671e498c75");
 }
 
 #[test]
@@ -157,6 +157,11 @@ proptest! {
             network: network.as_deref(),
         });
         prop_assert!(!said.reason.is_empty());
+        // Only the reason shows who was refused.
+        let refused = said.answered(410);
+        prop_assert_eq!((refused.class, refused.reason), (Class::Refused, said.reason));
+        prop_assert_eq!(refused.class.is_of_person(said.reason), said.class == Class::Human);
+        prop_assert_eq!(said.answered(302), said);
     }
 
     #[test]

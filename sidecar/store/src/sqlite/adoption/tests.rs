@@ -154,6 +154,7 @@ async fn visits_that_were_kept_by_codes_are_found_by_links_also_after_an_interru
                 code: code.parse().ok()?,
                 visits: visits.unsigned_abs(),
                 human: human.unsigned_abs(),
+                refused: 0,
                 last_at: Timestamp::from_millisecond(last_at).expect("a moment"),
             })
         })
