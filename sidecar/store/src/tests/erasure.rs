@@ -3,15 +3,19 @@
 use jiff::SignedDuration;
 use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
 use shortlink_core::link::{Change, Destination, Link, ParameterValues};
+use shortlink_core::ports::{Counted, TimeSpan};
 use shortlink_core::testing::{link, moment};
 use shortlink_core::visit::Visit;
+use shortlink_core::visit::class::Class;
 use vocabulary::CampaignId;
 
+use super::visits::query;
 use crate::testing::*;
 use crate::{BulkCreated, Scheme, Store, in_every_store};
 
 in_every_store! {
     late_visits_of_an_erased_link_are_dropped,
+    visits_after_an_erasure_are_corrected_where_they_were_counted,
     the_visits_of_a_campaign_are_erased_while_others_are_stored,
     an_erasure_of_a_long_list_takes_its_tombstones_in_portions,
     tombstones_are_forgotten_after_their_time,
@@ -124,6 +128,51 @@ async fn late_visits_of_an_erased_link_are_dropped(fixture: Fixture) {
     let totals = store.visit_totals(&[code("a")]).await.expect("a store");
     assert_eq!((totals[0].visits, totals[0].human), (2, 2));
     assert_eq!(totals[0].last_at, moment("2026-06-01T12:30:00.001Z"));
+}
+
+async fn visits_after_an_erasure_are_corrected_where_they_were_counted(fixture: Fixture) {
+    let store = &*fixture.store;
+    let visits = [
+        "2026-06-01T11:59:00Z",
+        "2026-06-01T12:10:00Z",
+        "2026-06-01T12:27:00Z",
+        "2026-06-01T12:28:00Z",
+    ];
+    let visits = visits.iter().zip(0..);
+    let visits: Vec<Visit> = visits.map(|(at, number)| visit(number, "a", at)).collect();
+    keep(store, visits).await;
+    let until = moment("2026-06-01T12:25:00Z");
+    assert_eq!(erase_visits(store, &[code("a")], until).await, 2);
+    let totals = async || {
+        let totals = store.visit_totals(&[code("a")]).await.expect("a store");
+        (totals[0].visits, totals[0].human, totals[0].last_at)
+    };
+    let last = moment("2026-06-01T12:28:00Z");
+    assert_eq!(totals().await, (4, 4, last));
+    let hours = async || {
+        let counts = store.count_visits(&query(Counted::Link(code("a")))).await;
+        let counts = counts.expect("a store");
+        let of = counts
+            .iter()
+            .map(|it| (it.hour.to_string(), it.class, it.visits));
+        of.collect::<Vec<_>>()
+    };
+    let hour = "2026-06-01T12:00:00Z".to_owned();
+    assert_eq!(hours().await, [(hour.clone(), Class::Human, 2)]);
+    let page = store.visits_after(i64::MIN, TimeSpan::default(), 10).await;
+    let left = page.expect("a store").visits;
+    let mut verdict = left[0].reclassified(&NewRules).expect("another agent");
+    verdict.classification.class = Class::Scanner;
+    let lost = vec![(left[0].clone(), verdict)];
+    let done = store.reclassify_visits(lost, None, moment(NOW)).await;
+    assert_eq!(done.expect("a store"), 1);
+    assert_eq!(totals().await, (4, 3, last));
+    let both = [(hour.clone(), Class::Human, 1), (hour, Class::Scanner, 1)];
+    assert_eq!(hours().await, both);
+    // Once more, when the rest of the hour is erased as well.
+    assert_eq!(erase_visits(store, &[code("a")], moment(NOW)).await, 2);
+    assert_eq!(totals().await, (4, 3, moment("2026-06-01T00:00:00Z")));
+    assert_eq!(hours().await, []);
 }
 
 async fn the_visits_of_a_campaign_are_erased_while_others_are_stored(fixture: Fixture) {

@@ -255,8 +255,18 @@ pub(super) async fn overwrite(db: &mut Db<'_>, is_on: bool) -> Result<(), sqlx::
     Ok(())
 }
 
+/// Counts the visits of links in the hour of an erasure that came after it.
+const LATER: [&str; 5] = [
+    "SELECT ",
+    LINK,
+    " AS link, class, count(*) AS visits, max(at) AS last_at FROM visits WHERE ",
+    OF_LINKS,
+    " AND at > $2 AND at < $3 GROUP BY link, class",
+];
+
 /// Adds the hourly counts of links to their earlier visits, and rounds the times of their last visits down to days: the hours
-/// of a recipient's link are those of one person. Returns the number of hours.
+/// of a recipient's link are those of one person. Of the last hour, the visits after the erasure stay: they can still be
+/// reclassified, and are subtracted where they were added. Returns the number of hours.
 async fn blur(
     db: &mut Db<'_>,
     keys: &HashMap<LinkKey<'_>, &Code>,
@@ -264,44 +274,64 @@ async fn blur(
 ) -> Result<u64, sqlx::Error> {
     let last_hour = until.as_millisecond().div_euclid(super::HOUR_MS);
     let wanted = LinkKey::list(db, keys.keys());
+    let end = (last_hour + 1).saturating_mul(super::HOUR_MS);
+    let hours = [wanted.clone(), EARLIER.into(), last_hour.into()];
+    let later: [Value<'_>; 3] = [wanted, until.into(), end.into()];
     if db.scheme() == Scheme::Postgres {
-        // One statement: visits that are counted between two would be lost.
-        let fold = sql!(
-            "WITH gone AS (DELETE FROM visit_link_hours WHERE ",
+        // In the order in which visits are counted. From now on, the counts of these hours and the visits agree.
+        let lock = sql!(
+            "SELECT hour FROM visit_link_hours WHERE ",
             OF_LINKS,
-            " AND hour > $2 AND hour <= $3 RETURNING code, class, visits, last_at), \
-             added AS (INSERT INTO visit_link_hours AS kept (code, hour, class, visits, last_at) \
-             SELECT code, $2, class, CAST(sum(visits) AS bigint), max(last_at) / $4 * $4 FROM gone \
-             GROUP BY code, class ORDER BY code, class \
-             ON CONFLICT (code, hour, class) DO UPDATE SET visits = kept.visits + excluded.visits, \
-             last_at = greatest(kept.last_at, excluded.last_at)) SELECT count(*) AS folded FROM gone"
+            " AND hour > $2 AND hour <= $3 ORDER BY code, hour, class FOR UPDATE"
         );
-        let values = [wanted, EARLIER.into(), last_hour.into(), DAY_MS.into()];
-        return db.get(fold, &values, |row| row.get("folded")).await;
+        db.run(lock, &hours).await?;
     }
     let add = sql!(
         "INSERT INTO visit_link_hours AS kept (",
         LINK,
         ", hour, class, visits, last_at) SELECT ",
         LINK,
-        ", $2, class, CAST(sum(visits) AS bigint), max(last_at) / $4 * $4 FROM visit_link_hours WHERE ",
-        OF_LINKS,
-        " AND hour > $2 AND hour <= $3 GROUP BY ",
+        ", $4, counted.class, CAST(sum(counted.visits - coalesce(later.visits, 0)) AS bigint), \
+         max(counted.last_at) / $6 * $6 FROM visit_link_hours AS counted LEFT JOIN (",
+        LATER[0],
+        LATER[1],
+        LATER[2],
+        LATER[3],
+        LATER[4],
+        ") AS later ON link = ",
         LINK,
-        ", class ON CONFLICT (",
+        " AND later.class = counted.class AND hour = $5 WHERE ",
+        OF_LINKS,
+        " AND hour > $4 AND hour <= $5 GROUP BY ",
+        LINK,
+        ", counted.class HAVING sum(counted.visits - coalesce(later.visits, 0)) <> 0 ON CONFLICT (",
         LINK,
         ", hour, class) DO UPDATE SET visits = kept.visits + excluded.visits, \
-         last_at = max(kept.last_at, excluded.last_at)"
+         last_at = {max|greatest}(kept.last_at, excluded.last_at)"
     );
-    let values = [wanted, EARLIER.into(), last_hour.into(), DAY_MS.into()];
-    db.run(add, &values).await?;
+    let folded = [EARLIER.into(), last_hour.into(), DAY_MS.into()];
+    db.run(add, &[&later[..], &folded].concat()).await?;
     let delete = sql!(
         "DELETE FROM visit_link_hours WHERE ",
         OF_LINKS,
         " AND hour > $2 AND hour <= $3"
     );
     overwrite(db, true).await?;
-    let deleted = db.run(delete, &values[..3]).await;
+    let deleted = db.run(delete, &hours).await;
     overwrite(db, false).await?;
-    deleted
+    let deleted = deleted?;
+    let stay = sql!(
+        "INSERT INTO visit_link_hours (",
+        LINK,
+        ", hour, class, visits, last_at) SELECT link, $4, class, visits, last_at FROM (",
+        LATER[0],
+        LATER[1],
+        LATER[2],
+        LATER[3],
+        LATER[4],
+        ") AS later"
+    );
+    db.run(stay, &[&later[..], &[last_hour.into()]].concat())
+        .await?;
+    Ok(deleted)
 }
