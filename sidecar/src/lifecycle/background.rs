@@ -178,7 +178,8 @@ impl Starter<'_> {
             config.visits.hours_retention,
         );
         self.run(behaviour, behaviour::every(delay));
-        self.run(People::new(Arc::clone(store)), COUNT_PEOPLE_EVERY);
+        let people = People::in_background(Arc::clone(store), Arc::clone(clock));
+        self.run(people, COUNT_PEOPLE_EVERY);
         if let (Some(days), Some(every)) = (
             config.visits.expire_unvisited_after_days,
             config.upkeep.sweep,

@@ -87,14 +87,20 @@ impl Store {
         .await
     }
 
-    /// Finds days whose unique visitors include one that was reclassified as no visitor, at most
-    /// `limit`.
-    pub async fn stale_days(&self, limit: u32) -> Result<Vec<StaleDay>, StoreError> {
+    /// Finds days, before the day `before`, whose unique visitors include one that was reclassified as
+    /// no visitor: those behind a campaign and day, at most `limit`.
+    pub async fn stale_days(
+        &self,
+        before: i64,
+        after: (i64, i64),
+        limit: u32,
+    ) -> Result<Vec<StaleDay>, StoreError> {
         let sql = sql!(
             "SELECT campaign_id, day, generation FROM visit_stale_sketches \
-             ORDER BY campaign_id, day LIMIT $1"
+             WHERE (campaign_id, day) > ($1, $2) AND day < $3 ORDER BY campaign_id, day LIMIT $4"
         );
-        self.all("read stale days", sql, args![limit], |row| {
+        let values = args![after.0, after.1, before, limit];
+        self.all("read stale days", sql, values, |row| {
             Ok(StaleDay {
                 campaign: row.get("campaign_id")?,
                 day: row.get("day")?,

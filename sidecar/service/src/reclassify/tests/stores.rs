@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Destination, Link};
-use shortlink_core::ports::{CountQuery, Counted, Dimension, KeptVisit, TimeSpan, VisitListing};
+use shortlink_core::ports::{
+    CountQuery, Counted, Dimension, KeptVisit, StaleDay, StoreError, TimeSpan, VisitListing,
+};
 use shortlink_core::testing::{ManualClock, campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Agents;
@@ -20,8 +23,8 @@ use shortlink_store::{Scheme, Store, in_every_store};
 use tokio_util::sync::CancellationToken;
 use vocabulary::CampaignId;
 
-use crate::jobs::Outcome;
-use crate::reclassify::{Reclassify, Report};
+use crate::jobs::{Outcome, Run};
+use crate::reclassify::{People, Reclassify, Report};
 use crate::testing::claims;
 
 in_every_store! {
@@ -29,6 +32,7 @@ in_every_store! {
     visits_are_classified_again_while_others_come_and_by_several_at_once,
     visits_that_are_gone_or_another_are_left_alone,
     people_are_counted_again_only_for_days_that_nobody_has_touched,
+    a_day_that_goes_on_is_counted_for_a_bounded_share_of_the_time,
 }
 
 const AGENTS: [&str; 5] = [
@@ -319,6 +323,97 @@ async fn visits_that_are_gone_or_another_are_left_alone(fixture: Fixture) {
     assert_eq!(found, wanted);
 }
 
+async fn stale_days(store: &Store) -> Result<Vec<StaleDay>, StoreError> {
+    store.stale_days(i64::MAX, (i64::MIN, i64::MIN), 10).await
+}
+
+/// The day of [`NOW`] is counted at most once an hour, and passes are nine times as far apart as they take long.
+async fn a_day_that_goes_on_is_counted_for_a_bounded_share_of_the_time(fixture: Fixture) {
+    let store = &fixture.store;
+    let clock = Arc::new(ManualClock::at("2026-06-01T12:30:00Z"));
+    let visits = (0..40_u64).map(|number| {
+        // The first ten are of the day before.
+        let at = if number < 10 {
+            "2026-05-31T12:00:00Z"
+        } else {
+            NOW
+        };
+        Visit {
+            visitor: Some(VisitorId([(number as u8).wrapping_mul(37); 16])),
+            ..visit(number, "abc", at)
+        }
+    });
+    keep(store, visits.collect()).await;
+    let page = store.visits_after(i64::MIN, TimeSpan::default(), 100).await;
+    let visits = page.expect("a store").visits;
+    let lose = async |place: usize| {
+        let mut verdict = visits[place]
+            .reclassified(&NewRules)
+            .expect("another agent");
+        verdict.classification.class = Class::Bot;
+        let lost = vec![(visits[place].clone(), verdict)];
+        let done = store.reclassify_visits(lost, None, moment(NOW)).await;
+        assert_eq!(done.expect("a store"), 1);
+    };
+    // Another process each time: what it must know is in SQL.
+    let count = async || {
+        let people = People::in_background(Arc::clone(store), Arc::clone(&clock) as _);
+        let mut run = Run::new(people, &claims(store, &clock, "one"));
+        let shutdown = CancellationToken::new();
+        let done = run
+            .finish(Duration::from_secs(60), &shutdown, &mut |_| {})
+            .await;
+        assert_eq!(done.expect("a store"), Outcome::Done);
+        run.job.days
+    };
+    let advance = |seconds| clock.advance(jiff::SignedDuration::from_secs(seconds));
+    lose(20).await;
+    assert_eq!(count().await, 1);
+    for (place, minutes) in [(21, 10), (22, 10), (23, 39)] {
+        lose(place).await;
+        advance(minutes * 60);
+        assert_eq!(count().await, 0, "{place}");
+    }
+    // A day that has ended does not wait.
+    lose(0).await;
+    assert_eq!(count().await, 1);
+    advance(60);
+    assert_eq!(count().await, 1);
+    assert_eq!(stale_days(store).await.expect("a store"), []);
+    // A pass of three seconds, after which the claim is still valid.
+    lose(1).await;
+    let people = People::in_background(Arc::clone(store), Arc::clone(&clock) as _);
+    let mut run = Run::new(people, &claims(store, &clock, "one"));
+    let shutdown = CancellationToken::new();
+    let mut steps = 0;
+    let mut slow = |_: Option<&People>| {
+        steps += 1;
+        if steps == 2 {
+            advance(3);
+        }
+    };
+    let done = run
+        .finish(Duration::from_secs(60), &shutdown, &mut slow)
+        .await;
+    assert_eq!(done.expect("a store"), Outcome::Done);
+    assert_eq!(run.job.days, 1);
+    lose(2).await;
+    advance(26);
+    assert_eq!(count().await, 0);
+    advance(1);
+    assert_eq!(count().await, 1);
+    // A day that has ended meanwhile does not wait for the hour.
+    lose(30).await;
+    advance(24 * 3600);
+    assert_eq!(count().await, 1);
+    // A note of a clock that was ahead holds nothing up.
+    lose(31).await;
+    let ahead = format!("{0} {0}", i64::MAX / 2);
+    let noted = store.take_note("people", Some(ahead)).await;
+    noted.expect("a store");
+    assert_eq!(count().await, 1);
+}
+
 async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture: Fixture) {
     let store = &*fixture.store;
     let person = |who: u8| VisitorId([who.wrapping_mul(37); 16]);
@@ -345,7 +440,7 @@ async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture:
     let lost = vec![verdict(Class::Bot, &visits[0])];
     let done = store.reclassify_visits(lost, None, moment(NOW)).await;
     assert_eq!(done.expect("a store"), 1);
-    let stale = store.stale_days(10).await.expect("a store");
+    let stale = stale_days(store).await.expect("a store");
     assert_eq!(stale.len(), 1);
     let sketch = |who: &[u8]| {
         let mut sketch = Sketch::default();
@@ -373,14 +468,14 @@ async fn people_are_counted_again_only_for_days_that_nobody_has_touched(fixture:
         .expect("a store");
     let late = vec![(replaced[0], sketch(&[2, 3, 4]))];
     assert_eq!(store.settle_people(late).await.expect("a store"), 0);
-    let stale = store.stale_days(10).await.expect("a store");
+    let stale = stale_days(store).await.expect("a store");
     let replaced = store.replace_people(vec![(stale[0], sketch(&[3]))]).await;
     let replaced = replaced.expect("a store");
     assert_eq!(people().await, BTreeMap::from([(day, 1)]));
     let both = vec![(replaced[0], sketch(&[3, 4]))];
     assert_eq!(store.settle_people(both).await.expect("a store"), 1);
     assert_eq!(people().await, BTreeMap::from([(day, 2)]));
-    assert_eq!(store.stale_days(10).await.expect("a store"), []);
+    assert_eq!(stale_days(store).await.expect("a store"), []);
     let read = store
         .people_after(i64::MIN, (0, i64::MAX / DAY_MS - 1), 10)
         .await;
