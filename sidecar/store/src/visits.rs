@@ -10,6 +10,7 @@ mod moves;
 mod pruning;
 mod quarantine;
 mod reclassify;
+mod sketches;
 mod values;
 mod watch;
 
@@ -23,7 +24,6 @@ use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::{Agent, Versioned};
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::ranges::Ranges;
-use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
 use vocabulary::Code;
 use vocabulary::visit::VisitMethod;
@@ -197,15 +197,6 @@ impl<'a> Counts<'a> {
             .collect();
         counts
     }
-}
-
-/// Adds visitors to the stored sketch.
-fn with(kept: Vec<u8>, visitors: &[VisitorId]) -> Result<Sketch, sqlx::Error> {
-    let mut sketch = Sketch::from_bytes(kept).ok_or_else(|| invalid("registers"))?;
-    for visitor in visitors {
-        sketch.add(*visitor);
-    }
-    Ok(sketch)
 }
 
 /// Adds visits to the ranges of their origins, which contain the stored visits; returns the places of

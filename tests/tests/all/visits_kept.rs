@@ -135,7 +135,7 @@ fn grow_old(sql: &Sql<'_>) {
          INSERT INTO visit_link_hours SELECT {link}, at / 3600000, class, count(*), max(at) \
          FROM visits GROUP BY 1, 2, 3; \
          INSERT INTO visit_hours {recounted}; \
-         UPDATE visit_sketches SET registers = {many_people}; \
+         UPDATE visit_sketches SET registers = {many_people}, visitors = NULL; \
          COMMIT;"
     ));
 }
@@ -317,7 +317,7 @@ fn old_counts_are_forgotten_and_links_keep_their_totals() {
             "INSERT INTO visit_link_hours VALUES ({link}, 438300, 'human', 5, 1577880000000), \
              ({link}, 438301, 'bot', 2, 1577883600000); \
              INSERT INTO visit_hours VALUES (0, 'total', 438300, '', 'human', 5); \
-             INSERT INTO visit_sketches VALUES (0, 18262, {}); \
+             INSERT INTO visit_sketches (campaign_id, day, registers) VALUES (0, 18262, {}); \
              INSERT INTO visit_domain_minutes SELECT minute - 60 * 24 * 36, host, 9 \
              FROM visit_domain_minutes",
             sql.bytes(1, 4096)

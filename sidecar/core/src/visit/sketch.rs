@@ -3,71 +3,175 @@
 //! HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007) with the improved raw estimator of O. Ertl, "New cardinality
 //! estimation algorithms for HyperLogLog sketches" (2017, arXiv:1702.01284). It has no bias at any number of visitors,
 //! without tables and without a change to another estimator. A visitor's id is a keyed hash already, so its bits are
-//! used as they are. The standard error is 1.04 / √4096, which is 1.6 %.
+//! used as they are.
+//!
+//! The first bits of an id select a register, which holds the greatest rank of its visitors: the place of the first one
+//! among the other bits. A small set lists the registers of 2^25 that have a visitor, so that its number is nearly exact.
+//! A larger one has 2^15 registers, whose standard error is 1.04 / √2^15, which is 0.57 %: 99.9 of 100 estimates are
+//! within 2 %. Earlier versions had 2^12.
+//!
+//! A register of fewer bits stands for several of more bits, and its rank follows from theirs: the bits in between are
+//! the first ones of the rest. So the result of folding is the same as if all visitors had been added to fewer
+//! registers, and sketches of any size can be merged.
+
+mod stored;
+
+pub use stored::Stored;
 
 use super::visitor::VisitorId;
 
-/// The number of registers, and the number of bits that select one.
-const REGISTERS: usize = 1 << BITS;
-const BITS: u32 = 12;
+/// The number of bits that select a register of a large set, of a small one, and of one that an earlier version stored.
+const BITS: u32 = 15;
+const BITS_OF_FEW: u32 = 25;
+const BITS_BEFORE: u32 = 12;
 
-/// The highest value of a register: all other bits are zero.
-const MAX_RANK: usize = (u128::BITS - BITS + 1) as usize;
+/// The most registers that are listed one by one.
+const MOST_LISTED: usize = 480;
 
-/// A set of visitors: a byte for each register.
+/// The highest rank; ranks above it count as this one. No number of visitors reaches it.
+const MAX_RANK: u8 = 63;
+
+/// A set of visitors.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Sketch(Box<[u8]>);
+pub struct Sketch(Registers);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Registers {
+    /// Those of 2^[`BITS_OF_FEW`] that have a visitor, by their numbers in ascending order, with their ranks.
+    Listed(Vec<(u32, u8)>),
+    /// The ranks of all 2^`bits`, which are 0 without a visitor.
+    All { bits: u32, ranks: Box<[u8]> },
+}
 
 impl Default for Sketch {
     /// Returns the sketch of the empty set.
     fn default() -> Self {
-        Self(vec![0; REGISTERS].into_boxed_slice())
+        Self(Registers::Listed(Vec::new()))
     }
 }
 
 impl Sketch {
     /// Adds a visitor, who may have been added before.
     pub fn add(&mut self, visitor: VisitorId) {
-        let bits = u128::from_be_bytes(visitor.0);
-        let register = (bits >> (u128::BITS - BITS)) as usize;
-        // The place of the first one among the rest, from 1 on.
-        let rest = bits << BITS;
-        let rank = (rest.leading_zeros() + 1).min(MAX_RANK as u32) as u8;
-        self.0[register] = self.0[register].max(rank);
+        let bits = self.bits();
+        let (register, rank) = place(visitor, bits);
+        self.raise(register, rank, bits);
     }
 
-    /// Adds all visitors of another sketch.
+    /// Adds all visitors of another sketch. The result has the registers of the one with fewer.
     pub fn merge(&mut self, other: &Self) {
-        for (rank, other) in self.0.iter_mut().zip(&other.0) {
-            *rank = (*rank).max(*other);
+        let bits = other.bits();
+        if bits < self.bits() {
+            self.fold(bits);
+        }
+        match &other.0 {
+            Registers::Listed(list) => {
+                for &(register, rank) in list {
+                    self.raise(register, rank, bits);
+                }
+            }
+            Registers::All { ranks, .. } => {
+                for (register, &rank) in (0..).zip(ranks) {
+                    if rank > 0 {
+                        self.raise(register, rank, bits);
+                    }
+                }
+            }
         }
     }
 
     /// Estimates the number of visitors.
     pub fn estimate(&self) -> u64 {
-        let mut registers = [0_u32; MAX_RANK + 1];
-        for &rank in &self.0 {
-            registers[usize::from(rank).min(MAX_RANK)] += 1;
+        let mut counts = [0_u32; MAX_RANK as usize + 1];
+        match &self.0 {
+            Registers::Listed(list) => {
+                counts[0] = (1 << BITS_OF_FEW) - list.len() as u32;
+                for (_, rank) in list {
+                    counts[usize::from(*rank)] += 1;
+                }
+            }
+            Registers::All { ranks, .. } => {
+                for rank in ranks {
+                    counts[usize::from(*rank)] += 1;
+                }
+            }
         }
-        let registers = registers.map(f64::from);
-        let all = REGISTERS as f64;
-        let mut sum = all * tau(1.0 - registers[MAX_RANK] / all);
-        for count in registers[1..MAX_RANK].iter().rev() {
-            sum = 0.5 * (sum + count);
-        }
-        sum += all * sigma(registers[0] / all);
-        (all * all / (2.0 * std::f64::consts::LN_2 * sum)).round() as u64
+        estimate(&counts)
     }
 
-    /// The registers, to be stored.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+    /// The number of bits that select a register.
+    fn bits(&self) -> u32 {
+        match &self.0 {
+            Registers::Listed(_) => BITS_OF_FEW,
+            Registers::All { bits, .. } => *bits,
+        }
     }
 
-    /// Restores a sketch from [`Sketch::as_bytes`]; `None` for anything of another length.
-    pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
-        (bytes.len() == REGISTERS).then(|| Self(bytes.into_boxed_slice()))
+    /// Raises a register, of at least as many bits as this sketch has, to a rank.
+    fn raise(&mut self, register: u32, rank: u8, bits: u32) {
+        match &mut self.0 {
+            Registers::Listed(list) => {
+                match list.binary_search_by_key(&register, |(register, _)| *register) {
+                    Ok(place) => list[place].1 = list[place].1.max(rank),
+                    Err(place) => list.insert(place, (register, rank)),
+                }
+                if list.len() > MOST_LISTED {
+                    self.fold(BITS);
+                }
+            }
+            Registers::All { bits: to, ranks } => {
+                let (register, rank) = folded(register, rank, bits, *to);
+                let kept = &mut ranks[register as usize];
+                *kept = rank.max(*kept);
+            }
+        }
     }
+
+    /// Replaces the registers by fewer.
+    fn fold(&mut self, bits: u32) {
+        let mut fewer = Self::of(bits, vec![0; 1 << bits].into());
+        fewer.merge(self);
+        *self = fewer;
+    }
+
+    fn of(bits: u32, ranks: Box<[u8]>) -> Self {
+        Self(Registers::All { bits, ranks })
+    }
+}
+
+/// The register of a visitor among 2^`bits`, and the rank there.
+fn place(visitor: VisitorId, bits: u32) -> (u32, u8) {
+    let id = u128::from_be_bytes(visitor.0);
+    let rank = (id << bits).leading_zeros() + 1;
+    (
+        (id >> (u128::BITS - bits)) as u32,
+        rank.min(MAX_RANK.into()) as u8,
+    )
+}
+
+/// The register, and its rank, of fewer bits that a visitor has whose register and rank are known.
+fn folded(register: u32, rank: u8, from: u32, to: u32) -> (u32, u8) {
+    let between = from - to;
+    // The bits in between, at the top.
+    let first = register.checked_shl(u32::BITS - between).unwrap_or(0);
+    let rank = match first {
+        0 => u32::from(rank) + between,
+        _ => first.leading_zeros() + 1,
+    };
+    (register >> between, rank.min(MAX_RANK.into()) as u8)
+}
+
+/// Estimates the number of visitors from the numbers of registers by rank.
+fn estimate(counts: &[u32; MAX_RANK as usize + 1]) -> u64 {
+    let counts = counts.map(f64::from);
+    let all: f64 = counts.iter().sum();
+    let highest = usize::from(MAX_RANK);
+    let mut sum = all * tau(1.0 - counts[highest] / all);
+    for count in counts[1..highest].iter().rev() {
+        sum = 0.5 * (sum + count);
+    }
+    sum += all * sigma(counts[0] / all);
+    (all * all / (2.0 * std::f64::consts::LN_2 * sum)).round() as u64
 }
 
 /// The correction for registers without a visitor, by their share: x + Σ x^(2^k) 2^(k-1). Infinite if all are empty.
@@ -112,104 +216,4 @@ impl std::fmt::Debug for Sketch {
 }
 
 #[cfg(test)]
-mod tests {
-    use rand::rngs::StdRng;
-    use rand::{Rng, SeedableRng};
-
-    use super::*;
-
-    fn sketch(visitors: usize, seed: u64) -> Sketch {
-        let mut rng = StdRng::seed_from_u64(seed);
-        let mut sketch = Sketch::default();
-        for _ in 0..visitors {
-            let mut id = [0; 16];
-            rng.fill_bytes(&mut id);
-            sketch.add(VisitorId(id));
-            sketch.add(VisitorId(id));
-        }
-        sketch
-    }
-
-    /// Uniform ids, without the cost of a cryptographic generator in a debug build (SplitMix64).
-    fn ids(mut state: u64) -> impl Iterator<Item = VisitorId> {
-        let mut word = move || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            u128::from(mixed ^ (mixed >> 31))
-        };
-        std::iter::repeat_with(move || VisitorId(((word() << 64) | word()).to_be_bytes()))
-    }
-
-    /// The estimator of 2007 has its largest error where it changes over from linear counting, at 10,500 visitors: bias
-    /// 2 %, error 2.6 %. From 20 visitors per register on, the distribution of errors repeats with every doubling.
-    #[test]
-    fn the_estimate_has_no_bias_and_the_standard_error_at_every_size() {
-        const SIZES: [usize; 12] = [
-            10, 100, 1_000, 3_000, 6_000, 9_000, 10_500, 12_000, 16_000, 30_000, 80_000, 160_000,
-        ];
-        const STREAMS: u64 = 128;
-        let standard_error = 1.04 / (REGISTERS as f64).sqrt();
-        let mut errors = [const { Vec::new() }; SIZES.len()];
-        for seed in 0..STREAMS {
-            let (mut sketch, mut ids) = (Sketch::default(), ids(seed << 32));
-            let mut added = 0;
-            for (errors, size) in errors.iter_mut().zip(SIZES) {
-                ids.by_ref()
-                    .take(size - added)
-                    .for_each(|id| sketch.add(id));
-                added = size;
-                errors.push(sketch.estimate() as f64 / size as f64 - 1.0);
-            }
-        }
-        for (errors, size) in errors.iter().zip(SIZES) {
-            let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / STREAMS as f64;
-            let bias = mean(&mut errors.iter().copied());
-            let error = mean(&mut errors.iter().map(|error| error * error)).sqrt();
-            println!(
-                "{size}: bias {:.2} %, error {:.2} %",
-                bias * 100.0,
-                error * 100.0
-            );
-            assert!(bias.abs() < 0.005, "{size}: bias {bias}");
-            assert!(error < 1.15 * standard_error, "{size}: error {error}");
-            // Small sets are counted more exactly.
-            let is_large = size >= 4 * REGISTERS;
-            assert!(
-                !is_large || error > 0.85 * standard_error,
-                "{size}: error {error}"
-            );
-        }
-    }
-
-    #[test]
-    fn visitors_are_counted_once() {
-        assert_eq!(Sketch::default().estimate(), 0);
-        assert_eq!(sketch(1, 1).estimate(), 1);
-        // Every register is full.
-        let full = Sketch(vec![u8::MAX; REGISTERS].into_boxed_slice());
-        assert_eq!(full.estimate(), u64::MAX);
-    }
-
-    #[test]
-    fn two_sketches_make_one_of_all() {
-        let (mut one, other) = (sketch(3000, 1), sketch(4000, 2));
-        let before = one.clone();
-        one.merge(&before);
-        assert_eq!(one, before);
-        one.merge(&other);
-        let off = (one.estimate() as f64 / 7000.0 - 1.0).abs();
-        assert!(off < 0.065, "{}", one.estimate());
-    }
-
-    #[test]
-    fn a_sketch_is_read_as_it_was() {
-        let sketch = sketch(1000, 7);
-        let again = Sketch::from_bytes(sketch.as_bytes().to_vec());
-        assert_eq!(again, Some(sketch));
-        assert_eq!(Sketch::from_bytes(vec![0; 7]), None);
-        let mut all_zero = Sketch::default();
-        all_zero.add(VisitorId([0; 16]));
-        assert_eq!(all_zero.estimate(), 1);
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use shortlink_store::Store;
 use super::again;
 use crate::jobs::{Job, Next};
 
-/// Days per round, each of a campaign or of all. A sketch takes 4 KB.
+/// Days per round, each of a campaign or of all. A sketch takes 32 KB at most.
 const TOGETHER: u32 = 1024;
 
 /// Sketches per transaction.

@@ -5,10 +5,10 @@ use shortlink_core::ports::{
     CountQuery, Counted, DayVisitors, Dimension, DomainCount, Intervals, LinkTotal, MAX_COUNTED,
     MAX_COUNTS, StoreError, TimeCount, ValueCount, ValueTimeCount,
 };
-use shortlink_core::visit::sketch::Sketch;
+use shortlink_core::visit::sketch::Stored;
 use vocabulary::Code;
 
-use super::{ALL, HOUR_MS, LinkKey, MINUTE_MS, OF_LINKS, class};
+use super::{ALL, HOUR_MS, LinkKey, MINUTE_MS, OF_LINKS, class, sketches};
 use crate::db::Db;
 use crate::rows::find_id;
 use crate::shared::DAY_MS;
@@ -315,15 +315,18 @@ async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors
         Counted::All => Value::from(ALL),
     };
     let sql = sql!(
-        "SELECT day, registers FROM visit_sketches WHERE campaign_id = $1 \
-         AND day >= $2 AND day <= $3 ORDER BY day"
+        "SELECT day, visitors, CASE WHEN visitors IS NULL THEN registers END AS registers \
+         FROM visit_sketches WHERE campaign_id = $1 AND day >= $2 AND day <= $3 ORDER BY day"
     );
     let (first, last) = (since.div_euclid(24), (until - 1).div_euclid(24));
     db.all(sql, args![campaign, first, last], |row| {
-        let sketch = Sketch::from_bytes(row.get::<&[u8]>("registers")?.to_vec());
+        let visitors = match row.find("visitors")? {
+            Some(visitors) => visitors,
+            None => sketches::parsed(&Stored::with_head(row.get("registers")?))?.estimate(),
+        };
         Ok(DayVisitors {
             day: moment(row, "day", DAY_MS)?,
-            visitors: sketch.ok_or_else(|| invalid("registers"))?.estimate(),
+            visitors,
         })
     })
     .await

@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 use shortlink_core::ports::{KeptVisits, StoreError};
 use shortlink_core::visit::Visit;
-use shortlink_core::visit::sketch::Sketch;
 use vocabulary::Code;
 
 use super::agents::{NewAgent, insert_agents};
 use super::counts::LINK;
-use super::erasure;
 use super::values::name;
 use super::watch::note_stretch;
-use super::{Counts, LinkKey, OF_LINKS, add_new, ranges, some, with};
+use super::{Counts, LinkKey, OF_LINKS, add_new, erasure, ranges, sketches, some};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
 use crate::shared::DAY_MS;
@@ -84,7 +82,7 @@ async fn keep(
     note_stretch(db, &new, ids, now).await?;
     name(db, &mut counts).await?;
     add(db, &counts).await?;
-    add_visitors(db, &counts).await?;
+    sketches::add(db, &counts.visitors).await?;
     let ended = ended(db, &links).await?;
     Ok(KeptVisits {
         new: places,
@@ -354,50 +352,4 @@ pub(super) async fn add(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx
     let end =
         sql!(" ON CONFLICT (minute, host) DO UPDATE SET visits = kept.visits + excluded.visits");
     db.insert(into, types, end, minutes).await
-}
-
-/// Adds unique visitors. Other transactions for the same day wait, in the order of the rows.
-pub(super) async fn add_visitors(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::Error> {
-    for (&(campaign, day), visitors) in &counts.visitors {
-        let kept = lock_sketch(db, campaign, day).await?;
-        put_sketch(db, campaign, day, &with(kept, visitors)?).await?;
-    }
-    Ok(())
-}
-
-/// Locks the sketch of a campaign and a day, which [`put_sketch`] replaces, until the transaction ends;
-/// returns it. SQLite has one writer, which only reads here.
-pub(super) async fn lock_sketch(
-    db: &mut Db<'_>,
-    campaign: i64,
-    day: i64,
-) -> Result<Vec<u8>, sqlx::Error> {
-    // The update changes nothing, but returns and locks an existing row.
-    let sql = sql!(
-        "{SELECT registers FROM visit_sketches WHERE campaign_id = $1 AND day = $2|\
-         INSERT INTO visit_sketches AS kept (campaign_id, day, registers) \
-         VALUES ($1, $2, $3) ON CONFLICT (campaign_id, day) \
-         DO UPDATE SET registers = kept.registers RETURNING registers}"
-    );
-    let nobody = Sketch::default();
-    let values = args![campaign, day, nobody.as_bytes()];
-    let read = |row: &Row| Ok(row.get::<&[u8]>("registers")?.to_vec());
-    let found = db.one(sql, values, read).await?;
-    Ok(found.unwrap_or_else(|| nobody.as_bytes().to_vec()))
-}
-
-/// Replaces the sketch of a campaign and a day, which is locked.
-pub(super) async fn put_sketch(
-    db: &mut Db<'_>,
-    campaign: i64,
-    day: i64,
-    sketch: &Sketch,
-) -> Result<(), sqlx::Error> {
-    let sql = sql!(
-        "{INSERT INTO visit_sketches (campaign_id, day, registers) VALUES ($1, $2, $3) \
-         ON CONFLICT (campaign_id, day) DO UPDATE SET registers = excluded.registers|\
-         UPDATE visit_sketches SET registers = $3 WHERE campaign_id = $1 AND day = $2}"
-    );
-    db.run(sql, args![campaign, day, sketch.as_bytes()]).await?;
-    Ok(())
 }

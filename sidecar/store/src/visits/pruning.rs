@@ -99,12 +99,19 @@ async fn forget_counts(db: &mut Db<'_>, old: OldCounts, limit: u32) -> Result<u6
          {INDEXED BY visit_values_by_day }WHERE day < $1 ORDER BY day LIMIT $2)"
     );
     gone += db.run(sql, args![day, limit]).await?;
-    let sql = sql!(
-        "DELETE FROM visit_sketches WHERE (campaign_id, day) IN \
-         (SELECT campaign_id, day FROM visit_sketches {INDEXED BY visit_sketches_by_day }\
-         WHERE day < $1 ORDER BY day LIMIT $2)"
+    // Both statements find the same days.
+    const OLD: &str = "(SELECT campaign_id, day FROM visit_sketches {INDEXED BY visit_sketches_by_day }\
+         WHERE day < $1 ORDER BY day, campaign_id LIMIT $2)";
+    let parts = sql!(
+        "DELETE FROM visit_sketch_parts WHERE (campaign_id, day) IN ",
+        OLD
     );
-    gone += db.run(sql, args![day, limit]).await?;
+    db.run(parts, args![day, limit]).await?;
+    let heads = sql!(
+        "DELETE FROM visit_sketches WHERE (campaign_id, day) IN ",
+        OLD
+    );
+    gone += db.run(heads, args![day, limit]).await?;
     Ok(gone)
 }
 

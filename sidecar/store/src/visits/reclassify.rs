@@ -12,11 +12,12 @@ use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::stored::{StoredAgent, StoredVisit, Verdict};
 
 use super::agents::{NewAgent, insert_agents, note_agents};
-use super::keeping::{add, add_visitors, keys, lock_sketch, put_sketch};
+use super::keeping::{add, keys};
 use super::listing::IDS_OF_DAYS;
 use super::moves::Moves;
+use super::sketches::{self, Kept};
 use super::values::name;
-use super::{ALL, Counts, EARLIER, method, visitor_id, with};
+use super::{ALL, Counts, EARLIER, method, visitor_id};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
@@ -170,9 +171,12 @@ impl Store {
         let operation = "count the unique visitors of a day again";
         self.run_tx(operation, sorted(days), |db, days| {
             Box::pin(async move {
+                let days = lock_untouched(db, days).await?;
+                let sketches = days.iter();
+                let sketches = sketches.map(|(_, people, kept)| (kept, *people));
+                sketches::put(db, sketches).await?;
                 let mut replaced = Vec::with_capacity(days.len());
-                for (day, sketch, _) in lock_untouched(db, days).await? {
-                    put_sketch(db, day.campaign, day.day, sketch).await?;
+                for (day, ..) in days {
                     let generation = day.generation + 1;
                     let sql = sql!(
                         "UPDATE visit_stale_sketches SET generation = $3 \
@@ -195,11 +199,16 @@ impl Store {
         self.run_tx(operation, sorted(days), |db, days| {
             Box::pin(async move {
                 let days = lock_untouched(db, days).await?;
-                let settled = days.len() as u64;
-                for (day, people, kept) in days {
-                    let mut sketch = with(kept, &[])?;
+                let mut merged = Vec::with_capacity(days.len());
+                for (_, people, kept) in &days {
+                    let mut sketch = kept.sketch()?;
                     sketch.merge(people);
-                    put_sketch(db, day.campaign, day.day, &sketch).await?;
+                    merged.push((kept, sketch));
+                }
+                let sketches = merged.iter();
+                sketches::put(db, sketches.map(|(kept, sketch)| (*kept, sketch))).await?;
+                let settled = days.len() as u64;
+                for (day, ..) in days {
                     let sql = sql!(
                         "DELETE FROM visit_stale_sketches WHERE campaign_id = $1 AND day = $2"
                     );
@@ -299,7 +308,7 @@ async fn reclassify(
     name(db, &mut moves.counts).await?;
     add(db, &moves.counts).await?;
     remove_empty(db, &moves.counts).await?;
-    add_visitors(db, &moves.counts).await?;
+    sketches::add(db, &moves.counts.visitors).await?;
     // Marks the campaigns and days whose unique visitors have to be counted again.
     let stale = moves.stale.iter();
     let stale = stale.map(|(campaign, day)| [(*campaign).into(), (*day).into()]);
@@ -400,14 +409,11 @@ async fn remove_empty(db: &mut Db<'_>, counts: &Counts<'_>) -> Result<(), sqlx::
 async fn lock_untouched<'a>(
     db: &mut Db<'_>,
     days: &'a [(StaleDay, Sketch)],
-) -> Result<Vec<(StaleDay, &'a Sketch, Vec<u8>)>, sqlx::Error> {
-    let mut locked = Vec::with_capacity(days.len());
-    for (day, people) in days {
-        let kept = lock_sketch(db, day.campaign, day.day).await?;
-        locked.push((*day, people, kept));
-    }
+) -> Result<Vec<(StaleDay, &'a Sketch, Kept)>, sqlx::Error> {
+    let wanted = days.iter().map(|(day, _)| (day.campaign, day.day));
+    let locked = sketches::lock(db, wanted).await?;
     let mut untouched = Vec::with_capacity(days.len());
-    for (day, people, kept) in locked {
+    for ((day, people), kept) in days.iter().zip(locked) {
         let sql = sql!(
             "SELECT generation FROM visit_stale_sketches WHERE campaign_id = $1 AND day = $2",
             FOR_UPDATE
@@ -415,7 +421,7 @@ async fn lock_untouched<'a>(
         let values = args![day.campaign, day.day];
         let generation = db.one(sql, values, |row| row.get("generation")).await?;
         if generation == Some(day.generation) {
-            untouched.push((day, people, kept));
+            untouched.push((*day, people, kept));
         }
     }
     Ok(untouched)

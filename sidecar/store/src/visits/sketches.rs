@@ -1,0 +1,162 @@
+//! Sketches of the unique visitors of campaigns and days.
+//!
+//! A sketch has a row with its head and its estimate. The registers of a large one are in parts, rows of another table,
+//! of which a transaction writes those that it changes. A head that has no parts leaves the rows of earlier ones, and the
+//! next one with parts replaces them all.
+
+use std::collections::{BTreeMap, HashMap};
+
+use shortlink_core::visit::sketch::{Sketch, Stored};
+use shortlink_core::visit::visitor::VisitorId;
+
+use crate::Scheme;
+use crate::db::Db;
+use crate::sql::{sql, table};
+use crate::value::{Row, Value, args, invalid};
+
+/// A campaign, or all links, and a day.
+type Day = (i64, i64);
+
+/// A sketch that is locked until the transaction ends.
+pub(super) struct Kept {
+    of: Day,
+    stored: Stored,
+}
+
+impl Kept {
+    pub(super) fn sketch(&self) -> Result<Sketch, sqlx::Error> {
+        parsed(&self.stored)
+    }
+}
+
+/// Restores a sketch.
+pub(super) fn parsed(stored: &Stored) -> Result<Sketch, sqlx::Error> {
+    stored.sketch().ok_or_else(|| invalid("registers"))
+}
+
+/// Adds unique visitors.
+pub(super) async fn add(
+    db: &mut Db<'_>,
+    visitors: &BTreeMap<Day, Vec<VisitorId>>,
+) -> Result<(), sqlx::Error> {
+    let kept = lock(db, visitors.keys().copied()).await?;
+    let mut sketches = Vec::with_capacity(kept.len());
+    for (kept, visitors) in kept.iter().zip(visitors.values()) {
+        let mut sketch = kept.sketch()?;
+        for visitor in visitors {
+            sketch.add(*visitor);
+        }
+        sketches.push((kept, sketch));
+    }
+    put(db, sketches.iter().map(|(kept, sketch)| (*kept, sketch))).await
+}
+
+/// Locks the sketches of days, which [`put`] replaces, in their order; all transactions lock them in the same one. SQLite
+/// has one writer, which only reads here.
+pub(super) async fn lock(
+    db: &mut Db<'_>,
+    days: impl Iterator<Item = Day>,
+) -> Result<Vec<Kept>, sqlx::Error> {
+    let mut locked = Vec::new();
+    for of in days {
+        let head = lock_head(db, of).await?;
+        let stored = head.map_or_else(Stored::default, |head| Stored::with_head(&head));
+        locked.push(Kept { of, stored });
+    }
+    read_parts(db, &mut locked).await?;
+    Ok(locked)
+}
+
+/// Locks the head of a sketch. SQLite has none before the first visitor.
+async fn lock_head(db: &mut Db<'_>, (campaign, day): Day) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    let read = |row: &Row| Ok(row.get::<&[u8]>("registers")?.to_vec());
+    let sql = sql!(
+        "SELECT registers FROM visit_sketches WHERE campaign_id = $1 AND day = $2",
+        crate::sql::FOR_UPDATE
+    );
+    let found = db.one(sql, args![campaign, day], read).await?;
+    if found.is_some() || db.scheme() == Scheme::Sqlite {
+        return Ok(found);
+    }
+    // The update changes nothing, but locks and returns a row that another transaction has just inserted.
+    let sql = sql!(
+        "INSERT INTO visit_sketches AS kept (campaign_id, day, registers) VALUES ($1, $2, $3) \
+         ON CONFLICT (campaign_id, day) DO UPDATE SET registers = kept.registers RETURNING registers"
+    );
+    let nobody = Stored::default();
+    let values = args![campaign, day, &*nobody.head];
+    db.get(sql, values, read).await.map(Some)
+}
+
+/// Reads the parts of sketches that have some.
+async fn read_parts(db: &mut Db<'_>, locked: &mut [Kept]) -> Result<(), sqlx::Error> {
+    let large = locked.iter().zip(0_i64..);
+    let large: Vec<_> = large
+        .filter(|(kept, _)| !kept.stored.parts.is_empty())
+        .map(|(kept, place)| [kept.of.0, kept.of.1, place].map(Value::from))
+        .collect();
+    if large.is_empty() {
+        return Ok(());
+    }
+    let sql = sql!(
+        "SELECT asked.place, kept.part, kept.registers FROM ",
+        table!("asked": 1 "campaign_id" "bigint", 2 "day" "bigint", 3 "place" "bigint"),
+        " {CROSS JOIN visit_sketch_parts AS kept WHERE|JOIN visit_sketch_parts AS kept ON} \
+         kept.campaign_id = asked.campaign_id AND kept.day = asked.day"
+    );
+    let asked = db.table(large.into_iter());
+    let read = |row: &Row| {
+        let of: (u64, u64) = (row.get("place")?, row.get("part")?);
+        Ok((of, row.get::<&[u8]>("registers")?.to_vec()))
+    };
+    let mut found: HashMap<(u64, u64), Vec<u8>> = db.all(sql, &asked, read).await?;
+    for (kept, place) in locked.iter_mut().zip(0..) {
+        for (part, number) in kept.stored.parts.iter_mut().zip(0..) {
+            *part = found.remove(&(place, number)).unwrap_or_default();
+        }
+    }
+    Ok(())
+}
+
+/// Replaces sketches that are locked, as far as they differ.
+pub(super) async fn put<'a>(
+    db: &mut Db<'_>,
+    sketches: impl Iterator<Item = (&'a Kept, &'a Sketch)>,
+) -> Result<(), sqlx::Error> {
+    let changed: Vec<(&Kept, Stored, Option<u64>)> = sketches
+        .map(|(kept, sketch)| (kept, sketch, Stored::from(sketch)))
+        .filter(|(kept, _, stored)| kept.stored != *stored)
+        .map(|(kept, sketch, stored)| (kept, stored, sketch.stored_estimate()))
+        .collect();
+    let heads = changed.iter().map(|(kept, stored, visitors)| {
+        let (campaign, day) = kept.of;
+        let head = Value::from(&*stored.head);
+        [campaign.into(), day.into(), head, (*visitors).into()]
+    });
+    let into = sql!("INSERT INTO visit_sketches AS kept (campaign_id, day, registers, visitors)");
+    let types = ["bigint", "bigint", "bytea", "bigint"];
+    let end = sql!(
+        " ON CONFLICT (campaign_id, day) DO UPDATE SET registers = excluded.registers, \
+         visitors = excluded.visitors"
+    );
+    db.insert(into, types, end, heads).await?;
+    let parts = changed.iter().flat_map(|(kept, stored, _)| {
+        let (campaign, day) = kept.of;
+        let parts = stored.parts.iter().enumerate();
+        let new = parts.filter(|(number, part)| kept.stored.parts.get(*number) != Some(*part));
+        new.map(move |(number, part)| {
+            [
+                campaign.into(),
+                day.into(),
+                (number as u64).into(),
+                Value::from(&**part),
+            ]
+        })
+    });
+    let parts: Vec<_> = parts.collect();
+    let into = sql!("INSERT INTO visit_sketch_parts AS kept (campaign_id, day, part, registers)");
+    let types = ["bigint", "bigint", "bigint", "bytea"];
+    let end =
+        sql!(" ON CONFLICT (campaign_id, day, part) DO UPDATE SET registers = excluded.registers");
+    db.insert(into, types, end, parts.into_iter()).await
+}
