@@ -4,14 +4,11 @@ import json
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
-from service import Service
+from service import STREAM, TAPS, Service
 from stage import HERE
 
-TAPS = HERE.parent / "target/release/examples/taps"
-STREAM = "sl:v:{0}"
 CAMPAIGNS = 10
 
 # Each request brings a target of its own, as each recipient's does.
@@ -102,19 +99,9 @@ def build_taps():
     subprocess.run(words, cwd=HERE.parent, check=True)
 
 
-def stored(service):
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{service.port}/metrics", headers={"X-Api-Key": service.key}
-    )
-    with urllib.request.urlopen(request) as answer:
-        lines = answer.read().decode().splitlines()
-    name = "shortlink_visits_kept_total "
-    return int(float(next(line for line in lines if line.startswith(name)).split()[1]))
-
-
 def ingest(service, directory, count, days):
     """Has visits of the links of `issue` stored, and returns what that costs once they are all in Redis."""
-    before = stored(service)
+    before = service.stored()
     url = f"redis://127.0.0.1:{service.built.redis_port}/0"
     words = [str(TAPS), url, STREAM, str(count), str(Path(directory, "codes")), str(days)]
     taps = subprocess.Popen(words)
@@ -123,7 +110,7 @@ def ingest(service, directory, count, days):
         code = taps.poll()
         if code:
             sys.exit(f"bench: {TAPS} ended with exit code {code}")
-        there = stored(service) - before
+        there = service.stored() - before
         # What makes the visits takes a core too: what is stored meanwhile does not count.
         if begun is None and code == 0:
             begun, first, cpu = time.monotonic(), there, service.cpu()

@@ -11,6 +11,10 @@ from stage import HERE, cpu_seconds, cpu_seconds_of_all, free_port
 SIDECAR = Path(os.environ.get("SHORTLINK_SIDECAR", HERE.parent / "target/programs/shortlink"))
 DATABASE = os.environ.get("BENCH_DATABASE_URL")
 
+# Writes visits into a stream as nginx does.
+TAPS = HERE.parent / "target/release/examples/taps"
+STREAM = "sl:v:{0}"
+
 
 class Service:
     """A sidecar with a database of its own."""
@@ -65,6 +69,15 @@ class Service:
         words += ["-H", f"X-Api-Key: {self.key}", "-H", "Content-Type: application/x-ndjson"]
         words += [*more, f"http://127.0.0.1:{self.port}/v1/links/batch"]
         subprocess.run(words, check=True)
+
+    def stored(self):
+        """How many visits it has stored."""
+        headers = {"X-Api-Key": self.key}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/metrics", headers=headers)
+        with urllib.request.urlopen(request) as answer:
+            lines = answer.read().decode().splitlines()
+        name = "shortlink_visits_kept_total "
+        return int(float(next(line for line in lines if line.startswith(name)).split()[1]))
 
     def peak_mib(self):
         """The most memory that it had resident."""

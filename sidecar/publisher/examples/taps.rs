@@ -1,7 +1,7 @@
 //! Puts visits into a stream as the edge does: `taps <Redis' URL> <key> <visits> <file of codes>
-//! <days>`. With 0 days, all visits are of now, and of any code. Otherwise they are spread over the
-//! days that end now, and nine of ten are of the codes that were sent at that time: the file is in
-//! the order of creation.
+//! <days> [<visits per second>]`. With 0 days, all visits are of now, and of any code. Otherwise they are spread
+//! over the days that end now, and nine of ten are of the codes that were sent at that time: the file is in the order of
+//! creation.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -35,19 +35,21 @@ const MOST_WAITING: u64 = 8192;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let usage = "taps <Redis' URL> <key> <visits> <file of codes> <days>";
+    let usage = "taps <Redis' URL> <key> <visits> <file of codes> <days> [<visits per second>]";
     let mut arguments = std::env::args().skip(1);
     let mut next = || arguments.next().context(usage);
     let (url, key) = (next()?, next()?);
     let visits: u64 = next()?.parse()?;
     let codes = std::fs::read_to_string(next()?)?;
     let days: u64 = next()?.parse()?;
+    let per_second = next().ok().map(|it| it.parse()).transpose()?;
     let codes: Vec<&str> = codes.lines().collect();
     ensure!(!codes.is_empty(), "there are no codes");
     let mut redis = redis::Client::open(url)?
         .get_multiplexed_async_connection()
         .await?;
     let now_ms = SystemClock.now().as_millisecond().unsigned_abs();
+    let begun = tokio::time::Instant::now();
     let mut taps = Taps {
         codes,
         visits,
@@ -59,8 +61,16 @@ async fn main() -> anyhow::Result<()> {
     let mut sequence = 0;
     while sequence < visits {
         wait_for_room(&mut redis, &key).await?;
+        if let Some(per_second) = per_second {
+            let due = Duration::from_secs_f64(sequence as f64 / f64::from(per_second));
+            tokio::time::sleep_until(begun + due).await;
+            let passed_ms = u64::try_from(begun.elapsed().as_millis())?;
+            taps.begin_ms = now_ms + passed_ms;
+        }
         let mut together = redis::pipe();
-        for _ in 0..TOGETHER {
+        // Nginx sends some batches a second.
+        let batches = per_second.map_or(TOGETHER, |_: u32| 1);
+        for _ in 0..batches {
             let count = (visits - sequence).min(IN_BATCH);
             if count == 0 {
                 break;
