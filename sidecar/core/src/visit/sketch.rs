@@ -6,9 +6,9 @@
 //! used as they are.
 //!
 //! The first bits of an id select a register, which holds the greatest rank of its visitors: the place of the first one
-//! among the other bits. A small set lists the registers of 2^25 that have a visitor, so that its number is nearly exact.
-//! A larger one has 2^15 registers, whose standard error is 1.04 / √2^15, which is 0.57 %: 99.9 of 100 estimates are
-//! within 2 %. Earlier versions had 2^12.
+//! among the other bits. A small set lists the registers of 2^25 that have a visitor, so that its number is nearly
+//! exact. A larger one has 2^15 registers, whose standard error is 1.04 / √2^15, which is 0.57 %: 99.9 of 100
+//! estimates are within 2 %. Earlier versions had 2^12.
 //!
 //! A register of fewer bits stands for several of more bits, and its rank follows from theirs: the bits in between are
 //! the first ones of the rest. So the result of folding is the same as if all visitors had been added to fewer

@@ -1,8 +1,8 @@
 //! Counts the unique visitors of stale days again.
 //!
-//! A pass reads all visits of the stale days twice, however few of them were corrected. In the background, passes are
-//! therefore at least nine times as far apart as they take long, and a day that has not ended is counted at most once an
-//! hour. The note of the job has both times, so that this holds for all processes together.
+//! A pass reads all visits of the stale days twice, however few of them were corrected. In the background, the job
+//! therefore pauses after a pass for nine times its length, and counts a day that has not ended at most once an hour.
+//! The note of the job has both times, so that this holds for all processes together.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -264,9 +264,9 @@ const LATER: [&str; 5] = [
     " AND at > $2 AND at < $3 GROUP BY link, class",
 ];
 
-/// Adds the hourly counts of links to their earlier visits, and rounds the times of their last visits down to days: the hours
-/// of a recipient's link are those of one person. Of the last hour, the visits after the erasure stay: they can still be
-/// reclassified, and are subtracted where they were added. Returns the number of hours.
+/// Adds the hourly counts of links to their earlier visits, and rounds the times of their last visits down to days: the
+/// hours of a recipient's link are those of one person. Of the last hour, the visits after the erasure stay: they can
+/// still be reclassified, and are subtracted where they were added. Returns the number of hours.
 async fn blur(
     db: &mut Db<'_>,
     keys: &HashMap<LinkKey<'_>, &Code>,

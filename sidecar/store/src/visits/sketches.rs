@@ -1,8 +1,8 @@
 //! Sketches of the unique visitors of campaigns and days.
 //!
 //! A sketch has a row with its head and its estimate. The registers of a large one are in parts, rows of another table,
-//! of which a transaction writes those that it changes. A head that has no parts leaves the rows of earlier ones, and the
-//! next one with parts replaces them all.
+//! of which a transaction writes those that it changes. A head that has no parts leaves the rows of earlier ones, and
+//! the next one with parts replaces them all.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -5,7 +5,7 @@
 //! | Head | Sketch |
 //! |---|---|
 //! | 4,096 bytes | 2^12 registers of an earlier version, a byte each |
-//! | `01`, then 4 bytes for each register, big-endian | a list: the register's number among 2^25 in 26 bits, the rank in 6 |
+//! | `01`, then 4 bytes for each register, big-endian | a list: the number among 2^25 in 26 bits, the rank in 6 |
 //! | `02` | 2^15 registers in 32 parts |
 //!
 //! A part has 2^10 registers. With at most 383 of them in use, it lists these: 2 bytes each, big-endian, the number in
