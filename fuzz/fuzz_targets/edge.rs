@@ -7,6 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use shortlink_resolver::vocabulary::Code;
 use shortlink_resolver::vocabulary::target::is_servable;
+use shortlink_resolver::vocabulary::visit::evidence::VisitEvidence;
 use shortlink_resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 use shortlink_resolver::{
     Address, Answer, CacheSettings, Edge, EdgeSettings, LookUp, NodeId, NodeSettings, Now,
@@ -27,6 +28,7 @@ const VISIT: VisitEvent<'static> = VisitEvent {
     referrer: b"",
     accept_language: b"",
     purpose: b"",
+    evidence: VisitEvidence::UNKNOWN,
 };
 
 fn answers(bytes: &[u8], piece: usize) -> (Vec<(usize, String)>, (usize, u64), bool) {

@@ -5,11 +5,12 @@
 //! iteration of nginx' loop with whatever else leaves.
 
 use ngx::ffi::{
-    NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_OK, ngx_http_request_t, ngx_int_t, ngx_table_elt_t,
-    ngx_timeofday, ngx_uint_t,
+    NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_HTTP_VERSION_10, NGX_HTTP_VERSION_11, NGX_HTTP_VERSION_20,
+    NGX_OK, ngx_http_request_t, ngx_int_t, ngx_table_elt_t, ngx_timeofday, ngx_uint_t,
 };
 use resolver::counters::{Counter, Gauge};
 use resolver::visits::Visits;
+use resolver::vocabulary::visit::evidence::{self, Protocol, VisitEvidence};
 use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 use resolver::{Now, Outcome, Recorded, Source};
 
@@ -20,6 +21,9 @@ use crate::worker::{self, Worker, now};
 
 /// Number of bytes that are written to a file at once.
 const SPILL: usize = 128 << 10;
+
+/// HTTP/3 as nginx names it; versions before 1.25 do not have the constant.
+const HTTP_VERSION_30: u32 = 3000;
 
 /// Returns whether an answer is a visit: redirects, and links that were live once.
 fn is_visit(status: ngx_uint_t) -> bool {
@@ -53,6 +57,23 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
             return NGX_OK as ngx_int_t;
         }
         let headers = Headers::of(request);
+        let connection = &*(*request).connection;
+        let evidence = VisitEvidence::of(&evidence::Request {
+            site: headers.fetch_site,
+            mode: headers.fetch_mode,
+            destination: headers.fetch_dest,
+            user: headers.fetch_user,
+            accept: headers.accept,
+            protocol: match (*request).http_version as u32 {
+                NGX_HTTP_VERSION_10 => Protocol::Http10,
+                NGX_HTTP_VERSION_11 => Protocol::Http11,
+                NGX_HTTP_VERSION_20 => Protocol::Http2,
+                HTTP_VERSION_30 => Protocol::Http3,
+                _ => Protocol::Unknown,
+            },
+            is_tls: !connection.ssl.is_null(),
+            is_truncated: false,
+        });
         let time = ngx_timeofday();
         let event = VisitEvent {
             // The worker's visits count for themselves.
@@ -70,11 +91,12 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
             },
             code: code.as_bytes(),
             host: (*request).headers_in.server.as_bytes(),
-            client: (*(*request).connection).addr_text.as_bytes(),
+            client: connection.addr_text.as_bytes(),
             user_agent: value_of((*request).headers_in.user_agent),
             referrer: value_of((*request).headers_in.referer),
             accept_language: headers.accept_language.unwrap_or_default(),
-            purpose: headers.sec_purpose.or(headers.purpose).unwrap_or_default(),
+            purpose: headers.announced_purpose(),
+            evidence,
         };
         worker::with(|worker| worker.record_visit(event));
     }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use shortlink_resolver::visits::spool::{HEADER_LENGTH, header, read_header, whole_frames};
 use shortlink_resolver::visits::{BatchId, Visits};
 use shortlink_resolver::vocabulary::KeyPrefix;
+use shortlink_resolver::vocabulary::visit::evidence::VisitEvidence;
 use shortlink_resolver::vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_resolver::{NodeId, Recorded, VisitSettings};
 
@@ -41,6 +42,7 @@ fn event(agent: &[u8]) -> VisitEvent<'_> {
         referrer: b"",
         accept_language: b"de",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     }
 }
 

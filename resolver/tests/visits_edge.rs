@@ -1,6 +1,7 @@
 //! Visits on the connection that reads go out on, byte by byte.
 
 use shortlink_resolver::vocabulary::Code;
+use shortlink_resolver::vocabulary::visit::evidence::VisitEvidence;
 use shortlink_resolver::vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_resolver::{
     Address, Answer, Edge, EdgeSettings, LinkError, LookUp, NodeId, NodeSettings, Notice, Now,
@@ -91,6 +92,7 @@ fn visit(edge: &mut Edge<usize>, now: u64) -> Recorded {
         referrer: b"",
         accept_language: b"",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     };
     edge.record_visit(event, at(now))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{BATCH_FIELD, VisitEvent, VisitFrames, VisitId, VisitMethod};
 
 use crate::redis::try_command_bytes;
@@ -19,6 +20,8 @@ pub struct Visit {
     pub method: VisitMethod,
     /// Code, host, client, user agent, referrer, accept language and purpose.
     pub texts: [Vec<u8>; 7],
+    /// What else shows who made the request.
+    pub evidence: VisitEvidence,
 }
 
 impl Visit {
@@ -60,6 +63,7 @@ pub fn batches(port: u16, key: &str) -> Vec<Vec<Visit>> {
                     status: event.status,
                     method: event.method,
                     texts: texts.map(<[u8]>::to_vec),
+                    evidence: event.evidence,
                 }
             })
             .collect()
@@ -112,6 +116,7 @@ pub fn put_of<'c>(
             referrer: b"",
             accept_language: b"",
             purpose: b"",
+            evidence: VisitEvidence::UNKNOWN,
         };
         event.write(&mut frames);
     }

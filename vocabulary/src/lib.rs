@@ -10,7 +10,8 @@
 //! - [`target`]: the condition for a target to be put into a `Location` header.
 //! - [`template`]: the target of a campaign, and how it becomes that of a link.
 //! - [`domains`]: the short domains, in `domains.conf` and as nginx announces them to the sidecar.
-//! - [`visit`]: one followed link, as the edge reports it.
+//! - [`visit`]: one followed link, as the edge reports it; [`address`]: what stays of its client's
+//!   address.
 //! - [`siphash`]: the keyed function behind check characters.
 //!
 //! This crate does no I/O, reads no clock, draws no random number and has no dependencies.
@@ -21,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod address;
 pub mod alphabet;
 pub mod campaign;
 pub mod check;

@@ -7,16 +7,21 @@
 //! ```text
 //! frame   := length(number, of what follows) version(1 byte) payload
 //! payload := origin(8 bytes, little endian) sequence(number) time(number) status(number)
-//!            method(1 byte) text × 7
+//!            method(1 byte) text × 7 evidence(number, may be missing)
 //! text    := length(number) bytes
 //! ```
 //!
 //! The texts are, in order: code, host, client, user agent, referrer, accept language, purpose.
-//! A reader skips what stands behind the last text, so that texts can be added within a version;
-//! a frame of another version is handed over unread with its bytes, never guessed.
+//! [`evidence`] describes the bits of the number behind them; without it nothing is known.
+//! A reader skips what stands behind the fields that it knows, so that fields can be added within a
+//! version; a frame of another version is handed over unread with its bytes, never guessed.
+
+pub mod evidence;
 
 use alloc::vec::Vec;
 use core::fmt;
+
+use evidence::VisitEvidence;
 
 /// The version that this crate writes.
 pub const VISIT_VERSION: u8 = 1;
@@ -73,8 +78,10 @@ pub struct VisitEvent<'a> {
     pub referrer: &'a [u8],
     /// The header `Accept-Language`.
     pub accept_language: &'a [u8],
-    /// The header `Sec-Purpose` (or `Purpose`).
+    /// The first of the headers `Sec-Purpose`, `Purpose`, `X-Purpose` and `X-Moz` that was sent.
     pub purpose: &'a [u8],
+    /// What else shows who made the request.
+    pub evidence: VisitEvidence,
 }
 
 impl VisitEvent<'_> {
@@ -97,6 +104,11 @@ impl VisitEvent<'_> {
             let kept = text.len().min(limit);
             length += number_length(kept as u64) + kept;
         }
+        let evidence = u64::from(self.evidence.number());
+        let has_evidence = self.evidence != VisitEvidence::UNKNOWN;
+        if has_evidence {
+            length += number_length(evidence);
+        }
         out.reserve(length + 2);
         push_number(out, length as u64);
         out.push(VISIT_VERSION);
@@ -113,6 +125,9 @@ impl VisitEvent<'_> {
             let kept = &text[..text.len().min(limit)];
             push_number(out, kept.len() as u64);
             out.extend_from_slice(kept);
+        }
+        if has_evidence {
+            push_number(out, evidence);
         }
     }
 }
@@ -191,6 +206,9 @@ fn read_payload(payload: &[u8]) -> Option<VisitEvent<'_>> {
         referrer: cursor.text()?,
         accept_language: cursor.text()?,
         purpose: cursor.text()?,
+        evidence: cursor
+            .number()
+            .map_or(VisitEvidence::UNKNOWN, VisitEvidence::from_number),
     })
 }
 

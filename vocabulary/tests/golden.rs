@@ -3,6 +3,7 @@
 //! Each file is a table with one case a line. A change here changes the format of data in the
 //! Redis of users: it needs a new version, not a new golden file.
 
+use shortlink_vocabulary::visit::evidence::{Protocol, Request, VisitEvidence};
 use shortlink_vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_vocabulary::{
     Alphabet, BodyLengths, Check, CheckKeys, Code, CodeRules, Generation, KeyPrefix, Parameters,
@@ -206,10 +207,65 @@ fn visits() {
         referrer: b"",
         accept_language: b"zh-CN",
         purpose: b"prefetch",
+        evidence: VisitEvidence::UNKNOWN,
     };
-    let mut batch = Vec::new();
-    event.write(&mut batch);
-    let hex: String = batch.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, include_str!("../golden/visit.hex").trim());
-    assert_eq!(VisitFrames::new(&batch).collect::<Vec<_>>(), [Ok(event)]);
+    let hex = |event: &VisitEvent<'_>| {
+        let mut batch = Vec::new();
+        event.write(&mut batch);
+        assert_eq!(VisitFrames::new(&batch).collect::<Vec<_>>(), [Ok(*event)]);
+        batch
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let mut golden = include_str!("../golden/visit.hex").lines();
+    assert_eq!(Some(&*hex(&event)), golden.next(), "without evidence");
+    let evidence = VisitEvidence::of(&Request {
+        site: Some(b"none"),
+        mode: Some(b"navigate"),
+        destination: Some(b"document"),
+        user: Some(b"?1"),
+        accept: Some(b"text/html,*/*;q=0.8"),
+        protocol: Protocol::Http2,
+        is_tls: true,
+        is_truncated: false,
+    });
+    let event = VisitEvent { evidence, ..event };
+    assert_eq!(Some(&*hex(&event)), golden.next(), "with evidence");
+    assert_eq!(golden.next(), None);
+}
+
+/// Readers and writers of the same version differ in the fields that they know.
+#[test]
+fn visits_of_older_and_newer_writers() {
+    let mut golden = include_str!("../golden/visit.hex").lines();
+    let mut bytes = || {
+        let hex = golden.next().expect("a frame");
+        let bytes = (0..hex.len()).step_by(2);
+        let bytes = bytes.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex"));
+        bytes.collect::<Vec<u8>>()
+    };
+    let (old, mut new) = (bytes(), bytes());
+    let read = |frame: &[u8]| {
+        let read: Vec<_> = VisitFrames::new(frame)
+            .map(|it| it.map_err(|_| ()))
+            .collect();
+        assert_eq!(read.len(), 1);
+        read[0].map(|event| (event.purpose.to_vec(), event.evidence))
+    };
+    let purpose = b"prefetch".to_vec();
+    assert_eq!(read(&old), Ok((purpose.clone(), VisitEvidence::UNKNOWN)));
+    let evidence = VisitEvidence::from_number(0x2_cc93);
+    assert_eq!(read(&new), Ok((purpose.clone(), evidence)));
+    // All that the reader of the first frames reads: the bytes up to the last text.
+    assert_eq!(new[1..old.len()], old[1..]);
+    // A later writer appends more.
+    new[0] += 2;
+    new.extend([0xff, 0xff]);
+    assert_eq!(read(&new), Ok((purpose.clone(), evidence)));
+    // A number that cannot be read is unknown, and the visit counts.
+    let mut odd = old.clone();
+    odd[0] += 1;
+    odd.push(0x80);
+    assert_eq!(read(&odd), Ok((purpose, VisitEvidence::UNKNOWN)));
 }

@@ -9,6 +9,7 @@ use shortlink_vocabulary::parameters::{MAX_PARAMETERS, MAX_PARAMETERS_LENGTH};
 use shortlink_vocabulary::record::{MAX_RECORD_LENGTH, MAX_REVISION};
 use shortlink_vocabulary::target::{MAX_TARGET_LENGTH, is_servable, with_query};
 use shortlink_vocabulary::validity::MAX_MOMENT;
+use shortlink_vocabulary::visit::evidence::VisitEvidence;
 use shortlink_vocabulary::visit::{
     MAX_FRAME_LENGTH, TEXT_LIMITS, VisitError, VisitEvent, VisitFrames, VisitId, VisitMethod,
 };
@@ -322,7 +323,7 @@ proptest! {
 
     #[test]
     fn a_batch_of_visits_is_read_as_written_up_to_the_limits(
-        visits in vec((any::<[u64; 3]>(), any::<u16>(), 0..3u8, vec(vec(any::<u8>(), 0..600), 7)), 0..8)
+        visits in vec((any::<[u64; 4]>(), any::<u16>(), 0..3u8, vec(vec(any::<u8>(), 0..600), 7)), 0..8)
     ) {
         let events: Vec<VisitEvent<'_>> = visits.iter().map(|(numbers, status, method, texts)| {
             VisitEvent {
@@ -332,6 +333,7 @@ proptest! {
                 method: [VisitMethod::Get, VisitMethod::Head, VisitMethod::Other][usize::from(*method)],
                 code: &texts[0], host: &texts[1], client: &texts[2], user_agent: &texts[3],
                 referrer: &texts[4], accept_language: &texts[5], purpose: &texts[6],
+                evidence: VisitEvidence::from_number(numbers[3]),
             }
         }).collect();
         let mut batch = Vec::new();
@@ -345,8 +347,8 @@ proptest! {
         prop_assert_eq!(read.len(), events.len());
         for (read, event) in read.into_iter().zip(&events) {
             let read = read.expect("an event");
-            prop_assert_eq!((read.id, read.time_ms, read.status, read.method),
-                            (event.id, event.time_ms, event.status, event.method));
+            prop_assert_eq!((read.id, read.time_ms, read.status, read.method, read.evidence),
+                            (event.id, event.time_ms, event.status, event.method, event.evidence));
             for (kept, (given, limit)) in [read.code, read.host, read.client, read.user_agent,
                 read.referrer, read.accept_language, read.purpose].into_iter().zip(
                 [event.code, event.host, event.client, event.user_agent, event.referrer,
@@ -363,6 +365,7 @@ proptest! {
             id: VisitId { origin: 1, sequence: 2 }, time_ms: 3, status: 302,
             method: VisitMethod::Get, code: b"abc", host: b"h", client: b"c", user_agent: b"u",
             referrer: b"r", accept_language: b"a", purpose: b"p",
+            evidence: VisitEvidence::UNKNOWN,
         };
         let mut batch = Vec::new();
         event.write(&mut batch);

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{TEXT_LIMITS, VisitEvent, VisitId, VisitMethod};
 
 use address::AddressPolicy;
@@ -57,8 +58,10 @@ pub struct Visit {
     pub method: VisitMethod,
     /// The HTTP status of the answer.
     pub status: u16,
-    /// The header `Sec-Purpose` or `Purpose`; empty without one.
+    /// The header `Sec-Purpose`, `Purpose`, `X-Purpose` or `X-Moz`; empty without one.
     pub purpose: String,
+    /// What else the edge noticed of the request.
+    pub evidence: VisitEvidence,
     /// Location of the client.
     pub place: Place,
     /// Browser, system and device of the client.
@@ -146,6 +149,7 @@ impl Enrichment {
             listed: agent.listed,
             method: event.method,
             purpose: &purpose,
+            observed: event.evidence,
             user_agent: &user_agent,
             network: place.isp.as_deref(),
         })
@@ -165,6 +169,7 @@ impl Enrichment {
             user_agent,
             referrer,
             purpose,
+            evidence: event.evidence,
             place,
             classification,
         })

@@ -24,6 +24,7 @@ use shortlink_core::visit::place::Places;
 use shortlink_core::visit::visitor::{DayKey, LiveKeys, day_of};
 use shortlink_enrich::agents::AgentReader;
 use shortlink_enrich::geo::{Geo, GeoFiles};
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 const AGENTS: usize = 50_000;
@@ -198,6 +199,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         referrer: b"https://www.example.com/some/page?with=query",
         accept_language: b"de-CH,de;q=0.9,en;q=0.8",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     };
     let agents: &'static [String] = Box::leak(agents.into_boxed_slice());
     let visit = |enrichment: &Enrichment, place: usize, agent: usize| {
@@ -235,6 +237,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         black_box(classify(&Evidence {
             method: VisitMethod::Get,
             purpose: "",
+            observed: VisitEvidence::UNKNOWN,
             user_agent: &agents[drawn[place]],
             listed: None,
             network: Some("Example Telecom"),

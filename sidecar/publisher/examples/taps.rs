@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 use redis::aio::MultiplexedConnection;
 use shortlink_core::clock::{Clock, SystemClock};
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{BATCH_FIELD, VisitEvent, VisitId, VisitMethod};
 
 /// Typical user agents, except for their versions.
@@ -141,6 +142,7 @@ impl Taps<'_> {
             referrer: b"",
             accept_language: b"de-AT,de;q=0.9",
             purpose: b"",
+            evidence: VisitEvidence::UNKNOWN,
         };
         event.write(frames);
     }

@@ -25,6 +25,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use vocabulary::Code;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use crate::sqlite::SqliteStore;
@@ -360,6 +361,7 @@ pub fn visit(sequence: u64, code: &str, at: &str) -> Visit {
         method: VisitMethod::Get,
         status: 302,
         purpose: String::new(),
+        evidence: VisitEvidence::UNKNOWN,
         place: Place {
             country: Some("AT".to_owned()),
             city: Some("Wien".to_owned()),

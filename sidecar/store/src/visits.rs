@@ -27,6 +27,7 @@ use shortlink_core::visit::ranges::Ranges;
 use shortlink_core::visit::visitor::VisitorId;
 use vocabulary::Code;
 use vocabulary::visit::VisitMethod;
+use vocabulary::visit::evidence::VisitEvidence;
 
 use crate::Scheme;
 use crate::db::Db;
@@ -246,6 +247,24 @@ fn method(name: &str) -> VisitMethod {
         "HEAD" => VisitMethod::Head,
         _ => VisitMethod::Other,
     }
+}
+
+/// The evidence of a row; unknown for a visit without any.
+fn evidence(row: &Row) -> Result<VisitEvidence, sqlx::Error> {
+    let number: Option<i64> = row.find("evidence")?;
+    let number = number.unwrap_or_default().cast_unsigned();
+    Ok(VisitEvidence::from_number(number))
+}
+
+/// The column that [`evidence`] reads.
+fn evidence_column(evidence: VisitEvidence) -> Option<u32> {
+    (evidence != VisitEvidence::UNKNOWN).then_some(evidence.number())
+}
+
+/// The number of the client's autonomous system, if a row has one.
+fn asn(row: &Row) -> Result<Option<u32>, sqlx::Error> {
+    let number: Option<i64> = row.find("asn")?;
+    Ok(number.and_then(|number| number.try_into().ok()))
 }
 
 /// Parses a stored class; one of a later version is unknown.

@@ -1,6 +1,7 @@
 //! HTTP/2, in the clear and over TLS.
 
 use std::future::Future;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
@@ -197,10 +198,10 @@ fn many_streams_share_a_connection() {
     site.assert_ends_sound(&["lost Redis"]);
 }
 
-#[test]
-fn streams_share_a_connection_over_tls() {
-    let directory = stack::directory();
-    let file = |name: &str| directory.path().join(name).display().to_string();
+/// Makes a certificate in a directory; returns the end of a `listen` with TLS and HTTP/2, and the directives
+/// behind it.
+pub(super) fn listen_tls(directory: &Path) -> String {
+    let file = |name: &str| directory.join(name).display().to_string();
     let (key, certificate) = (file("key"), file("certificate"));
     let made = Command::new("openssl")
         .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2".split(' '))
@@ -215,9 +216,13 @@ fn streams_share_a_connection_over_tls() {
         .output()
         .expect("openssl");
     assert!(made.status.success(), "{made:?}");
-    let site = start(&format!(
-        "ssl http2; ssl_certificate {certificate}; ssl_certificate_key {key}"
-    ));
+    format!("ssl http2; ssl_certificate {certificate}; ssl_certificate_key {key}")
+}
+
+#[test]
+fn streams_share_a_connection_over_tls() {
+    let directory = stack::directory();
+    let site = start(&listen_tls(directory.path()));
     run(async {
         let mut tunnel = tokio::process::Command::new("openssl")
             .args(["s_client", "-quiet", "-alpn", "h2", "-connect"])

@@ -62,6 +62,7 @@ mod unique;
 mod upgrade;
 mod urls;
 mod visits;
+mod visits_evidence;
 mod visits_faults;
 mod visits_kept;
 mod visits_kills;

@@ -13,6 +13,7 @@ use shortlink_tests::site::{Site, SiteOptions};
 use shortlink_tests::stack::directory_in_memory;
 use shortlink_tests::visits::names;
 use shortlink_tests::wait::{OverAtEnd, SOON, until};
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use crate::visits::{SERVER, STREAM, account, follow, patient_site, site, stored, wait_for_names};
@@ -237,6 +238,7 @@ fn a_file_that_ends_anywhere_is_sent_as_far_as_it_can_be_read() {
             referrer: b"",
             accept_language: b"",
             purpose: b"",
+            evidence: VisitEvidence::UNKNOWN,
         };
         event.write(&mut frames);
     }

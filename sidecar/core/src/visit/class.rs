@@ -1,15 +1,17 @@
 //! Classification of visitors: a person, or a program that inspects the target.
 //!
-//! Only the client's own headers are judged, and its network. A program that pretends to be a
-//! browser counts as one, unless its [`behaviour`] betrays it.
+//! Only the client's own headers are judged, its connection, and its network. A program that
+//! pretends to be a browser counts as one, unless its [`behaviour`] betrays it.
 
 pub mod behaviour;
+pub mod pretence;
 mod rules;
 
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 use vocabulary::visit::VisitMethod;
+use vocabulary::visit::evidence::{Fetch, VisitEvidence};
 
 use super::agent::Listed;
 use crate::named;
@@ -85,8 +87,10 @@ impl Classification {
 pub struct Evidence<'a> {
     /// The request's method.
     pub method: VisitMethod,
-    /// The header `Sec-Purpose` or `Purpose`; empty without one.
+    /// The header `Sec-Purpose`, `Purpose`, `X-Purpose` or `X-Moz`; empty without one.
     pub purpose: &'a str,
+    /// What else the edge noticed of the request.
+    pub observed: VisitEvidence,
     /// The header `User-Agent`; empty without one.
     pub user_agent: &'a str,
     /// Kind of program that public lists of user agents name.
@@ -130,14 +134,18 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
         VisitMethod::Other => return (Class::Unknown, "method"),
         VisitMethod::Get => {}
     }
+    let is_app = super::agent::app(&agent).is_some();
     if agent.is_empty() {
         (Class::Unknown, "no-agent")
-    } else if super::agent::app(&agent).is_some() {
-        (Class::Human, "app")
-    } else if let Some(listed) = evidence.listed {
+    } else if let (false, Some(listed)) = (is_app, evidence.listed) {
         (listed.class, listed.reason)
-    } else if is_browser(&agent) {
-        (Class::Human, "browser")
+    } else if is_app || is_browser(&agent) {
+        match evidence.observed.fetch() {
+            // A browser that a person uses says that it navigates, or nothing.
+            Some(Fetch::Part) => (Class::Preview, "fetched"),
+            _ if is_app => (Class::Human, "app"),
+            _ => (Class::Human, "browser"),
+        }
     } else if is_feature_phone(&agent) {
         (Class::Human, "feature-phone")
     } else {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use vocabulary::visit::VisitMethod;
+use vocabulary::visit::evidence::VisitEvidence;
 
 use super::agent::{Agent, Agents, Versioned};
 use super::class::behaviour;
@@ -32,12 +33,16 @@ pub struct StoredVisit {
     pub method: VisitMethod,
     /// The HTTP status of the answer.
     pub status: u16,
-    /// The header `Sec-Purpose` or `Purpose`; empty without one.
+    /// The header `Sec-Purpose`, `Purpose`, `X-Purpose` or `X-Moz`; empty without one.
     pub purpose: String,
+    /// What else the edge noticed of the request.
+    pub evidence: VisitEvidence,
     /// The header `User-Agent`.
     pub user_agent: String,
     /// Provider of the client's Internet access.
     pub isp: Option<String>,
+    /// The number of the client's autonomous system.
+    pub asn: Option<u32>,
     /// The country's code.
     pub country: Option<String>,
     /// The referrer's host.
@@ -98,6 +103,7 @@ impl StoredVisit {
             listed: agent.listed,
             method: self.method,
             purpose: &self.purpose,
+            observed: self.evidence,
             user_agent: &self.user_agent,
             network: self.isp.as_deref(),
         });
@@ -122,6 +128,8 @@ impl StoredVisit {
 
 #[cfg(test)]
 mod tests {
+    use vocabulary::visit::evidence::Request;
+
     use super::*;
     use crate::visit::agent::{Device, DeviceKind};
 
@@ -150,8 +158,10 @@ mod tests {
             method: VisitMethod::Get,
             status: 302,
             purpose: String::new(),
+            evidence: VisitEvidence::UNKNOWN,
             user_agent: "WhatsApp/2.23.20.0 A".to_owned(),
             isp: None,
+            asn: None,
             country: None,
             referrer_host: None,
             class: Class::Preview,
@@ -207,6 +217,24 @@ mod tests {
             let verdict = visit.reclassified(&Phones).expect("another verdict");
             assert_eq!(verdict.classification.reason, reason);
         }
+    }
+
+    #[test]
+    fn the_evidence_counts_again() {
+        let part = VisitEvidence::of(&Request {
+            mode: Some(b"no-cors"),
+            destination: Some(b"image"),
+            ..Request::default()
+        });
+        let visit = StoredVisit {
+            user_agent: "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
+                .to_owned(),
+            evidence: part,
+            ..stored()
+        };
+        let verdict = visit.reclassified(&Phones).expect("another verdict");
+        let Classification { class, reason, .. } = verdict.classification;
+        assert_eq!((class, reason), (Class::Preview, "fetched"));
     }
 
     #[test]

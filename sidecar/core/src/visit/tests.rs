@@ -68,6 +68,7 @@ fn event<'a>() -> VisitEvent<'a> {
         referrer: b"https://L.Instagram.com/?u=x",
         accept_language: b"de-ch,de;q=0.9",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     }
 }
 
@@ -162,8 +163,10 @@ fn stored(visit: &Visit) -> StoredVisit {
         method: visit.method,
         status: visit.status,
         purpose: visit.purpose.clone(),
+        evidence: visit.evidence,
         user_agent: visit.user_agent.clone(),
         isp: visit.place.isp.clone(),
+        asn: visit.place.asn,
         country: visit.place.country.clone(),
         referrer_host: visit.referrer_host.clone(),
         class: visit.classification.class,
@@ -206,6 +209,7 @@ proptest! {
     fn any_event_is_a_visit_within_the_limits_or_refused(
         time_ms in any::<u64>(),
         status in any::<u16>(),
+        evidence in any::<u64>(),
         texts in prop::array::uniform7(prop::collection::vec(any::<u8>(), 0..600)),
     ) {
         let event = VisitEvent {
@@ -220,6 +224,7 @@ proptest! {
             referrer: &texts[4],
             accept_language: &texts[5],
             purpose: &texts[6],
+            evidence: VisitEvidence::from_number(evidence),
         };
         let enrichment = enrichment(AddressPolicy::Truncated);
         let near = VisitEvent { time_ms: NOON, ..event };

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use shortlink_core::testing::golden;
 use shortlink_core::visit::class::{Evidence, classify};
 use vocabulary::visit::VisitMethod;
+use vocabulary::visit::evidence::VisitEvidence;
 
 use super::*;
 
@@ -30,6 +31,7 @@ fn user_agents_are_read_as_golden() {
         let classification = classify(&Evidence {
             method: VisitMethod::Get,
             purpose: "",
+            observed: VisitEvidence::UNKNOWN,
             user_agent: &line.user_agent,
             listed: agent.listed,
             network: None,

@@ -14,6 +14,7 @@ use shortlink_core::visit::class::{Class, Classification};
 use shortlink_core::visit::place::Place;
 use shortlink_core::visit::visitor::VisitorId;
 use shortlink_service::testing::new_key;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use super::{Answer, Service};
@@ -36,6 +37,7 @@ pub(super) fn visit(sequence: u64, code: &str, at: &str, class: Class) -> Visit 
         method: VisitMethod::Get,
         status: 302,
         purpose: String::new(),
+        evidence: VisitEvidence::UNKNOWN,
         place: Place {
             country: Some(
                 if sequence.is_multiple_of(2) {

@@ -7,6 +7,7 @@ use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Classification;
 use shortlink_core::visit::visitor::LiveKeys;
 use shortlink_store::testing::TemporaryStore;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use super::*;
@@ -31,6 +32,7 @@ fn mistaken(sequence: u64) -> Visit {
         referrer: b"",
         accept_language: b"",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     };
     let enrichment = enrichment();
     let keys: LiveKeys = std::iter::empty().collect();

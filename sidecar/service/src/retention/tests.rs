@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::jobs::{Outcome, Run};
 use crate::testing::claims;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 const NOW: &str = "2026-06-01T12:00:00Z";
@@ -32,6 +33,7 @@ fn visit(sequence: u64, at: &str) -> Visit {
         referrer: b"",
         accept_language: b"",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     };
     let keys: LiveKeys = std::iter::empty().collect();
     enrichment().visit(&event, &keys).expect("a visit")

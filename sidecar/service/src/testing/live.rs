@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use shortlink_core::ports::{EntryId, PublishError, StreamBounds, TailBatch, VisitTail};
 use shortlink_core::testing::{ManualClock, enrichment};
 use shortlink_core::visit::visitor::DayKeys;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use crate::live::{LiveLimits, LiveParts, LiveVisits};
@@ -151,6 +152,7 @@ pub fn frame(sequence: u64, code: &str, host: &str, user_agent: &[u8]) -> Vec<u8
         referrer: b"",
         accept_language: b"de",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     };
     event.write(&mut frame);
     frame

@@ -13,6 +13,7 @@ use shortlink_store::Claim;
 use shortlink_store::testing::TemporaryStore;
 use tokio_util::sync::CancellationToken;
 use vocabulary::Validity;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use super::*;
@@ -138,6 +139,7 @@ impl Scene {
             method: VisitMethod::Get,
             status: 302,
             purpose: String::new(),
+            evidence: VisitEvidence::UNKNOWN,
             place: Place::default(),
             agent: Arc::new(Agent::default()),
             classification: Classification {

@@ -10,6 +10,7 @@ use shortlink_core::ports::{Publisher, QueueDepth, VisitListing};
 use shortlink_core::testing::{ManualClock, MemoryPublisher, enrichment, eventually, link};
 use shortlink_store::testing::TemporaryStore;
 use tokio_util::sync::CancellationToken;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 
 use super::*;
@@ -184,6 +185,7 @@ fn frame_at(time_ms: u64, sequence: u64, code: &str) -> Vec<u8> {
         referrer: b"",
         accept_language: b"de",
         purpose: b"",
+        evidence: VisitEvidence::UNKNOWN,
     };
     event.write(&mut frames);
     frames

@@ -7,13 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Destination, Link};
 use shortlink_core::ports::{
-    CountQuery, Counted, Dimension, KeptVisits, LinkTotal, ValueCount, VisitListing,
+    CountQuery, Counted, Dimension, KeptVisits, LinkTotal, TimeSpan, ValueCount, VisitListing,
 };
 use shortlink_core::testing::{campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::{Class, Classification};
 use shortlink_core::visit::visitor::{DayKey, DayKeys, VisitorId};
 use vocabulary::CampaignId;
+use vocabulary::visit::evidence::VisitEvidence;
 use vocabulary::visit::{VisitId, VisitMethod};
 
 use crate::testing::*;
@@ -28,6 +29,7 @@ in_every_store! {
     all_are_given_the_same_key_of_a_day_until_it_is_destroyed,
     many_who_store_the_same_visits_at_once_store_each_once,
     people_are_counted_once_a_day,
+    the_evidence_of_a_visit_is_read_as_it_was_stored,
 }
 
 /// Creates a campaign with the link `member`.
@@ -510,4 +512,27 @@ async fn people_are_counted_once_a_day(fixture: Fixture) {
     let days = store.count_visitors(&hour).await.expect("a store");
     let visitors: Vec<u64> = days.iter().map(|day| day.visitors).collect();
     assert_eq!(visitors, [1]);
+}
+
+async fn the_evidence_of_a_visit_is_read_as_it_was_stored(fixture: Fixture) {
+    let store = &*fixture.store;
+    let most = VisitEvidence::from_number(u64::MAX);
+    let given = [
+        (VisitEvidence::UNKNOWN, None),
+        (VisitEvidence::from_number(1), Some(0)),
+        (most, Some(u32::MAX)),
+    ];
+    let visits = given.iter().zip(0..).map(|((evidence, asn), number)| {
+        let mut visit = visit(number, "abc", "2026-06-01T12:00:00Z");
+        visit.evidence = *evidence;
+        visit.place.asn = *asn;
+        visit
+    });
+    keep(store, visits.collect()).await;
+    let page = store.visits_after(i64::MIN, TimeSpan::default(), 10).await;
+    let visits = page.expect("a store").visits.into_iter();
+    let read: Vec<_> = visits.map(|visit| (visit.evidence, visit.asn)).collect();
+    assert_eq!(read, given);
+    let unknown = "visits WHERE evidence IS NULL AND asn IS NULL";
+    assert_eq!(fixture.count(unknown).await, 1);
 }

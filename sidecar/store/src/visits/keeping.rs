@@ -11,7 +11,7 @@ use super::agents::{NewAgent, insert_agents};
 use super::counts::LINK;
 use super::values::name;
 use super::watch::note_stretch;
-use super::{Counts, LinkKey, OF_LINKS, add_new, erasure, ranges, sketches, some};
+use super::{Counts, LinkKey, OF_LINKS, add_new, erasure, evidence_column, ranges, sketches, some, with};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
 use crate::shared::DAY_MS;
@@ -259,13 +259,13 @@ async fn ended(
 /// The columns of a visit that both engines have.
 const VISIT: &str = "(at, code, host, client, visitor, agent_id, referrer, referrer_host, \
      language, method, status, purpose, country, province, city, isp, class, reason, ruleset, \
-     campaign_id";
+     campaign_id, evidence, asn";
 
 /// The number of these columns.
-const COLUMNS: usize = 20;
+const COLUMNS: usize = 22;
 
-/// Those that are integers in PostgreSQL, by their places: the status and the ruleset.
-const INTEGERS: [usize; 2] = [10, 18];
+/// Those that are integers in PostgreSQL, by their places: the status, the ruleset and the evidence.
+const INTEGERS: [usize; 3] = [10, 18, 20];
 
 const INSERT: Sql = sql!("INSERT INTO visits ", VISIT, ", link_id)");
 const COPY: Sql = sql!("COPY visits ", VISIT, ") FROM STDIN (FORMAT binary)");
@@ -299,6 +299,8 @@ fn values<'a>(
         classification.reason.into(),
         classification.ruleset.into(),
         campaign.into(),
+        evidence_column(visit.evidence).into(),
+        place.asn.into(),
         key.into(),
     ]
 }

@@ -17,7 +17,7 @@ use super::listing::IDS_OF_DAYS;
 use super::moves::Moves;
 use super::sketches::{self, Kept};
 use super::values::name;
-use super::{ALL, Counts, EARLIER, method, visitor_id};
+use super::{ALL, Counts, EARLIER, asn, evidence, method, visitor_id, with};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
@@ -26,7 +26,7 @@ use crate::{Engine, Store};
 
 /// The columns that [`stored_visit`] reads.
 pub(super) const STORED: &str = "SELECT visits.id, at, code, campaign_id, host, visitor, method, \
-     status, purpose, user_agent, isp, country, referrer_host, class, reason, ruleset, agent_id, browser, \
+     status, purpose, evidence, user_agent, isp, asn, country, referrer_host, class, reason, ruleset, agent_id, browser, \
      browser_version, os, os_version, device, app FROM ";
 
 impl Store {
@@ -261,8 +261,10 @@ pub(super) fn stored_visit(row: &Row) -> Result<Option<StoredVisit>, sqlx::Error
         method: method(row.get("method")?),
         status: row.get("status")?,
         purpose: row.find("purpose")?.unwrap_or_default(),
+        evidence: evidence(row)?,
         user_agent: row.get("user_agent")?,
         isp: row.find("isp")?,
+        asn: asn(row)?,
         country: row.find("country")?,
         referrer_host: row.find("referrer_host")?,
         class,

@@ -10,10 +10,11 @@ use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::DeviceKind;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::class::behaviour::{self, Watched};
+use shortlink_core::visit::class::pretence::is_pretended;
 use shortlink_core::visit::stored::StoredVisit;
 
 use super::reclassify::{STORED, stored_visit};
-use super::visitor_id;
+use super::{evidence, visitor_id};
 use crate::Store;
 use crate::db::Db;
 use crate::sql::{IN_NUMBERS, sql};
@@ -56,7 +57,8 @@ impl Store {
         limit: u32,
     ) -> Result<(Vec<Watched>, Option<i64>), StoreError> {
         let sql = sql!(
-            "SELECT visits.id, at, code, visitor, client, agent_id, isp, class, reason, device FROM \
+            "SELECT visits.id, at, code, visitor, client, agent_id, user_agent, isp, evidence, class, \
+             reason, device FROM \
              {visits CROSS|(SELECT * FROM visits WHERE id > $1 AND id <= $2 AND at >= $3 AND at <= $4 \
              ORDER BY id LIMIT $5) AS visits} JOIN visit_agents ON visit_agents.id = agent_id \
              {WHERE visits.id > $1 AND visits.id <= $2 AND at >= $3 AND at <= $4 }\
@@ -99,6 +101,7 @@ fn watched(row: &Row) -> Result<Option<Watched>, sqlx::Error> {
     }
     let client: Option<&str> = row.find("client")?;
     let isp: Option<&str> = row.find("isp")?;
+    let observed = evidence(row)?;
     Ok(Some(Watched {
         number: row.get("id")?,
         at_ms: row.get("at")?,
@@ -109,6 +112,7 @@ fn watched(row: &Row) -> Result<Option<Watched>, sqlx::Error> {
         agent: row.get("agent_id")?,
         is_desktop: row.get::<&str>("device")? == DeviceKind::Desktop.name(),
         is_hosting: isp.is_some_and(behaviour::is_hosting),
+        is_pretended: is_pretended(observed, row.get("user_agent")?),
         is_judged,
     }))
 }

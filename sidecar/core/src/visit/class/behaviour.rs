@@ -25,6 +25,13 @@ const SWEEP: Rule = Rule {
     others: 80,
 };
 
+/// The same for a client that lacks what its browser sends: a quarter of the links.
+const PRETENDED_SWEEP: Rule = Rule {
+    desktop: SWEEP.desktop / 4,
+    others: SWEEP.others / 4,
+    ..SWEEP
+};
+
 /// A client follows several links within seconds of their creation.
 const BURST: Rule = Rule {
     reason: "burst",
@@ -76,6 +83,8 @@ pub struct Watched {
     pub is_desktop: bool,
     /// The client's network is one of servers ([`is_hosting`]).
     pub is_hosting: bool,
+    /// The client lacks what its browser sends ([`is_pretended`](super::pretence::is_pretended)).
+    pub is_pretended: bool,
     /// The visit has a verdict of these rules already.
     pub is_judged: bool,
 }
@@ -93,6 +102,9 @@ enum Client<'v> {
 pub fn judge(visits: &[Watched]) -> Vec<(i64, &'static str)> {
     let mut found = HashMap::new();
     apply(&SWEEP, visits, client, &mut found);
+    // By themselves: telephones behind the same address lack nothing.
+    let pretended = visits.iter().filter(|visit| visit.is_pretended);
+    apply(&PRETENDED_SWEEP, pretended, client, &mut found);
     let is_fresh = |visit: &&Watched| {
         let age = visit.created_ms.map(|created| visit.at_ms - created);
         age.is_some_and(|age| (0..=FRESH_MS).contains(&age))

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
+use vocabulary::visit::evidence::Request;
 
 use super::*;
 use crate::testing::golden;
@@ -11,6 +12,7 @@ fn evidence(user_agent: &str) -> Evidence<'_> {
     Evidence {
         method: VisitMethod::Get,
         purpose: "",
+        observed: VisitEvidence::UNKNOWN,
         user_agent,
         listed: None,
         network: None,
@@ -132,6 +134,49 @@ fn networks_of_scanners_are_told_though_they_pretend_to_be_browsers() {
     }
 }
 
+fn observed(mode: &str, destination: &str) -> VisitEvidence {
+    let sent = |text| Some(text).filter(|text: &&str| !text.is_empty());
+    VisitEvidence::of(&Request {
+        mode: sent(mode).map(str::as_bytes),
+        destination: sent(destination).map(str::as_bytes),
+        ..Request::default()
+    })
+}
+
+#[test]
+fn what_a_browser_fetches_without_navigating_is_a_preview() {
+    const IN_APP: &str = "Mozilla/5.0 (iPhone) AppleWebKit/605.1.15 Mobile Instagram 336.0";
+    let human = ("human", "browser");
+    let fetched = ("preview", "fetched");
+    for (mode, destination, class) in [
+        ("navigate", "document", human),
+        ("navigate", "iframe", human),
+        ("navigate", "empty", human),
+        ("navigate", "", human),
+        ("", "", human),
+        ("later", "later", human),
+        ("no-cors", "image", fetched),
+        ("no-cors", "script", fetched),
+        ("cors", "empty", fetched),
+        ("same-origin", "empty", fetched),
+    ] {
+        let evidence = |user_agent| Evidence {
+            observed: observed(mode, destination),
+            ..evidence(user_agent)
+        };
+        assert_eq!(verdict(evidence(BROWSER)), class, "{mode} {destination}");
+        let in_app = if class == human {
+            ("human", "app")
+        } else {
+            class
+        };
+        assert_eq!(verdict(evidence(IN_APP)), in_app, "{mode} {destination}");
+        // A program with a name stays that program.
+        assert_eq!(verdict(evidence("curl/8.5.0")), ("bot", "curl"));
+        assert_eq!(verdict(evidence("Nokia3310")), ("human", "feature-phone"));
+    }
+}
+
 #[test]
 fn classes_have_names() {
     let names: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
@@ -147,11 +192,13 @@ proptest! {
     fn anything_is_classified(
         user_agent in "\\PC{0,200}",
         purpose in "\\PC{0,32}",
+        observed in any::<u64>(),
         network in prop::option::of("\\PC{0,32}"),
     ) {
         let said = classify(&Evidence {
             method: VisitMethod::Get,
             purpose: &purpose,
+            observed: VisitEvidence::from_number(observed),
             user_agent: &user_agent,
             listed: None,
             network: network.as_deref(),

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 use shortlink_core::visit::class::{Evidence, RULESET, classify};
 use vocabulary::visit::VisitMethod;
+use vocabulary::visit::evidence::VisitEvidence;
 
 use super::*;
 
@@ -25,6 +26,7 @@ fn class(user_agent: &str, listed: Option<Listed>) -> Class {
     let evidence = Evidence {
         method: VisitMethod::Get,
         purpose: "",
+        observed: VisitEvidence::UNKNOWN,
         user_agent,
         listed,
         network: None,

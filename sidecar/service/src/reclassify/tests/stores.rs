@@ -22,6 +22,7 @@ use shortlink_store::testing::{Fixture, NOW, NewRules, code, create, erase_visit
 use shortlink_store::{Scheme, Store, in_every_store};
 use tokio_util::sync::CancellationToken;
 use vocabulary::CampaignId;
+use vocabulary::visit::evidence::VisitEvidence;
 
 use crate::jobs::{Outcome, Run};
 use crate::reclassify::{People, Reclassify, Report};
@@ -51,6 +52,7 @@ fn new(number: u64, code: &str) -> Visit {
     let classification = classify(&Evidence {
         method: visit.method,
         purpose: "",
+        observed: VisitEvidence::UNKNOWN,
         user_agent,
         listed: None,
         network: None,

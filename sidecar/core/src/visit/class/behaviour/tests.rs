@@ -13,6 +13,7 @@ fn visit(number: i64, at_ms: i64) -> Watched {
         agent: 1,
         is_desktop: false,
         is_hosting: false,
+        is_pretended: false,
         is_judged: false,
     }
 }
@@ -43,6 +44,25 @@ fn many_links_within_seconds_are_a_sweep() {
     assert_eq!(computers(20, 500), (20, Some("sweep")));
     assert_eq!(computers(19, 1), (0, None));
     assert_eq!(computers(500, 527), (0, None));
+}
+
+#[test]
+fn a_client_that_lacks_what_its_browser_sends_follows_fewer_links() {
+    let sweep = |count, every_ms, is_desktop| {
+        reasons(&series(count, every_ms, |it| {
+            it.is_pretended = true;
+            it.is_desktop = is_desktop;
+        }))
+    };
+    assert_eq!(sweep(20, 500, false), (20, Some("sweep")));
+    assert_eq!(sweep(19, 1, false), (0, None));
+    assert_eq!(sweep(5, 2000, true), (5, Some("sweep")));
+    assert_eq!(sweep(4, 1, true), (0, None));
+    // Those behind the same address that lack nothing are judged by their own number.
+    let mixed = series(70, 10, |it| it.is_pretended = it.number < 30);
+    let found = judge(&mixed);
+    assert_eq!(found.len(), 30);
+    assert!(found.iter().all(|(number, _)| *number < 30));
 }
 
 #[test]
