@@ -10,6 +10,7 @@ mod languages;
 mod miss_limit;
 mod redis;
 mod tls;
+mod visit_address;
 mod visits;
 mod words;
 
@@ -45,6 +46,7 @@ use words::finish;
 pub(crate) use fallback::{BoundedFallback, Fallback};
 pub(crate) use miss_limit::MissLimitConf;
 pub(crate) use redis::RedisConf;
+pub(crate) use visit_address::VisitAddress;
 pub(crate) use visits::VisitsConf;
 
 /// The name of the shared memory that workers count in.
@@ -123,6 +125,8 @@ pub(crate) struct LocationConf {
     enabled: bool,
     /// `shortlink_fallback`.
     pub(crate) fallback: Option<Fallback>,
+    /// `shortlink_visit_address`.
+    pub(crate) visit_address: Option<VisitAddress>,
 }
 
 /// A location with `shortlink`, for the check of the whole.
@@ -151,11 +155,13 @@ macro_rules! directives {
 }
 
 /// The module's directives.
-pub(crate) static mut COMMANDS: [ngx_command_t; 14] = directives! {
+pub(crate) static mut COMMANDS: [ngx_command_t; 15] = directives! {
     "shortlink_redis": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => redis::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink_cache": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => cache::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink_miss_limit": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => miss_limit::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink_visits": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => visits::set, NGX_HTTP_MAIN_CONF_OFFSET;
+    "shortlink_visit_address": NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_HTTP_LIF_CONF | NGX_CONF_1MORE
+        => visit_address::set, NGX_HTTP_LOC_CONF_OFFSET;
     "shortlink_status": NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS => set_status, NGX_HTTP_LOC_CONF_OFFSET;
     "shortlink_check": NGX_HTTP_MAIN_CONF | NGX_CONF_1MORE => check::set, NGX_HTTP_MAIN_CONF_OFFSET;
     "shortlink_domains": NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_NOARGS => domains::set, NGX_HTTP_MAIN_CONF_OFFSET;
@@ -257,6 +263,7 @@ pub(crate) unsafe fn merge_location(
         if inner.fallback.is_none() {
             inner.fallback.clone_from(&outer.fallback);
         }
+        inner.visit_address = inner.visit_address.or(outer.visit_address);
         if let Some(location) = NgxHttpCoreModule::location_conf_mut(&*cf) {
             // `limit_except` is a level of its own and does not take over the handler; an `if`
             // keeps that of the location around it.

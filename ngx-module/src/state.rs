@@ -8,10 +8,11 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use ngx::ffi::{ngx_http_request_t, ngx_pool_cleanup_add, ngx_pool_cleanup_t, ngx_str_t};
-use ngx::http::HttpModule;
+use ngx::http::{HttpModule, HttpModuleLocationConf, Request};
 use resolver::vocabulary::{BadNews, Code};
 use resolver::{Outcome, PathCode, Source, Ticket};
 
+use crate::conf::VisitAddress;
 use crate::fallback::{self, Wait};
 use crate::{Shortlink, worker};
 
@@ -38,6 +39,9 @@ pub(crate) struct RequestState {
     pub(crate) fallback: Option<Wait>,
     /// The bad news that the fallback is to confirm.
     pub(crate) doubtful: Option<BadNews>,
+    /// The part of the client's address for its visit, as the location with `shortlink` has it: the
+    /// fallback that answers may have another.
+    pub(crate) visit_address: VisitAddress,
     /// True if the fallback gave no answer, as `shortlink_unavailable` found.
     pub(crate) is_unavailable: bool,
 }
@@ -61,6 +65,7 @@ impl RequestState {
             let cleanup = ngx_pool_cleanup_add((*request).pool, size_of::<Self>());
             let cleanup = cleanup.as_mut()?;
             let state = cleanup.data.cast::<Self>();
+            let conf = Shortlink::location_conf(Request::from_ngx_http_request(request));
             state.write(Self {
                 request,
                 outcome,
@@ -76,6 +81,7 @@ impl RequestState {
                 is_free: false,
                 fallback: None,
                 doubtful: None,
+                visit_address: conf.and_then(|conf| conf.visit_address).unwrap_or_default(),
                 is_unavailable: false,
             });
             cleanup.handler = Some(release);

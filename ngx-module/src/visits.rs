@@ -10,10 +10,12 @@ use ngx::ffi::{
 };
 use resolver::counters::{Counter, Gauge};
 use resolver::visits::Visits;
+use resolver::vocabulary::address::AddressText;
 use resolver::vocabulary::visit::evidence::{self, Protocol, VisitEvidence};
 use resolver::vocabulary::visit::{VisitEvent, VisitId, VisitMethod};
 use resolver::{Now, Outcome, Recorded, Source};
 
+use crate::conf::VisitAddress;
 use crate::headers::Headers;
 use crate::links::is_exiting;
 use crate::state::RequestState;
@@ -58,6 +60,13 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
         }
         let headers = Headers::of(request);
         let connection = &*(*request).connection;
+        let is_truncated = state.visit_address == VisitAddress::Truncated;
+        let network;
+        let mut client = connection.addr_text.as_bytes();
+        if is_truncated {
+            network = AddressText::truncated(client);
+            client = network.as_bytes();
+        }
         let evidence = VisitEvidence::of(&evidence::Request {
             site: headers.fetch_site,
             mode: headers.fetch_mode,
@@ -72,7 +81,7 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
                 _ => Protocol::Unknown,
             },
             is_tls: !connection.ssl.is_null(),
-            is_truncated: false,
+            is_truncated,
         });
         let time = ngx_timeofday();
         let event = VisitEvent {
@@ -91,7 +100,7 @@ pub(crate) unsafe extern "C" fn on_log(request: *mut ngx_http_request_t) -> ngx_
             },
             code: code.as_bytes(),
             host: (*request).headers_in.server.as_bytes(),
-            client: connection.addr_text.as_bytes(),
+            client,
             user_agent: value_of((*request).headers_in.user_agent),
             referrer: value_of((*request).headers_in.referer),
             accept_language: headers.accept_language.unwrap_or_default(),

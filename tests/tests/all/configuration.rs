@@ -110,6 +110,21 @@ fn nginx_refuses_wrong_directives_with_file_line_and_what_is_allowed() {
             &expected,
         );
     }
+    for (words, expected) in [
+        ("whole", ["\"whole\"", "full or truncated"]),
+        (
+            "full truncated",
+            ["\"full truncated\"", "full or truncated"],
+        ),
+        ("full; shortlink_visit_address full", ["given", "twice"]),
+    ] {
+        refused(
+            "shortlink.conf",
+            "shortlink_visit_address full",
+            &format!("shortlink_visit_address {words}"),
+            &expected,
+        );
+    }
     refused(
         "public.conf",
         "# include tls.conf;",

@@ -1,5 +1,6 @@
 //! What the edge records of a request beside its texts.
 
+use std::fs;
 use std::process::Command;
 
 use shortlink_tests::site::{Site, SiteOptions};
@@ -86,6 +87,55 @@ fn headers_protocol_and_encryption_are_recorded() {
     assert_eq!(known, expected);
     assert!(stored(&site).iter().all(|it| !it.evidence.is_truncated()));
     site.assert_sound(&[]);
+}
+
+/// Follows a code as a visitor whose address `realip` takes from a header.
+fn follow_from(site: &Site, path: &str, address: &str) {
+    let answer = site.send("GET", path, &[("X-Visitor", address)]);
+    assert!(matches!(answer.status, 302 | 410), "{answer:?}");
+}
+
+#[test]
+fn no_whole_address_leaves_nginx_where_addresses_are_truncated() {
+    let mut site = Site::with(&SiteOptions {
+        http: "set_real_ip_from 127.0.0.1; real_ip_header X-Visitor;",
+        server: "shortlink_visit_address truncated;
+                 location / { shortlink; shortlink_fallback @fallback; }
+                 location @fallback { shortlink_visit_address full; return 302 /; }
+                 location /gone { shortlink; shortlink_visit_address full; }",
+        cache: "1m stale=10m",
+        visits: "on batch=1 interval=10ms spool=spool",
+        ..SiteOptions::default()
+    });
+    let visitors = [
+        ("203.0.113.77", "203.0.113.0"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1::"),
+        ("::ffff:198.51.100.99", "198.51.100.0"),
+    ];
+    for (address, _) in visitors {
+        follow_from(&site, "/one", address);
+    }
+    // The fallback answers; the location that asked it decides.
+    follow_from(&site, "/missing", "203.0.113.77");
+    follow_from(&site, "/gone", "203.0.113.77");
+    wait_for_names(&site, 5);
+    let found: Vec<_> = stored(&site)
+        .iter()
+        .map(|it| (it.client(), it.evidence.is_truncated()))
+        .collect();
+    let networks = visitors.map(|(_, network)| (network.to_owned(), true));
+    assert_eq!(found[..3], networks);
+    assert_eq!(found[3], ("203.0.113.0".to_owned(), true));
+    assert_eq!(found[4], ("203.0.113.77".to_owned(), false));
+    // Spool files have no more than Redis.
+    site.redis.kill();
+    follow_from(&site, "/one", "203.0.113.78");
+    site.nginx.quit();
+    let files = fs::read_dir(site.nginx.file("spool")).expect("a directory");
+    let files = files.map(|file| fs::read(file.expect("a file").path()).expect("a file"));
+    let bytes: Vec<u8> = files.flatten().collect();
+    let has = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+    assert!(has(b"203.0.113.0") && !has(b"203.0.113.78"));
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn watched(row: &Row) -> Result<Option<Watched>, sqlx::Error> {
         code: row.get::<&str>("code")?.into(),
         created_ms: None,
         visitor: visitor_id(row.find("visitor")?),
+        is_truncated: observed.is_truncated(),
         client: client.map(Into::into),
         agent: row.get("agent_id")?,
         is_desktop: row.get::<&str>("device")? == DeviceKind::Desktop.name(),

@@ -7,6 +7,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
+use vocabulary::address::{parsed, truncated};
+
 use super::Class;
 use super::rules::{HOSTING, NOT_HOSTING};
 use crate::visit::visitor::VisitorId;
@@ -75,6 +77,8 @@ pub struct Watched {
     pub created_ms: Option<i64>,
     /// Id of the visitor: an address with a user agent.
     pub visitor: Option<VisitorId>,
+    /// The edge truncated the address: a visitor is a network with a user agent.
+    pub is_truncated: bool,
     /// The stored part of the client's address.
     pub client: Option<Box<str>>,
     /// Number of the user agent.
@@ -117,10 +121,21 @@ pub fn judge(visits: &[Watched]) -> Vec<(i64, &'static str)> {
     found
 }
 
-/// The visitor, or the address with the user agent when there is none.
+/// The visitor, or the whole address with the user agent when there is none. The clients of a network
+/// cannot be told apart.
 fn client(visit: &Watched) -> Option<Client<'_>> {
-    let address = || Some(Client::Address(visit.client.as_deref()?, visit.agent));
+    if visit.is_truncated {
+        return None;
+    }
+    let whole = visit.client.as_deref().filter(|client| is_whole(client));
+    let address = || Some(Client::Address(whole?, visit.agent));
     visit.visitor.map(Client::Visitor).or_else(address)
+}
+
+/// Reports whether a stored address is a whole one, and not a network. A few whole ones look like
+/// networks.
+fn is_whole(client: &str) -> bool {
+    parsed(client.as_bytes()).is_some_and(|address| truncated(address) != address)
 }
 
 /// The network, as far as it is stored.

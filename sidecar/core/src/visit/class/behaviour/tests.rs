@@ -9,6 +9,7 @@ fn visit(number: i64, at_ms: i64) -> Watched {
         code: format!("code{number}").into(),
         created_ms: Some(-1_000_000),
         visitor: Some(VisitorId([1; 16])),
+        is_truncated: false,
         client: Some("192.0.2.0".into()),
         agent: 1,
         is_desktop: false,
@@ -94,15 +95,43 @@ fn one_link_or_many_clients_are_no_sweep() {
 }
 
 #[test]
-fn without_a_visitor_the_address_and_the_agent_count() {
-    let late = |agents: i64| {
-        series(500, 10, |it| {
+fn without_a_visitor_the_whole_address_and_the_agent_count() {
+    let late = |client: &str, agents: i64| {
+        reasons(&series(500, 10, |it| {
             it.visitor = None;
+            it.client = Some(client.into());
             it.agent = it.number % agents;
-        })
+        }))
     };
-    assert_eq!(reasons(&late(1)), (500, Some("sweep")));
-    assert_eq!(reasons(&late(50)), (0, None));
+    for whole in ["192.0.2.7", "2001:db8::7"] {
+        assert_eq!(late(whole, 1), (500, Some("sweep")));
+        assert_eq!(late(whole, 50), (0, None));
+    }
+    // A network has many clients.
+    for network in ["192.0.2.0", "2001:db8::"] {
+        assert_eq!(late(network, 1), (0, None));
+    }
+}
+
+#[test]
+fn a_network_that_the_edge_left_of_an_address_is_no_client() {
+    let phones = series(500, 10, |it| {
+        it.is_truncated = true;
+        it.is_pretended = it.number % 2 == 0;
+        it.created_ms = Some(it.at_ms - 1000);
+    });
+    assert_eq!(reasons(&phones), (0, None));
+    // Networks of servers are judged as networks.
+    let servers = series(4, 10_000, |it| {
+        it.is_truncated = true;
+        it.is_hosting = true;
+    });
+    assert_eq!(reasons(&servers), (4, Some("hosting")));
+    let nowhere = series(4, 10_000, |it| {
+        (it.is_truncated, it.is_hosting) = (true, true);
+        it.client = None;
+    });
+    assert_eq!(reasons(&nowhere), (4, Some("hosting")));
 }
 
 #[test]
