@@ -151,7 +151,7 @@ impl Enrichment {
             purpose: &purpose,
             observed: event.evidence,
             user_agent: &user_agent,
-            network: place.isp.as_deref(),
+            network: place.network(),
         })
         .answered(event.status);
         Ok(Visit {

@@ -19,6 +19,7 @@ use rand::{RngExt, SeedableRng};
 use shortlink_core::visit::Enrichment;
 use shortlink_core::visit::address::AddressPolicy;
 use shortlink_core::visit::agent::Agents;
+use shortlink_core::visit::class::networks::Network;
 use shortlink_core::visit::class::{Evidence, classify};
 use shortlink_core::visit::place::Places;
 use shortlink_core::visit::visitor::{DayKey, LiveKeys, day_of};
@@ -240,7 +241,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             observed: VisitEvidence::UNKNOWN,
             user_agent: &agents[drawn[place]],
             listed: None,
-            network: Some("Example Telecom"),
+            network: Network {
+                name: Some("Example Telecom"),
+                asn: Some(64_496),
+            },
         }));
         Ok(())
     })?;

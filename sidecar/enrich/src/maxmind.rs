@@ -99,7 +99,13 @@ impl Entry<'_> {
         use PathElement::Key;
         let isp = self.text(&[Key("isp")]);
         let isp = isp.or_else(|| self.text(&[Key("autonomous_system_organization")]));
+        let isp = isp.or_else(|| self.text(&[Key("as_name")]));
         let number = self.0.decode_path(&[Key("autonomous_system_number")]);
-        (isp, number.ok().flatten())
+        // IPinfo has a text such as AS64496.
+        let number = number.ok().flatten().or_else(|| {
+            let text = self.text(&[Key("asn")])?;
+            text.strip_prefix("AS")?.parse().ok()
+        });
+        (isp, number)
     }
 }

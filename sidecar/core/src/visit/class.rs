@@ -4,6 +4,7 @@
 //! pretends to be a browser counts as one, unless its [`behaviour`] betrays it.
 
 pub mod behaviour;
+pub mod networks;
 pub mod pretence;
 mod rules;
 
@@ -15,7 +16,9 @@ use vocabulary::visit::evidence::{Fetch, VisitEvidence};
 
 use super::agent::Listed;
 use crate::named;
-use rules::{NETWORKS, RULES, Rule};
+use networks::Network;
+use pretence::is_pretended;
+use rules::{RULES, Rule};
 
 /// The version of the rules. Every change of the rules increases it, and verdicts are stored with
 /// it.
@@ -95,8 +98,8 @@ pub struct Evidence<'a> {
     pub user_agent: &'a str,
     /// Kind of program that public lists of user agents name.
     pub listed: Option<Listed>,
-    /// Provider of the client's Internet access, if known.
-    pub network: Option<&'a str>,
+    /// The client's network.
+    pub network: Network<'a>,
 }
 
 /// Classifies the client that followed a link; [`Classification::answered`] adds the answer.
@@ -123,7 +126,7 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
     if let Some(rule) = rule(&agent) {
         return (rule.class, rule.reason);
     }
-    if let Some(reason) = evidence.network.and_then(network) {
+    if let Some(reason) = evidence.network.scanner() {
         return (Class::Scanner, reason);
     }
     if let Some(verdict) = says_so(&agent) {
@@ -144,6 +147,11 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
             // A browser that a person uses says that it navigates, or nothing.
             Some(Fetch::Part) => (Class::Preview, "fetched"),
             _ if is_app => (Class::Human, "app"),
+            // Each of the two by itself would make people scanners: a tunnel ends in such a network,
+            // and a proxy removes headers.
+            _ if is_pretended(evidence.observed, &agent) && evidence.network.is_hosting() => {
+                (Class::Scanner, "pretender")
+            }
             _ => (Class::Human, "browser"),
         }
     } else if is_feature_phone(&agent) {
@@ -180,13 +188,6 @@ fn fits(word: &'static str, agent: &str) -> bool {
     } else {
         agent.contains(word)
     }
-}
-
-/// The scanner that a network belongs to.
-fn network(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase();
-    let found = NETWORKS.iter().find(|(word, _)| name.contains(word));
-    found.map(|(_, reason)| *reason)
 }
 
 /// Judges programs without a rule by the words of their user agent.

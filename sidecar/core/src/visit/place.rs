@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::class::networks::Network;
 use crate::named;
 
 /// The most bytes stored of each text of a place.
@@ -41,6 +42,14 @@ named! {
 }
 
 impl Place {
+    /// The client's network.
+    pub fn network(&self) -> Network<'_> {
+        Network {
+            name: self.isp.as_deref(),
+            asn: self.asn,
+        }
+    }
+
     /// Returns the precision: a city ranks above a province, which ranks above a country.
     pub fn depth(&self) -> u8 {
         if self.city.is_some() {

@@ -11,6 +11,7 @@ use vocabulary::visit::evidence::VisitEvidence;
 
 use super::agent::{Agent, Agents, Versioned};
 use super::class::behaviour;
+use super::class::networks::Network;
 use super::class::{Class, Classification, Evidence, RULESET, classify};
 use super::visitor::VisitorId;
 
@@ -105,7 +106,10 @@ impl StoredVisit {
             purpose: &self.purpose,
             observed: self.evidence,
             user_agent: &self.user_agent,
-            network: self.isp.as_deref(),
+            network: Network {
+                name: self.isp.as_deref(),
+                asn: self.asn,
+            },
         });
         // The headers of a visit that was judged by behaviour are those of a person.
         if let (Class::Human, Some(reason)) =

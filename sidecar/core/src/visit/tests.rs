@@ -2,6 +2,8 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 
+use vocabulary::visit::evidence::Request;
+
 use super::agent::DeviceKind;
 use super::class::Class;
 use super::place::PlaceSource;
@@ -9,7 +11,8 @@ use super::stored::{StoredAgent, StoredVisit};
 use super::visitor::{DayKey, day_of};
 use super::*;
 
-/// All clients are in Mimecast's network, or in a city if the address is of 203.0.113.0/24.
+/// All clients are in Mimecast's network, in a city if the address is of 203.0.113.0/24, or in a network of servers if
+/// it is of 198.51.100.0/24.
 struct TestPlaces;
 
 impl Places for TestPlaces {
@@ -20,6 +23,11 @@ impl Places for TestPlaces {
                 // The whole address is looked up, however little of it is stored.
                 city: Some(format!("City {}", address.octets()[3])),
                 source: PlaceSource::MaxMind,
+                ..Place::default()
+            },
+            IpAddr::V4(address) if address.octets()[..3] == [198, 51, 100] => Place {
+                isp: Some("Example Servers".to_owned()),
+                asn: Some(16_509),
                 ..Place::default()
             },
             _ => Place {
@@ -149,6 +157,51 @@ fn the_network_counts_again_when_a_visit_is_classified_again() {
     };
     let verdict = without.reclassified(&TestAgents).expect("another verdict");
     assert_eq!(verdict.classification.reason, "browser");
+}
+
+/// A scanner of messages follows the links of 2,000 recipients from servers, as a program with the text of a browser.
+#[test]
+fn a_sweep_from_servers_is_recognised_at_the_first_judgement() {
+    let enrichment = enrichment(AddressPolicy::Truncated);
+    let class = |number: u64, client: String, request: &Request<'_>| {
+        let code = format!("r{number}");
+        let visit = enrichment.visit(
+            &VisitEvent {
+                time_ms: NOON + number * 5,
+                code: code.as_bytes(),
+                client: client.as_bytes(),
+                user_agent: b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 \
+                    (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
+                evidence: VisitEvidence::of(request),
+                ..event()
+            },
+            &keys(),
+        );
+        let visit = visit.expect("a visit");
+        assert_eq!(stored(&visit).reclassified(&TestAgents), None);
+        (visit.classification.class, visit.classification.reason)
+    };
+    let program = Request {
+        accept: Some(b"*/*"),
+        is_tls: true,
+        ..Request::default()
+    };
+    let person = Request {
+        mode: Some(b"navigate"),
+        destination: Some(b"document"),
+        accept: Some(b"text/html,*/*;q=0.8"),
+        ..program
+    };
+    for number in 0..2000 {
+        let of = |network: &str| format!("{network}.{}", number % 4);
+        let servers = of("198.51.100");
+        let scanner = (Class::Scanner, "pretender");
+        assert_eq!(class(number, servers.clone(), &program), scanner);
+        // People whose tunnel ends there, and people behind a proxy that removes headers.
+        let human = (Class::Human, "browser");
+        assert_eq!(class(number, servers, &person), human);
+        assert_eq!(class(number, of("203.0.113"), &program), human);
+    }
 }
 
 /// A visit as it is read after it was stored.

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use shortlink_core::testing::golden;
+use shortlink_core::visit::class::networks::Network;
 use shortlink_core::visit::class::{Evidence, classify};
 use vocabulary::visit::VisitMethod;
 use vocabulary::visit::evidence::VisitEvidence;
@@ -34,7 +35,7 @@ fn user_agents_are_read_as_golden() {
             observed: VisitEvidence::UNKNOWN,
             user_agent: &line.user_agent,
             listed: agent.listed,
-            network: None,
+            network: Network::default(),
         });
         let read = [
             classification.class.name().to_owned(),

@@ -193,6 +193,13 @@ fn other_shapes_of_databases_are_read_as_far_as_they_go() {
     // GeoIP2-ISP, flat ones, and ones that have something else where a place would be.
     let isp = open(json!({"isp": "Example", "autonomous_system_number": 7}));
     assert_eq!((texts(&isp)[4], isp.asn), ("Example", Some(7)));
+    let info = open(json!({"asn": "AS16509", "as_name": "Example Servers"}));
+    assert_eq!(
+        (texts(&info)[4], info.asn),
+        ("Example Servers", Some(16_509))
+    );
+    let odd = open(json!({"isp": "Example", "asn": "16509"}));
+    assert_eq!(odd.asn, None);
     let flat = open(json!({"country_code": "nz", "state1": "Otago", "city": "Dunedin"}));
     assert_eq!(texts(&flat)[..4], ["NZ", "", "Otago", "Dunedin"]);
     let flat = open(json!({"country": "NZ", "country_name": "New Zealand", "region": "Otago"}));

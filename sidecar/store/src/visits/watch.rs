@@ -10,11 +10,12 @@ use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::DeviceKind;
 use shortlink_core::visit::class::Class;
 use shortlink_core::visit::class::behaviour::{self, Watched};
+use shortlink_core::visit::class::networks::Network;
 use shortlink_core::visit::class::pretence::is_pretended;
 use shortlink_core::visit::stored::StoredVisit;
 
 use super::reclassify::{STORED, stored_visit};
-use super::{evidence, visitor_id};
+use super::{asn, evidence, visitor_id};
 use crate::Store;
 use crate::db::Db;
 use crate::sql::{IN_NUMBERS, sql};
@@ -57,8 +58,8 @@ impl Store {
         limit: u32,
     ) -> Result<(Vec<Watched>, Option<i64>), StoreError> {
         let sql = sql!(
-            "SELECT visits.id, at, code, visitor, client, agent_id, user_agent, isp, evidence, class, \
-             reason, device FROM \
+            "SELECT visits.id, at, code, visitor, client, agent_id, user_agent, isp, asn, evidence, \
+             class, reason, device FROM \
              {visits CROSS|(SELECT * FROM visits WHERE id > $1 AND id <= $2 AND at >= $3 AND at <= $4 \
              ORDER BY id LIMIT $5) AS visits} JOIN visit_agents ON visit_agents.id = agent_id \
              {WHERE visits.id > $1 AND visits.id <= $2 AND at >= $3 AND at <= $4 }\
@@ -100,7 +101,10 @@ fn watched(row: &Row) -> Result<Option<Watched>, sqlx::Error> {
         return Ok(None);
     }
     let client: Option<&str> = row.find("client")?;
-    let isp: Option<&str> = row.find("isp")?;
+    let network = Network {
+        name: row.find("isp")?,
+        asn: asn(row)?,
+    };
     let observed = evidence(row)?;
     Ok(Some(Watched {
         number: row.get("id")?,
@@ -112,7 +116,7 @@ fn watched(row: &Row) -> Result<Option<Watched>, sqlx::Error> {
         client: client.map(Into::into),
         agent: row.get("agent_id")?,
         is_desktop: row.get::<&str>("device")? == DeviceKind::Desktop.name(),
-        is_hosting: isp.is_some_and(behaviour::is_hosting),
+        is_hosting: network.is_hosting(),
         is_pretended: is_pretended(observed, row.get("user_agent")?),
         is_judged,
     }))

@@ -10,7 +10,6 @@ use std::hash::Hash;
 use vocabulary::address::{parsed, truncated};
 
 use super::Class;
-use super::rules::{HOSTING, NOT_HOSTING};
 use crate::visit::visitor::VisitorId;
 
 /// The longest window of the rules in milliseconds. Visits that are this far apart have no part in the same verdict.
@@ -85,7 +84,7 @@ pub struct Watched {
     pub agent: i64,
     /// The browser runs on a computer.
     pub is_desktop: bool,
-    /// The client's network is one of servers ([`is_hosting`]).
+    /// The client's network is one of servers ([`Network::is_hosting`](super::networks::Network::is_hosting)).
     pub is_hosting: bool,
     /// The client lacks what its browser sends ([`is_pretended`](super::pretence::is_pretended)).
     pub is_pretended: bool,
@@ -220,13 +219,6 @@ pub fn codes_in_question(visits: &[Watched]) -> HashSet<&str> {
 pub fn reason(stored: &str) -> Option<&'static str> {
     let rules = [SWEEP.reason, BURST.reason, SERVERS.reason];
     rules.into_iter().find(|reason| *reason == stored)
-}
-
-/// Reports whether a network, by its name, is one of servers and not of recipients.
-pub fn is_hosting(network: &str) -> bool {
-    let name = network.to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    has(HOSTING) && !has(NOT_HOSTING)
 }
 
 #[cfg(test)]

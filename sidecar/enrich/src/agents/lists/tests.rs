@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
+use shortlink_core::visit::class::networks::Network;
 use shortlink_core::visit::class::{Evidence, RULESET, classify};
 use vocabulary::visit::VisitMethod;
 use vocabulary::visit::evidence::VisitEvidence;
@@ -29,7 +30,7 @@ fn class(user_agent: &str, listed: Option<Listed>) -> Class {
         observed: VisitEvidence::UNKNOWN,
         user_agent,
         listed,
-        network: None,
+        network: Network::default(),
     };
     classify(&evidence).class
 }

@@ -15,6 +15,7 @@ use shortlink_core::ports::{
 use shortlink_core::testing::{ManualClock, campaign, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::agent::Agents;
+use shortlink_core::visit::class::networks::Network;
 use shortlink_core::visit::class::{Class, Classification, Evidence, classify};
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
@@ -55,7 +56,7 @@ fn new(number: u64, code: &str) -> Visit {
         observed: VisitEvidence::UNKNOWN,
         user_agent,
         listed: None,
-        network: None,
+        network: Network::default(),
     });
     let hours = i64::try_from(number % 40).expect("a small number");
     Visit {

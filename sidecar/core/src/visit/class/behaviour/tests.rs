@@ -160,20 +160,6 @@ fn servers_follow_fewer_links() {
     };
     assert_eq!(servers(3), (0, None));
     assert_eq!(servers(4), (4, Some("hosting")));
-    for (network, expected) in [
-        ("AMAZON-02", true),
-        ("MICROSOFT-CORP-MSN-AS-BLOCK", true),
-        ("GOOGLE-CLOUD-PLATFORM", true),
-        ("Hetzner Online GmbH", true),
-        ("阿里云", true),
-        ("GOOGLE-FIBER", false),
-        ("CLOUDFLARENET", false),
-        ("AKAMAI-AS", false),
-        ("Deutsche Telekom AG", false),
-        ("T-MOBILE-AS21928", false),
-    ] {
-        assert_eq!(is_hosting(network), expected, "{network}");
-    }
 }
 
 #[test]
