@@ -66,7 +66,7 @@ impl Headers<'_> {
         found
     }
 
-    /// What the client announced to do with the answer; empty when it announced nothing.
+    /// The announced use of the answer; empty without one.
     pub(crate) fn announced_purpose(&self) -> &[u8] {
         let first = self.sec_purpose.or(self.purpose);
         first.or(self.x_purpose).or(self.x_moz).unwrap_or_default()

@@ -20,7 +20,7 @@ pub struct Visit {
     pub method: VisitMethod,
     /// Code, host, client, user agent, referrer, accept language and purpose.
     pub texts: [Vec<u8>; 7],
-    /// What else shows who made the request.
+    /// Other properties of the request.
     pub evidence: VisitEvidence,
 }
 

@@ -80,7 +80,7 @@ pub struct VisitEvent<'a> {
     pub accept_language: &'a [u8],
     /// The first of the headers `Sec-Purpose`, `Purpose`, `X-Purpose` and `X-Moz` that was sent.
     pub purpose: &'a [u8],
-    /// What else shows who made the request.
+    /// Other properties of the request.
     pub evidence: VisitEvidence,
 }
 

@@ -60,7 +60,7 @@ pub struct Visit {
     pub status: u16,
     /// The header `Sec-Purpose`, `Purpose`, `X-Purpose` or `X-Moz`; empty without one.
     pub purpose: String,
-    /// What else the edge noticed of the request.
+    /// Other properties of the request.
     pub evidence: VisitEvidence,
     /// Location of the client.
     pub place: Place,

@@ -1,4 +1,4 @@
-//! What the edge records of a request beside its texts.
+//! The edge records properties of a request beside its texts.
 
 use std::fs;
 use std::process::Command;

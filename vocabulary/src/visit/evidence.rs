@@ -41,7 +41,7 @@ const OTHER: u32 = 7;
 /// The bytes of `Accept` that are examined. Browsers name what they want first.
 const MAX_ACCEPT: usize = 256;
 
-/// What the edge knows of a request: the input of [`VisitEvidence::of`].
+/// The properties of a request: the input of [`VisitEvidence::of`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     /// The header `Sec-Fetch-Site`.
@@ -78,7 +78,7 @@ pub enum Protocol {
     Http3,
 }
 
-/// How a browser made a request (`Sec-Fetch-Mode` and `Sec-Fetch-Dest`).
+/// The way in which a browser made a request (`Sec-Fetch-Mode` and `Sec-Fetch-Dest`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetch {
     /// The client sent none of the headers `Sec-Fetch-Site`, `-Mode`, `-Dest` and `-User`.

@@ -92,7 +92,7 @@ pub struct Evidence<'a> {
     pub method: VisitMethod,
     /// The header `Sec-Purpose`, `Purpose`, `X-Purpose` or `X-Moz`; empty without one.
     pub purpose: &'a str,
-    /// What else the edge noticed of the request.
+    /// Other properties of the request.
     pub observed: VisitEvidence,
     /// The header `User-Agent`; empty without one.
     pub user_agent: &'a str,
@@ -147,8 +147,8 @@ fn judged(evidence: &Evidence<'_>) -> (Class, &'static str) {
             // A browser that a person uses says that it navigates, or nothing.
             Some(Fetch::Part) => (Class::Preview, "fetched"),
             _ if is_app => (Class::Human, "app"),
-            // Each of the two by itself would make people scanners: a tunnel ends in such a network,
-            // and a proxy removes headers.
+            // Each of the two by itself would make recipients scanners: a tunnel ends in such a
+            // network, and a proxy removes headers.
             _ if is_pretended(evidence.observed, &agent) && evidence.network.is_hosting() => {
                 (Class::Scanner, "pretender")
             }

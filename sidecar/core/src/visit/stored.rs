@@ -36,7 +36,7 @@ pub struct StoredVisit {
     pub status: u16,
     /// The header `Sec-Purpose`, `Purpose`, `X-Purpose` or `X-Moz`; empty without one.
     pub purpose: String,
-    /// What else the edge noticed of the request.
+    /// Other properties of the request.
     pub evidence: VisitEvidence,
     /// The header `User-Agent`.
     pub user_agent: String,

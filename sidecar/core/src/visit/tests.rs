@@ -197,7 +197,7 @@ fn a_sweep_from_servers_is_recognised_at_the_first_judgement() {
         let servers = of("198.51.100");
         let scanner = (Class::Scanner, "pretender");
         assert_eq!(class(number, servers.clone(), &program), scanner);
-        // People whose tunnel ends there, and people behind a proxy that removes headers.
+        // Recipients whose tunnel ends there, and those behind a proxy that removes headers.
         let human = (Class::Human, "browser");
         assert_eq!(class(number, servers, &person), human);
         assert_eq!(class(number, of("203.0.113"), &program), human);

@@ -121,7 +121,7 @@ pub fn judge(visits: &[Watched]) -> Vec<(i64, &'static str)> {
 }
 
 /// The visitor, or the whole address with the user agent when there is none. The clients of a network
-/// cannot be told apart.
+/// cannot be distinguished.
 fn client(visit: &Watched) -> Option<Client<'_>> {
     if visit.is_truncated {
         return None;

@@ -6,7 +6,7 @@
 //! lists of data centers. They are those with many addresses, because small ones have too little traffic
 //! to be worth a line. Deliberately not among them:
 //!
-//! - networks that many people use: the relays of browsers (Cloudflare 13335, Akamai 36183 and Fastly 54113
+//! - networks that many recipients use: the relays of browsers (Cloudflare 13335, Akamai 36183 and Fastly 54113
 //!   have the exits of iCloud Private Relay), VPNs (M247 9009, Datacamp 60068 and 212238), corporate proxies
 //!   (Zscaler 22616, 53813 and 62044; Forcepoint 44444), and carriers that also host (GMO, Hurricane
 //!   Electric, Cogent);
