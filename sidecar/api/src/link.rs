@@ -83,7 +83,7 @@ request! {
 }
 
 /// The columns of `shortlink export`, which an import knows. Their order is the format: a new member comes last.
-pub const EXPORTED: [&str; 19] = [
+pub const EXPORTED: [&str; 20] = [
     "shortCode",
     "longUrl",
     "createdAt",
@@ -103,6 +103,7 @@ pub const EXPORTED: [&str; 19] = [
     "tags",
     "campaignId",
     "parameters",
+    "strategy",
 ];
 
 /// All members that a request for a new link can have.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use shortlink_core::api_key;
-use shortlink_core::codes::strategy::StrategyName;
+use shortlink_core::codes::strategy::{CodeOrigin, StrategyName};
 use vocabulary::{MAX_CODE_LENGTH, State};
 
 /// Declares a type that represents a named schema.
@@ -98,6 +98,11 @@ word! {
 word! {
     /// Strategy that issues codes.
     pub Strategy: one_of(StrategyName::ALL.map(StrategyName::name))
+}
+
+word! {
+    /// Strategy that issued the code of a link; `custom` for a custom code.
+    pub LinkStrategy: one_of(CodeOrigin::ALL.map(CodeOrigin::name))
 }
 
 /// Status of a redirect.

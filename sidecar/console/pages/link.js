@@ -54,6 +54,7 @@ function facts(link, at) {
       link.tags.length > 0 && fact(t('field.tags'), link.tags.map((tag) => `#${tag}`).join(' ')),
       link.externalId && fact(t('field.externalId'), link.externalId),
       link.note && fact(t('field.note'), link.note),
+      link.strategy && fact(t('field.strategy'), t(`strategy.${link.strategy}`)),
       fact(t('column.made'), when(link.createdAt), ' · ', h('span', { class: 'code' }, link.createdBy)),
       fact(t('link.changed'), when(link.updatedAt), ' · ', t('revision', { revision: link.revision }))));
 }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use vocabulary::parameters::Parameters;
 use vocabulary::{CampaignLinkRecord, Code, LinkRecord, Phase, Record, RedirectStatus, Validity};
 
+use crate::codes::strategy::CodeOrigin;
 use crate::revised::{self, Revised, overwrite, revised};
 pub use crate::revised::{Expected, Refusal};
 use crate::target::Target;
@@ -52,6 +53,9 @@ pub struct Link {
     pub created_by: String,
     /// The upload that created it. It never changes.
     pub upload: Option<UploadId>,
+    /// The way in which its code was chosen. It never changes; `None` for a link that was stored before this was
+    /// recorded, or imported without it.
+    pub strategy: Option<CodeOrigin>,
     /// External id: the caller's name of it. Several links may share one.
     pub external_id: Option<String>,
     /// Caller's note.
@@ -154,6 +158,7 @@ impl Link {
             updated_at: now,
             created_by,
             upload: None,
+            strategy: None,
             external_id: None,
             note: None,
             tags: Vec::new(),

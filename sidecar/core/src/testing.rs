@@ -68,6 +68,7 @@ pub fn link(code: &str) -> Link {
         note: None,
         tags: Vec::new(),
         upload: None,
+        strategy: None,
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use shortlink_api::link::LinkSettingsBody;
 use shortlink_core::api_key::{ApiKey, Scope};
 use shortlink_core::campaign::Campaign;
+use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Link, PastChange};
 use shortlink_core::ports::LinkTotal;
 use shortlink_core::short_url::Bases;
@@ -45,6 +46,9 @@ pub(super) struct LinkBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "words::UploadId")]
     upload_id: Option<String>,
+    /// Strategy that issued the code; `null` if unknown, as for links of earlier versions.
+    #[schemars(with = "Option<words::LinkStrategy>")]
+    strategy: Option<&'static str>,
     /// True if Redis has confirmed this revision; only in answers to creations and changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
@@ -139,6 +143,7 @@ impl LinkBody {
             updated_at: link.updated_at,
             created_by: link.created_by.clone(),
             upload_id: link.upload.map(|id| id.to_string()),
+            strategy: link.strategy.map(CodeOrigin::name),
             published: None,
             visits: None,
         }

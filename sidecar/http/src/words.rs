@@ -3,8 +3,8 @@
 use schemars::json_schema;
 
 pub(crate) use shortlink_api::words::{
-    CampaignId, CampaignState, Code, LinkState, RedirectStatus, Strategy, UploadId, Url,
-    redirect_statuses,
+    CampaignId, CampaignState, Code, LinkState, LinkStrategy, RedirectStatus, Strategy, UploadId,
+    Url, redirect_statuses,
 };
 use shortlink_api::words::{one_of, split, word};
 use shortlink_core::bulk::{BulkAction, BulkState};

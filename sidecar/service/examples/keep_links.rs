@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use shortlink_core::clock::{Clock, SystemClock};
 use shortlink_core::codes::numbering::CodeKey;
+use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Destination, Link};
 use shortlink_core::ports::MAX_TOGETHER;
 use shortlink_core::target::Target;
@@ -92,6 +93,7 @@ async fn keep_some(store: &Store, codes: &dyn CodeStrategy) -> anyhow::Result<us
             note: None,
             tags: Vec::new(),
             upload: None,
+            strategy: Some(CodeOrigin::Permuted),
         })
         .collect();
     let count = links.len();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use shortlink_core::codes::strategy::CodePolicy;
+use shortlink_core::codes::strategy::{CodeOrigin, CodePolicy};
 use shortlink_core::link::{Change, Destination, Link, Refusal, UploadId};
 use shortlink_core::ports::{QuotaOwner, RequestDigest, StoreError, UsedUp};
 use vocabulary::Code;
@@ -41,6 +41,10 @@ impl NewLink {
         let (destination, settings) = (self.destination.clone(), self.settings.clone());
         Link {
             upload: self.upload,
+            strategy: Some(
+                self.slug
+                    .map_or(self.policy.strategy.into(), |_| CodeOrigin::Custom),
+            ),
             ..Link::new(code, destination, settings, self.created_by.clone(), now)
         }
     }

@@ -55,6 +55,7 @@ impl Row {
                 "parameters",
                 json!(link.destination.values().map(ParameterValues::as_str)),
             ),
+            ("strategy", json!(link.strategy)),
         ];
         row.extend(others.map(|(name, value)| (name.to_owned(), value)));
         Self(row)
@@ -194,6 +195,7 @@ pub async fn export<W: Write>(
 
 #[cfg(test)]
 mod tests {
+    use shortlink_core::codes::strategy::CodeOrigin;
     use shortlink_core::target::Target;
     use shortlink_core::testing::{link, moment};
     use shortlink_store::testing::TemporaryStore;
@@ -209,7 +211,11 @@ mod tests {
             Destination::Target(Target::from_stored("https://e.com/,".to_owned()));
         revoked.revoked_at = Some(moment("2026-02-01T00:00:00Z"));
         revoked.revision = 2;
-        let kept = store.create_links(vec![link("a"), revoked]).await;
+        let issued = Link {
+            strategy: Some(CodeOrigin::Pool),
+            ..link("a")
+        };
+        let kept = store.create_links(vec![issued, revoked]).await;
         kept.expect("a working store");
         let now = moment("2026-03-01T00:00:00Z");
         for (format, state, expected) in [
@@ -218,9 +224,9 @@ mod tests {
                 Some(State::Live),
                 "shortCode,longUrl,createdAt,validUntil,redirectStatus,state,revokedAt,revision,\
                  updatedAt,createdBy,validSince,forwardQuery,maxVisits,pausedAt,externalId,note,\
-                 tags,campaignId,parameters\n\
+                 tags,campaignId,parameters,strategy\n\
                  a,https://example.com/a,2026-01-01T00:00:00Z,,302,live,,1,\
-                 2026-01-01T00:00:00Z,key,,false,,,,,,,\n",
+                 2026-01-01T00:00:00Z,key,,false,,,,,,,,pool\n",
             ),
             (
                 Format::Ndjson,
@@ -232,7 +238,7 @@ mod tests {
                  \"updatedAt\":\"2026-01-01T00:00:00Z\",\"createdBy\":\"key\",\
                  \"validSince\":null,\"forwardQuery\":false,\"maxVisits\":null,\
                  \"pausedAt\":null,\"externalId\":null,\"note\":null,\"tags\":null,\
-                 \"campaignId\":null,\"parameters\":null}\n",
+                 \"campaignId\":null,\"parameters\":null,\"strategy\":null}\n",
             ),
             (Format::Ndjson, Some(State::Expired), ""),
         ] {

@@ -12,6 +12,7 @@ use shortlink_api::link::LinkSettings;
 use shortlink_api::members::{Members, Usage};
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::codes::reserved::ReservedWords;
+use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Change, Destination, Link, is_never_valid};
 use shortlink_core::target::{OwnHosts, Target, TargetPolicy};
 use vocabulary::record::MAX_REVISION;
@@ -61,10 +62,12 @@ impl Checks {
         let paused_at = time(cells, Column::PAUSED)?;
         let revoked_at = time(cells, Column::REVOKED)?;
         let revision = number(cells, Column::REVISION, MAX_REVISION)?;
+        let strategy = strategy(cells)?;
         Ok(Link {
             // A link has a revision of its own for being paused or revoked.
             revision: revision
                 .unwrap_or(1 + u64::from(paused_at.is_some()) + u64::from(revoked_at.is_some())),
+            strategy,
             paused_at,
             revoked_at,
             created_at: time(cells, Column::CREATED)?.unwrap_or(self.now),
@@ -203,6 +206,17 @@ impl Checks {
             .map(Some)
             .map_err(|expected| Refusal::setting(column, format_args!("must be {expected}")))
     }
+}
+
+/// Reads the way in which the code was chosen.
+fn strategy(cells: &Cells) -> Result<Option<CodeOrigin>, Refusal> {
+    let Some(name) = text(cells, Column::STRATEGY)? else {
+        return Ok(None);
+    };
+    CodeOrigin::by_name(name).map(Some).ok_or_else(|| {
+        let problem = format!("strategy is not one of {}", CodeOrigin::NAMES);
+        Refusal::new("unknown strategies of codes", problem)
+    })
 }
 
 /// Refuses a link that the other service does not redirect for all visitors: it would come back to
@@ -473,6 +487,7 @@ mod tests {
             (setting("externalId"), b"order 7"),
             (setting("note"), b"two\nlines"),
             (setting("tags"), b"b | a|a"),
+            (Column::STRATEGY, b"custom"),
         ]);
         let full = full.expect("a link");
         let moment = |text: &str| -> Timestamp { text.parse().expect("a moment") };
@@ -488,6 +503,7 @@ mod tests {
         assert_eq!(full.max_visits, NonZeroU64::new(9));
         assert_eq!(full.external_id.as_deref(), Some("order 7"));
         assert_eq!(full.note.as_deref(), Some("two\nlines"));
+        assert_eq!(full.strategy, Some(CodeOrigin::Custom));
         assert_eq!(full.tags, ["a", "b"]);
         let tagged = link(&[(setting("tags"), b"[\"a|b\"]")]).expect("a link");
         assert_eq!(tagged.tags, ["a|b"]);

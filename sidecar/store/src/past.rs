@@ -107,6 +107,7 @@ impl Past {
             updated_at: Timestamp::from_millisecond(self.updated_at).ok()?,
             created_by: now.created_by.clone(),
             upload: now.upload,
+            strategy: now.strategy,
             external_id: self.external_id,
             note: self.note,
             tags: self.tags,

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 use shortlink_core::campaign::ParameterValues;
+use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Destination, Link};
 use shortlink_core::target::Target;
 use vocabulary::{CampaignId, Code};
@@ -20,30 +21,30 @@ use crate::texts::{of_tags, to_tags};
 macro_rules! columns {
     () => {
         "code, redirect_status, revision, valid_until, created_at, updated_at, created_by, upload_id, \
-         target, campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
+         strategy, target, campaign_id, parameters, forward_query, valid_since, max_visits, paused_at, revoked_at, \
          external_id, note, tags"
     };
 }
 pub(super) use columns;
 
 /// The number of the [`columns!`].
-pub(super) const WIDTH: usize = 19;
+pub(super) const WIDTH: usize = 20;
 
 /// Places of the columns of links with a target of their own among the [`columns!`]. Every link uses
 /// the columns before them.
-pub(super) const TARGET: Range<usize> = 8..9;
+pub(super) const TARGET: Range<usize> = 9..10;
 
 /// As [`TARGET`] for links of campaigns.
-pub(super) const CAMPAIGN: Range<usize> = 9..11;
+pub(super) const CAMPAIGN: Range<usize> = 10..12;
 
 /// Places of the columns that only some links use.
-pub(super) const OPTIONAL: Range<usize> = 11..WIDTH;
+pub(super) const OPTIONAL: Range<usize> = 12..WIDTH;
 
 /// PostgreSQL's parameters for a list of ids and a list of each of the [`columns!`].
 pub(super) const LISTS: &str = "$1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], \
-     $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], \
-     $13::boolean[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::text[], $19::text[], \
-     $20::text[]";
+     $6::bigint[], $7::bigint[], $8::text[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::text[], \
+     $14::boolean[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], \
+     $21::text[]";
 
 /// The values of the [`columns!`].
 pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
@@ -57,6 +58,7 @@ pub(super) fn values(link: &Link) -> [Value<'_>; WIDTH] {
         link.updated_at.into(),
         (&link.created_by).into(),
         link.upload.into(),
+        link.strategy.map(CodeOrigin::number).into(),
         destination.target().map(Target::as_str).into(),
         destination.campaign().into(),
         destination.values().map(ParameterValues::as_str).into(),
@@ -210,6 +212,7 @@ pub(super) fn read(row: &Row) -> Result<Link, sqlx::Error> {
         updated_at: row.get("updated_at")?,
         created_by: row.get("created_by")?,
         upload: row.find("upload_id")?,
+        strategy: row.find("strategy")?,
         external_id: row.find("external_id")?,
         note: row.find("note")?,
         tags: to_tags(row.find("tags")?)?,

@@ -26,6 +26,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Change, Edit, Link, Second};
 use shortlink_core::ports::{Listing, OutboxSpan, Position, Receipt};
 use shortlink_core::target::Target;
@@ -64,7 +65,11 @@ async fn a_link_is_found_as_it_was_kept_and_its_code_is_taken(fixture: Fixture) 
         tags: vec!["a".to_owned(), "\"ü\"".to_owned()],
         ..link("Full")
     };
-    for link in [link("abc"), full] {
+    let origins = CodeOrigin::ALL.into_iter().map(|origin| Link {
+        strategy: Some(origin),
+        ..link(origin.name())
+    });
+    for link in [link("abc"), full].into_iter().chain(origins) {
         create(&fixture.store, link.clone()).await;
         let found = fixture.store.find_link(&link.code).await.expect("a store");
         assert_eq!(found, Some(link));

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use shortlink_core::codes::strategy::CodeOrigin;
 use shortlink_core::link::{Second, UploadId};
 use sqlx::error::{BoxDynError, UnexpectedNullError};
 use sqlx::postgres::{PgArguments, PgRow};
@@ -348,6 +349,7 @@ columns_of! {
     Second, i64, number => Timestamp::from_second(number).ok().and_then(Self::at);
     std::num::NonZeroU64, i64, number => Self::new(number.unsigned_abs());
     CampaignId, i64, number => Self::new(number.unsigned_abs());
+    CodeOrigin, u8, number => Self::by_number(number);
     UploadId, i64, number => Some(Self::new(number.unsigned_abs()));
     vocabulary::RedirectStatus, u16, code => Self::from_code(code);
     Code, &str, text => text.parse().ok();

@@ -31,7 +31,7 @@ const HEAD: [(&str, &str); 7] = [
 ];
 
 /// The columns behind them.
-const TAIL: [(&str, &str); 8] = [
+const TAIL: [(&str, &str); 9] = [
     ("revision", "/revision"),
     ("createdAt", "/createdAt"),
     ("updatedAt", "/updatedAt"),
@@ -40,6 +40,7 @@ const TAIL: [(&str, &str); 8] = [
     ("visitsByPeople", "/visits/human"),
     ("lastVisitAt", "/visits/lastAt"),
     ("visitsRefused", "/visits/refused"),
+    ("strategy", "/strategy"),
 ];
 
 /// The columns of CSV: their names, and the places of their values.
@@ -199,7 +200,7 @@ mod tests {
     fn links_are_written_as_csv_and_as_they_came() {
         let link =
             r#"{"shortCode":"a","longUrl":"https://x/?a,b","tags":["x","y"],"note":"a \"b\"\nc",
-            "parameters":{"m":"1"},"externalId":"=1+1","forwardQuery":false,"visits":{"total":3}}"#
+            "parameters":{"m":"1"},"externalId":"=1+1","forwardQuery":false,"strategy":"hash","visits":{"total":3}}"#
                 .replace('\n', "");
         let file = |format, cells| {
             let mut writer = begin(format, Vec::new()).expect("a head");
@@ -227,6 +228,7 @@ mod tests {
         assert_eq!(of("externalId"), "'=1+1");
         assert_eq!(of("visits"), "3");
         assert_eq!(of("lastVisitAt"), "");
+        assert_eq!(of("strategy"), "hash");
     }
 
     #[test]

@@ -301,6 +301,7 @@ const TAIL: [(&str, &str); 9] = [
     ("revision", "/revision"),
     ("created", "/createdAt"),
     ("by key", "/createdBy"),
+    ("strategy", "/strategy"),
     ("updated", "/updatedAt"),
     ("in Redis", "/published"),
 ];

@@ -56,6 +56,7 @@ async fn a_link_of_a_campaign_is_shown_with_what_its_campaign_says() {
         "validSince": null,
         "validUntil": null,
         "maxVisits": null,
+        "strategy": "custom",
         "tags": [],
         "externalId": null,
         "note": null,

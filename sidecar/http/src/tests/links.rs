@@ -36,6 +36,7 @@ async fn a_link_lives_from_creation_to_revocation() {
             "note": null,
             "revision": 1,
             "createdBy": service.writer.split('_').nth(1),
+            "strategy": "permuted",
             "createdAt": "2026-06-01T00:00:00Z",
             "updatedAt": "2026-06-01T00:00:00Z",
             "published": true,

@@ -25,6 +25,7 @@ static MIGRATOR: LazyLock<Migrator> = migrations!("postgres":
     "0012_key_limits",
     "0013_visit_stretches",
     "0014_code_leases",
+    "0015_found_links",
     "0016_visit_evidence",
     "0017_sketch_parts",
     "0018_repeated_leases",

@@ -28,6 +28,7 @@ pub(super) static MIGRATOR: LazyLock<Migrator> = migrations!("sqlite":
     "0017_key_limits",
     "0018_visit_stretches",
     "0019_code_leases",
+    "0020_found_links",
     "0021_visit_evidence",
     "0022_sketch_parts",
     "0023_repeated_leases",
