@@ -2,3 +2,17 @@
 
 -- 1 permuted, 2 pool, 3 sequence, 4 hash, 5 custom; NULL if unknown.
 ALTER TABLE links ADD COLUMN strategy SMALLINT;
+
+-- The first 64 bits of the SHA-256 of `target`, for links that are found by it. NULL, and not in the index, if the process
+-- that created the link finds none.
+ALTER TABLE links ADD COLUMN target_hash BIGINT;
+CREATE INDEX links_by_target ON links (target_hash, created_at, id) WHERE target_hash IS NOT NULL;
+
+-- The walk that fills in missing hashes: one row.
+CREATE TABLE target_fill (
+    -- The id that it has come to; NULL at its end.
+    place BIGINT,
+    -- Whether links without a hash may have been created since it began.
+    is_stale BOOLEAN NOT NULL
+) WITH (fillfactor = 50);
+INSERT INTO target_fill (place, is_stale) VALUES (NULL, true);

@@ -174,6 +174,7 @@ impl Config {
                 acquire_timeout: timeout("database.acquire_timeout_ms")?,
                 statement_timeout: timeout("database.statement_timeout_ms")?,
                 lock_timeout: timeout("database.lock_timeout_ms")?,
+                find_by_target: settings.get("links.find_by_target"),
             },
             resolver_connections: settings.number("database.resolver_connections", 1, 64)?,
             redis: RedisOptions {

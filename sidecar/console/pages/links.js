@@ -1,13 +1,13 @@
 // Lists links, a page at a time, without a total: the service never counts them.
 
-import { get } from '../api.js';
-import { h } from '../dom.js';
+import { get, part } from '../api.js';
+import { h, isWeb } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
 import { asked, choosing, pages } from '../listing.js';
 
 const STATES = ['live', 'scheduled', 'paused', 'expired', 'revoked'];
-const TEXTS = ['tag', 'externalId', 'campaignId', 'createdBy'];
+const TEXTS = ['tag', 'externalId', 'longUrl', 'campaignId', 'createdBy'];
 const LIMIT = 25;
 
 /** The page. */
@@ -35,17 +35,28 @@ function said(query, nextCursor) {
   return query.size > 1 ? t('links.none-found') : t('links.none');
 }
 
-/** Opens the link of a code or short URL. */
+/** Opens the link of a code or short URL, or lists the links of a target. */
 function lookUp(go) {
   const field = h('input', {
     name: 'look', 'aria-label': t('look-up.label'), placeholder: t('look-up.label'), required: true,
     autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false',
   });
   const said = h('p', { class: 'wrong', role: 'alert' });
-  const look = (event) => {
+  const look = async (event) => {
     event.preventDefault();
-    const code = field.value.trim().split(/[?#]/)[0].replace(/\/+$/, '').split('/').pop();
-    if (/^[0-9A-Za-z]{1,64}$/.test(code)) go(`/links/${code}`);
+    const text = field.value.trim();
+    const code = text.split(/[?#]/)[0].replace(/\/+$/, '').split('/').pop();
+    const isCode = /^[0-9A-Za-z]{1,64}$/.test(code);
+    if (isWeb(text)) {
+      // No short URL is the target of a link.
+      const query = new URLSearchParams({ longUrl: text });
+      const found = isCode && await part(() => get(`/v1/links?limit=1&${query}`));
+      if (!isCode || found.links?.length > 0) {
+        go(`/links?${query}`);
+        return;
+      }
+    }
+    if (isCode) go(`/links/${code}`);
     else said.textContent = t('look-up.wrong');
   };
   return h('form', { role: 'search', submit: look },

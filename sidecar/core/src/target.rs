@@ -10,6 +10,7 @@ pub mod domains;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use sha2::{Digest, Sha256};
 use url::{Host, Url};
 use vocabulary::target::{MAX_TARGET_LENGTH, is_servable};
 
@@ -126,6 +127,27 @@ impl Target {
             return Err(TargetError::Unservable);
         }
         Ok(Self(serialised))
+    }
+
+    /// Reads a target that links may have, in the spelling in which they have it. Checks no policy: links outlive it.
+    ///
+    /// # Errors
+    /// Fails if it is not an absolute `http` or `https` URL.
+    pub fn normalise(text: &str) -> Result<Self, TargetError> {
+        let policy = TargetPolicy {
+            allow_private: true,
+            ..TargetPolicy::default()
+        };
+        Self::parse(text, policy, &OwnHosts::default())
+    }
+
+    /// Returns the hash by which links are found by their target: the first 64 bits of SHA-256. It needs no key: a
+    /// second URL with the hash of a given one takes 2^64 attempts, and one without a key stays right in a copy of the
+    /// links.
+    pub fn hash(&self) -> i64 {
+        let digest = Sha256::digest(self.0.as_bytes());
+        let (first, _) = digest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        i64::from_be_bytes(*first)
     }
 
     /// Restores a target from the output of [`Target::parse`].

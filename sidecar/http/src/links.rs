@@ -12,14 +12,18 @@ use axum::response::IntoResponse;
 use serde::Serialize;
 use serde_json::json;
 use shortlink_api::fields::Fields;
+use shortlink_api::kinds::Kind;
+use shortlink_api::kinds::link::LongUrl;
 use shortlink_api::link::{LinkPatch, NewLink};
 use shortlink_api::members::Usage;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Change, Expected, Link, Refusal, UploadId};
 use shortlink_core::ports::{ChunkKey, LinkTotal, Listing, Position, QuotaOwner, UsedUp};
+use shortlink_core::target::Target;
 use shortlink_service::access::Caller;
 use shortlink_service::links::EditedBy;
 use shortlink_service::new_link::{LinkError, Stored};
+use shortlink_store::TargetSearch;
 use vocabulary::{CampaignId, Code, State as LinkState};
 
 use super::app::{App, SharedApp};
@@ -43,7 +47,9 @@ use super::{cursor, words};
 
 operations! {
     get "/v1/links", "listLinks", "Lists links, the latest first", list {
+        .text("`longUrl` needs the setting `links.find_by_target`. It answers 503 while links are prepared for it.")
         .answers::<PageBody>(200, "A page of links.")
+        .problems([Problem::targets_not_found()])
     }
     post "/v1/links", "createLink", "Creates a link", create {
         .text("With `dedupe`, an existing link of an identical request is returned with 200.")
@@ -325,6 +331,9 @@ fn tagged(link: &Link, body: impl Serialize) -> Response<Body> {
 parameters! {
     STATE: query "state", "LinkState", "Only links in this state.", of::<words::LinkState>;
     TAG: query "tag", "Tag", "Only links with this tag.", string;
+    LONG_URL: query "longUrl", "OfLongUrl",
+        "Only links with this target of their own, in whatever spelling that leads to the same URL; \
+         not those of campaigns.", |generator| LongUrl::schema(generator);
     CREATED_BY: query "createdBy", "CreatedBy",
         "Only links that this API key has created.", string;
 }
@@ -337,6 +346,7 @@ query! {
         state: LinkState = STATE,
         tag: String = TAG,
         external_id: String = EXTERNAL_ID,
+        long_url: Target = LONG_URL,
         campaign: CampaignId = OF_CAMPAIGN,
         upload: UploadId = OF_UPLOAD,
         created_by: String = CREATED_BY,
@@ -356,6 +366,7 @@ async fn list(
         state: asked.state.map(|state| (state, now)),
         tag: asked.tag,
         external_id: asked.external_id,
+        target: asked.long_url,
         campaign: asked.campaign,
         upload: asked.upload,
         created_by: match (asked.created_by, own_ids(&caller)) {
@@ -367,6 +378,17 @@ async fn list(
         until: None,
         limit: one_more(asked.limit),
     };
+    if listing.target.is_some() {
+        match app.store.target_search().await? {
+            TargetSearch::Complete => {}
+            TargetSearch::Filling => {
+                return Err(Problem::unavailable(
+                    "Links are being prepared for being found by their target.",
+                ));
+            }
+            TargetSearch::Off => return Err(Problem::targets_not_found()),
+        }
+    }
     let page = app.links.page(&listing).await?;
     let (links, next) = cut(page.links, listing.limit, |last| Position {
         created_at: last.created_at,

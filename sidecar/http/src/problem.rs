@@ -149,6 +149,10 @@ problems! {
     last_admin(): CONFLICT, "last-admin", "This is the last administrator's key",
         "Create another API key with the scope admin first, or use the command line.";
 
+    /// 409: links are not found by their target.
+    targets_not_found(): CONFLICT, "find-by-target-off", "Links are not found by their target",
+        "The setting links.find_by_target of the sidecar is off, so that no index has the targets of links.";
+
     /// 410: the link that an earlier attempt created has been deleted.
     forgotten(): GONE, "forgotten", "The link does not exist any more",
         "An earlier attempt of this request created a link, which has been deleted since.";

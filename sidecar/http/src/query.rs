@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use shortlink_core::link::UploadId;
 use shortlink_core::ports::Dimension;
+use shortlink_core::target::Target;
 use shortlink_core::visit::class::Class;
 use vocabulary::{CampaignId, Code, State};
 
@@ -133,6 +134,13 @@ values! {
     Code: |text| text.parse().ok(), "a link's code";
     CampaignId: |text| text.parse().ok(), "the id of a campaign";
     UploadId: |text| text.parse().ok(), "the id of an upload: 16 hexadecimal digits, the first of them below 8";
+}
+
+impl Value for Target {
+    fn read(text: &str) -> Result<Self, String> {
+        let target = Self::normalise(text);
+        target.map_err(|error| format!("a URL that a link can have as its target: it {error}"))
+    }
 }
 
 /// A number from 1 to `MOST`.

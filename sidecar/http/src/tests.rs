@@ -18,6 +18,7 @@ mod once;
 mod openapi;
 mod options;
 mod requests;
+mod targets;
 mod visitors;
 mod visits;
 
@@ -113,7 +114,11 @@ impl Service {
 
     /// A service with a modified configuration.
     async fn with(change: impl FnOnce(&mut App)) -> Self {
-        let kept = TemporaryStore::new().await;
+        Self::on(TemporaryStore::new().await, change).await
+    }
+
+    /// A service on a store.
+    async fn on(kept: TemporaryStore, change: impl FnOnce(&mut App)) -> Self {
         let redis = Arc::new(MemoryPublisher::default());
         let clock = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
         let (publisher, shared_clock): (Arc<dyn Publisher>, Arc<dyn Clock>) =

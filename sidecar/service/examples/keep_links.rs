@@ -1,4 +1,4 @@
-//! The rate at which a store creates links: `keep_links DATABASE_URL [TASKS] [SECONDS]` creates
+//! The rate at which a store creates links: `keep_links DATABASE_URL [TASKS] [SECONDS] [FIND_BY_TARGET]` creates
 //! links of the permuted strategy, a thousand at a time, as an otherwise idle service would.
 
 use std::sync::Arc;
@@ -24,15 +24,17 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let url = arguments
         .next()
-        .context("usage: keep_links DATABASE_URL [TASKS] [SECONDS]")?;
+        .context("usage: keep_links DATABASE_URL [TASKS] [SECONDS] [FIND_BY_TARGET]")?;
     let tasks: u32 = arguments.next().map_or(Ok(4), |text| text.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(10), |text| text.parse())?;
+    let find_by_target = arguments.next().map_or(Ok(false), |text| text.parse())?;
     let options = StoreOptions {
         url: url.into(),
         max_connections: 8,
         acquire_timeout: Duration::from_secs(5),
         statement_timeout: Duration::from_secs(30),
         lock_timeout: Duration::from_secs(30),
+        find_by_target,
     };
     store::migrate(&options, &CodeKey::new(rand::random())).await?;
     let store = store::open(&options).await?;
@@ -59,8 +61,9 @@ async fn main() -> anyhow::Result<()> {
     for maker in makers {
         maker.await??;
     }
-    let kept = kept.load(Ordering::Relaxed) as f64;
-    println!("{:.0} links/s", kept / begin.elapsed().as_secs_f64());
+    let kept = kept.load(Ordering::Relaxed);
+    let rate = kept as f64 / begin.elapsed().as_secs_f64();
+    println!("{kept} links, {rate:.0} links/s");
     store.close().await;
     Ok(())
 }
@@ -77,7 +80,9 @@ async fn keep_some(store: &Store, codes: &dyn CodeStrategy) -> anyhow::Result<us
     let links: Vec<Link> = drawn
         .map(|code| Link {
             code,
-            destination: Destination::Target(Target::from_stored(request.targets[0].to_owned())),
+            destination: Destination::Target(Target::from_stored(format!(
+                "https://shop.example.com/spring?recipient={code}&source=sms"
+            ))),
             redirect_status: RedirectStatus::Found,
             forward_query: false,
             revision: 1,

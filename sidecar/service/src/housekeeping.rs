@@ -22,6 +22,12 @@ pub const EVERY: Duration = Duration::from_secs(60);
 /// The interval at which the pool of codes is filled.
 pub const FILL_EVERY: Duration = Duration::from_secs(1);
 
+/// The interval at which the search by target is checked for links that it lacks.
+pub const FIND_EVERY: Duration = Duration::from_secs(10);
+
+/// The number of links that a step examines.
+const FILLED_TOGETHER: u32 = 1000;
+
 /// The time for which a request can be repeated with the same `Idempotency-Key`.
 const REPEATABLE_FOR: SignedDuration = SignedDuration::from_hours(24);
 
@@ -49,6 +55,29 @@ impl Job for OldResults {
             tracing::debug!(chunks, "old requests were forgotten");
         }
         Ok(Next::Idle)
+    }
+}
+
+/// Fills in what finds links by their targets, for links that lack it: older ones, and those of processes with
+/// `links.find_by_target` off.
+pub struct MissingTargets {
+    /// The store of the links.
+    pub store: Arc<Store>,
+}
+
+#[async_trait]
+impl Job for MissingTargets {
+    type Error = StoreError;
+    const NAME: &'static str = "targets";
+    const FAILURE: &'static str =
+        "links are not prepared for being found by their targets; trying again";
+    const LEASE: Option<Duration> = Some(Duration::from_secs(60));
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        Ok(match self.store.fill_targets(FILLED_TOGETHER).await? {
+            true => Next::Rest,
+            false => Next::Idle,
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use shortlink_service::behaviour::{self, Behaviour};
 use shortlink_service::bulk::{self, Bulk, BulkWorker};
 use shortlink_service::codes::leases;
 use shortlink_service::drift::Inspector;
-use shortlink_service::housekeeping::{self, AbsentReaders, OldKeys, OldResults};
+use shortlink_service::housekeeping::{self, AbsentReaders, MissingTargets, OldKeys, OldResults};
 use shortlink_service::jobs::{Claims, Job, Next, Run};
 use shortlink_service::reclassify::{COUNT_PEOPLE_EVERY, People};
 use shortlink_service::reconcile::{self, Reconcile};
@@ -71,6 +71,12 @@ impl Starter<'_> {
             clock: Arc::clone(clock),
         };
         self.run(results, housekeeping::EVERY);
+        if config.database.find_by_target {
+            let targets = MissingTargets {
+                store: Arc::clone(store),
+            };
+            self.run(targets, housekeeping::FIND_EVERY);
+        }
         if config.upkeep.rebuild {
             let refill = Refill {
                 claims: self.claims.clone(),

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use shortlink_core::link::Link;
 use shortlink_core::ports::{Created, FoundOrCreated, Receipt, RequestDigest, StoreError, UsedUp};
+use shortlink_core::target::Target;
 
 use super::db::Db;
 use super::quotas::{self, Quotas};
@@ -19,10 +20,11 @@ impl Store {
     /// Stores new links, at most [`MAX_TOGETHER`](shortlink_core::ports::MAX_TOGETHER), all that can be
     /// stored or, after an error, none. They are put into the outbox in the same transaction.
     pub async fn create_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        self.run_tx("store new links", links, |db, links| {
+        let args = (links, self.finds_targets);
+        self.run_tx("store new links", args, |db, (links, finds_targets)| {
             Box::pin(async move {
                 let links: Vec<&Link> = links.iter().collect();
-                create(db, &links).await
+                create(db, &links, *finds_targets).await
             })
         })
         .await
@@ -30,12 +32,17 @@ impl Store {
 
     /// As [`Store::create_links`] for links that an operator brings along: they count, and no quota refuses them.
     pub async fn import_links(&self, links: Vec<Link>) -> Result<Created, StoreError> {
-        self.run_tx("store imported links", links, |db, links| {
-            Box::pin(async move {
-                let links: Vec<&Link> = links.iter().collect();
-                insert(db, &links, Vec::new()).await
-            })
-        })
+        let args = (links, self.finds_targets);
+        self.run_tx(
+            "store imported links",
+            args,
+            |db, (links, finds_targets)| {
+                Box::pin(async move {
+                    let links: Vec<&Link> = links.iter().collect();
+                    insert(db, &links, Vec::new(), *finds_targets).await
+                })
+            },
+        )
         .await
     }
 
@@ -46,20 +53,26 @@ impl Store {
         &self,
         links: Vec<(Link, RequestDigest)>,
     ) -> Result<FoundOrCreated, StoreError> {
-        self.run_tx("find or store new links", links, |db, links| {
-            Box::pin(find_or_create(db, links))
+        let args = (links, self.finds_targets);
+        self.run_tx("find or store new links", args, |db, (links, finds)| {
+            Box::pin(find_or_create(db, links, *finds))
         })
         .await
     }
 }
 
-/// Stores links whose codes are free and whose quotas have a place for them, within a transaction.
-pub(super) async fn create(db: &mut Db<'_>, links: &[&Link]) -> Result<Created, sqlx::Error> {
+/// Stores links whose codes are free and whose quotas have a place for them, within a transaction; with the hashes of
+/// their targets, if links are found by these.
+pub(super) async fn create(
+    db: &mut Db<'_>,
+    links: &[&Link],
+    finds_targets: bool,
+) -> Result<Created, sqlx::Error> {
     let mut quotas = Quotas::lock(db, links).await?;
     let places = links.iter().enumerate();
     let over = places.filter_map(|(place, link)| Some((place, quotas.take(link).err()?)));
     let over = over.collect();
-    insert(db, links, over).await
+    insert(db, links, over, finds_targets).await
 }
 
 /// Stores links whose codes are free, within a transaction, but those that are over a quota.
@@ -67,6 +80,7 @@ pub(super) async fn insert(
     db: &mut Db<'_>,
     links: &[&Link],
     over: Vec<(usize, UsedUp)>,
+    finds_targets: bool,
 ) -> Result<Created, sqlx::Error> {
     let codes: Vec<&str> = links.iter().map(|link| link.code.as_str()).collect();
     let ids = ids_of(db, &codes).await?;
@@ -83,7 +97,13 @@ pub(super) async fn insert(
         }
         // Of two new links with one code the first gets it.
         if seen.insert(id) {
-            rows.push(NewLink { id, place, link });
+            let target = link.destination.target().filter(|_| finds_targets);
+            rows.push(NewLink {
+                id,
+                place,
+                link,
+                target_hash: target.map(Target::hash),
+            });
         } else {
             taken.push(place);
         }
@@ -174,6 +194,7 @@ async fn undo(
 async fn find_or_create(
     db: &mut Db<'_>,
     links: &[(Link, RequestDigest)],
+    finds_targets: bool,
 ) -> Result<FoundOrCreated, sqlx::Error> {
     if links.is_empty() {
         return Ok(FoundOrCreated::default());
@@ -200,7 +221,7 @@ async fn find_or_create(
             }
         }
     }
-    let created = create(db, &new).await?;
+    let created = create(db, &new, finds_targets).await?;
     output.receipt = created.receipt;
     let taken = created.taken.iter().map(|&index| new_places[index]);
     output.taken = taken.collect();

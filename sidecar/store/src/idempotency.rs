@@ -26,8 +26,9 @@ impl Store {
     /// As [`Store::create_links`] for the links of a chunk's rows, and stores the chunk in the same
     /// transaction.
     pub async fn create_chunk(&self, new: NewChunk) -> Result<ChunkCreated, StoreError> {
-        self.run_tx("store new links", new, |db, new| {
-            Box::pin(create_chunk(db, new))
+        let args = (new, self.finds_targets);
+        self.run_tx("store new links", args, |db, (new, finds_targets)| {
+            Box::pin(create_chunk(db, new, *finds_targets))
         })
         .await
     }
@@ -40,7 +41,11 @@ impl Store {
     }
 }
 
-async fn create_chunk(db: &mut Db<'_>, new: &NewChunk) -> Result<ChunkCreated, sqlx::Error> {
+async fn create_chunk(
+    db: &mut Db<'_>,
+    new: &NewChunk,
+    finds_targets: bool,
+) -> Result<ChunkCreated, sqlx::Error> {
     let present = lock(db, new).await?;
     let is_new = present.is_none();
     if present != new.before
@@ -49,7 +54,7 @@ async fn create_chunk(db: &mut Db<'_>, new: &NewChunk) -> Result<ChunkCreated, s
         return Ok(ChunkCreated::Exists(present));
     }
     let links: Vec<&Link> = new.links.iter().collect();
-    let created = create(db, &links).await?;
+    let created = create(db, &links, finds_targets).await?;
     if !is_new || !created.taken.is_empty() || !created.over.is_empty() {
         let mut rows = new.chunk.rows.clone();
         for &taken in &created.taken {

@@ -33,6 +33,7 @@ mod sessions;
 mod shared;
 mod sql;
 mod tags;
+mod targets;
 mod texts;
 mod tx;
 mod upkeep;
@@ -61,6 +62,7 @@ pub use claims::Claim;
 pub use leases::{CapacityWanted, NumbersWanted, PooledWanted, capacity_name, pool_name};
 pub use schema::SchemaError;
 pub use shared::errors;
+pub use targets::TargetSearch;
 pub use visits::AgentsPass;
 
 /// Address and time limits of a store.
@@ -77,6 +79,8 @@ pub struct StoreOptions {
     pub statement_timeout: Duration,
     /// Time limit for a statement's wait for a lock in PostgreSQL.
     pub lock_timeout: Duration,
+    /// Stores the hashes of targets with new links, so that links are found by them.
+    pub find_by_target: bool,
 }
 
 /// A kind of store, as the scheme of its URL names it.
@@ -110,6 +114,7 @@ pub struct Store {
     numbering: Arc<Numbering>,
     horizon: Mutex<Horizon>,
     last_attempt: LastAttempt,
+    finds_targets: bool,
 }
 
 enum Engine {
@@ -126,6 +131,7 @@ impl Store {
             code_key,
             horizon: Mutex::default(),
             last_attempt: LastAttempt::default(),
+            finds_targets: false,
         }
     }
 
@@ -156,12 +162,14 @@ impl Store {
 pub fn open(options: &StoreOptions) -> BoxFuture<'_, Result<Arc<Store>, OpenError>> {
     async move {
         let url = options.url.expose_secret();
-        match Scheme::of(url).ok_or(OpenError::Scheme)? {
-            Scheme::Sqlite => Ok(Arc::new(
-                SqliteStore::open(url, options.max_connections).await?,
-            )),
-            Scheme::Postgres => Ok(Arc::new(PostgresStore::open(options).await?)),
-        }
+        let store = match Scheme::of(url).ok_or(OpenError::Scheme)? {
+            Scheme::Sqlite => SqliteStore::open(url, options.max_connections).await?,
+            Scheme::Postgres => PostgresStore::open(options).await?,
+        };
+        Ok(Arc::new(Store {
+            finds_targets: options.find_by_target,
+            ..store
+        }))
     }
     .boxed()
 }

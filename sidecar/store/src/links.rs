@@ -230,7 +230,7 @@ pub(super) async fn store(
     let key_id = by.key_id.as_deref().unwrap_or(NOBODY);
     history::add(db, id, before, link.updated_at, key_id).await?;
     audit::append(db, &by.of_link(link, before)).await?;
-    update(db, id, link).await?;
+    update(db, id, before, link).await?;
     if before.tags != link.tags {
         tags::remove(db, &[(id, before)]).await?;
         tags::add(db, &[(id, link)]).await?;
@@ -239,11 +239,15 @@ pub(super) async fn store(
 }
 
 /// Writes the columns of a link that can change.
-async fn update(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error> {
+async fn update(db: &mut Db<'_>, id: i64, before: &Link, link: &Link) -> Result<(), sqlx::Error> {
+    // A new target gets a hash even if new links get none: the hash of the old one must not stay.
+    let target = link.destination.target();
+    let target_hash = target.filter(|&target| before.destination.target() != Some(target));
     let sql = sql!(
         "UPDATE links SET target = $2, redirect_status = $3, forward_query = $4, revision = $5, \
          valid_since = $6, valid_until = $7, max_visits = $8, paused_at = $9, revoked_at = $10, \
-         updated_at = $11, external_id = $12, note = $13, tags = $14, parameters = $15 \
+         updated_at = $11, external_id = $12, note = $13, tags = $14, parameters = $15, \
+         target_hash = coalesce($16, target_hash) \
          WHERE id = $1"
     );
     let values = args![
@@ -262,6 +266,7 @@ async fn update(db: &mut Db<'_>, id: i64, link: &Link) -> Result<(), sqlx::Error
         &link.note,
         of_tags(&link.tags),
         link.destination.values().map(ParameterValues::as_str),
+        target_hash.map(Target::hash),
     ];
     db.run(sql, values).await?;
     Ok(())

@@ -6,6 +6,7 @@
 
 use shortlink_core::link::{State, UploadId};
 use shortlink_core::ports::Listing;
+use shortlink_core::target::Target;
 use vocabulary::CampaignId;
 
 use super::db::Statement;
@@ -19,6 +20,8 @@ enum Lead<'a> {
     Tag(&'a str),
     /// The caller's id.
     ExternalId(&'a str),
+    /// Their target.
+    Target(&'a Target),
     /// Their campaign.
     Campaign(CampaignId),
     /// The batch that created them.
@@ -37,6 +40,9 @@ impl<'a> Lead<'a> {
     fn of(listing: &'a Listing) -> Self {
         if let Some(external_id) = &listing.external_id {
             return Self::ExternalId(external_id);
+        }
+        if let Some(target) = &listing.target {
+            return Self::Target(target);
         }
         if let Some(tag) = &listing.tag {
             return Self::Tag(tag);
@@ -59,6 +65,7 @@ impl<'a> Lead<'a> {
         match self {
             Self::Tag(tag) => statement.push(sql!(" AND tag = ")).bind(tag),
             Self::ExternalId(id) => statement.push(sql!(" AND external_id = ")).bind(id),
+            Self::Target(target) => push_target(statement, target),
             Self::Campaign(id) => statement.push(sql!(" AND campaign_id = ")).bind(id),
             Self::Upload(id) => statement.push(sql!(" AND upload_id = ")).bind(id),
             Self::State(State::Revoked) => statement.push(sql!(" AND revoked_at IS NOT NULL")),
@@ -78,6 +85,7 @@ impl<'a> Lead<'a> {
                 sql!("links {INDEXED BY links_by_age}")
             }
             Self::ExternalId(_) => sql!("links {INDEXED BY links_by_external_id}"),
+            Self::Target(_) => sql!("links {INDEXED BY links_by_target}"),
             Self::Campaign(_) => sql!("links {INDEXED BY links_by_campaign}"),
             Self::Upload(_) => sql!("links {INDEXED BY links_by_upload}"),
             Self::State(State::Revoked) => sql!("links {INDEXED BY links_revoked_by_age}"),
@@ -122,6 +130,11 @@ pub(super) fn query<'a>(
         statement
             .push(sql!(" AND external_id = "))
             .bind(external_id);
+    }
+    if let Some(target) = &listing.target {
+        push_target(statement, target)
+            .push(sql!(" AND target = "))
+            .bind(target.as_str());
     }
     match &listing.tag {
         Some(tag) if by_tag => {
@@ -195,6 +208,13 @@ pub(super) fn walks(listing: &Listing) -> Vec<Listing> {
         ..listing.clone()
     });
     walks.collect()
+}
+
+/// Adds the condition of the hash of the links' target, which the index has. Another target may have the same.
+fn push_target<'s, 'a>(statement: &'s mut Statement<'a>, target: &Target) -> &'s mut Statement<'a> {
+    statement
+        .push(sql!(" AND target_hash = "))
+        .bind(target.hash())
 }
 
 /// Adds the condition of the links' creators. PostgreSQL needs at least one, and no listing without one is executed.

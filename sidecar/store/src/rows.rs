@@ -79,6 +79,8 @@ pub(super) struct NewLink<'a> {
     pub(super) id: i64,
     pub(super) place: usize,
     pub(super) link: &'a Link,
+    /// The hash of its target, if links are found by their target.
+    pub(super) target_hash: Option<i64>,
 }
 
 impl<'a> NewLink<'a> {

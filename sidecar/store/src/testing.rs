@@ -43,6 +43,18 @@ pub struct TemporaryStore {
 impl TemporaryStore {
     /// A migrated store in a new directory.
     pub async fn new() -> Self {
+        Self::open(false).await
+    }
+
+    /// As [`Self::new`], but links are found by their target.
+    pub async fn finding_targets() -> Self {
+        let temporary = Self::open(true).await;
+        let store = &temporary.store;
+        while store.fill_targets(1).await.expect("a working store") {}
+        temporary
+    }
+
+    async fn open(finds_targets: bool) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let url = format!("sqlite:{}/links.db", directory.path().display());
         let key = CodeKey::new([9; 32]);
@@ -51,7 +63,10 @@ impl TemporaryStore {
             .expect("an empty place");
         let store = SqliteStore::open(&url, 2).await.expect("a good database");
         Self {
-            store: Arc::new(store),
+            store: Arc::new(Store {
+                finds_targets,
+                ..store
+            }),
             url,
             _directory: directory,
         }
@@ -180,6 +195,15 @@ impl Fixture {
         open(&self.options).await.expect("a migrated database")
     }
 
+    /// As [`Self::open`] for a process that finds links by their target.
+    pub async fn finding_targets(&self) -> Arc<Store> {
+        let options = StoreOptions {
+            find_by_target: true,
+            ..self.options.clone()
+        };
+        open(&options).await.expect("a migrated database")
+    }
+
     /// Does something in the database that no store does.
     pub async fn execute(&self, statement: &str) {
         let url = self.options.url.expose_secret();
@@ -292,6 +316,7 @@ pub fn options(url: &str) -> StoreOptions {
         acquire_timeout: Duration::from_secs(20),
         statement_timeout: Duration::from_secs(20),
         lock_timeout: Duration::from_secs(20),
+        find_by_target: false,
     }
 }
 

@@ -14,6 +14,7 @@ mod pruning;
 mod quarantine;
 mod quotas;
 mod refused_visits;
+mod targets;
 mod unique_visitors;
 mod upkeep;
 pub(super) mod visits;

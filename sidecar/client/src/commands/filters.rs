@@ -16,6 +16,9 @@ pub(super) struct Filters {
     /// Only links with this external id.
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
+    /// Only links with this target. The sidecar needs the setting links.find_by_target.
+    #[arg(long, value_name = "URL")]
+    long_url: Option<String>,
     /// Only links of this campaign.
     #[arg(long, value_name = "ID", value_parser = campaign_id)]
     campaign: Option<String>,
@@ -42,6 +45,7 @@ impl Filters {
             ("state", &self.state),
             ("tag", &self.tag),
             ("externalId", &self.external_id),
+            ("longUrl", &self.long_url),
             ("campaignId", &self.campaign),
             ("uploadId", &self.upload),
             ("createdBy", &self.created_by),

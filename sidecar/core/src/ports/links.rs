@@ -5,6 +5,7 @@ use vocabulary::{CampaignId, Code};
 
 use super::{Receipt, UsedUp};
 use crate::link::{Edit, Link, State, UploadId};
+use crate::target::Target;
 
 /// Decides about a change of the stored link, inside the store's transaction.
 pub type Editor = Box<dyn Fn(Link) -> Edit + Send + Sync>;
@@ -27,6 +28,8 @@ pub struct Listing {
     pub tag: Option<String>,
     /// Only links that the caller calls so.
     pub external_id: Option<String>,
+    /// Only links that have this target of their own.
+    pub target: Option<Target>,
     /// Only links of this campaign.
     pub campaign: Option<CampaignId>,
     /// Only links of this upload.
@@ -47,6 +50,7 @@ impl Listing {
         let named = [
             self.tag.is_some(),
             self.external_id.is_some(),
+            self.target.is_some(),
             self.campaign.is_some(),
             self.upload.is_some(),
             self.created_by.is_some(),

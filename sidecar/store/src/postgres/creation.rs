@@ -11,29 +11,49 @@ use crate::quotas;
 use crate::rows::{LISTS, NewLink, columns, values};
 use crate::shared::usage;
 use crate::sql::sql;
+use crate::targets;
 use crate::value::{Value, args, lists};
 
 /// Maximum number of rows of the outbox for new links that each cover all links between two. More links
 /// share one row with their ids.
 const FEW_SPANS: usize = 4;
 
+/// The statement that inserts links, with the name and the list of a further column, and with a column of the answer.
+macro_rules! insertion {
+    ($column:expr, $list:expr, $answer:expr) => {
+        // One row with all ids costs less on the way than a row for each.
+        sql!(
+            "WITH kept AS (INSERT INTO links (id, ",
+            columns!(),
+            $column,
+            ") SELECT * FROM unnest(",
+            LISTS,
+            $list,
+            ") ON CONFLICT DO NOTHING RETURNING id) \
+             SELECT coalesce(array_agg(id), ARRAY[]::bigint[]) AS ids",
+            $answer,
+            " FROM kept"
+        )
+    };
+}
+
 /// Stores the links whose ids are free; returns these ids in no order.
 pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<i64>, sqlx::Error> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    // One row with all ids costs less on the way than a row for each.
-    let sql = sql!(
-        "WITH kept AS (INSERT INTO links (id, ",
-        columns!(),
-        ") SELECT * FROM unnest(",
-        LISTS,
-        ") ON CONFLICT DO NOTHING RETURNING id) \
-         SELECT coalesce(array_agg(id), ARRAY[]::bigint[]) AS ids FROM kept"
-    );
     let mut values: Vec<Value<'_>> = lists(rows.iter().map(|row| values(row.link)));
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     values.insert(0, ids.into());
+    let sql = if rows.iter().any(|row| row.target_hash.is_some()) {
+        let hashes = rows.iter().map(|row| row.target_hash);
+        values.push(Value::Numbers(hashes.collect()));
+        insertion!(", target_hash", ", $22::bigint[]", "")
+    } else if targets::lack_hash(rows) {
+        insertion!("", "", targets::CREATE_WITHOUT_HASH)
+    } else {
+        insertion!("", "", "")
+    };
     db.get(sql, &values, |row| row.get("ids")).await
 }
 
@@ -73,7 +93,8 @@ pub(crate) async fn settle(
         quotas::COUNT,
         "unnest($9::text[], $10::text[], $11::bigint[]) AS new (owner_kind, owner_id, links)",
         quotas::COUNTED,
-        ") SELECT id FROM removed_links WHERE id = ANY($5::bigint[])"
+        "), marked AS (UPDATE target_fill SET is_stale = true WHERE $12 AND NOT is_stale\
+         ) SELECT id FROM removed_links WHERE id = ANY($5::bigint[])"
     );
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let ends: (Vec<i64>, Vec<i64>) = new.iter().map(|span| (span.first, span.last)).unzip();
@@ -87,6 +108,7 @@ pub(crate) async fn settle(
     })));
     let owners = quotas::rows(rows.iter().map(|row| row.link), 1);
     values.extend(lists(owners.into_iter()));
+    values.push(targets::lack_hash(rows).into());
     let removed = db.all(sql, &values, |row| row.get("id")).await?;
     spans.extend(new);
     Ok((Receipt(spans), removed))

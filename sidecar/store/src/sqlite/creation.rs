@@ -8,6 +8,7 @@ use shortlink_core::link::{Destination, Link};
 use crate::db::{Db, SIZES};
 use crate::rows::{CAMPAIGN, NewLink, OPTIONAL, TARGET, columns, values};
 use crate::sql::{IN_NUMBERS, Sql, sql};
+use crate::targets;
 use crate::value::{Value, args};
 
 /// Columns of an insertion. Every value costs time, even a default, and most links are of the first
@@ -43,24 +44,27 @@ impl Columns {
         }
     }
 
-    /// The statement for each of the [`SIZES`].
-    fn statements(self) -> &'static [Sql; SIZES.len()] {
-        static STATEMENTS: LazyLock<[[Sql; SIZES.len()]; 3]> =
-            LazyLock::new(|| Columns::EACH.map(statements));
+    /// The statement for each of the [`SIZES`]; with the hash of the target behind the columns, or without it.
+    fn statements(self, has_hash: bool) -> &'static [Sql; SIZES.len()] {
+        static STATEMENTS: LazyLock<[[[Sql; SIZES.len()]; 2]; 3]> = LazyLock::new(|| {
+            Columns::EACH.map(|columns| [false, true].map(|it| statements(columns, it)))
+        });
         let [target, campaign, all] = &*STATEMENTS;
-        match self {
+        let statements = match self {
             Self::Target => target,
             Self::Campaign => campaign,
             Self::All => all,
-        }
+        };
+        &statements[usize::from(has_hash)]
     }
 }
 
 /// Makes the statements of one kind, once for the process: with many rows a text is long.
-fn statements(which: Columns) -> [Sql; SIZES.len()] {
+fn statements(which: Columns, has_hash: bool) -> [Sql; SIZES.len()] {
     let columns = columns!().split(", ").enumerate();
     let columns = columns.filter(|(place, _)| which.has(*place));
-    let columns: Vec<&str> = columns.map(|(_, column)| column).collect();
+    let mut columns: Vec<&str> = columns.map(|(_, column)| column).collect();
+    columns.extend(has_hash.then_some("target_hash"));
     SIZES.map(|size| {
         // Without numbers: for a parameter that has one SQLite walks through the names of all.
         let row = format!("(?{})", ", ?".repeat(columns.len()));
@@ -74,10 +78,20 @@ fn statements(which: Columns) -> [Sql; SIZES.len()] {
 /// Stores the links whose ids are free; returns these ids. Rows are in the order of the ids.
 pub(crate) async fn insert(db: &mut Db<'_>, rows: &[NewLink<'_>]) -> Result<Vec<i64>, sqlx::Error> {
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    // Codes still belong to deleted links. Hardly ever is there any.
-    let sql = sql!("SELECT id FROM removed_links WHERE id", IN_NUMBERS);
-    let removed: HashSet<i64> = db.all(sql, args![ids], |row| row.get("id")).await?;
-    let rows = rows.iter().filter(|row| !removed.contains(&row.id));
+    // Codes still belong to deleted links. Hardly ever is there any. A row without an id: see `targets`.
+    let sql = sql!(
+        "SELECT id FROM removed_links WHERE id",
+        IN_NUMBERS,
+        " UNION ALL SELECT NULL FROM target_fill WHERE $2 AND NOT is_stale"
+    );
+    let lacks_hash = targets::lack_hash(rows);
+    let removed: HashSet<Option<i64>> = db
+        .all(sql, args![ids, lacks_hash], |row| row.find("id"))
+        .await?;
+    if removed.contains(&None) {
+        db.run(targets::MARK_STALE, args![true]).await?;
+    }
+    let rows = rows.iter().filter(|row| !removed.contains(&Some(row.id)));
     let mut kept = Vec::new();
     let rows: Vec<(Columns, &NewLink<'_>)> = rows.map(|row| (Columns::of(row.link), row)).collect();
     for columns in Columns::EACH {
@@ -129,12 +143,23 @@ async fn insert_some(
     rows: &[&NewLink<'_>],
 ) -> Result<(), sqlx::Error> {
     let mut row_values = Vec::new();
-    for NewLink { id, link, .. } in rows {
+    let has_hash = rows.iter().any(|row| row.target_hash.is_some());
+    for NewLink {
+        id,
+        link,
+        target_hash,
+        ..
+    } in rows
+    {
         row_values.push(Value::from(*id));
         let values = values(link).into_iter().enumerate();
         row_values.extend(values.filter_map(|(place, value)| columns.has(place).then_some(value)));
+        if has_hash {
+            row_values.push((*target_hash).into());
+        }
     }
-    db.run(columns.statements()[which], &row_values).await?;
+    db.run(columns.statements(has_hash)[which], &row_values)
+        .await?;
     Ok(())
 }
 

@@ -101,6 +101,9 @@ async fn no_listing_reads_a_whole_table_or_sorts() {
                         assert!(all.contains(column), "{filter:?}: {all}");
                     }
                 }
+                if filter.target.is_some() && filter.external_id.is_none() {
+                    assert!(plan[0].contains("links_by_target (target_hash=?"), "{all}");
+                }
             }
         }
     }

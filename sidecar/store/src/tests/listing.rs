@@ -1,8 +1,9 @@
 //! Listings and their filters.
 
 use jiff::{SignedDuration, Timestamp};
-use shortlink_core::link::{Change, Link, Second, State, UploadId};
+use shortlink_core::link::{Change, Destination, Link, Second, State, UploadId};
 use shortlink_core::ports::{Listing, Position};
+use shortlink_core::target::Target;
 use shortlink_core::testing::{changed_by, link, moment};
 
 use crate::testing::*;
@@ -69,11 +70,28 @@ pub(crate) fn filters(now: Timestamp) -> Vec<Listing> {
             }
         }
     }
+    for state in [None, Some(State::Live), Some(State::Revoked)] {
+        for tag in [None, Some("spring")] {
+            for external_id in [None, Some("order")] {
+                filters.push(Listing {
+                    target: Some(target("b")),
+                    state: state.map(|state| (state, now)),
+                    tag: tag.map(str::to_owned),
+                    external_id: external_id.map(str::to_owned),
+                    ..Listing::default()
+                });
+            }
+        }
+    }
     filters
 }
 
+fn target(path: &str) -> Target {
+    Target::from_stored(format!("https://example.com/{path}"))
+}
+
 async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture) {
-    let store = &*fixture.store;
+    let store = &*fixture.finding_targets().await;
     let start = moment("2026-01-01T00:00:00Z");
     let now = moment("2026-06-01T00:00:00Z");
     let every = |number: i64, step| number % step == 0;
@@ -83,6 +101,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
         let link = Link {
             created_at,
             updated_at: created_at,
+            destination: Destination::Target(target(if every(number, 9) { "b" } else { "a" })),
             valid_until: Second::at(moment(REVOKED_AT)).filter(|_| every(number, 5)),
             valid_since: Second::at(moment("2027-01-01T00:00:00Z")).filter(|_| every(number, 4)),
             paused_at: Some(now).filter(|_| every(number, 3)),
@@ -114,6 +133,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
             .iter()
             .filter(|link| {
                 let Listing {
+                    target,
                     state,
                     tag,
                     external_id,
@@ -128,6 +148,7 @@ async fn listings_go_from_the_latest_to_the_first_without_gaps(fixture: Fixture)
                         .as_ref()
                         .is_none_or(|keys| keys.contains(&link.created_by))
                     && (upload.is_none() || *upload == link.upload)
+                    && (target.is_none() || target.as_ref() == link.destination.target())
             })
             .map(|link| link.code.to_string())
             .collect();
@@ -166,7 +187,7 @@ async fn searched(store: &Store, listing: &Listing, most: u32) -> (Vec<String>, 
 }
 
 async fn a_search_goes_on_where_it_has_come_to(fixture: Fixture) {
-    let store = &*fixture.store;
+    let store = &*fixture.finding_targets().await;
     let now = moment("2026-06-01T00:00:00Z");
     let start = moment("2026-01-01T00:00:00Z");
     let later = moment("2027-01-01T00:00:00Z");
@@ -176,6 +197,7 @@ async fn a_search_goes_on_where_it_has_come_to(fixture: Fixture) {
         let link = Link {
             created_at,
             updated_at: created_at,
+            destination: Destination::Target(target(if is_one_of(2) { "b" } else { "a" })),
             // All of them have an end, and few have had it.
             valid_until: Second::at(if is_one_of(20) { now } else { later }),
             valid_since: Second::at(created_at).filter(|_| is_one_of(2)),

@@ -20,7 +20,7 @@ pub(super) async fn move_some(db: &mut Db<'_>) -> Result<bool, sqlx::Error> {
         return Ok(false);
     };
     // Their codes were unique. Links that are not in Redis yet are published now.
-    create(db, &links.iter().collect::<Vec<_>>()).await?;
+    create(db, &links.iter().collect::<Vec<_>>(), false).await?;
     let sql = sql!("DELETE FROM links_before WHERE id <= $1");
     db.run(sql, args![last]).await?;
     Ok(true)
