@@ -16,3 +16,6 @@ CREATE TABLE target_fill (
     is_stale BOOLEAN NOT NULL
 ) WITH (fillfactor = 50);
 INSERT INTO target_fill (place, is_stale) VALUES (NULL, true);
+
+-- The time of the last request, for requests that get the same link only within a window.
+ALTER TABLE link_digests ADD COLUMN used_at BIGINT;

@@ -16,3 +16,6 @@ CREATE TABLE target_fill (
     is_stale INTEGER NOT NULL CHECK (is_stale IN (0, 1))
 ) STRICT;
 INSERT INTO target_fill (place, is_stale) VALUES (NULL, 1);
+
+-- The time of the last request, for requests that get the same link only within a window.
+ALTER TABLE link_digests ADD COLUMN used_at INTEGER;

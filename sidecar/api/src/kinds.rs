@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use shortlink_core::link::Window;
 use vocabulary::RedirectStatus;
 
 use super::faults::Faults;
@@ -113,6 +114,8 @@ pub enum Shape {
     Moment,
     /// A number of characters: a whole number, or two on the command line.
     Length,
+    /// True, false, or a duration.
+    Window,
     /// Texts, separated by `|` in CSV.
     List,
     /// Named values: in CSV, one column per value, `member.name`.
@@ -135,6 +138,18 @@ impl Shape {
                 "false" => Ok(Value::Bool(false)),
                 _ => Err("true or false"),
             },
+            Self::Window => {
+                let text = text.trim();
+                let window = || {
+                    text.parse()
+                        .ok()
+                        .map(|window: Window| json!({ "within": window.to_string() }))
+                };
+                let truth = Self::Truth.of_csv(text).ok();
+                truth
+                    .or_else(window)
+                    .ok_or("true, false or a duration such as 1h")
+            }
             Self::List => {
                 let items = text.split('|').map(str::trim);
                 Ok(items.filter(|it| !it.is_empty()).map(Value::from).collect())

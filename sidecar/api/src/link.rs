@@ -3,8 +3,8 @@
 use shortlink_core::link::{Change, Link};
 
 use super::kinds::link::{
-    CampaignId, Code, CodeLength, ExternalId, LongUrl, Note, Parameters, Since, Strategy, Tags,
-    Until, Utm,
+    CampaignId, Code, CodeLength, Deduplication, ExternalId, LongUrl, Note, Parameters, Since,
+    Strategy, Tags, Until, Utm,
 };
 use super::kinds::{Count, Status, Truth};
 use super::members::request;
@@ -64,8 +64,9 @@ members! {
         /// 1 to 8. Default: that of the campaign, else `codes.body_length` to `codes.longest_body_length` of the
         /// sidecar.
         code_length: Optional<CodeLength> = "codeLength",
-        /// Return the link of an identical earlier request if it is live and unchanged.
-        dedupe: Optional<Truth> = "dedupe",
+        /// Return the link of an identical earlier request if it is live and unchanged: `true`, or an object with
+        /// `within`, the time since the last identical request: `1s` to `3650d`, with the units s, m, h and d.
+        dedupe: Optional<Deduplication> = "dedupe",
     }
 }
 

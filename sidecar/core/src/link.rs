@@ -1,5 +1,6 @@
 //! Links and their changes.
 
+mod dedupe;
 mod destination;
 mod second;
 mod upload;
@@ -15,6 +16,7 @@ use crate::codes::strategy::CodeOrigin;
 use crate::revised::{self, Revised, overwrite, revised};
 pub use crate::revised::{Expected, Refusal};
 use crate::target::Target;
+pub use dedupe::{Dedupe, Window, WindowError};
 pub use destination::Destination;
 pub use second::{Second, since_1970};
 pub use upload::{UploadId, UploadIdError};

@@ -29,8 +29,8 @@ pub use codes::{CapacityGrant, CodeLease, CodeUsage, PoolCounts};
 pub use idempotency::{Chunk, ChunkCreated, ChunkKey, NewChunk, RowOutcome};
 pub use keys::{KeyEdit, KeyEditor, KeyListing, KeyPosition, KeyRefusal, KeyToEdit};
 pub use links::{
-    Created, Edited, Editor, FoundOrCreated, Listing, MAX_NODES, MAX_TOGETHER, Position,
-    RequestDigest,
+    Created, Edited, Editor, FoundOrCreated, Identical, Identity, Listing, MAX_NODES, MAX_TOGETHER,
+    Position, RequestDigest,
 };
 pub use live::{EntryId, StreamBounds, TailBatch, VisitTail, digits};
 pub use outbox::{

@@ -29,7 +29,7 @@ use futures_util::{StreamExt, future};
 use serde_json::{Map, Value, json};
 use shortlink_api::encoding::Charset;
 use shortlink_api::link;
-use shortlink_core::link::UploadId;
+use shortlink_core::link::{Dedupe, UploadId};
 use shortlink_core::ports::ChunkKey;
 use shortlink_core::trace;
 use shortlink_service::access::{Caller, ChargeError};
@@ -314,7 +314,9 @@ impl Context {
             Ok(NewLink { upload, ..new })
         });
         match link {
-            Ok(new) if new.dedupe && self.idempotency_key.is_some() => (told, Err(dedupes_twice())),
+            Ok(new) if new.dedupe != Dedupe::Never && self.idempotency_key.is_some() => {
+                (told, Err(dedupes_twice()))
+            }
             link => (told, link),
         }
     }

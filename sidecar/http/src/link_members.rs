@@ -10,7 +10,7 @@ use shortlink_api::members::{Members, Usage};
 use shortlink_core::api_key::KeyPolicy;
 use shortlink_core::campaign::CampaignDefaults;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
-use shortlink_core::link::{Change, Destination, is_never_valid};
+use shortlink_core::link::{Change, Dedupe, Destination, is_never_valid};
 use shortlink_core::target::{OwnHosts, Target};
 use shortlink_service::access::Caller;
 use shortlink_service::new_link::{LinkError, NewLink, NoCode};
@@ -125,7 +125,7 @@ pub(super) fn read_new_link(
         .and_then(|membership| campaigns.of_destination(membership))
         .and_then(|campaign| campaign.max_links);
     let dedupe = issue.dedupe.flatten().unwrap_or_default();
-    if dedupe && has_slug {
+    if dedupe != Dedupe::Never && has_slug {
         fields.refuse(
             "dedupe",
             "can't be combined with customSlug: only one link can have a custom code",
@@ -149,7 +149,7 @@ pub(super) fn read_new_link(
         policy: policy(codes, default),
         settings,
         dedupe,
-        dedupe_within: caller
+        dedupe_among: caller
             .key()
             .own_ids()
             .map(|_| caller.key().first_id.clone()),

@@ -17,7 +17,7 @@ use shortlink_api::kinds::link::LongUrl;
 use shortlink_api::link::{LinkPatch, NewLink};
 use shortlink_api::members::Usage;
 use shortlink_core::campaign::ParameterValues;
-use shortlink_core::link::{Change, Expected, Link, Refusal, UploadId};
+use shortlink_core::link::{Change, Dedupe, Expected, Link, Refusal, UploadId};
 use shortlink_core::ports::{ChunkKey, LinkTotal, Listing, Position, QuotaOwner, UsedUp};
 use shortlink_core::target::Target;
 use shortlink_service::access::Caller;
@@ -138,7 +138,7 @@ async fn create(
             let created = app.links.issuer.create(new?).await;
             created.map_err(|error| not_created(error, lengths_from))?
         }
-        Some(_) if new.as_ref().is_ok_and(|new| new.dedupe) => {
+        Some(_) if new.as_ref().is_ok_and(|new| new.dedupe != Dedupe::Never) => {
             return Err(dedupes_twice());
         }
         Some((key, digest)) => match create_once(&app, key, digest, new, lengths_from).await? {

@@ -14,7 +14,7 @@ use shortlink_core::codes::reserved::ReservedWords;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
 use shortlink_core::link::Link;
 use shortlink_core::ports::{
-    Created, Delivery, FoundOrCreated, MAX_TOGETHER, QuotaOwner, Receipt, RequestDigest,
+    Created, Delivery, FoundOrCreated, Identical, Identity, MAX_TOGETHER, QuotaOwner, Receipt,
     StoreError, UsedUp,
 };
 use shortlink_core::trace::Origin;
@@ -80,7 +80,7 @@ pub(super) struct Drawn {
 /// A link to create, and its result.
 struct Row {
     new: NewLink,
-    digest: Option<RequestDigest>,
+    identity: Option<Identity>,
     /// The stored link, which is not yet published; `None` before there is a result.
     outcome: Option<Result<Stored, LinkError>>,
 }
@@ -158,7 +158,7 @@ impl Parts {
     /// Stores links.
     async fn keep(&self, new: Vec<NewLink>) -> (Vec<Row>, Receipt) {
         let rows = new.into_iter().map(|new| Row {
-            digest: new.digest(),
+            identity: new.identity(),
             new,
             outcome: None,
         });
@@ -182,7 +182,7 @@ impl Parts {
                 rows[place].outcome = Some(Err(error));
             }
             // Deduplicated links are few, if any; the others do not pay for them.
-            let is_plain = |(place, _): &(usize, Link)| rows[*place].digest.is_none();
+            let is_plain = |(place, _): &(usize, Link)| rows[*place].identity.is_none();
             let (plain, others): (Vec<_>, Vec<_>) = links.into_iter().partition(is_plain);
             for some in plain
                 .chunks(MAX_TOGETHER)
@@ -198,15 +198,47 @@ impl Parts {
     /// Finds links that earlier, equal requests created, to avoid useless draws. The decision is
     /// made when the other links are stored.
     async fn find_some(&self, rows: &mut [Row]) {
-        for row in rows {
-            let Some(digest) = &row.digest else { continue };
+        // Links whose windows are to be renewed, by the places of their rows.
+        let mut found = Vec::new();
+        for (place, row) in rows.iter_mut().enumerate() {
+            let Some(identity) = &row.identity else {
+                continue;
+            };
             let now = self.clock.now();
-            match self.store.find_by_digest(digest).await {
-                Ok(Some(link)) if link.stands_for(&row.new.link(link.code, now), now) => {
-                    row.keep(link, false);
+            match self.store.find_by_digest(&identity.digest).await {
+                Ok(Some(Identical { link, used_at })) => {
+                    if !identity.is_recent(used_at, now)
+                        || !link.stands_for(&row.new.link(link.code, now), now)
+                    {
+                        continue;
+                    }
+                    match identity.within {
+                        Some(_) => found.push((place, (identity.digest, link))),
+                        None => row.keep(link, false),
+                    }
                 }
-                Ok(_) => {}
+                Ok(None) => {}
                 Err(error) => row.outcome = Some(Err(error.into())),
+            }
+        }
+        if found.is_empty() {
+            return;
+        }
+        let (places, links): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let renewed = self.store.renew_digests(links.clone(), self.clock.now());
+        match renewed.await {
+            Ok(renewed) => {
+                for (place, (digest, link)) in places.into_iter().zip(links) {
+                    // Otherwise another request has just got a new link.
+                    if renewed.contains(&digest) {
+                        rows[place].keep(link, false);
+                    }
+                }
+            }
+            Err(error) => {
+                for place in places {
+                    rows[place].outcome = Some(Err(error.clone().into()));
+                }
             }
         }
     }
@@ -329,8 +361,8 @@ impl Parts {
         Ok(codes)
     }
 
-    /// Stores links in one transaction and records the result of each. Either all links have a
-    /// digest, or none has.
+    /// Stores links in one transaction and records the result of each. Either all links have an
+    /// identity, or none has.
     async fn store_some(&self, links: &[(usize, Link)], rows: &mut [Row], receipt: &mut Receipt) {
         let stored = match self.stored(links, rows).await {
             Ok(stored) => stored,
@@ -378,15 +410,15 @@ impl Parts {
         }
     }
 
-    /// Stores links. Either all have a digest, or none has.
+    /// Stores links. Either all have an identity, or none has.
     async fn stored(
         &self,
         links: &[(usize, Link)],
         rows: &[Row],
     ) -> Result<FoundOrCreated, StoreError> {
-        let with_digests = links.iter();
-        let with_digests = with_digests.map(|(at, link)| Some((link.clone(), rows[*at].digest?)));
-        if let Some(links) = with_digests.collect() {
+        let identified = links.iter();
+        let identified = identified.map(|(at, link)| Some((link.clone(), rows[*at].identity?)));
+        if let Some(links) = identified.collect() {
             return self.store.find_or_create_links(links).await;
         }
         let links = links.iter().map(|(_, link)| link.clone()).collect();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use shortlink_core::codes::strategy::{CodeOrigin, CodePolicy};
-use shortlink_core::link::{Change, Destination, Link, Refusal, UploadId};
-use shortlink_core::ports::{QuotaOwner, RequestDigest, StoreError, UsedUp};
+use shortlink_core::link::{Change, Dedupe, Destination, Link, Refusal, UploadId};
+use shortlink_core::ports::{Identity, QuotaOwner, RequestDigest, StoreError, UsedUp};
 use vocabulary::Code;
 
 use super::codes::strategy::DrawError;
@@ -22,11 +22,11 @@ pub struct NewLink {
     pub policy: CodePolicy,
     /// Its settings, including the defaults of its campaign.
     pub settings: Change,
-    /// Accepts an existing link that the same request created and that has not changed since. For
-    /// links without a custom code.
-    pub dedupe: bool,
+    /// Accepts an existing link that the same request created and that has not changed since. For links without a
+    /// custom code.
+    pub dedupe: Dedupe,
     /// The id of the first key of the sequence whose links it can be; `None` for the links of all keys.
-    pub dedupe_within: Option<String>,
+    pub dedupe_among: Option<String>,
     /// Id of the API key that creates it.
     pub created_by: String,
     /// Upload that it belongs to.
@@ -58,10 +58,10 @@ impl NewLink {
         key.into_iter().chain(campaign.map(QuotaOwner::Campaign))
     }
 
-    /// Returns the digest for deduplication, which is the same for all callers that reach each other's links;
+    /// Returns the identity for deduplication, which is the same for all callers that reach each other's links;
     /// `None` when the link must be new.
-    pub(super) fn digest(&self) -> Option<RequestDigest> {
-        if !self.dedupe || self.slug.is_some() {
+    pub(super) fn identity(&self) -> Option<Identity> {
+        if self.dedupe == Dedupe::Never || self.slug.is_some() {
             return None;
         }
         let mut hash = Sha256::new();
@@ -78,12 +78,19 @@ impl NewLink {
         add(self.policy.strategy.name().as_bytes());
         add(&[shortest, longest, u8::from(forwards_query)]);
         self.settings.write_parts(&mut add);
-        if let Some(first_id) = &self.dedupe_within {
+        if let Some(first_id) = &self.dedupe_among {
             // Not a tag, which has at most 64 characters.
             add(&[b'=', 0]);
             add(first_id.as_bytes());
         }
-        Some(RequestDigest(hash.finalize().into()))
+        let within = self.dedupe.window();
+        if let Some(window) = within {
+            // No tag has a control character.
+            add(&[b'=', 1]);
+            add(&window.seconds().to_be_bytes());
+        }
+        let digest = RequestDigest(hash.finalize().into());
+        Some(Identity { digest, within })
     }
 }
 

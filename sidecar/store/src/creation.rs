@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use shortlink_core::link::Link;
-use shortlink_core::ports::{Created, FoundOrCreated, Receipt, RequestDigest, StoreError, UsedUp};
+use shortlink_core::ports::{
+    Created, FoundOrCreated, Identity, Receipt, RequestDigest, StoreError, UsedUp,
+};
 use shortlink_core::target::Target;
 
 use super::db::Db;
@@ -47,11 +49,11 @@ impl Store {
     }
 
     /// As [`Store::create_links`], but a link is stored only if no link that stands for it
-    /// ([`Link::stands_for`], at the creation of the new one) has the same digest. Of concurrent
-    /// calls, one stores the link.
+    /// ([`Link::stands_for`], at the creation of the new one) has the same digest and is within its window. Of
+    /// concurrent calls, one stores the link.
     pub async fn find_or_create_links(
         &self,
-        links: Vec<(Link, RequestDigest)>,
+        links: Vec<(Link, Identity)>,
     ) -> Result<FoundOrCreated, StoreError> {
         let args = (links, self.finds_targets);
         self.run_tx("find or store new links", args, |db, (links, finds)| {
@@ -193,7 +195,7 @@ async fn undo(
 
 async fn find_or_create(
     db: &mut Db<'_>,
-    links: &[(Link, RequestDigest)],
+    links: &[(Link, Identity)],
     finds_targets: bool,
 ) -> Result<FoundOrCreated, sqlx::Error> {
     if links.is_empty() {
@@ -206,16 +208,20 @@ async fn find_or_create(
     let mut new_places = Vec::new();
     let mut leaders: HashMap<RequestDigest, usize> = HashMap::new();
     let mut followers = Vec::new();
-    for (place, (link, digest)) in links.iter().enumerate() {
-        if let Some(&leader) = leaders.get(digest) {
+    for (place, (link, identity)) in links.iter().enumerate() {
+        if let Some(&leader) = leaders.get(&identity.digest) {
             followers.push((place, leader));
             continue;
         }
-        let found = locked.found.get(digest);
-        match found.filter(|found| found.stands_for(link, link.created_at)) {
-            Some(found) => output.found.push((place, found.clone())),
+        let found = locked.found.get(&identity.digest);
+        let found = found.map(|(_, found)| found);
+        let now = link.created_at;
+        match found.filter(|found| {
+            identity.is_recent(found.used_at, now) && found.link.stands_for(link, now)
+        }) {
+            Some(found) => output.found.push((place, found.link.clone())),
             None => {
-                leaders.insert(*digest, place);
+                leaders.insert(identity.digest, place);
                 new.push(link);
                 new_places.push(place);
             }
@@ -233,7 +239,11 @@ async fn find_or_create(
     let (void, kept): (Vec<usize>, Vec<usize>) = new_places
         .iter()
         .partition(|place| output.taken.binary_search(place).is_ok() || over.contains_key(place));
-    locked.settle(db, links, &kept, &void).await?;
+    // Equal requests share a row, which is renewed once.
+    let mut found: Vec<usize> = output.found.iter().map(|(place, _)| *place).collect();
+    let mut renewed = HashSet::with_capacity(found.len());
+    found.retain(|&place| renewed.insert(links[place].1.digest));
+    locked.settle(db, links, &kept, &found, &void).await?;
     for (place, leader) in followers {
         if output.taken.contains(&leader) {
             output.taken.push(place);

@@ -1,6 +1,7 @@
 //! Links: look-ups, changes and pages. Every operation that changes a link also appends to the log of
 //! changes, in the same transaction.
 
+use std::collections::HashSet;
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use shortlink_core::audit::ChangedBy;
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Edit, Link};
 use shortlink_core::ports::{
-    Edited, Editor, Listing, OutboxSpan, Position, Receipt, RequestDigest, StoreError,
+    Edited, Editor, Identical, Listing, OutboxSpan, Position, Receipt, RequestDigest, StoreError,
 };
 use shortlink_core::target::Target;
 use vocabulary::Code;
@@ -17,22 +18,45 @@ use super::db::Db;
 use super::rows::{checked, columns, find, find_by_id, find_id, known_ids, read};
 use super::sql::{FOR_UPDATE, Sql, sql};
 use super::value::{Row, args, invalid, is_storable};
-use super::{Store, audit, changes, history, listing, tags};
+use super::{Store, audit, changes, digests, history, listing, tags};
 use crate::past::NOBODY;
 use crate::texts::of_tags;
 
 const FIND_BY_DIGEST: Sql = sql!(
     "SELECT ",
     columns!(),
-    " FROM link_digests JOIN links ON id = link_id WHERE digest = $1"
+    ", used_at FROM link_digests JOIN links ON id = link_id WHERE digest = $1"
 );
 
 impl Store {
     /// Finds the link that was stored last for a digest, whatever has become of it.
-    pub async fn find_by_digest(&self, digest: &RequestDigest) -> Result<Option<Link>, StoreError> {
+    pub async fn find_by_digest(
+        &self,
+        digest: &RequestDigest,
+    ) -> Result<Option<Identical>, StoreError> {
         let operation = "find the link of an identical request";
+        let read = |row: &Row| {
+            Ok(Identical {
+                link: read(row)?,
+                used_at: row.find("used_at")?,
+            })
+        };
         self.one(operation, FIND_BY_DIGEST, args![digest.0.as_slice()], read)
             .await
+    }
+
+    /// Renews the windows of requests that get these links, each by its digest; returns the digests of those that no
+    /// other request has replaced by a new link meanwhile.
+    pub async fn renew_digests(
+        &self,
+        links: Vec<(RequestDigest, Link)>,
+        now: Timestamp,
+    ) -> Result<HashSet<RequestDigest>, StoreError> {
+        let operation = "find the links of identical requests";
+        self.run_tx(operation, (links, now), |db, (links, now)| {
+            Box::pin(digests::renew(db, links, *now))
+        })
+        .await
     }
 
     /// Finds a link, whatever its state.

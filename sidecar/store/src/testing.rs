@@ -13,7 +13,9 @@ use secrecy::ExposeSecret;
 use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
 use shortlink_core::codes::numbering::CodeKey;
 use shortlink_core::link::{Change, Edit, Link};
-use shortlink_core::ports::{KeptVisits, PublishedCampaign, Receipt, Settled, Waiting};
+use shortlink_core::ports::{
+    Identity, KeptVisits, PublishedCampaign, Receipt, RequestDigest, Settled, Waiting,
+};
 use shortlink_core::revised::Revised;
 use shortlink_core::testing::{changed_by, moment};
 use shortlink_core::visit::Visit;
@@ -322,6 +324,14 @@ pub fn options(url: &str) -> StoreOptions {
 
 /// The code key of these stores.
 pub const KEY: CodeKey = CodeKey::new([4; 32]);
+
+/// The identity of a request without a window.
+pub fn identity(number: u8) -> Identity {
+    Identity {
+        digest: RequestDigest([number; 32]),
+        within: None,
+    }
+}
 
 /// The codes of links.
 pub fn codes(links: &[Link]) -> Vec<String> {

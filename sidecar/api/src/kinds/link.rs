@@ -8,7 +8,7 @@ use shortlink_core::annotation::{
     check_note, check_tag, normalized_tags,
 };
 use shortlink_core::codes::strategy::StrategyName;
-use shortlink_core::link::Second;
+use shortlink_core::link::{Dedupe, Second, Window, WindowError};
 use shortlink_core::query;
 use vocabulary::parameters::MAX_PARAMETERS;
 use vocabulary::target::MAX_TARGET_LENGTH;
@@ -242,5 +242,46 @@ impl Kind for CodeLength {
             "additionalProperties": false,
         });
         json!({ "anyOf": [length, range] })
+    }
+}
+
+/// The requests whose links are accepted.
+pub enum Deduplication {}
+
+impl Kind for Deduplication {
+    type Value = Dedupe;
+    const SHAPE: Shape = Shape::Window;
+
+    fn check(value: Value, faults: &mut Faults<'_>) -> Option<Dedupe> {
+        let mut members = match value {
+            Value::Bool(true) => return Some(Dedupe::Always),
+            Value::Bool(false) => return Some(Dedupe::Never),
+            Value::Object(members) => members,
+            _ => {
+                let must = "true, false, or an object with the duration within";
+                return expect(None, faults, must);
+            }
+        };
+        let within = members.remove("within");
+        let within = within.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let within = within.parse().map_err(|error: WindowError| {
+            faults.refuse_at("within", error.to_string());
+        });
+        for name in members.keys() {
+            faults.refuse_at(name, "is not known");
+        }
+        let within = within.ok().filter(|_| members.is_empty());
+        within.map(Dedupe::Within)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Value {
+        let within = json!({ "type": "string", "pattern": Window::PATTERN, "examples": ["1h"] });
+        let window = json!({
+            "type": "object",
+            "properties": { "within": within },
+            "required": ["within"],
+            "additionalProperties": false,
+        });
+        json!({ "anyOf": [{ "type": "boolean" }, window] })
     }
 }

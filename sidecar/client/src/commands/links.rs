@@ -16,7 +16,7 @@ use super::import::ImportArguments;
 use super::members::{Changes, Link, Options, put};
 use super::session::Session;
 use super::show::{block, member, parse, plain};
-use super::values::{CodeText, code_length};
+use super::values::{CodeText, code_length, dedupe};
 use super::{explain, export, import};
 use crate::Failure;
 use crate::output::print;
@@ -98,10 +98,17 @@ pub struct CreateArguments {
     /// `codes.body_length` to `codes.longest_body_length` of the sidecar.
     #[arg(long, value_name = "LENGTH", value_parser = code_length)]
     code_length: Option<Value>,
-    /// Return the link of an identical earlier request if it is live and unchanged. Not with --slug
-    /// or --idempotency-key.
-    #[arg(long)]
-    dedupe: bool,
+    /// Return the link of an identical earlier request if it is live and unchanged. With a time such as 1h, only if
+    /// the last identical request, with the same time, was not longer ago. Not with --slug or --idempotency-key.
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = dedupe,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    dedupe: Option<Value>,
     /// Idempotency-Key of the request: 1 to 255 visible ASCII characters. Repeated commands with
     /// the same key create one link within 24 hours.
     #[arg(long, value_name = "KEY", value_parser = super::import::checked_key)]
@@ -215,7 +222,7 @@ async fn create(session: &Session, arguments: &CreateArguments) -> Result<(), Fa
     put(&mut members, "customSlug", arguments.slug.as_ref());
     put(&mut members, "strategy", arguments.strategy.as_ref());
     put(&mut members, "codeLength", arguments.code_length.as_ref());
-    put(&mut members, "dedupe", arguments.dedupe.then_some(&true));
+    put(&mut members, "dedupe", arguments.dedupe.as_ref());
     arguments.options.add_to(&mut members);
     let key = arguments.idempotency_key.iter();
     let headers: Vec<_> = key.map(|key| ("Idempotency-Key", key.clone())).collect();

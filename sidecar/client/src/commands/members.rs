@@ -10,7 +10,7 @@ use shortlink_api::kinds::Shape;
 use shortlink_api::link::{LinkSettings, LinkTarget};
 use shortlink_api::members::{Member, Members};
 
-use super::values::{Pair, code_length, moment, object};
+use super::values::{Pair, code_length, dedupe, moment, object};
 
 /// The resource that options describe.
 pub(super) trait Subject: 'static {
@@ -162,6 +162,11 @@ fn option(member: &Member) -> Arg {
             let note = " A number such as 7, or a range such as 7-9.";
             (option.value_parser(code_length), "LENGTH", note)
         }
+        Shape::Window => {
+            let option = option.value_parser(dedupe).num_args(0..=1);
+            let option = option.require_equals(true).default_missing_value("true");
+            (option, "TIME", " True without a value.")
+        }
         Shape::List => (
             option.action(ArgAction::Append),
             &*last,
@@ -199,7 +204,7 @@ fn value(member: &Member, matches: &ArgMatches) -> Option<Value> {
         Shape::Text | Shape::Moment => matches.get_one::<String>(name).map(|it| json!(it)),
         Shape::Number => matches.get_one::<u64>(name).map(|it| json!(it)),
         Shape::Truth => matches.get_one::<bool>(name).map(|it| json!(it)),
-        Shape::Length => matches.get_one::<Value>(name).cloned(),
+        Shape::Length | Shape::Window => matches.get_one::<Value>(name).cloned(),
         Shape::List => {
             let values = matches.get_many::<String>(name)?;
             Some(values.map(|it| json!(it)).collect())

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
+use shortlink_api::kinds::Shape;
 
 /// A code, as it is or at the end of a short URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +87,12 @@ impl When {
 pub(super) fn moment(text: &str) -> Result<String, String> {
     let moment = text.parse::<When>()?.in_zone(&TimeZone::UTC);
     moment.map_err(|error| error.to_string())
+}
+
+/// Reads the option `dedupe`, as the API accepts it.
+pub(super) fn dedupe(text: &str) -> Result<Value, String> {
+    let value = Shape::Window.of_csv(text);
+    value.map_err(|expected| format!("give {expected}"))
 }
 
 /// A name and a value.

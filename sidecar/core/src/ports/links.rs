@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use vocabulary::{CampaignId, Code};
 
 use super::{Receipt, UsedUp};
-use crate::link::{Edit, Link, State, UploadId};
+use crate::link::{Edit, Link, State, UploadId, Window};
 use crate::target::Target;
 
 /// Decides about a change of the stored link, inside the store's transaction.
@@ -77,6 +77,32 @@ pub struct Created {
 /// The SHA-256 of a request by which equal requests get the same link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestDigest(pub [u8; 32]);
+
+/// A request whose repetitions get the same link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its digest, which depends on its window, too.
+    pub digest: RequestDigest,
+    /// The time within which a repetition gets the same link; `None` for any time.
+    pub within: Option<Window>,
+}
+
+impl Identity {
+    /// Reports whether a request at a moment is within the window of the last one, if there is a window.
+    pub fn is_recent(&self, last: Option<Timestamp>, now: Timestamp) -> bool {
+        let window = self.within;
+        window.is_none_or(|window| last.is_some_and(|last| window.covers(last, now)))
+    }
+}
+
+/// The link that was stored last for a digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identical {
+    /// The link, whatever has become of it.
+    pub link: Link,
+    /// Time of the last request; `None` without a window.
+    pub used_at: Option<Timestamp>,
+}
 
 /// The outcome of the creation of links that is skipped where an equal link exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -57,6 +57,43 @@ async fn the_same_request_finds_its_link_as_long_as_that_is_the_same() {
 }
 
 #[tokio::test]
+async fn a_window_of_identical_requests_slides() {
+    let service = Service::new().await;
+    let body = json!({"longUrl": URL, "dedupe": {"within": "1h"}});
+    let made = service.create(body.clone()).await;
+    assert_eq!(made.status, 201);
+    let code = made.json()["shortCode"].clone();
+    // Another way to write the window is the same; another window, or none, is another request.
+    let minutes = json!({"longUrl": URL, "dedupe": {"within": "60m"}});
+    for (minutes_later, body, status) in [
+        (59, body.clone(), 200),
+        (59, minutes.clone(), 200),
+        (0, json!({"longUrl": URL, "dedupe": true}), 201),
+        (0, json!({"longUrl": URL, "dedupe": {"within": "2h"}}), 201),
+        (60, body.clone(), 200),
+        (61, minutes, 201),
+        (1, body.clone(), 200),
+    ] {
+        service
+            .clock
+            .advance(jiff::SignedDuration::from_mins(minutes_later));
+        let answer = service.create(body.clone()).await;
+        assert_eq!(answer.status, status, "{body}");
+        let is_first = answer.json()["shortCode"] == code;
+        let is_last = minutes_later == 1;
+        assert_eq!(is_first, status == 200 && !is_last, "{body}");
+    }
+    // A link that is not live is not returned, however recent the request.
+    let found = service.create(body.clone()).await;
+    let path = format!(
+        "/v1/links/{}",
+        found.json()["shortCode"].as_str().expect("a code")
+    );
+    service.post(&format!("{path}/pause")).await;
+    assert_eq!(service.create(body).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_request_with_a_key_of_its_own_has_one_effect() {
     let service = Service::new().await;
     let send = async |api_key: &str, key: &str, body: serde_json::Value| {
@@ -114,16 +151,14 @@ async fn a_request_with_a_key_of_its_own_has_one_effect() {
     let theirs = send(&second, "one", json!({"longUrl": URL})).await;
     assert_eq!(theirs.status, 201);
     assert_ne!(theirs.json()["shortCode"], first.json()["shortCode"]);
-    let both = send(
-        &service.writer,
-        "four",
-        json!({"longUrl": URL, "dedupe": true}),
-    )
-    .await;
-    assert_eq!(
-        (both.status, both.pointers()),
-        (422, vec!["/dedupe".to_owned()])
-    );
+    for dedupe in [json!(true), json!({"within": "1h"})] {
+        let both = json!({"longUrl": URL, "dedupe": dedupe});
+        let both = send(&service.writer, "four", both).await;
+        assert_eq!(
+            (both.status, both.pointers()),
+            (422, vec!["/dedupe".to_owned()])
+        );
+    }
     assert_eq!(
         send(&service.writer, "", json!({"longUrl": URL}))
             .await

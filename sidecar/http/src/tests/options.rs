@@ -175,6 +175,16 @@ async fn what_is_wrong_with_the_options_is_told_with_its_place() {
         ),
         (json!({"customSlug": "abc", "dedupe": true}), &["/dedupe"]),
         (json!({"dedupe": 1}), &["/dedupe"]),
+        (json!({"dedupe": {}}), &["/dedupe/within"]),
+        (
+            json!({"dedupe": {"within": "1w", "until": 1}}),
+            &["/dedupe/within", "/dedupe/until"],
+        ),
+        (json!({"dedupe": {"within": "3651d"}}), &["/dedupe/within"]),
+        (
+            json!({"customSlug": "abc", "dedupe": {"within": "1h"}}),
+            &["/dedupe"],
+        ),
         (
             json!({"validSince": "2027-01-01T00:00:00Z", "validUntil": "2027-01-01T00:00:00Z"}),
             &["/validUntil"],

@@ -7,7 +7,7 @@ use shortlink_core::api_key::{ApiKey, KeyPolicy};
 use shortlink_core::campaign::{Campaign, CampaignTarget, ParameterValues};
 use shortlink_core::link::{Destination, Link};
 use shortlink_core::ports::{
-    Chunk, ChunkCreated, ChunkKey, NewChunk, QuotaOwner, RequestDigest, RowOutcome, UsedUp,
+    Chunk, ChunkCreated, ChunkKey, NewChunk, QuotaOwner, RowOutcome, UsedUp,
 };
 use shortlink_core::testing::{link, moment};
 use vocabulary::CampaignId;
@@ -197,7 +197,7 @@ async fn deduplicated_and_idempotent_links_keep_quotas_as_well(fixture: Fixture)
     let key = limited(1, Some(2));
     keep(&fixture, &key).await;
     let store = &*fixture.store;
-    let digest = |number| RequestDigest([number; 32]);
+    let digest = identity;
     let links = vec![
         (of("a", &key, None), digest(1)),
         (of("b", &key, None), digest(1)),

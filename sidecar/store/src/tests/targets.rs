@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use shortlink_core::campaign::ParameterValues;
 use shortlink_core::link::{Change, Destination, Link};
-use shortlink_core::ports::{Listing, RequestDigest};
+use shortlink_core::ports::Listing;
 use shortlink_core::target::Target;
 use shortlink_core::testing::{changed_by, link, moment};
 use sqlx::AssertSqlSafe;
@@ -113,7 +113,7 @@ async fn links_are_found_by_their_target_once_none_lacks_its_hash(fixture: Fixtu
     assert_eq!(import.await.expect("a store").taken, [0; 0]);
     assert_eq!(search(with).await, TargetSearch::Filling);
     assert!(fill(with).await > 1);
-    let deduplicated = without.find_or_create_links(vec![(to("x8", "a"), RequestDigest([1; 32]))]);
+    let deduplicated = without.find_or_create_links(vec![(to("x8", "a"), identity(1))]);
     assert_eq!(deduplicated.await.expect("a store").taken, [0; 0]);
     assert_eq!(search(with).await, TargetSearch::Filling);
     assert!(fill(with).await > 1);

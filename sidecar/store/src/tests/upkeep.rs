@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use shortlink_core::link::{Change, Link, Second};
-use shortlink_core::ports::{ExpiryPlace, Place, RequestDigest};
+use shortlink_core::ports::{ExpiryPlace, Place};
 use shortlink_core::records::Records;
 use shortlink_core::revised::Revised;
 use shortlink_core::target::Target;
@@ -295,7 +295,7 @@ async fn a_dead_link_is_deleted_with_all_that_is_its_own_and_its_code_is_taken_u
         tags: vec!["a".to_owned(), "b".to_owned()],
         ..link(FAR)
     };
-    let digested = vec![(dead.clone(), RequestDigest([7; 32]))];
+    let digested = vec![(dead.clone(), identity(7))];
     let created = store.find_or_create_links(digested).await;
     let created = created.expect("a working store").receipt;
     settle(store, vec![created], now).await;

@@ -99,6 +99,8 @@ fn csv_names_say_what_values_are() {
                 https://e/1,301,a| b,\"x, \"\"y\"\"\nz\",7,true\r\n\
                 \r\n\
                 https://e/2,,,,,\n\
+                https://e/2,,,,,1h\n\
+                https://e/2,,,,,1w\n\
                 https://e/3,x,,,,\n\
                 https://e/4\n";
     let expected = vec![
@@ -107,6 +109,8 @@ fn csv_names_say_what_values_are() {
             "note": "x, \"y\"\nz", "parameters": {"member": "7"}, "dedupe": true}),
         ),
         Some(json!({"longUrl": "https://e/2"})),
+        Some(json!({"longUrl": "https://e/2", "dedupe": {"within": "3600s"}})),
+        None,
         None,
         None,
     ];

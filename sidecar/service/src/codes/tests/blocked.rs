@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shortlink_core::clock::Clock;
 use shortlink_core::codes::blocklist::Blocklist;
 use shortlink_core::codes::strategy::{CodePolicy, StrategyName};
-use shortlink_core::link::{Change, Destination};
+use shortlink_core::link::{Change, Dedupe, Destination};
 use shortlink_core::ports::{Delivery, Publisher};
 use shortlink_core::target::Target;
 use shortlink_core::testing::{ManualClock, MemoryPublisher};
@@ -66,8 +66,8 @@ fn links(strategy: StrategyName, length: u8, count: usize) -> Vec<NewLink> {
             lengths: (length, length),
         },
         settings: Change::default(),
-        dedupe: false,
-        dedupe_within: None,
+        dedupe: Dedupe::Never,
+        dedupe_among: None,
         created_by: "test".to_owned(),
         upload: None,
         has_quota: false,
