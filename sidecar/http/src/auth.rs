@@ -14,6 +14,7 @@ use super::console;
 use super::domains;
 use super::operation::{Operation, Taken, check_query};
 use super::problem::Problem;
+use super::rate_headers::ShownRate;
 
 /// Declares extractors that require a scope, and what of the admitted request they hold.
 macro_rules! permissions {
@@ -164,7 +165,11 @@ struct Presented {
 /// the scope is charged as well, so that failed attempts are limited like any others.
 async fn authorize(parts: &Parts, app: &SharedApp, scope: Scope) -> Result<Admission, Problem> {
     let admission = authenticate(parts, app).await?;
-    admission.caller.charge(1)?;
+    let (state, charged) = admission.caller.charge_request();
+    if let (Some(state), Some(shown)) = (state, parts.extensions.get::<ShownRate>()) {
+        shown.set(state);
+    }
+    charged?;
     admission.require(scope)?;
     domains::hear(app, &parts.headers);
     Ok(admission)

@@ -33,6 +33,7 @@ mod problem;
 mod proxy;
 mod qr;
 mod query;
+mod rate_headers;
 mod requests;
 mod resolve;
 mod router;

@@ -13,6 +13,7 @@ use tracing::Instrument;
 use tracing::field::Empty;
 
 use super::app::SharedApp;
+use super::rate_headers::ShownRate;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: &str = "traceparent";
@@ -33,11 +34,18 @@ const MAX_REQUEST_ID_LENGTH: usize = 128;
 
 /// Answers a request of the API. Log lines of the request carry its trace, and the answer carries the
 /// request id: that of nginx, else that of the trace.
-pub(super) async fn of_api(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+pub(super) async fn of_api(
+    State(app): State<SharedApp>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let is_of_api = request.uri().path().starts_with("/v1/");
+    let rate = ShownRate::default();
+    request.extensions_mut().insert(rate.clone());
     let (mut response, trace, id) = observed(&app, request, next).await;
     app.answers.api.count(response.status());
     if is_of_api {
+        rate.add_to(response.headers_mut());
         for (name, value) in PRIVATE {
             response.headers_mut().entry(name).or_insert(value);
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use attempts::Attempts;
-pub use limiter::ChargeError;
+pub use limiter::{ChargeError, RateState};
 use lru::LruCache;
 use parking_lot::Mutex;
 use shortlink_core::api_key::{ApiKey, PresentedKey};
@@ -55,8 +55,20 @@ impl Caller {
         &self.0.key
     }
 
+    /// Takes the unit of a request from the rate limit of the API key; also returns the state of the limit then, if the
+    /// key has one.
+    pub fn charge_request(&self) -> (Option<RateState>, Result<(), ChargeError>) {
+        match &self.0.limiter {
+            Some(limiter) => {
+                let (state, taken) = limiter.take_one();
+                (Some(state), taken)
+            }
+            None => (None, Ok(())),
+        }
+    }
+
     /// Takes units from the rate limit of the API key: all or none. Authorisation takes one unit
-    /// per request; the handler of a batch takes one for every row after the first.
+    /// per request ([`Self::charge_request`]); the handler of a batch takes one for every row after the first.
     ///
     /// # Errors
     /// Fails if too few units are left, or the limit never allows as many.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::StatusCode;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -49,6 +50,9 @@ impl Operation {
         let mut responses = Map::new();
         for answer in &self.answers {
             let mut headers = answer.headers.clone();
+            if self.scope.is_some() {
+                headers.extend(parts::RATE);
+            }
             headers.extend(self.has_request_id.then_some("X-Request-Id"));
             let mut response = json!({ "description": answer.text });
             if !headers.is_empty() {
@@ -75,7 +79,9 @@ impl Operation {
             problems.push(problem);
         }
         for (status, problems) in by_status {
-            let described = components.describe_problems(&problems);
+            // A request without a valid key is not charged.
+            let is_charged = self.scope.is_some() && status != StatusCode::UNAUTHORIZED.as_u16();
+            let described = components.describe_problems(&problems, is_charged);
             // A status that is also used without a problem gets the problem as a further media type.
             match responses.get_mut(&status.to_string()) {
                 Some(response) => {
@@ -142,7 +148,7 @@ impl Components {
 
     /// Describes an answer that is one of some problems of the same status. All have the same schema; the examples
     /// show which types there are.
-    fn describe_problems(&mut self, problems: &[&Problem]) -> Value {
+    fn describe_problems(&mut self, problems: &[&Problem], is_charged: bool) -> Value {
         let mut examples = Map::new();
         let mut headers = Vec::new();
         let mut texts = Vec::new();
@@ -162,6 +168,9 @@ impl Components {
                     .map(|(name, _)| parts::header_name(name)),
             );
             texts.push(format!("`{name}`: {title}."));
+        }
+        if is_charged {
+            headers.extend(parts::RATE);
         }
         headers.push("X-Request-Id");
         texts.dedup();

@@ -27,6 +27,7 @@ pub(super) fn header_name(name: &HeaderName) -> &'static str {
 /// The headers of answers.
 pub(super) fn headers() -> Value {
     let required = |text: &str, schema: Value| json!({ "description": text, "required": true, "schema": schema });
+    let optional = |text: &str, schema: Value| json!({ "description": text, "schema": schema });
     let string = || json!({ "type": "string" });
     json!({
         "ETag": required(
@@ -49,6 +50,16 @@ pub(super) fn headers() -> Value {
             "Id of the upload that all new links of the batch belong to.",
             json!({ "type": "string", "pattern": "^[0-7][0-9a-f]{15}$" }),
         ),
+        "RateLimit-Policy": optional(
+            "Units that the API key can use at once (`q`) and the seconds in which they come back (`w`), in the form of \
+             draft-ietf-httpapi-ratelimit-headers; only for keys with a rate limit.",
+            json!({ "type": "string", "examples": ["\"key\";q=200;w=2"] }),
+        ),
+        "RateLimit": optional(
+            "Units that remain (`r`) after this request, and the seconds until all are back (`t`); only for keys with a \
+             rate limit.",
+            json!({ "type": "string", "examples": ["\"key\";r=199;t=1"] }),
+        ),
         "X-Request-Id": required(
             "Id of the request, which nginx generates; without nginx, the id of its trace.",
             request_id(),
@@ -59,6 +70,9 @@ pub(super) fn headers() -> Value {
 fn request_id() -> Value {
     json!({ "type": "string", "pattern": "^[-0-9A-Za-z_.:]{1,128}$" })
 }
+
+/// The headers that show the rate limit of the API key.
+pub(super) const RATE: [&str; 2] = ["RateLimit-Policy", "RateLimit"];
 
 /// The ways to send a key.
 pub(super) fn security() -> Value {

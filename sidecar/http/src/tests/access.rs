@@ -80,14 +80,17 @@ async fn a_limit_is_told_with_how_long_to_wait() {
     };
     let (_, text) = service.key(1, limited).await;
     // A request that lacks the scope is charged as well.
-    for (method, path, status) in [
-        ("GET", "/v1/links", 200),
-        ("GET", "/v1/links?x=1", 400),
-        ("DELETE", "/v1/links/abc", 403),
-        ("GET", "/v1/links", 429),
+    for (method, path, status, rate) in [
+        ("GET", "/v1/links", 200, "\"key\";r=2;t=1"),
+        ("GET", "/v1/links?x=1", 400, "\"key\";r=1;t=2"),
+        ("DELETE", "/v1/links/abc", 403, "\"key\";r=0;t=3"),
+        ("GET", "/v1/links", 429, "\"key\";r=0;t=3"),
     ] {
         let answer = service.call(&text, method, path, None).await;
         assert_eq!(answer.status, status, "{method} {path}");
+        assert_eq!(answer.header("ratelimit"), Some(rate), "{method} {path}");
+        let policy = answer.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"key\";q=3;w=3"));
         let retry_after = answer.header("retry-after");
         assert_eq!(retry_after, (status == 429).then_some("1"));
     }
@@ -95,10 +98,11 @@ async fn a_limit_is_told_with_how_long_to_wait() {
     let answer = service.call(&text, "GET", "/v1/links", None).await;
     assert_eq!(answer.status, 429);
     // Other keys are not limited, and a wrong secret for this key does not charge it.
-    assert_eq!(service.get("/v1/links").await.status, 200);
+    let other = service.get("/v1/links").await;
+    assert_eq!((other.status, other.header("ratelimit")), (200, None));
     let claim = format!("{}{}", &text[..text.len() - 1], "0");
     let answer = service.call(&claim, "GET", "/v1/links", None).await;
-    assert_eq!(answer.status, 401);
+    assert_eq!((answer.status, answer.header("ratelimit")), (401, None));
     service.clock.advance(SignedDuration::from_millis(1));
     let answer = service.call(&text, "GET", "/v1/links", None).await;
     assert_eq!(answer.status, 200);
