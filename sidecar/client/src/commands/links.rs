@@ -300,7 +300,7 @@ const HEAD: [(&str, &str); 7] = [
 ];
 
 /// The lines behind them.
-const TAIL: [(&str, &str); 9] = [
+const TAIL: [(&str, &str); 10] = [
     ("visits", "/visits/total"),
     ("human", "/visits/human"),
     ("refused", "/visits/refused"),

@@ -11,7 +11,7 @@ use super::agents::{NewAgent, insert_agents};
 use super::counts::LINK;
 use super::values::name;
 use super::watch::note_stretch;
-use super::{Counts, LinkKey, OF_LINKS, add_new, erasure, evidence_column, ranges, sketches, some, with};
+use super::{Counts, LinkKey, OF_LINKS, add_new, erasure, evidence_column, ranges, sketches, some};
 use crate::db::Db;
 use crate::rows::{ids_of, known_ids};
 use crate::shared::DAY_MS;

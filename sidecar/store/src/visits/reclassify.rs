@@ -17,7 +17,7 @@ use super::listing::IDS_OF_DAYS;
 use super::moves::Moves;
 use super::sketches::{self, Kept};
 use super::values::name;
-use super::{ALL, Counts, EARLIER, asn, evidence, method, visitor_id, with};
+use super::{ALL, Counts, EARLIER, asn, evidence, method, visitor_id};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{FOR_UPDATE, sql, table};
