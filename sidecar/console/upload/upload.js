@@ -62,8 +62,8 @@ export class Upload {
   /** Sends it; a repetition uses the same key, so that no row creates a duplicate. */
   begin() {
     current = this;
-    Object.assign(this, { state: 'sending', made: 0, failed: 0, shown: [], results: null, errors: null });
-    Object.assign(this, { failure: null, uploadId: null });
+    Object.assign(this, { state: 'sending', made: this.made ?? 0, failed: 0, shown: [], results: null, errors: null });
+    Object.assign(this, { failure: null, uploadId: this.uploadId ?? null });
     // The service counts from the first time.
     this.at ??= new Date().toISOString();
     this.#worker = worker();
@@ -86,9 +86,13 @@ export class Upload {
   }
 
   #hear({ kind, how, made = this.made, failed = this.failed, shown = this.shown, ...data }) {
+    const isFirst = !this.uploadId && data.uploadId;
     Object.assign(this, { made, failed, shown, uploadId: data.uploadId ?? this.uploadId });
-    if (kind === 'going') this.state = 'going';
-    else {
+    if (kind === 'going') {
+      this.state = 'going';
+      // Its links can be revoked even if this page is closed before the end.
+      if (isFirst) this.#remember();
+    } else {
       this.#worker.terminate();
       this.state = how ?? 'broken';
       Object.assign(this, { results: data.results ?? null, errors: data.errors ?? null });
@@ -103,7 +107,7 @@ export class Upload {
 
   #remember() {
     const { place, file, name, rows, key, made, failed, state, at, digest, chosen, uploadId } = this;
-    if (state === 'refused') return;
+    if (state === 'refused' && !uploadId) return;
     kept.keep({ place, file, name, rows, key, made, failed, state, at, digest, chosen, uploadId });
   }
 }

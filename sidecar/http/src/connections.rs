@@ -23,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 /// request must not meet a connection that is about to be closed.
 pub(super) const HEADERS_WITHIN: Duration = Duration::from_secs(75);
 
+/// The time limit for the first byte. Clients connect when they have a request.
+const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(15);
+
 /// The bytes of a connection that decide about it: a method, and the beginning of a path.
 const FIRST_BYTES: usize = 32;
 
@@ -61,7 +64,8 @@ impl Homes {
 }
 
 /// Serves connections until `shutdown`; then accepts no more of them, and returns when the requests in progress are
-/// answered. A connection that sends no headers for as long as `headers_within` is closed. When this is dropped, all
+/// answered. A connection that sends nothing for [`FIRST_BYTE_WITHIN`], or then no headers for as long as `headers_within`,
+/// is closed. When this is dropped, all
 /// connections are cut off.
 pub(super) async fn serve(
     mut listener: TcpListener,
@@ -91,7 +95,7 @@ pub(super) async fn serve(
             let first = first_bytes(&stream);
             let first = tokio::select! {
                 biased;
-                first = tokio::time::timeout(headers_within, first) => first,
+                first = tokio::time::timeout(headers_within.min(FIRST_BYTE_WITHIN), first) => first,
                 () = shutdown.cancelled() => return,
             };
             let served = match first {

@@ -219,7 +219,7 @@ pub(super) fn charset(headers: &HeaderMap) -> Option<String> {
 
 /// Returns true if `Content-Type` declares JSON, which has no other encoding than UTF-8.
 fn declares_json(headers: &HeaderMap) -> bool {
-    let is_utf8 = |charset: String| matches!(&*charset, "utf-8" | "utf8" | "us-ascii");
+    let is_utf8 = |charset: String| matches!(charset.trim(), "utf-8" | "utf8" | "us-ascii");
     media_type(headers).is_some_and(|it| is_json(&it)) && charset(headers).is_none_or(is_utf8)
 }
 

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A runtime with threads of its own, which end with it. All that visitors wait for runs here, on connections to the
+/// A runtime with threads of its own, which end with it. The fallback resolver runs here, on connections to the
 /// database that are opened here, so that neither the API nor background jobs can take a thread or a connection of it.
 #[derive(Debug)]
 pub(super) struct Front {

@@ -329,7 +329,8 @@ async fn blur(
         LATER[2],
         LATER[3],
         LATER[4],
-        ") AS later"
+        // A row that has come since is of later visits alone, and complete.
+        ") AS later WHERE true ON CONFLICT DO NOTHING"
     );
     db.run(stay, &[&later[..], &[last_hour.into()]].concat())
         .await?;
