@@ -10,11 +10,14 @@ import { statistics } from '../statistics.js';
 
 /** The page. */
 export async function show(context, [code]) {
-  const { heading } = context;
+  const { heading, at } = context;
   const explained = await get(`/v1/links/${code}/explain`);
   if (!explained.database) {
     const title = t('link.none', { code });
-    return { title, parts: [heading(title), h('div', { class: 'narrow' }, why(explained))] };
+    const longUrl = new URLSearchParams(location.search).get('longUrl');
+    const other = longUrl && h('p', {},
+      h('a', { href: at(`/links?${new URLSearchParams({ longUrl })}`) }, t('link.by-target', { target: longUrl })));
+    return { title, parts: [heading(title), h('div', { class: 'narrow' }, other, why(explained))] };
   }
   const [{ data: link, etag }, past, visits] = await Promise.all([
     ask('GET', `/v1/links/${code}`),

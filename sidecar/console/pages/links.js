@@ -1,6 +1,6 @@
 // Lists links, a page at a time, without a total: the service never counts them.
 
-import { get, part } from '../api.js';
+import { get } from '../api.js';
 import { h, isWeb } from '../dom.js';
 import { badge, count, when } from '../format.js';
 import { t } from '../i18n.js';
@@ -42,21 +42,14 @@ function lookUp(go) {
     autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false',
   });
   const said = h('p', { class: 'wrong', role: 'alert' });
-  const look = async (event) => {
+  const look = (event) => {
     event.preventDefault();
     const text = field.value.trim();
     const code = text.split(/[?#]/)[0].replace(/\/+$/, '').split('/').pop();
-    const isCode = /^[0-9A-Za-z]{1,64}$/.test(code);
-    if (isWeb(text)) {
-      // No short URL is the target of a link.
-      const query = new URLSearchParams({ longUrl: text });
-      const found = isCode && await part(() => get(`/v1/links?limit=1&${query}`));
-      if (!isCode || found.links?.length > 0) {
-        go(`/links?${query}`);
-        return;
-      }
-    }
-    if (isCode) go(`/links/${code}`);
+    const target = isWeb(text) ? `?${new URLSearchParams({ longUrl: text })}` : '';
+    // A URL that ends like a short URL can be a target: the page of an unknown code offers that.
+    if (/^[0-9A-Za-z]{1,64}$/.test(code)) go(`/links/${code}${target}`);
+    else if (target) go(`/links${target}`);
     else said.textContent = t('look-up.wrong');
   };
   return h('form', { role: 'search', submit: look },

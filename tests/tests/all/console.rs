@@ -146,6 +146,12 @@ fn people_make_follow_find_change_pause_and_revoke_links() {
     });
     assert_eq!(browser.path(), "/console/links?tag=spring");
     browser.assert_accessible();
+    // A URL that no link has as its code may be a target.
+    browser.fill("[name=look]", "https://www.example.com/unknown?m=1");
+    browser.click("[role=search] button");
+    browser.text_with("h1", "unknown");
+    browser.text_with("p a", "https://www.example.com/unknown?m=1");
+    open(&browser, "/console/links", "Links");
     browser.fill(
         "[name=look]",
         &format!("https://s.example.com/{code}?utm=1"),
