@@ -329,7 +329,7 @@ async fn blur(
         LATER[2],
         LATER[3],
         LATER[4],
-        // A row that has come since is of later visits alone, and complete.
+        // A row that has come since has later visits only, all of them.
         ") AS later WHERE true ON CONFLICT DO NOTHING"
     );
     db.run(stay, &[&later[..], &[last_hour.into()]].concat())
