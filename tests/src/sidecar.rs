@@ -90,6 +90,14 @@ impl Sidecar {
         sidecar
     }
 
+    /// The id of its process.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("a running sidecar").pid()
+    }
+
     /// Starts another process on the same database, which listens on another port.
     ///
     /// # Panics

@@ -1,9 +1,8 @@
 //! Connections, each on the runtime of its first request.
 //!
-//! A runtime that serves visitors must not wait for the API, and a request that changes the runtime pays for two changes of
-//! threads (`bench/against`). Most connections carry requests of one kind: clients of the API use their own, and nginx
-//! keeps some for the fallback resolver. So the first bytes of a connection decide which runtime reads it, and only a
-//! request of the other kind is answered apart.
+//! A runtime that serves visitors must not wait for the API, and a request that is answered on another runtime than that
+//! of its connection pays for two changes of threads (`bench/against`). Most connections carry requests of one kind. So the
+//! first bytes of a connection decide which runtime reads it, and a request of the other kind is answered apart.
 
 use std::io;
 use std::time::Duration;
@@ -50,12 +49,9 @@ impl Homes {
     /// The home of a connection that begins with these bytes: that of visitors, unless they show another path.
     fn of(&self, bytes: &[u8]) -> &Home {
         let path = bytes.splitn(2, |byte| *byte == b' ').nth(1);
-        let path = path.unwrap_or_default();
-        if path
-            .iter()
-            .zip(self.path.as_bytes())
-            .all(|(byte, of_visitor)| byte == of_visitor)
-        {
+        let path = path.unwrap_or_default().iter();
+        let mut both = path.zip(self.path.as_bytes());
+        if both.all(|(byte, of_visitor)| byte == of_visitor) {
             &self.visitors
         } else {
             &self.api

@@ -20,7 +20,7 @@ use super::connections::{self, HEADERS_WITHIN, Home, Homes};
 use super::problem::{self, Problem};
 use super::{apart, console, observe, openapi, proxy, resolve};
 
-/// Serves visitors on the current runtime, and the API on `api`, until `shutdown`; then accepts no more connections, and
+/// Serves visitors on the runtime that polls this, and the API on `api`, until `shutdown`; then accepts no more connections, and
 /// returns when the requests in progress are answered.
 pub fn serve(
     listener: TcpListener,
@@ -28,9 +28,12 @@ pub fn serve(
     api: Handle,
     shutdown: CancellationToken,
 ) -> BoxFuture<'static, ()> {
+    let serving = async move {
+        let homes = homes(app, Handle::current(), api);
+        connections::serve(listener, homes, HEADERS_WITHIN, shutdown).await;
+    };
     // Boxed, so that it is compiled here, and not with what starts it.
-    let homes = homes(app, Handle::current(), api);
-    connections::serve(listener, homes, HEADERS_WITHIN, shutdown).boxed()
+    serving.boxed()
 }
 
 /// Builds the routers of visitors and of the API. Each passes the requests of the other kind on to the other's runtime.
@@ -43,7 +46,7 @@ pub(super) fn homes(app: App, of_visitors: Handle, of_api: Handle) -> Homes {
     let elsewhere = of_visitors.clone();
     let handed_over = async move |request| {
         let answer = apart::answered(elsewhere.clone(), visitors.clone(), request).await;
-        // The client keeps connections for both kinds. Its next visitor comes on one that visitors share with no client.
+        // Nginx has connections for both kinds: it must not send a visitor on this one again.
         ([(CONNECTION, "close")], answer).into_response()
     };
     Homes {

@@ -1,5 +1,6 @@
 //! A key that may only read statistics takes nothing from visitors, whatever it asks for and however often.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,6 +74,19 @@ fn visit(stack: &Stack, links: &[(String, String)], is_over: &AtomicBool) -> Vec
     waits
 }
 
+/// The CPU time of a process's threads with a name, in hundredths of a second.
+fn ticks_of(name: &str, pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let stats = threads.filter_map(|it| fs::read_to_string(it.ok()?.path().join("stat")).ok());
+    let ticks = stats.filter_map(|stat| {
+        let (of_name, others) = stat.rsplit_once(") ")?;
+        let times = others.split(' ').skip(11).take(2);
+        let ticks: u64 = times.map(|it| it.parse::<u64>().expect("a number")).sum();
+        of_name.ends_with(&format!("({name}")).then_some(ticks)
+    });
+    ticks.sum()
+}
+
 fn visitors_are_answered_while_a_key_crowds(postgres: Option<&Postgres>) {
     // nginx never finds Redis: every visitor needs the fallback.
     let stack = Stack::with(&StackOptions {
@@ -126,6 +140,9 @@ fn visitors_are_answered_while_a_key_crowds(postgres: Option<&Postgres>) {
         waits.len()
     );
     assert!(asked > 0);
+    // Their threads have read and answered all of them, and not only accepted connections.
+    let ticks = ticks_of("visitors", stack.sidecar.pid());
+    assert!(ticks >= 5, "{ticks}");
     assert!(waits.len() > 100, "{}", waits.len());
     assert!(slow < PATIENCE, "{half:?}, {slow:?}");
 }
