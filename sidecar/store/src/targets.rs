@@ -6,9 +6,9 @@
 //!
 //! `target_fill` has the state of the walk: the place that it has reached, and whether links without a hash were created
 //! since it began, so that another walk must follow. No walk misses such a link. In PostgreSQL, a transaction that
-//! creates one holds [`CREATE_WITHOUT_HASH`] from before its insertion to its commit, and a walk begins ([`begin`]) while
-//! no transaction does. A link that was inserted before is visible to the walk; a later transaction sees that the walk
-//! has begun, and marks it as stale. SQLite has one writer.
+//! creates one holds [`CREATE_WITHOUT_HASH`] from before it looks at this state to its commit, and a walk begins
+//! ([`begin`]) while no transaction does. A link that was committed before is visible to the walk; a transaction that takes
+//! the lock later sees that the walk has begun, and marks it as stale. SQLite has one writer.
 //!
 //! A changed target always gets a hash, and a deleted link takes its hash along.
 
