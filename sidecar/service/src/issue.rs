@@ -275,9 +275,9 @@ impl Parts {
         Ok(used_up.map(|it| (it.owner.clone(), it)).collect())
     }
 
-    /// Draws codes for new links and builds the links in the same order; reports errors by index. A
-    /// link whose code is a reserved word or contains one of the blocklist is in neither result and gets a new draw, as
-    /// if the code were taken.
+    /// Draws codes for new links and builds the links in the same order; reports errors by index. A code that is a
+    /// reserved word or contains one of the blocklist is replaced at once: of a thousand codes one or two do, and they
+    /// are not worth a transaction of their own. A link that gets no code this time is in neither result.
     pub(super) async fn draw_for(&self, new: &[(usize, &NewLink)], attempt: u32) -> Drawn {
         let now = self.clock.now();
         let mut links = Vec::with_capacity(new.len());
@@ -289,27 +289,40 @@ impl Parts {
                 None => by_policy.entry(new.policy).or_default().push((place, new)),
             }
         }
-        for (policy, new) in by_policy {
-            match self.draw(&new, policy, attempt, &mut reserved).await {
-                Ok(codes) => {
-                    let drawn = new.into_iter().zip(codes);
-                    let (usable, unusable): (Vec<_>, Vec<_>) = drawn.partition(|(_, code)| {
-                        !self.reserved.contain(code) && !self.blocklist.blocks(code)
-                    });
-                    if policy.strategy == StrategyName::Pool {
-                        // A code without a link would return to the pool.
-                        self.void(unusable.into_iter().map(|(_, code)| code).collect())
-                            .await;
+        for (policy, mut pending) in by_policy {
+            for (replacement, attempt) in (attempt..MAX_DRAWS).enumerate() {
+                let codes = match self.draw(&pending, policy, attempt, &mut reserved).await {
+                    Ok(codes) => codes,
+                    // Capacity for codes that were replaced is free once the others are stored.
+                    Err(_) if replacement > 0 => break,
+                    Err(error) => {
+                        let error = Arc::new(error);
+                        failed.extend(
+                            pending
+                                .into_iter()
+                                .map(|(place, _)| (place, LinkError::NoCode(Arc::clone(&error)))),
+                        );
+                        break;
                     }
-                    let usable = usable.into_iter();
-                    links.extend(usable.map(|((place, new), code)| (place, new.link(code, now))));
-                }
-                Err(error) => {
-                    let error = Arc::new(error);
-                    for (place, _) in new {
-                        failed.insert(place, LinkError::NoCode(Arc::clone(&error)));
+                };
+                let mut unusable = Vec::new();
+                let mut replaced = Vec::new();
+                for ((place, new), code) in pending.into_iter().zip(codes) {
+                    if self.reserved.contain(&code) || self.blocklist.blocks(&code) {
+                        unusable.push(code);
+                        replaced.push((place, new));
+                    } else {
+                        links.push((place, new.link(code, now)));
                     }
                 }
+                if policy.strategy == StrategyName::Pool {
+                    // A code without a link would return to the pool.
+                    self.void(unusable).await;
+                }
+                if replaced.is_empty() {
+                    break;
+                }
+                pending = replaced;
             }
         }
         // In the order of the requests, which is also the order of the codes.

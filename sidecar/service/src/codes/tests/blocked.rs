@@ -33,6 +33,10 @@ fn blocklist() -> Blocklist {
 }
 
 fn issuing(kept: &TemporaryStore, blocklist: Blocklist) -> Issuer {
+    Issuer::start(drawing(kept, blocklist))
+}
+
+fn drawing(kept: &TemporaryStore, blocklist: Blocklist) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at("2026-06-01T00:00:00Z"));
     let publisher: Arc<dyn Publisher> = Arc::new(MemoryPublisher::default());
     let (outbox, _worker) = outbox(
@@ -42,7 +46,7 @@ fn issuing(kept: &TemporaryStore, blocklist: Blocklist) -> Issuer {
     );
     let delivery: Arc<dyn Delivery> = Arc::new(outbox);
     let leases = leases(&kept.store, &CodeRules::default(), "test");
-    Issuer::start(Parts {
+    Parts {
         blocklist,
         ..parts(
             &leases,
@@ -52,7 +56,7 @@ fn issuing(kept: &TemporaryStore, blocklist: Blocklist) -> Issuer {
             &clock,
             &CodeRules::default(),
         )
-    })
+    }
 }
 
 fn links(strategy: StrategyName, length: u8, count: usize) -> Vec<NewLink> {
@@ -100,6 +104,17 @@ async fn every_strategy_skips_blocked_codes_and_those_of_a_pool_that_was_filled_
         assert!(!then.iter().any(|code| list.blocks(code)), "{strategy}");
         let all: HashSet<&Code> = first.iter().chain(&then).collect();
         assert_eq!(all.len(), 600, "{strategy}");
+    }
+}
+
+#[tokio::test]
+async fn blocked_codes_are_replaced_before_links_are_stored() {
+    let kept = TemporaryStore::new().await;
+    let parts = drawing(&kept, blocklist());
+    for strategy in [StrategyName::Permuted, StrategyName::Hash] {
+        let new = links(strategy, 7, 300);
+        let new: Vec<(usize, &NewLink)> = new.iter().enumerate().collect();
+        assert_eq!(parts.draw_for(&new, 0).await.links.len(), 300, "{strategy}");
     }
 }
 
