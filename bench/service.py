@@ -51,7 +51,7 @@ class Service:
         postgres = self.built.postgres
         return (
             cpu_seconds(self.pid),
-            cpu_seconds(self.built.redis.pid),
+            sum(cpu_seconds(node.pid) for node in self.built.nodes),
             cpu_seconds_of_all(postgres.pid) if postgres else 0,
         )
 

@@ -137,6 +137,8 @@ class Stage:
         self.directory = directory
         self.processes = []
         self.redis = None
+        # That server, or the masters of a cluster.
+        self.nodes = []
         self.postgres = None
         self.redis_port = free_port()
 
@@ -159,6 +161,7 @@ class Stage:
         words = ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1"]
         words += ["--save", "", "--dir", self.directory, "--logfile", f"{self.directory}/redis.log"]
         self.redis = self.start("redis-server", self.redis_port, words)
+        self.nodes.append(self.redis)
         Path(self.directory, "codes.txt").write_text("\n".join(codes) + "\n")
         with self.connect() as redis:
             replies = redis.makefile("rb")
@@ -168,6 +171,24 @@ class Stage:
                 for _ in chunk:
                     if replies.readline() != b"+OK\r\n":
                         sys.exit("bench: Redis did not take a record")
+
+    def start_cluster(self, masters=3):
+        """Starts a cluster without replicas in place of one Redis, empty."""
+        ports = []
+        while len(ports) < masters:
+            port = free_port()
+            # Nodes talk to each other on another port.
+            if port + 10_000 < 65_536 and port not in ports:
+                ports.append(port)
+        self.redis_port = ports[0]
+        for number, port in enumerate(ports):
+            directory = Path(self.directory, f"node{number}")
+            directory.mkdir()
+            words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
+            words += ["--cluster-enabled", "yes", "--logfile", f"{directory}/redis.log"]
+            self.nodes.append(self.start("redis-server", port, words))
+        words = ["redis-cli", "--cluster", "create", *[f"127.0.0.1:{port}" for port in ports], "--cluster-yes"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
     def start_postgres(self):
         """Starts a PostgreSQL as an operator has it, durable and with room; returns the URL of its

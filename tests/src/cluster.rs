@@ -121,6 +121,25 @@ impl Cluster {
         (owner, other.expect("another node"))
     }
 
+    /// Moves a slot with its keys from one node to another, as `redis-cli --cluster reshard` does.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn move_slot(&self, slot: u16, from: usize, to: usize) {
+        let (slot, from, to) = (slot.to_string(), &self.nodes[from], &self.nodes[to]);
+        let (from_id, to_id) = (Self::id(from), Self::id(to));
+        to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+        from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+        let port = to.port.to_string();
+        let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]);
+        for key in keys.lines().filter(|key| !key.is_empty()) {
+            from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        }
+        for node in [to, from] {
+            node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+        }
+    }
+
     /// The id of a node.
     ///
     /// # Panics

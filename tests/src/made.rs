@@ -76,6 +76,8 @@ pub fn listed(port: u16, key: &str) -> HashMap<String, String> {
 pub struct Results {
     /// The links that were made, by the index of their row.
     pub made: Vec<(usize, Made)>,
+    /// How many of them were not yet in Redis.
+    pub late: usize,
     /// The results of rows without a link, as they were received.
     pub refused: Vec<String>,
 }
@@ -109,6 +111,7 @@ pub fn make_batch(port: u16, headers: &[(&str, &str)], targets: &[String]) -> Re
 fn read_results(answer: &str) -> Results {
     let mut results = Results {
         made: Vec::new(),
+        late: 0,
         refused: Vec::new(),
     };
     let Some((head, body)) = answer.split_once("\r\n\r\n") else {
@@ -128,6 +131,7 @@ fn read_results(answer: &str) -> Results {
             });
             let made = links_in(line).next().expect("a link");
             results.made.push((index.expect("an index"), made));
+            results.late += usize::from(line.contains("\"published\":false"));
         } else {
             results.refused.push(line.to_owned());
         }

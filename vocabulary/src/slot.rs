@@ -37,3 +37,32 @@ pub fn slot_of_tag(tag: u16) -> u16 {
     push_decimal(&mut digits, u64::from(tag));
     crc16(0, &digits) % SLOTS
 }
+
+/// The slot of a key: of one with a hash tag only that is hashed.
+pub fn slot_of_key(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        let length = rest.iter().position(|&byte| byte == b'}')?;
+        (length > 0).then(|| &rest[..length])
+    });
+    crc16(0, tag.unwrap_or(key)) % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_slots_of_the_specification() {
+        assert_eq!(slot_of_key(b"123456789"), 0x31C3);
+        let tagged = slot_of_key(b"{user1000}.following");
+        assert_eq!(tagged, slot_of_key(b"{user1000}.followers"));
+        assert_eq!(tagged, slot_of_key(b"user1000"));
+        assert_eq!(slot_of_key(b"foo{{bar}}zap"), slot_of_key(b"{bar"));
+        assert_eq!(slot_of_key(b"foo{bar}{zap}"), slot_of_key(b"bar"));
+        assert_eq!(slot_of_key(b"sl:gen{17}"), slot_of_tag(17));
+        // An empty tag is none.
+        let whole = crc16(0, b"foo{}{bar}") % SLOTS;
+        assert_eq!(slot_of_key(b"foo{}{bar}"), whole);
+    }
+}

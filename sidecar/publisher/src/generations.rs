@@ -11,7 +11,7 @@ use vocabulary::keys::GENERATION_TAGS;
 use vocabulary::slot::slot_of_tag;
 
 use super::connection::{Connection, Open};
-use super::servers::{Handle, masters_of};
+use super::servers::Handle;
 
 pub(super) const IDENTITY: &str = "report its identity";
 
@@ -66,7 +66,7 @@ pub(super) async fn inspect(
             let session = Session(open.number);
             let mut commands = vec![redis::cmd("INFO"), redis::cmd("DBSIZE")];
             commands[0].arg("server");
-            let keys = keys(&mut open, prefix).await?;
+            let keys = keys(&open, prefix).await?;
             commands.extend(keys.iter().map(|key| {
                 let mut command = redis::cmd("GET");
                 command.arg(key);
@@ -114,7 +114,7 @@ pub(super) async fn mark(
             if mark.session != Session(open.number) {
                 return Ok(None);
             }
-            let keys = keys(&mut open, prefix).await?;
+            let keys = keys(&open, prefix).await?;
             let (stood, least) = mark.stands.unwrap_or_default();
             let commands = keys.iter().map(|key| {
                 let mut command = redis::cmd("EVAL");
@@ -136,16 +136,12 @@ pub(super) async fn mark(
 }
 
 /// The keys of the marks: one, or in a cluster one for each master.
-async fn keys(open: &mut Open, prefix: &KeyPrefix) -> Result<Vec<String>, RedisError> {
-    let Handle::Cluster(_) = &open.redis else {
+async fn keys(open: &Open, prefix: &KeyPrefix) -> Result<Vec<String>, RedisError> {
+    let Handle::Cluster(masters) = &open.redis else {
         return Ok(vec![prefix.generation_key(None)]);
     };
-    let slots: Value = redis::cmd("CLUSTER")
-        .arg("SLOTS")
-        .query_async(&mut open.redis)
-        .await?;
-    let masters = masters_of(&slots)?;
-    let tags = masters.iter().filter_map(|master| {
+    let map = masters.read_map().await?;
+    let tags = map.masters.iter().filter_map(|master| {
         (0..GENERATION_TAGS).find(|tag| {
             let slot = slot_of_tag(*tag);
             master.slots.iter().any(|slots| slots.contains(&slot))

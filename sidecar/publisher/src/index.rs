@@ -1,16 +1,17 @@
 //! Looks after the records of many links: fills, compares, lists and removes.
 //!
 //! Connections of its own carry what it asks, so that a link that is published meanwhile does not
-//! wait behind thousands of others. Where there is one server (or one master), commands are packed
-//! and replies read by [`super::wire`]; a cluster is asked through the library, command by
-//! command.
+//! wait behind thousands of others. Commands are packed and replies read by [`super::wire`]; those for a cluster are
+//! sorted by master, and all masters are asked at once.
 
+use std::collections::HashMap;
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use shortlink_core::campaign::Campaign;
@@ -19,20 +20,30 @@ use shortlink_core::records::{Drift, Records, Standing};
 use tokio::sync::mpsc;
 use vocabulary::{CampaignId, KeyPrefix};
 
+use super::cluster::Cluster;
 use super::connection::{Connection, limited};
 use super::generations::{IDENTITY, incarnation_of};
-use super::servers::{RedisOptions, Servers, UrlError};
+use super::servers::{Address, RedisOptions, Servers, UrlError};
 use super::wire::{Commands, Reply, Wire, unexpected};
 use super::{KeyedRecord, publish_all};
 
 /// Least time limit of one exchange of thousands of commands.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The most idle connections that are held for the next exchange.
+/// The most idle connections to a server that are held for the next exchange.
 const MAX_IDLE: usize = 8;
 
 /// The number of keys that a server examines for a page of [`RecordIndex::scan`].
 const SCANNED_TOGETHER: &[u8] = b"2000";
+
+/// Errors of a node of a cluster whose command another one answers, or the same in a moment.
+const REDIRECTIONS: [&[u8]; 5] = [
+    b"MOVED ",
+    b"ASK ",
+    b"TRYAGAIN",
+    b"CLUSTERDOWN",
+    b"MASTERDOWN",
+];
 
 /// Deletes a key if its value is still the given text or, without a text, no string.
 const REMOVE: &str = r"
@@ -51,7 +62,8 @@ pub struct RedisIndex {
     connection: Connection,
     prefix: KeyPrefix,
     limit: Duration,
-    idle: Mutex<Vec<Wire>>,
+    /// By the server's address.
+    idle: Mutex<HashMap<String, Vec<Wire>>>,
     /// Most of what was filled last stood there already: then reading first is cheaper.
     is_full: AtomicBool,
 }
@@ -81,42 +93,118 @@ impl RedisIndex {
         commands: Commands,
         mut each: impl FnMut(usize, Standing<'_>) + Send,
     ) -> Result<(), PublishError> {
-        if self.servers.is_cluster() {
-            let answers = self.each(operation, commands.each()).await?;
-            for (place, answer) in answers.iter().enumerate() {
-                each(place, standing(answer));
+        let repeated = match &self.servers {
+            Servers::Cluster(cluster) => {
+                let work = self.exchange_with_all(cluster, &commands, &mut each);
+                limited(operation, self.limit, work).await?
             }
-            return Ok(());
-        }
-        let work = async {
-            let idle = self.idle.lock().pop();
-            let mut wire = match idle {
-                Some(wire) => wire,
-                None => Wire::connect(&self.servers.master().await?).await?,
-            };
-            wire.exchange(&commands, |place, reply| {
-                let standing = match reply {
-                    Reply::Simple(text) | Reply::Bulk(Some(text)) => Standing::Text(text),
-                    Reply::Bulk(None) => Standing::Nothing,
-                    Reply::Error(error) if error.starts_with(b"WRONGTYPE") => Standing::OtherType,
-                    other => return Err(unexpected(&other)),
+            _ => {
+                let work = async {
+                    let master = self.servers.master().await?;
+                    let master = master.get_connection_info();
+                    let address = (master.addr().clone(), master.redis_settings().clone());
+                    let hand_over = |place, reply: Reply<'_>| {
+                        each(place, standing_of(&reply)?);
+                        Ok(())
+                    };
+                    Ok(self.exchange_with(&address, &commands, hand_over).await?)
                 };
-                each(place, standing);
-                Ok(())
-            })
-            .await?;
-            let mut idle = self.idle.lock();
-            if idle.len() < MAX_IDLE {
-                idle.push(wire);
+                let done = limited(operation, self.limit, work).await;
+                if done.is_err() {
+                    // Whatever has broken one has probably broken them all, and the master may be another.
+                    self.idle.lock().clear();
+                }
+                return done;
             }
-            Ok(())
         };
-        let done = limited(operation, self.limit, work).await;
-        if done.is_err() {
-            // Whatever has broken one has probably broken them all, and the master may be another.
-            self.idle.lock().clear();
+        let (places, commands): (Vec<usize>, Vec<Cmd>) = repeated.into_iter().unzip();
+        let answers = self.each(operation, commands.into_iter()).await?;
+        for (place, answer) in places.into_iter().zip(&answers) {
+            each(place, standing(answer));
         }
-        done
+        Ok(())
+    }
+
+    /// Sends commands to one server.
+    async fn exchange_with(
+        &self,
+        address: &Address,
+        commands: &Commands,
+        each: impl FnMut(usize, Reply<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let name = address.0.to_string();
+        let idle = self.idle.lock().get_mut(&name).and_then(Vec::pop);
+        let mut wire = match idle {
+            Some(wire) => wire,
+            None => Wire::connect(&address.0, &address.1).await?,
+        };
+        wire.exchange(commands, each).await?;
+        let mut idle = self.idle.lock();
+        let idle = idle.entry(name).or_default();
+        if idle.len() < MAX_IDLE {
+            idle.push(wire);
+        }
+        Ok(())
+    }
+
+    /// Sends commands to the masters of their keys, to all at once; returns those that are to be repeated, with their
+    /// places: their slots have moved, or their master is away.
+    async fn exchange_with_all(
+        &self,
+        cluster: &Cluster,
+        commands: &Commands,
+        each: impl FnMut(usize, Standing<'_>) + Send,
+    ) -> Result<Vec<(usize, Cmd)>, Box<dyn Error + Send + Sync>> {
+        let map = cluster.map().await?;
+        let mut shares: Vec<(Commands, Vec<usize>)> = Vec::new();
+        shares.resize_with(map.masters.len(), Default::default);
+        let mut is_done = vec![false; commands.len()];
+        for (place, (words, packed)) in commands.each().enumerate() {
+            // Every command that is packed has its key behind its name.
+            if let Some(owner) = words.get(1).and_then(|key| map.owner(key)) {
+                shares[owner].0.packed(packed);
+                shares[owner].1.push(place);
+            }
+        }
+        let handed_over = Mutex::new((each, &mut is_done));
+        let asked = map.masters.iter().zip(&shares);
+        let asked = asked.filter(|(_, (_, places))| !places.is_empty());
+        let asked = asked.map(async |(master, (commands, places))| {
+            let hand_over = |index: usize, reply: Reply<'_>| {
+                if let Reply::Error(error) = &reply
+                    && REDIRECTIONS.iter().any(|it| error.starts_with(it))
+                {
+                    return Ok(());
+                }
+                let standing = standing_of(&reply)?;
+                let (each, is_done) = &mut *handed_over.lock();
+                each(places[index], standing);
+                is_done[places[index]] = true;
+                Ok(())
+            };
+            let done = self.exchange_with(&master.address, commands, hand_over);
+            (&master.address, done.await)
+        });
+        for (address, done) in join_all(asked).await {
+            if done.is_err() {
+                self.idle.lock().remove(&address.0.to_string());
+            }
+        }
+        drop(handed_over);
+        let repeated = commands.each().enumerate();
+        let repeated = repeated.filter(|(place, _)| !is_done[*place]);
+        let repeated = repeated.map(|(place, (words, _))| {
+            let mut command = Cmd::new();
+            for word in words {
+                command.arg(word);
+            }
+            (place, command)
+        });
+        let repeated: Vec<(usize, Cmd)> = repeated.collect();
+        if !repeated.is_empty() {
+            cluster.forget(&map);
+        }
+        Ok(repeated)
     }
 
     /// Stores records unless their keys exist; returns the places of those whose keys do.
@@ -167,19 +255,13 @@ impl RedisIndex {
         let commands: Vec<Cmd> = commands.collect();
         let mut answers = Vec::with_capacity(commands.len());
         for some in commands.chunks(MAX_TOGETHER) {
-            let done = self.connection.run(operation, async |open| {
-                let each = some.iter().map(|command| {
-                    let mut redis = open.redis.clone();
-                    async move {
-                        match command.query_async(&mut redis).await {
-                            Err(error) if error.code() == Some("WRONGTYPE") => {
-                                Ok(Value::Boolean(false))
-                            }
-                            other => other,
-                        }
-                    }
+            let done = self.connection.run(operation, async |mut open| {
+                let answers = open.redis.answers(some.to_vec()).await?.into_iter();
+                let answers = answers.map(|answer| match answer {
+                    Err(error) if error.code() == Some("WRONGTYPE") => Ok(Value::Boolean(false)),
+                    other => other,
                 });
-                try_join_all(each).await
+                answers.collect::<Result<Vec<Value>, _>>()
             });
             answers.extend(done.await?);
         }
@@ -233,6 +315,16 @@ impl RedisIndex {
             names.extend(name.map(<[u8]>::to_vec));
         }
         Ok(next.to_vec())
+    }
+}
+
+/// What a reply says about a key.
+fn standing_of<'a>(reply: &Reply<'a>) -> io::Result<Standing<'a>> {
+    match reply {
+        Reply::Simple(text) | Reply::Bulk(Some(text)) => Ok(Standing::Text(text)),
+        Reply::Bulk(None) => Ok(Standing::Nothing),
+        Reply::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(Standing::OtherType),
+        other => Err(unexpected(other)),
     }
 }
 
@@ -336,7 +428,7 @@ impl RecordIndex for RedisIndex {
         pattern.extend_from_slice(b"l:*");
         let masters = limited(operation, self.limit, self.servers.all_masters()).await?;
         for (address, settings) in &masters {
-            let connect = async { Ok(Wire::connect_to(address, settings).await?) };
+            let connect = async { Ok(Wire::connect(address, settings).await?) };
             let mut wire = limited(operation, self.limit, connect).await?;
             let mut cursor = b"0".to_vec();
             loop {

@@ -11,6 +11,7 @@
 //! - `<prefix>gen`: the generation, watermark and beat of the data set.
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod condition;
 mod connection;
 mod generations;

@@ -3,20 +3,18 @@
 
 use std::error::Error;
 use std::io;
-use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::{ClusterClient, ClusterClientBuilder};
-use redis::cluster_async::ClusterConnection;
+use redis::cluster::ClusterClientBuilder;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr};
 use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, Value};
 use secrecy::{ExposeSecret, SecretString};
 use vocabulary::KeyPrefix;
 
-use super::wire::refused;
+use super::cluster::{Answer, Cluster, Masters};
 
 /// The URL is not one of a Redis server. Does not show the URL, which may hold a password.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +55,7 @@ pub(super) enum Servers {
     One(Client),
     /// Asked by one caller at a time.
     Sentinel(tokio::sync::Mutex<SentinelClient>),
-    Cluster {
-        client: ClusterClient,
-        /// Connection settings of the node that the URL names.
-        info: Box<ConnectionInfo>,
-    },
+    Cluster(Arc<Cluster>),
 }
 
 /// Address of a server, with the user's credentials.
@@ -71,7 +65,7 @@ pub(super) type Address = (ConnectionAddr, RedisConnectionInfo);
 #[derive(Clone)]
 pub(super) enum Handle {
     One(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    Cluster(Masters),
 }
 
 impl Servers {
@@ -101,10 +95,8 @@ impl Servers {
                 if let Some(password) = settings.password() {
                     builder = builder.password(password);
                 }
-                Self::Cluster {
-                    client: builder.build()?,
-                    info: Box::new(info),
-                }
+                let cluster = Cluster::new(builder.build()?, info, options.timeout);
+                Self::Cluster(Arc::new(cluster))
             }
         })
     }
@@ -124,12 +116,8 @@ impl Servers {
                 let mut client = client.lock().await;
                 Handle::One(client.get_async_connection_with_config(&config).await?)
             }
-            Self::Cluster { client, .. } => Handle::Cluster(client.get_async_connection().await?),
+            Self::Cluster(cluster) => Handle::Cluster(cluster.connect().await?),
         })
-    }
-
-    pub(super) fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster { .. })
     }
 
     /// The one server that is written to; an error in a cluster.
@@ -137,61 +125,66 @@ impl Servers {
         match self {
             Self::One(client) => Ok(client.clone()),
             Self::Sentinel(client) => client.lock().await.async_get_client().await,
-            Self::Cluster { .. } => Err(io::Error::other("there is no one server").into()),
+            Self::Cluster(_) => Err(io::Error::other("there is no one server").into()),
         }
     }
 
     /// Every server that is written to.
     pub(super) async fn all_masters(&self) -> Result<Vec<Address>, Box<dyn Error + Send + Sync>> {
-        let Self::Cluster { client, info } = self else {
+        let Self::Cluster(cluster) = self else {
             let info = self.master().await?;
             let info = info.get_connection_info();
             return Ok(vec![(info.addr().clone(), info.redis_settings().clone())]);
         };
-        let mut redis = client.get_async_connection().await?;
-        let slots: Value = redis::cmd("CLUSTER")
-            .arg("SLOTS")
-            .query_async(&mut redis)
-            .await?;
-        let asked = match info.addr() {
-            ConnectionAddr::Tcp(host, _) => host.clone(),
-            _ => String::new(),
-        };
-        let masters = masters_of(&slots)?
-            .into_iter()
-            .map(|Master { host, port, .. }| {
-                let host = if host.is_empty() { asked.clone() } else { host };
-                let settings = info.redis_settings().clone();
-                (ConnectionAddr::Tcp(host, port), settings)
-            });
-        Ok(masters.collect())
+        let redis = cluster.connect().await?;
+        let map = redis.read_map().await?;
+        let masters = map.masters.iter();
+        Ok(masters.map(|master| master.address.clone()).collect())
     }
 }
 
 impl Handle {
-    /// Sends commands for several keys: in one pipeline, or in a cluster, where they go to several
-    /// servers, at once.
+    /// Sends commands for several keys: in one pipeline, or in a cluster in one to each master.
+    ///
+    /// # Errors
+    /// Fails if a command could not be sent, or a server answers one with an error.
     pub(super) async fn send(&mut self, commands: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
-        if let Self::Cluster(_) = self {
-            let each = commands.iter().map(|command| {
-                let mut redis = self.clone();
-                async move { command.query_async(&mut redis).await }
-            });
-            return try_join_all(each).await;
+        match self {
+            Self::Cluster(masters) => masters.send(commands).await?.into_iter().collect(),
+            Self::One(connection) => pipeline_of(commands).query_async(connection).await,
         }
-        let mut pipeline = Pipeline::with_capacity(commands.len());
-        for command in commands {
-            pipeline.add_command(command);
-        }
-        pipeline.query_async(self).await
     }
+
+    /// As [`Handle::send`], with the errors of servers among the answers.
+    ///
+    /// # Errors
+    /// Fails if a command could not be sent.
+    pub(super) async fn answers(&mut self, commands: Vec<Cmd>) -> Result<Vec<Answer>, RedisError> {
+        match self {
+            Self::Cluster(masters) => masters.send(commands).await,
+            Self::One(connection) => {
+                let count = commands.len();
+                let pipeline = pipeline_of(commands);
+                let values = connection.req_packed_commands(&pipeline, 0, count).await?;
+                Ok(values.into_iter().map(Value::extract_error).collect())
+            }
+        }
+    }
+}
+
+fn pipeline_of(commands: Vec<Cmd>) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    pipeline
 }
 
 impl ConnectionLike for Handle {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
         match self {
             Self::One(connection) => connection.req_packed_command(cmd),
-            Self::Cluster(connection) => connection.req_packed_command(cmd),
+            Self::Cluster(masters) => masters.library.req_packed_command(cmd),
         }
     }
 
@@ -203,60 +196,16 @@ impl ConnectionLike for Handle {
     ) -> RedisFuture<'a, Vec<Value>> {
         match self {
             Self::One(connection) => connection.req_packed_commands(cmd, offset, count),
-            Self::Cluster(connection) => connection.req_packed_commands(cmd, offset, count),
+            Self::Cluster(masters) => masters.library.req_packed_commands(cmd, offset, count),
         }
     }
 
     fn get_db(&self) -> i64 {
         match self {
             Self::One(connection) => connection.get_db(),
-            Self::Cluster(connection) => connection.get_db(),
+            Self::Cluster(masters) => masters.library.get_db(),
         }
     }
-}
-
-/// A master of a cluster.
-pub(super) struct Master {
-    /// Empty for the one that was asked.
-    host: String,
-    port: u16,
-    /// The slots that it owns.
-    pub(super) slots: Vec<RangeInclusive<u16>>,
-}
-
-/// The masters of a cluster, as `CLUSTER SLOTS` has them.
-pub(super) fn masters_of(slots: &Value) -> io::Result<Vec<Master>> {
-    let malformed = || refused(b"CLUSTER SLOTS can't be read");
-    let range = |range: &Value| {
-        let [Value::Int(first), Value::Int(last), master, ..] = range.as_sequence()? else {
-            return None;
-        };
-        let [host, Value::Int(port), ..] = master.as_sequence()? else {
-            return None;
-        };
-        let host = match host {
-            Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
-            _ => String::new(),
-        };
-        let slots = u16::try_from(*first).ok()?..=u16::try_from(*last).ok()?;
-        Some((host, u16::try_from(*port).ok()?, slots))
-    };
-    let mut masters: Vec<Master> = Vec::new();
-    for one in slots.as_sequence().ok_or_else(malformed)? {
-        let (host, port, slots) = range(one).ok_or_else(malformed)?;
-        match masters
-            .iter_mut()
-            .find(|it| it.host == host && it.port == port)
-        {
-            Some(master) => master.slots.push(slots),
-            None => masters.push(Master {
-                host,
-                port,
-                slots: vec![slots],
-            }),
-        }
-    }
-    Ok(masters)
 }
 
 fn address(node: &str) -> String {

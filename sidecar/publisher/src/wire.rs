@@ -6,7 +6,7 @@
 
 use std::io;
 
-use redis::{Client, Cmd, ConnectionAddr, RedisConnectionInfo};
+use redis::{ConnectionAddr, RedisConnectionInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use vocabulary::number::push_decimal;
@@ -68,23 +68,33 @@ impl Commands {
         }
     }
 
-    /// The commands one by one, for the library.
-    pub(super) fn each(&self) -> impl Iterator<Item = Cmd> {
+    /// The number of commands.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The commands one by one: their words, and the command as it is packed.
+    pub(super) fn each(&self) -> impl Iterator<Item = (Vec<&[u8]>, &[u8])> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
             let (reply, length) = parse(rest).ok()??;
-            rest = &rest[length..];
+            let (packed, others) = rest.split_at(length);
+            rest = others;
             let Reply::Array(words) = reply else {
                 return None;
             };
-            let mut command = Cmd::new();
-            for word in words {
-                if let Reply::Bulk(Some(word)) = word {
-                    command.arg(word);
-                }
-            }
-            Some(command)
+            let words = words.into_iter().filter_map(|word| match word {
+                Reply::Bulk(word) => word,
+                _ => None,
+            });
+            Some((words.collect(), packed))
         })
+    }
+
+    /// Adds a command that is packed already.
+    pub(super) fn packed(&mut self, command: &[u8]) {
+        self.bytes.extend_from_slice(command);
+        self.count += 1;
     }
 }
 
@@ -97,14 +107,8 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Connects to the server of a client and says who is there.
-    pub(super) async fn connect(client: &Client) -> io::Result<Self> {
-        let info = client.get_connection_info();
-        Self::connect_to(info.addr(), info.redis_settings()).await
-    }
-
     /// Connects to a server with a user, a password and a database.
-    pub(super) async fn connect_to(
+    pub(super) async fn connect(
         address: &ConnectionAddr,
         settings: &RedisConnectionInfo,
     ) -> io::Result<Self> {

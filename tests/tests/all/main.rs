@@ -8,6 +8,7 @@ mod citizen;
 mod cli;
 mod clients;
 mod clocks;
+mod cluster_publishing;
 mod coherence;
 mod configuration;
 mod console;
