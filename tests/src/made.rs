@@ -76,7 +76,7 @@ pub fn listed(port: u16, key: &str) -> HashMap<String, String> {
 pub struct Results {
     /// The links that were made, by the index of their row.
     pub made: Vec<(usize, Made)>,
-    /// How many of them were not yet in Redis.
+    /// The number of them that were not yet in Redis.
     pub late: usize,
     /// The results of rows without a link, as they were received.
     pub refused: Vec<String>,

@@ -26,7 +26,7 @@ use vocabulary::slot::{SLOTS, slot_of_key};
 use super::servers::Address;
 use super::wire::refused;
 
-/// The time before a master that was away is looked for again.
+/// The pause between attempts to connect to a master that is away.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A cluster that the library connects to, and its map as far as it is known.
@@ -39,7 +39,7 @@ pub(super) struct Cluster {
     map: Mutex<Option<Arc<Map>>>,
 }
 
-/// Which master has which slot.
+/// The masters of a cluster and their slots.
 pub(super) struct Map {
     /// The place of each slot's master, plus one; 0 for a slot without one.
     owners: Vec<u16>,
@@ -49,7 +49,7 @@ pub(super) struct Map {
 
 /// A master of a cluster.
 pub(super) struct Master {
-    /// Where it listens, with the user's credentials.
+    /// Its address, with the user's credentials.
     pub(super) address: Address,
     /// The slots that it has.
     pub(super) slots: Vec<RangeInclusive<u16>>,
@@ -134,7 +134,7 @@ impl Cluster {
             .await?;
         let map = Map::parse(&slots, &self.info)?;
         let mut known = self.map.lock();
-        // Who has it open goes on with it.
+        // Its connections stay open.
         if let Some(known) = known.as_ref().filter(|known| known.is_like(&map)) {
             return Ok(Arc::clone(known));
         }
@@ -370,9 +370,9 @@ mod tests {
         Value::Array(vec![Value::Int(first), Value::Int(last), node])
     }
 
-    fn parse(slots: Value) -> io::Result<Map> {
+    fn parse(slots: &Value) -> io::Result<Map> {
         let info = "redis://10.0.0.1:7000".into_connection_info();
-        Map::parse(&slots, &info.expect("a URL"))
+        Map::parse(slots, &info.expect("a URL"))
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
             range(12739, 12739, "10.0.0.2", 7001),
             range(12740, 16000, "", 7000),
         ]);
-        let map = parse(slots).expect("a map");
+        let map = parse(&slots).expect("a map");
         let addresses: Vec<String> = map
             .masters
             .iter()
@@ -405,7 +405,7 @@ mod tests {
             Value::Array(vec![range(-1, 4, "a", 1)]),
             Value::Array(vec![range(0, 4, "a", 70_000)]),
         ] {
-            assert!(parse(slots.clone()).is_err(), "{slots:?}");
+            assert!(parse(&slots).is_err(), "{slots:?}");
         }
     }
 

@@ -318,7 +318,7 @@ impl RedisIndex {
     }
 }
 
-/// What a reply says about a key.
+/// Reads what stands under a key from a reply.
 fn standing_of<'a>(reply: &Reply<'a>) -> io::Result<Standing<'a>> {
     match reply {
         Reply::Simple(text) | Reply::Bulk(Some(text)) => Ok(Standing::Text(text)),
