@@ -22,7 +22,7 @@ use shortlink_core::target::TargetPolicy;
 use shortlink_core::target::domains::{DomainRule, DomainRules, TargetDomains};
 use shortlink_core::trace::Sampling;
 use shortlink_http::ProxySecret;
-use shortlink_publisher::{RedisOptions, Topology};
+use shortlink_publisher::{Certificates, RedisOptions, Topology};
 use shortlink_service::codes::pool::Watermarks;
 use shortlink_store::{Scheme, StoreOptions};
 use toml::Table;
@@ -180,6 +180,8 @@ impl Config {
             redis: RedisOptions {
                 url: settings.get::<String>("redis.url").into(),
                 topology: settings.topology()?,
+                certificates: settings.certificates()?,
+                sentinel_login: settings.sentinel_login()?,
                 prefix: settings.prefix("redis.prefix")?,
                 timeout: timeout("redis.timeout_ms")?,
             },
@@ -337,6 +339,27 @@ impl Settings {
             }
             _ => Ok(topology),
         }
+    }
+
+    fn sentinel_login(&self) -> anyhow::Result<Option<(Option<String>, SecretString)>> {
+        let text = |key| Some(self.get::<String>(key)).filter(|text| !text.is_empty());
+        match (text("redis.sentinel_user"), text("redis.sentinel_password")) {
+            (user, Some(password)) => Ok(Some((user, password.into()))),
+            (Some(_), None) => bail!("redis.sentinel_user needs redis.sentinel_password"),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn certificates(&self) -> anyhow::Result<Certificates> {
+        let text = |key| self.read_file(key, std::fs::read_to_string);
+        let [own, key] = ["redis.certificate_file", "redis.certificate_key_file"];
+        let own = match (text(own)?, text(key)?) {
+            (Some((_, certificate)), Some((_, key))) => Some((certificate, key.into())),
+            (None, None) => None,
+            _ => bail!("{own} and {key} must be set together"),
+        };
+        let trusted = text("redis.ca_file")?.map(|(_, text)| text);
+        Ok(Certificates { trusted, own })
     }
 
     fn prefix(&self, key: &'static str) -> anyhow::Result<KeyPrefix> {

@@ -39,6 +39,14 @@ impl Cluster {
     /// # Panics
     /// When it does not come together.
     pub fn start(directory: &Path) -> Self {
+        Self::start_with(directory, |_node| Vec::new())
+    }
+
+    /// The same with more arguments for each node.
+    ///
+    /// # Panics
+    /// When it does not come together.
+    pub fn start_with(directory: &Path, more: impl Fn(usize) -> Vec<String>) -> Self {
         let arguments = [
             "--cluster-enabled",
             "yes",
@@ -50,6 +58,9 @@ impl Cluster {
         let nodes: Vec<Redis> = (0..3)
             .map(|node| {
                 let directory = directory.join(format!("node{node}"));
+                let more = more(node);
+                let more = more.iter().map(String::as_str);
+                let arguments: Vec<&str> = arguments.iter().copied().chain(more).collect();
                 Redis::start_with(&directory, port_of_node(), &arguments)
             })
             .collect();
@@ -233,6 +244,19 @@ impl Sentinels {
         let reply = try_command(*last, &command).expect("a master");
         let port = reply.lines().nth(1).expect("a port");
         port.parse().expect("a number")
+    }
+
+    /// Has the sentinels demand the password of a user; their default user is off.
+    ///
+    /// # Panics
+    /// When they refuse.
+    pub fn demand_passwords(&self, user: &str, password: &str) {
+        let password = format!(">{password}");
+        for &port in &self.ports {
+            let command = ["ACL", "SETUSER", user, "on", &password, "~*", "&*", "+@all"];
+            try_command(port, &command).expect("a user");
+            try_command(port, &["ACL", "SETUSER", "default", "off"]).expect("a change");
+        }
     }
 
     /// Kills the first of those that run.

@@ -65,6 +65,41 @@ impl Tally {
     }
 }
 
+/// Makes a certificate for `redis.test` and 127.0.0.1, `redis.crt` with its key `redis.key`, signed by `ca.crt`.
+///
+/// # Panics
+/// When openssl does not make it.
+pub fn make_certificates(directory: &Path) {
+    let script = "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 \
+                  -subj /CN=test-ca && \
+                  openssl req -newkey rsa:2048 -nodes -keyout redis.key -out redis.csr \
+                  -subj /CN=redis.test && \
+                  printf 'subjectAltName=DNS:redis.test,IP:127.0.0.1\nbasicConstraints=CA:FALSE' > ext && \
+                  openssl x509 -req -in redis.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
+                  -out redis.crt -days 2 -extfile ext";
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(directory)
+        .output()
+        .expect("openssl");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// The arguments of a server that has TLS on another port with the certificates of a directory, and demands one of its
+/// clients too.
+pub fn secured(certificates: &Path, port: u16) -> Vec<String> {
+    let file = |name: &str| certificates.join(name).display().to_string();
+    [
+        ("--tls-port", port.to_string()),
+        ("--tls-cert-file", file("redis.crt")),
+        ("--tls-key-file", file("redis.key")),
+        ("--tls-ca-cert-file", file("ca.crt")),
+    ]
+    .into_iter()
+    .flat_map(|(name, value)| [name.to_owned(), value])
+    .collect()
+}
+
 impl Redis {
     /// Starts a server whose files stand in `directory`.
     ///

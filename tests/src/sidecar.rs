@@ -16,7 +16,8 @@ use crate::wait::SOON;
 pub struct Sidecar {
     process: Option<Process>,
     directory: PathBuf,
-    config: PathBuf,
+    /// Its file of settings.
+    pub config: PathBuf,
     /// Variables of its environment, from its next start on.
     pub environment: Vec<(String, String)>,
     /// The port that it listens on, also when it is started again.

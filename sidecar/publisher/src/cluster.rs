@@ -17,8 +17,8 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::{
-    Arg, AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    Pipeline, RedisError, ServerErrorKind, Value,
+    Arg, AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError, ServerErrorKind,
+    Value,
 };
 use tokio::time::Instant;
 use vocabulary::slot::{SLOTS, slot_of_key};
@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A cluster that the library connects to, and its map as far as it is known.
 pub(super) struct Cluster {
     client: ClusterClient,
-    /// Connection settings of the node that the URL names.
-    info: ConnectionInfo,
+    /// The node that the URL names.
+    asked: Address,
     /// The longest time that a connection to a master may take: the other masters wait.
     patience: Duration,
     map: Mutex<Option<Arc<Map>>>,
@@ -85,7 +85,7 @@ impl Open {
     /// Returns the connection to a server, if there is one that has not failed.
     fn to(&self, address: &ConnectionAddr) -> Option<MultiplexedConnection> {
         let mut masters = self.map.masters.iter();
-        let place = masters.position(|master| master.address.0 == *address)?;
+        let place = masters.position(|master| master.address.info.addr() == address)?;
         let has_failed = self.failed.lock().contains(&place);
         self.connections[place].clone().filter(|_| !has_failed)
     }
@@ -93,10 +93,10 @@ impl Open {
 
 impl Cluster {
     /// Prepares for operations that may take `limit`.
-    pub(super) fn new(client: ClusterClient, info: ConnectionInfo, limit: Duration) -> Self {
+    pub(super) fn new(client: ClusterClient, asked: Address, limit: Duration) -> Self {
         Self {
             client,
-            info,
+            asked,
             patience: limit / 4,
             map: Mutex::default(),
         }
@@ -132,7 +132,7 @@ impl Cluster {
             .arg("SLOTS")
             .query_async(&mut redis)
             .await?;
-        let map = Map::parse(&slots, &self.info)?;
+        let map = Map::parse(&slots, &self.asked)?;
         let mut known = self.map.lock();
         // Its connections stay open.
         if let Some(known) = known.as_ref().filter(|known| known.is_like(&map)) {
@@ -151,8 +151,8 @@ impl Cluster {
 }
 
 impl Map {
-    /// Reads the answer to `CLUSTER SLOTS`. Nodes are reached as the one of `info` is.
-    fn parse(slots: &Value, info: &ConnectionInfo) -> io::Result<Self> {
+    /// Reads the answer to `CLUSTER SLOTS`. Nodes are reached as the one that was asked is.
+    fn parse(slots: &Value, asked: &Address) -> io::Result<Self> {
         let malformed = || refused(b"CLUSTER SLOTS can't be read");
         let range = |range: &Value| {
             let [Value::Int(first), Value::Int(last), master, ..] = range.as_sequence()? else {
@@ -177,10 +177,7 @@ impl Map {
             let (host, port, slots) = range(one).ok_or_else(malformed)?;
             let place = *places.entry((host.clone(), port)).or_insert_with(|| {
                 map.masters.push(Master {
-                    address: (
-                        of_node(info.addr(), host, port),
-                        info.redis_settings().clone(),
-                    ),
+                    address: asked.of_node(host, port),
                     slots: Vec::new(),
                 });
                 map.masters.len() - 1
@@ -195,7 +192,10 @@ impl Map {
 
     fn is_like(&self, other: &Self) -> bool {
         let addresses = |map: &Self| -> Vec<ConnectionAddr> {
-            map.masters.iter().map(|it| it.address.0.clone()).collect()
+            map.masters
+                .iter()
+                .map(|it| it.address.info.addr().clone())
+                .collect()
         };
         self.owners == other.owners && addresses(self) == addresses(other)
     }
@@ -207,15 +207,29 @@ impl Map {
     }
 }
 
-/// The address of a node whose host is empty if it is the one that was asked.
-fn of_node(asked: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
-    let or_asked = |asked: &String| match host.is_empty() {
-        true => asked.clone(),
-        false => host.clone(),
-    };
-    match asked {
-        ConnectionAddr::Tcp(asked, _) => ConnectionAddr::Tcp(or_asked(asked), port),
-        _ => ConnectionAddr::Tcp(host, port),
+impl Address {
+    /// The address of another node; its host is empty if it is this one.
+    fn of_node(&self, host: String, port: u16) -> Self {
+        let or_own = |own: &String| if host.is_empty() { own } else { &host }.clone();
+        let address = match self.info.addr().clone() {
+            ConnectionAddr::TcpTls {
+                host: own,
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: or_own(&own),
+                port,
+                insecure,
+                tls_params,
+            },
+            ConnectionAddr::Tcp(own, _) => ConnectionAddr::Tcp(or_own(&own), port),
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Self {
+            info: self.info.clone().set_addr(address),
+            tls: self.tls.clone(),
+        }
     }
 }
 
@@ -305,12 +319,11 @@ impl Masters {
             return Ok(Arc::clone(open));
         }
         let connections = map.masters.iter().map(async |master| {
-            let (address, settings) = master.address.clone();
-            if let Some(open) = held.as_ref().and_then(|before| before.to(&address)) {
+            let info = &master.address.info;
+            if let Some(open) = held.as_ref().and_then(|before| before.to(info.addr())) {
                 return Some(open);
             }
-            let info = address.into_connection_info().ok()?;
-            let client = Client::open(info.set_redis_settings(settings)).ok()?;
+            let client = Client::open(info.clone()).ok()?;
             // The caller has a time limit of its own.
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(None)
@@ -362,6 +375,8 @@ fn is_redirected(kind: Option<ServerErrorKind>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use redis::IntoConnectionInfo;
+
     use super::*;
 
     fn range(first: i64, last: i64, host: &str, port: i64) -> Value {
@@ -371,8 +386,10 @@ mod tests {
     }
 
     fn parse(slots: &Value) -> io::Result<Map> {
-        let info = "redis://10.0.0.1:7000".into_connection_info();
-        Map::parse(slots, &info.expect("a URL"))
+        let info = "redis://10.0.0.1:7000"
+            .into_connection_info()
+            .expect("a URL");
+        Map::parse(slots, &Address { info, tls: None })
     }
 
     #[test]
@@ -387,7 +404,7 @@ mod tests {
         let addresses: Vec<String> = map
             .masters
             .iter()
-            .map(|master| master.address.0.to_string())
+            .map(|master| master.address.info.addr().to_string())
             .collect();
         assert_eq!(addresses, ["10.0.0.1:7000", "10.0.0.2:7001"]);
         assert_eq!(map.owner(b"123456789"), Some(1));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::error::Error;
 
 use jiff::Timestamp;
-use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
 use vocabulary::KeyPrefix;
 
 use super::servers::{Address, RedisOptions, Servers, UrlError};
@@ -54,7 +54,7 @@ pub async fn examine(options: &RedisOptions) -> Result<Vec<ServerCondition>, Con
     };
     let mut conditions = Vec::with_capacity(masters.len());
     for master in masters {
-        let address = master.0.to_string();
+        let address = master.info.addr().to_string();
         let examined = tokio::time::timeout(limit, examine_one(master, prefix)).await;
         let error = match examined {
             Ok(Ok(condition)) => {
@@ -80,16 +80,12 @@ fn describe(error: &dyn Error) -> String {
     text
 }
 
-async fn examine_one(
-    (address, settings): Address,
-    prefix: &KeyPrefix,
-) -> Result<ServerCondition, RedisError> {
-    let shown = address.to_string();
-    let info = address.into_connection_info()?.set_redis_settings(settings);
+async fn examine_one(address: Address, prefix: &KeyPrefix) -> Result<ServerCondition, RedisError> {
+    let shown = address.info.addr().to_string();
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);
-    let client = Client::open(info)?;
+    let client = Client::open(address.info)?;
     let mut redis = client
         .get_multiplexed_async_connection_with_config(&config)
         .await?;

@@ -101,13 +101,11 @@ impl RedisIndex {
             _ => {
                 let work = async {
                     let master = self.servers.master().await?;
-                    let master = master.get_connection_info();
-                    let address = (master.addr().clone(), master.redis_settings().clone());
                     let hand_over = |place, reply: Reply<'_>| {
                         each(place, standing_of(&reply)?);
                         Ok(())
                     };
-                    Ok(self.exchange_with(&address, &commands, hand_over).await?)
+                    Ok(self.exchange_with(&master, &commands, hand_over).await?)
                 };
                 let done = limited(operation, self.limit, work).await;
                 if done.is_err() {
@@ -132,11 +130,11 @@ impl RedisIndex {
         commands: &Commands,
         each: impl FnMut(usize, Reply<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let name = address.0.to_string();
+        let name = address.info.addr().to_string();
         let idle = self.idle.lock().get_mut(&name).and_then(Vec::pop);
         let mut wire = match idle {
             Some(wire) => wire,
-            None => Wire::connect(&address.0, &address.1).await?,
+            None => Wire::connect(address).await?,
         };
         wire.exchange(commands, each).await?;
         let mut idle = self.idle.lock();
@@ -187,7 +185,7 @@ impl RedisIndex {
         });
         for (address, done) in join_all(asked).await {
             if done.is_err() {
-                self.idle.lock().remove(&address.0.to_string());
+                self.idle.lock().remove(&address.info.addr().to_string());
             }
         }
         drop(handed_over);
@@ -427,8 +425,8 @@ impl RecordIndex for RedisIndex {
         }
         pattern.extend_from_slice(b"l:*");
         let masters = limited(operation, self.limit, self.servers.all_masters()).await?;
-        for (address, settings) in &masters {
-            let connect = async { Ok(Wire::connect(address, settings).await?) };
+        for address in &masters {
+            let connect = async { Ok(Wire::connect(address).await?) };
             let mut wire = limited(operation, self.limit, connect).await?;
             let mut cursor = b"0".to_vec();
             loop {

@@ -18,6 +18,7 @@ mod generations;
 mod index;
 mod servers;
 mod tail;
+mod tls;
 mod visits;
 mod wire;
 
@@ -36,6 +37,7 @@ pub use condition::{ConditionError, ServerCondition, examine};
 pub use index::RedisIndex;
 pub use servers::{RedisOptions, Topology, UrlError};
 pub use tail::RedisTail;
+pub use tls::Certificates;
 pub use visits::RedisVisits;
 
 /// Moves a counter forward, to a floor first.

@@ -8,21 +8,51 @@ use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr};
-use redis::{IntoConnectionInfo, Pipeline, RedisConnectionInfo, RedisError, RedisFuture, Value};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+};
+use redis::{Pipeline, RedisError, RedisFuture, TlsMode, Value};
 use secrecy::{ExposeSecret, SecretString};
 use vocabulary::KeyPrefix;
 
 use super::cluster::{Answer, Cluster, Masters};
+use super::tls::{Certificates, Tls};
 
-/// The URL is not one of a Redis server. Does not show the URL, which may hold a password.
+/// The servers can't be reached with these settings. Does not show the URL, which may hold a password.
 #[derive(Debug, thiserror::Error)]
-#[error("redis.url must be like redis://127.0.0.1:6379/0 or redis+unix:///run/redis.sock")]
-pub struct UrlError {
-    /// Fault of the URL.
-    #[from]
-    pub source: RedisError,
+pub enum UrlError {
+    /// The URL is none of a Redis server.
+    #[error(
+        "redis.url must be like redis://127.0.0.1:6379/0, rediss://redis.example.com:6379/0 (with TLS) or \
+         redis+unix:///run/redis.sock"
+    )]
+    Url {
+        /// Its fault.
+        #[from]
+        source: RedisError,
+    },
+    /// There are certificates for connections without TLS.
+    #[error(
+        "redis.ca_file, redis.certificate_file and redis.certificate_key_file need a redis.url that begins with \
+         rediss://"
+    )]
+    Plain,
+    /// The certificates can't be used.
+    #[error(
+        "the files of redis.ca_file, redis.certificate_file and redis.certificate_key_file can't be used"
+    )]
+    Certificates {
+        /// Their fault.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl UrlError {
+    pub(super) fn certificates(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let source = source.into();
+        Self::Certificates { source }
+    }
 }
 
 /// The configured way to find the servers.
@@ -44,6 +74,10 @@ pub struct RedisOptions {
     pub url: SecretString,
     /// The way in which the servers are found through it.
     pub topology: Topology,
+    /// Certificates for a URL that begins with `rediss://`.
+    pub certificates: Certificates,
+    /// The user of the sentinels and its password, if they demand one; without a user, their default one.
+    pub sentinel_login: Option<(Option<String>, SecretString)>,
     /// The prefix of every key.
     pub prefix: KeyPrefix,
     /// The time limit of an operation.
@@ -52,14 +86,20 @@ pub struct RedisOptions {
 
 /// Opens connections.
 pub(super) enum Servers {
-    One(Client),
+    One(Client, Option<Tls>),
     /// Asked by one caller at a time.
-    Sentinel(tokio::sync::Mutex<SentinelClient>),
+    Sentinel(tokio::sync::Mutex<SentinelClient>, Option<Tls>),
     Cluster(Arc<Cluster>),
 }
 
-/// Address of a server, with the user's credentials.
-pub(super) type Address = (ConnectionAddr, RedisConnectionInfo);
+/// A server that can be connected to.
+#[derive(Clone)]
+pub(super) struct Address {
+    /// Its address and the user's credentials.
+    pub(super) info: ConnectionInfo,
+    /// Secures connections of [`super::wire`], if it has TLS.
+    pub(super) tls: Option<Tls>,
+}
 
 /// An open connection.
 #[derive(Clone)]
@@ -71,31 +111,41 @@ pub(super) enum Handle {
 impl Servers {
     pub(super) fn new(options: &RedisOptions) -> Result<Self, UrlError> {
         let url = options.url.expose_secret();
-        let info = url.into_connection_info()?;
-        let settings = info.redis_settings().clone();
+        let mut info = url.into_connection_info()?;
+        let certificates = &options.certificates;
+        let is_secured = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        let tls = match is_secured {
+            true => {
+                let client = Client::build_with_tls(info, certificates.for_library());
+                let client = client.map_err(UrlError::certificates)?;
+                info = client.get_connection_info().clone();
+                Some(Tls::new(certificates)?)
+            }
+            false if certificates.are_given() => return Err(UrlError::Plain),
+            false => None,
+        };
         Ok(match &options.topology {
-            Topology::Server => Self::One(Client::open(info)?),
+            Topology::Server => Self::One(Client::open(info)?, tls),
             Topology::Sentinel(nodes) => {
-                let node = SentinelNodeConnectionInfo::default();
-                let master = master_name(url).to_owned();
-                Self::Sentinel(tokio::sync::Mutex::new(SentinelClient::build(
-                    nodes.iter().map(|node| address(node)).collect(),
-                    master,
-                    Some(node.set_redis_connection_info(settings)),
-                    SentinelServerType::Master,
-                )?))
+                let client = sentinel_client(options, nodes, &info)?;
+                Self::Sentinel(tokio::sync::Mutex::new(client), tls)
             }
             Topology::Cluster(nodes) => {
+                let scheme = if is_secured { "rediss" } else { "redis" };
                 let mut seeds = vec![url.to_owned()];
-                seeds.extend(nodes.iter().map(|node| address(node)));
+                seeds.extend(nodes.iter().map(|node| format!("{scheme}://{node}")));
                 let mut builder = ClusterClientBuilder::new(seeds);
-                if let Some(user) = settings.username() {
+                if let Some(user) = info.redis_settings().username() {
                     builder = builder.username(user);
                 }
-                if let Some(password) = settings.password() {
+                if let Some(password) = info.redis_settings().password() {
                     builder = builder.password(password);
                 }
-                let cluster = Cluster::new(builder.build()?, info, options.timeout);
+                if is_secured {
+                    builder = builder.certs(certificates.for_library());
+                }
+                let asked = Address { info, tls };
+                let cluster = Cluster::new(builder.build()?, asked, options.timeout);
                 Self::Cluster(Arc::new(cluster))
             }
         })
@@ -107,12 +157,12 @@ impl Servers {
             .set_connection_timeout(None)
             .set_response_timeout(None);
         Ok(match self {
-            Self::One(client) => Handle::One(
+            Self::One(client, _) => Handle::One(
                 client
                     .get_multiplexed_async_connection_with_config(&config)
                     .await?,
             ),
-            Self::Sentinel(client) => {
+            Self::Sentinel(client, _) => {
                 let mut client = client.lock().await;
                 Handle::One(client.get_async_connection_with_config(&config).await?)
             }
@@ -121,26 +171,66 @@ impl Servers {
     }
 
     /// The one server that is written to; an error in a cluster.
-    pub(super) async fn master(&self) -> Result<Client, RedisError> {
-        match self {
-            Self::One(client) => Ok(client.clone()),
-            Self::Sentinel(client) => client.lock().await.async_get_client().await,
-            Self::Cluster(_) => Err(io::Error::other("there is no one server").into()),
-        }
+    pub(super) async fn master(&self) -> Result<Address, RedisError> {
+        let (client, tls) = match self {
+            Self::One(client, tls) => (client.clone(), tls),
+            Self::Sentinel(client, tls) => (client.lock().await.async_get_client().await?, tls),
+            Self::Cluster(_) => return Err(io::Error::other("there is no one server").into()),
+        };
+        Ok(Address {
+            info: client.get_connection_info().clone(),
+            tls: tls.clone(),
+        })
     }
 
     /// Every server that is written to.
     pub(super) async fn all_masters(&self) -> Result<Vec<Address>, Box<dyn Error + Send + Sync>> {
         let Self::Cluster(cluster) = self else {
-            let info = self.master().await?;
-            let info = info.get_connection_info();
-            return Ok(vec![(info.addr().clone(), info.redis_settings().clone())]);
+            return Ok(vec![self.master().await?]);
         };
         let redis = cluster.connect().await?;
         let map = redis.read_map().await?;
         let masters = map.masters.iter();
         Ok(masters.map(|master| master.address.clone()).collect())
     }
+}
+
+/// The client of sentinels that know the master whose group the URL names.
+fn sentinel_client(
+    options: &RedisOptions,
+    nodes: &[String],
+    info: &ConnectionInfo,
+) -> Result<SentinelClient, UrlError> {
+    let mut addresses = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let node = format!("redis://{node}").into_connection_info()?;
+        addresses.push(node.addr().clone());
+    }
+    let master = master_name(options.url.expose_secret());
+    let mut client = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?;
+    let settings = info.redis_settings();
+    client = client.set_client_to_redis_db(settings.db());
+    if let Some(user) = settings.username() {
+        client = client.set_client_to_redis_username(user);
+    }
+    if let Some(password) = settings.password() {
+        client = client.set_client_to_redis_password(password);
+    }
+    if let Some((user, password)) = &options.sentinel_login {
+        client = client.set_client_to_sentinel_password(password.expose_secret());
+        if let Some(user) = user {
+            client = client.set_client_to_sentinel_username(user);
+        }
+    }
+    if let ConnectionAddr::TcpTls { .. } = info.addr() {
+        let certificates = options.certificates.for_library();
+        client = client
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+            .set_client_to_sentinel_certificates(certificates);
+    }
+    Ok(client.build()?)
 }
 
 impl Handle {
@@ -206,10 +296,6 @@ impl ConnectionLike for Handle {
             Self::Cluster(masters) => masters.library.get_db(),
         }
     }
-}
-
-fn address(node: &str) -> String {
-    format!("redis://{node}")
 }
 
 /// The host of a URL: behind the user and password, before the port and the database.

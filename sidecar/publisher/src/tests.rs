@@ -19,6 +19,8 @@ pub(super) fn options(url: &str, timeout: Duration) -> RedisOptions {
     RedisOptions {
         url: url.to_owned().into(),
         topology: Topology::Server,
+        certificates: Certificates::default(),
+        sentinel_login: None,
         prefix: KeyPrefix::default(),
         timeout,
     }

@@ -6,10 +6,12 @@
 
 use std::io;
 
-use redis::{ConnectionAddr, RedisConnectionInfo};
+use redis::ConnectionAddr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use vocabulary::number::push_decimal;
+
+use super::servers::Address;
 
 /// The number of bytes per read.
 const CHUNK: usize = 64 << 10;
@@ -98,6 +100,12 @@ impl Commands {
     }
 }
 
+async fn open(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 /// An open connection.
 pub(super) struct Wire {
     reader: Box<dyn AsyncRead + Send + Unpin>,
@@ -108,30 +116,27 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Connects to a server with a user, a password and a database.
-    pub(super) async fn connect(
-        address: &ConnectionAddr,
-        settings: &RedisConnectionInfo,
-    ) -> io::Result<Self> {
+    pub(super) async fn connect(address: &Address) -> io::Result<Self> {
         let (reader, writer): (
             Box<dyn AsyncRead + Send + Unpin>,
             Box<dyn AsyncWrite + Send + Unpin>,
-        ) = match address {
-            ConnectionAddr::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                let (reader, writer) = stream.into_split();
+        ) = match (address.info.addr(), &address.tls) {
+            (ConnectionAddr::Tcp(host, port), _) => {
+                let (reader, writer) = open(host, *port).await?.into_split();
                 (Box::new(reader), Box::new(writer))
             }
-            ConnectionAddr::Unix(path) => {
+            (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
+                let stream = tls.secure(host, open(host, *port).await?).await?;
+                let (reader, writer) = tokio::io::split(stream);
+                (Box::new(reader), Box::new(writer))
+            }
+            (ConnectionAddr::Unix(path), _) => {
                 let (reader, writer) = UnixStream::connect(path).await?.into_split();
                 (Box::new(reader), Box::new(writer))
             }
-            _ => {
-                return Err(io::Error::other(
-                    "the server can't be reached in plain text",
-                ));
-            }
+            _ => return Err(io::Error::other("there is no way to such an address")),
         };
+        let settings = address.info.redis_settings();
         let mut wire = Self {
             reader,
             writer,

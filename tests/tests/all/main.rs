@@ -53,6 +53,7 @@ mod redirects;
 mod reload;
 mod run;
 mod schemathesis;
+mod secured_publishing;
 mod sight;
 mod subrequests;
 mod tidy;

@@ -1,7 +1,6 @@
 //! Redis as it is run: with users, TLS, replicas, sentinels, and as a cluster.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use shortlink_tests::cluster::{Cluster, MASTER, Sentinels};
 use shortlink_tests::http::{self, Connection, Response};
 use shortlink_tests::nginx::{Nginx, NginxOptions, REAL_BUDGET};
 use shortlink_tests::ports;
-use shortlink_tests::redis::Redis;
+use shortlink_tests::redis::{Redis, make_certificates, secured};
 use shortlink_tests::stack::directory;
 use shortlink_tests::wait::{SOON, pass, until};
 
@@ -151,44 +150,16 @@ fn a_wrong_password_is_said_once_and_not_tried_in_a_loop() {
     assert_eq!(follow(&nginx, "one").status, 503);
 }
 
-/// A certificate for `redis.test`, signed by one that is made for this.
-fn certificates(directory: &Path) {
-    let script = "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 \
-                  -subj /CN=test-ca && \
-                  openssl req -newkey rsa:2048 -nodes -keyout redis.key -out redis.csr \
-                  -subj /CN=redis.test && \
-                  printf 'subjectAltName=DNS:redis.test' > ext && \
-                  openssl x509 -req -in redis.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
-                  -out redis.crt -days 2 -extfile ext";
-    let output = Command::new("sh")
-        .args(["-c", script])
-        .current_dir(directory)
-        .output()
-        .expect("openssl");
-    assert!(output.status.success(), "{output:?}");
-}
-
 #[test]
 fn connections_are_secured() {
     let directory = directory();
     let path = directory.path();
-    certificates(path);
+    make_certificates(path);
     let file = |name: &str| path.join(name).display().to_string();
     let tls_port = ports::free();
-    let redis = Redis::start_with(
-        &path.join("redis"),
-        ports::free(),
-        &[
-            "--tls-port",
-            &tls_port.to_string(),
-            "--tls-cert-file",
-            &file("redis.crt"),
-            "--tls-key-file",
-            &file("redis.key"),
-            "--tls-ca-cert-file",
-            &file("ca.crt"),
-        ],
-    );
+    let arguments = secured(path, tls_port);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let redis = Redis::start_with(&path.join("redis"), ports::free(), &arguments);
     redis.set_record("one", &record(1));
     let _beats = redis.beats();
     let lines = |name: &str, more: &str| {
