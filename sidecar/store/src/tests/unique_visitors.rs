@@ -107,4 +107,9 @@ async fn a_day_that_an_earlier_version_has_begun_goes_on(fixture: Fixture) {
     assert_eq!(fixture.count("visit_sketch_parts").await, 0);
     let bytes = "visit_sketches WHERE length(registers) = 4096 AND visitors IS NULL";
     assert_eq!(fixture.count(bytes).await, 1);
+    // A process of that version still runs: it replaces the registers, and knows no estimate beside them.
+    fixture
+        .execute("UPDATE visit_sketches SET visitors = 5")
+        .await;
+    assert_eq!(visitors(store).await, found);
 }

@@ -314,15 +314,17 @@ async fn visitors(db: &mut Db<'_>, query: &CountQuery) -> Result<Vec<DayVisitors
         Counted::Campaign(id) => Value::from(id),
         Counted::All => Value::from(ALL),
     };
+    // An earlier version that replaces the registers leaves the estimate beside them as it was.
     let sql = sql!(
-        "SELECT day, visitors, CASE WHEN visitors IS NULL THEN registers END AS registers \
-         FROM visit_sketches WHERE campaign_id = $1 AND day >= $2 AND day <= $3 ORDER BY day"
+        "SELECT day, visitors, CASE WHEN visitors IS NULL OR length(registers) = $4 THEN registers END \
+         AS registers FROM visit_sketches WHERE campaign_id = $1 AND day >= $2 AND day <= $3 ORDER BY day"
     );
     let (first, last) = (since.div_euclid(24), (until - 1).div_euclid(24));
-    db.all(sql, args![campaign, first, last], |row| {
-        let visitors = match row.find("visitors")? {
-            Some(visitors) => visitors,
-            None => sketches::parsed(&Stored::with_head(row.get("registers")?))?.estimate(),
+    let values = args![campaign, first, last, Stored::LENGTH_BEFORE];
+    db.all(sql, values, |row| {
+        let visitors = match row.find::<&[u8]>("registers")? {
+            Some(head) => sketches::parsed(&Stored::with_head(head))?.estimate(),
+            None => row.get("visitors")?,
         };
         Ok(DayVisitors {
             day: moment(row, "day", DAY_MS)?,

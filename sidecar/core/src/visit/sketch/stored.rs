@@ -42,6 +42,9 @@ impl Default for Stored {
 }
 
 impl Stored {
+    /// Bytes of a head that an earlier version has stored.
+    pub const LENGTH_BEFORE: u32 = 1 << BITS_BEFORE;
+
     /// Begins to restore a sketch from its head.
     pub fn with_head(head: &[u8]) -> Self {
         let has_parts = head == [IN_PARTS];
@@ -53,7 +56,7 @@ impl Stored {
 
     /// Restores the sketch; `None` for bytes that no version has stored.
     pub fn sketch(&self) -> Option<Sketch> {
-        if self.head.len() == 1 << BITS_BEFORE {
+        if self.head.len() == Self::LENGTH_BEFORE as usize {
             let ranks = self.head.iter().map(|rank| *rank.min(&MAX_RANK)).collect();
             return Some(Sketch::of(BITS_BEFORE, ranks));
         }
