@@ -8,6 +8,7 @@ use shortlink_core::testing::moment;
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::sketch::Sketch;
 use shortlink_core::visit::visitor::VisitorId;
+use sqlx::AssertSqlSafe;
 
 use super::visits::query;
 use crate::testing::*;
@@ -112,4 +113,41 @@ async fn a_day_that_an_earlier_version_has_begun_goes_on(fixture: Fixture) {
         .execute("UPDATE visit_sketches SET visitors = 5")
         .await;
     assert_eq!(visitors(store).await, found);
+}
+
+#[tokio::test]
+async fn retention_waits_for_no_count_that_others_have_locked() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let store = &*fixture.store;
+    keep_visitors(store, 0..1_000).await;
+    let tables = [
+        "visit_sketches",
+        "visit_hours",
+        "visit_values",
+        "visit_link_hours",
+        "visit_domain_minutes",
+    ];
+    let mut other = connect(fixture.options.url.expose_secret()).await;
+    let locks = tables.map(|table| format!("; SELECT 1 FROM {table} FOR UPDATE"));
+    let locked = AssertSqlSafe(format!("BEGIN{}", locks.concat()));
+    let locked = sqlx::raw_sql(locked).execute(&mut other).await;
+    locked.expect("a server");
+    let after = Some(moment(NOW) + SignedDuration::from_hours(48));
+    let old = OldCounts {
+        minutes_before: after,
+        hours_before: after,
+    };
+    let forget = async || store.forget_counts(old, 1_000).await.expect("a store");
+    assert_eq!(forget().await, 0);
+    // A sketch goes with its parts, or stays with all of them.
+    assert_eq!(fixture.count("visit_sketch_parts").await, 32);
+    let ended = sqlx::raw_sql("ROLLBACK").execute(&mut other).await;
+    ended.expect("a server");
+    while forget().await > 0 {}
+    for table in tables {
+        // The total of the link stays.
+        let left = i64::from(table == "visit_link_hours");
+        assert_eq!(fixture.count(table).await, left, "{table}");
+    }
+    assert_eq!(fixture.count("visit_sketch_parts").await, 0);
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use shortlink_core::ports::{OldCounts, StoreError};
 
-use super::{EARLIER, HOUR_MS, MINUTE_MS};
+use super::{EARLIER, HOUR_MS, MINUTE_MS, sketches};
 use crate::db::Db;
 use crate::shared::DAY_MS;
 use crate::sql::{Sql, sql};
@@ -21,6 +21,10 @@ const FORGET_DAYS: Sql = sql!(
 /// [`EARLIER`] in the text of a statement, from which SQLite knows that an index has all rows.
 const EARLIER_TEXT: &str = "-1000000000";
 
+/// Locks the rows that are to be deleted, except those that another transaction of PostgreSQL has locked: they are deleted
+/// later. Retention finds rows by their times, and others lock them in the order of their keys: to wait could be a deadlock.
+pub(super) const FREE: &str = "{| FOR UPDATE SKIP LOCKED}";
+
 impl Store {
     /// Deletes some visits that were stored before a moment, at most `limit`, or those of one day
     /// together; returns their number.
@@ -34,18 +38,29 @@ impl Store {
                 // In SQLite visits have no index by time, and those of clocks that are ahead must not
                 // hold up the others. In PostgreSQL most days have a part of their own.
                 let sql = sql!(
-                    "DELETE FROM {visits WHERE id IN (SELECT id FROM \
+                    "{|WITH due AS MATERIALIZED (SELECT id, at FROM visits_of_other_days WHERE at < $1 \
+                     ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED) }\
+                     DELETE FROM {visits WHERE id IN (SELECT id FROM \
                      (SELECT id, at FROM visits ORDER BY id LIMIT ",
                     FORGET_AMONG,
-                    ") WHERE at < $1 LIMIT $2)|visits_of_other_days WHERE (id, at) IN \
-                     (SELECT id, at FROM visits_of_other_days WHERE at < $1 ORDER BY id LIMIT $2)}"
+                    ") WHERE at < $1 LIMIT $2)|visits_of_other_days WHERE (id, at) IN (SELECT id, at FROM due)}"
                 );
                 let deleted = db.run(sql, args![*before, *limit]).await?;
                 if deleted == 0 {
-                    let sql = sql!("DELETE FROM visit_origins WHERE seen_at < $1");
+                    let sql = sql!(
+                        "DELETE FROM visit_origins WHERE origin IN \
+                         (SELECT origin FROM visit_origins WHERE seen_at < $1",
+                        FREE,
+                        ")"
+                    );
                     db.run(sql, args![*before]).await?;
                     // The rest of their visits would replace their unique visitors.
-                    let sql = sql!("DELETE FROM visit_stale_sketches WHERE day < $1");
+                    let sql = sql!(
+                        "DELETE FROM visit_stale_sketches WHERE (campaign_id, day) IN \
+                         (SELECT campaign_id, day FROM visit_stale_sketches WHERE day < $1",
+                        FREE,
+                        ")"
+                    );
                     let day = before.as_millisecond().div_euclid(DAY_MS);
                     db.run(sql, args![day]).await?;
                     if db.scheme() == Scheme::Sqlite {
@@ -72,9 +87,11 @@ async fn forget_counts(db: &mut Db<'_>, old: OldCounts, limit: u32) -> Result<u6
     let mut gone = 0;
     if let Some(before) = old.minutes_before {
         let sql = sql!(
-            "DELETE FROM visit_domain_minutes WHERE (minute, host) IN \
-             (SELECT minute, host FROM visit_domain_minutes WHERE minute < $1 \
-             ORDER BY minute LIMIT $2)"
+            "WITH old AS MATERIALIZED (SELECT minute, host FROM visit_domain_minutes \
+             WHERE minute < $1 ORDER BY minute LIMIT $2",
+            FREE,
+            ") DELETE FROM visit_domain_minutes \
+             WHERE (minute, host) IN (SELECT minute, host FROM old)"
         );
         let before = before.as_millisecond().div_euclid(MINUTE_MS);
         gone += db.run(sql, args![before, limit]).await?;
@@ -86,32 +103,24 @@ async fn forget_counts(db: &mut Db<'_>, old: OldCounts, limit: u32) -> Result<u6
     let hour = before.div_euclid(HOUR_MS);
     gone += fold_links(db, hour, limit).await?;
     let sql = sql!(
-        "DELETE FROM visit_hours WHERE (campaign_id, dimension, hour, value, class) IN \
-         (SELECT campaign_id, dimension, hour, value, class FROM visit_hours \
-         {INDEXED BY visit_hours_by_hour }WHERE hour < $1 ORDER BY hour LIMIT $2)"
+        "WITH old AS MATERIALIZED (SELECT campaign_id, dimension, hour, value, class \
+         FROM visit_hours {INDEXED BY visit_hours_by_hour }WHERE hour < $1 ORDER BY hour LIMIT $2",
+        FREE,
+        ") DELETE FROM visit_hours WHERE (campaign_id, dimension, hour, value, class) IN \
+         (SELECT campaign_id, dimension, hour, value, class FROM old)"
     );
     gone += db.run(sql, args![hour, limit]).await?;
     // Only those of whole days: a value keeps its name as long as the day is counted.
     let day = before.div_euclid(DAY_MS);
     let sql = sql!(
-        "DELETE FROM visit_values WHERE (campaign_id, dimension, day, value) IN \
-         (SELECT campaign_id, dimension, day, value FROM visit_values \
-         {INDEXED BY visit_values_by_day }WHERE day < $1 ORDER BY day LIMIT $2)"
+        "WITH old AS MATERIALIZED (SELECT campaign_id, dimension, day, value \
+         FROM visit_values {INDEXED BY visit_values_by_day }WHERE day < $1 ORDER BY day LIMIT $2",
+        FREE,
+        ") DELETE FROM visit_values WHERE (campaign_id, dimension, day, value) IN \
+         (SELECT campaign_id, dimension, day, value FROM old)"
     );
     gone += db.run(sql, args![day, limit]).await?;
-    // Both statements find the same days.
-    const OLD: &str = "(SELECT campaign_id, day FROM visit_sketches {INDEXED BY visit_sketches_by_day }\
-         WHERE day < $1 ORDER BY day, campaign_id LIMIT $2)";
-    let parts = sql!(
-        "DELETE FROM visit_sketch_parts WHERE (campaign_id, day) IN ",
-        OLD
-    );
-    db.run(parts, args![day, limit]).await?;
-    let heads = sql!(
-        "DELETE FROM visit_sketches WHERE (campaign_id, day) IN ",
-        OLD
-    );
-    gone += db.run(heads, args![day, limit]).await?;
+    gone += sketches::forget(db, day, limit).await?;
     Ok(gone)
 }
 
@@ -120,9 +129,11 @@ async fn forget_counts(db: &mut Db<'_>, old: OldCounts, limit: u32) -> Result<u6
 async fn fold_links(db: &mut Db<'_>, before: i64, limit: u32) -> Result<u64, sqlx::Error> {
     if db.scheme() == Scheme::Postgres {
         let sql = sql!(
-            "WITH old AS (DELETE FROM visit_link_hours WHERE (code, hour, class) IN \
-             (SELECT code, hour, class FROM visit_link_hours WHERE hour > $1 AND hour < $2 \
-             ORDER BY hour LIMIT $3) RETURNING code, class, visits, last_at), \
+            "WITH due AS MATERIALIZED (SELECT code, hour, class FROM visit_link_hours \
+             WHERE hour > $1 AND hour < $2 ORDER BY hour LIMIT $3",
+            FREE,
+            "), old AS (DELETE FROM visit_link_hours WHERE (code, hour, class) IN \
+             (SELECT code, hour, class FROM due) RETURNING code, class, visits, last_at), \
              added AS (INSERT INTO visit_link_hours AS kept (code, hour, class, visits, last_at) \
              SELECT code, $1, class, sum(visits)::bigint, max(last_at) FROM old \
              GROUP BY code, class ORDER BY code, class \

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use shortlink_core::visit::sketch::{Sketch, Stored};
 use shortlink_core::visit::visitor::VisitorId;
 
+use super::pruning::FREE;
 use crate::Scheme;
 use crate::db::Db;
 use crate::sql::{sql, table};
@@ -160,3 +161,35 @@ pub(super) async fn put<'a>(
         sql!(" ON CONFLICT (campaign_id, day, part) DO UPDATE SET registers = excluded.registers");
     db.insert(into, types, end, parts.into_iter()).await
 }
+
+/// Deletes the sketches of days before one, at most `limit`; returns their number. Their heads are locked before their parts
+/// are deleted, as for [`put`].
+pub(super) async fn forget(db: &mut Db<'_>, before: i64, limit: u32) -> Result<u64, sqlx::Error> {
+    let heads = sql!(
+        "SELECT campaign_id, day FROM visit_sketches {INDEXED BY visit_sketches_by_day }\
+         WHERE day < $1 ORDER BY day, campaign_id LIMIT $2",
+        FREE
+    );
+    let read = |row: &Row| Ok((row.get("campaign_id")?, row.get("day")?));
+    let old: Vec<Day> = db.all(heads, args![before, limit], read).await?;
+    let rows = || {
+        old.iter()
+            .map(|(campaign, day)| [campaign, day].map(|number| (*number).into()))
+    };
+    let parts = sql!(
+        "DELETE FROM visit_sketch_parts WHERE ",
+        OLD[0],
+        OLD[1],
+        OLD[2]
+    );
+    db.run_table(parts, rows(), &[]).await?;
+    let heads = sql!("DELETE FROM visit_sketches WHERE ", OLD[0], OLD[1], OLD[2]);
+    db.run_table(heads, rows(), &[]).await
+}
+
+/// Finds what belongs to days that are parameters.
+const OLD: [&str; 3] = [
+    "(campaign_id, day) IN (SELECT campaign_id, day FROM ",
+    table!("old": 1 "campaign_id" "bigint", 2 "day" "bigint"),
+    ")",
+];
