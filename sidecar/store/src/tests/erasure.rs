@@ -1,10 +1,11 @@
 //! Erasure of visits, step by step.
 
 use jiff::SignedDuration;
+use secrecy::ExposeSecret;
 use shortlink_core::bulk::{BulkAction, NewBulkJob, Selection};
 use shortlink_core::link::{Change, Destination, Link, ParameterValues};
 use shortlink_core::ports::{Counted, TimeSpan};
-use shortlink_core::testing::{link, moment};
+use shortlink_core::testing::{eventually, link, moment};
 use shortlink_core::visit::Visit;
 use shortlink_core::visit::class::Class;
 use vocabulary::CampaignId;
@@ -230,6 +231,38 @@ async fn the_visits_of_a_campaign_are_erased_while_others_are_stored(fixture: Fi
         .expect("a job");
     assert_eq!((done.erased.visits, done.counts.changed), (9_000, 3));
     assert_eq!(fixture.count("visits").await, stored);
+}
+
+#[tokio::test]
+async fn an_erasure_goes_on_when_others_delete_the_same_visits() {
+    let fixture = Fixture::new(Scheme::Postgres).await;
+    let store = &*fixture.store;
+    // More than a step deletes.
+    let visits = (0..5_005).map(|number| visit(number, "a", "2026-06-01T12:00:00Z"));
+    let visits: Vec<Visit> = visits.collect();
+    for some in visits.chunks(1_001) {
+        keep(store, some.to_vec()).await;
+    }
+    let mut other = connect(fixture.options.url.expose_secret()).await;
+    let deleted =
+        "BEGIN; DELETE FROM visits WHERE id IN (SELECT id FROM visits ORDER BY id LIMIT 6)";
+    let deleted = sqlx::raw_sql(deleted).execute(&mut other).await;
+    deleted.expect("a server");
+    let codes = [code("a")];
+    let erasing = erase_visits(store, &codes, moment(NOW));
+    let commit = async {
+        let waiting =
+            "pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        eventually("the erasure waits", async || {
+            fixture.count(waiting).await > 0
+        })
+        .await;
+        let ended = sqlx::raw_sql("COMMIT").execute(&mut other).await;
+        ended.expect("a server");
+    };
+    let (erased, ()) = tokio::join!(erasing, commit);
+    assert_eq!(erased, 4_999);
+    assert_eq!(fixture.count("visits").await, 0);
 }
 
 #[tokio::test]

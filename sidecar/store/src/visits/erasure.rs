@@ -23,12 +23,14 @@ use crate::{Scheme, Store};
 /// The most visits that a step deletes or examines.
 const VISITS_PER_STEP: u32 = 5_000;
 
-/// Deletes visits of some links. PostgreSQL looks only into the parts of the days between two times.
+/// Deletes visits of some links. PostgreSQL looks only into the parts of the days between two times, and returns a row for
+/// each visit that it has found, without an agent if another transaction has deleted it meanwhile.
 pub(super) const OF_SOME_LINKS: Sql = sql!(
     "{DELETE FROM visits WHERE id IN (SELECT id|WITH gone AS MATERIALIZED (SELECT id, at} FROM visits WHERE ",
     OF_LINKS,
-    " AND at >= $4 AND at <= $2 LIMIT $3) {|DELETE FROM visits USING gone \
-     WHERE visits.id = gone.id AND visits.at = gone.at AND visits.at >= $4 AND visits.at <= $2 }RETURNING agent_id"
+    " AND at >= $4 AND at <= $2 LIMIT $3) {RETURNING agent_id|, deleted AS (DELETE FROM visits USING gone \
+     WHERE visits.id = gone.id AND visits.at = gone.at AND visits.at >= $4 AND visits.at <= $2 \
+     RETURNING visits.id, agent_id) SELECT agent_id FROM gone LEFT JOIN deleted USING (id)}"
 );
 
 /// Deletes those of a campaign among some visits, which are of the time between two times.
@@ -153,8 +155,8 @@ pub(crate) async fn erase_of_links(
     let wanted = LinkKey::list(db, keys.keys());
     let (first, last) = times(db, &wanted, until).await?;
     let values = [wanted, last.into(), VISITS_PER_STEP.into(), first.into()];
-    let deleted = delete(db, OF_SOME_LINKS, &values, now, erased).await?;
-    if deleted >= u64::from(VISITS_PER_STEP) {
+    let found = delete(db, OF_SOME_LINKS, &values, now, erased).await?;
+    if found >= VISITS_PER_STEP as usize {
         return Ok(false);
     }
     erased.counts += blur(db, &keys, until).await?;
@@ -213,21 +215,20 @@ pub(crate) async fn erase_of_campaign(
     Ok(Some(last).filter(|_| visits == i64::from(VISITS_PER_STEP)))
 }
 
-/// Deletes visits so that SQLite overwrites them, and notes their agents.
+/// Deletes visits so that SQLite overwrites them, and notes their agents. Returns the number of rows of the statement.
 async fn delete(
     db: &mut Db<'_>,
     sql: Sql,
     values: &[Value<'_>],
     now: Timestamp,
     erased: &mut Erased,
-) -> Result<u64, sqlx::Error> {
+) -> Result<usize, sqlx::Error> {
     overwrite(db, true).await?;
-    let deleted = db.all(sql, values, |row| row.get::<i64>("agent_id")).await;
+    let rows = db.all(sql, values, |row| row.find::<i64>("agent_id")).await;
     overwrite(db, false).await?;
-    let agents: Vec<i64> = deleted?;
-    let deleted = agents.len() as u64;
-    erased.visits += deleted;
-    let agents: BTreeSet<i64> = agents.into_iter().collect();
+    let rows: Vec<Option<i64>> = rows?;
+    erased.visits += rows.iter().flatten().count() as u64;
+    let agents: BTreeSet<i64> = rows.iter().copied().flatten().collect();
     let day = now.as_millisecond().div_euclid(DAY_MS);
     let noted = sql!(
         "SELECT count(*) AS noted FROM visit_agent_checks WHERE agent_id",
@@ -240,7 +241,7 @@ async fn delete(
         .await?;
     erased.agents += agents.len() as u64 - noted;
     note_agents(db, agents, now).await?;
-    Ok(deleted)
+    Ok(rows.len())
 }
 
 /// Has SQLite overwrite what is deleted, or not: else the bytes stay in free parts of the file until others take their place.
