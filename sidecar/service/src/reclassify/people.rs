@@ -58,7 +58,11 @@ struct Pass {
     after: (i64, i64),
     /// The time since the origin of the clock at its beginning.
     begun: Duration,
+    /// The day of its beginning.
+    today: i64,
     has_days: bool,
+    /// Some of them had not ended.
+    has_open: bool,
 }
 
 /// The note of the job: the moments, in milliseconds since 1970, up to which nothing is counted, and up to which no
@@ -106,6 +110,7 @@ impl Job for People {
             let days = again(|| self.store.stale_days(before, after, TOGETHER)).await?;
             pass.after = days.last().map_or(after, |day| (day.campaign, day.day));
             pass.has_days |= !days.is_empty();
+            pass.has_open |= days.iter().any(|day| day.day >= pass.today);
             let Some(count) = Count::of(days, false) else {
                 return self.end_pass().await;
             };
@@ -165,15 +170,16 @@ impl People {
 
     /// Begins a pass if one is due.
     async fn due(&self) -> Result<Option<Pass>, StoreError> {
-        let (mut before, mut begun) = (i64::MAX, Duration::ZERO);
+        let (mut before, mut begun, mut today) = (i64::MAX, Duration::ZERO, i64::MAX);
         if let Some(clock) = &self.clock {
             let now = clock.now().as_millisecond();
             let rests = self.rests().await?.within(now);
             if now < rests.all {
                 return Ok(None);
             }
+            today = now.div_euclid(DAY_MS);
             if now < rests.open {
-                before = now.div_euclid(DAY_MS);
+                before = today;
             }
             begun = clock.elapsed();
         }
@@ -181,7 +187,9 @@ impl People {
             before,
             after: (i64::MIN, i64::MIN),
             begun,
+            today,
             has_days: false,
+            has_open: false,
         }))
     }
 
@@ -199,7 +207,7 @@ impl People {
         let pause = clock.elapsed().saturating_sub(pass.begun) * PAUSE;
         let mut rests = self.rests().await?;
         rests.all = until(pause.min(LONGEST_PAUSE));
-        if pass.before > now.div_euclid(DAY_MS) {
+        if pass.has_open {
             rests.open = until(EVERY_OPEN);
         }
         let note = format!("{} {}", rests.all, rests.open);

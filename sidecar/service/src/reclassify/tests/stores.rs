@@ -370,6 +370,9 @@ async fn a_day_that_goes_on_is_counted_for_a_bounded_share_of_the_time(fixture: 
         run.job.days
     };
     let advance = |seconds| clock.advance(jiff::SignedDuration::from_secs(seconds));
+    // One that has ended keeps no other one from being counted.
+    lose(9).await;
+    assert_eq!(count().await, 1);
     lose(20).await;
     assert_eq!(count().await, 1);
     for (place, minutes) in [(21, 10), (22, 10), (23, 39)] {
