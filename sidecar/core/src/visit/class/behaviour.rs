@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::net::IpAddr;
 
 use vocabulary::address::{parsed, truncated};
 
@@ -97,7 +98,7 @@ pub struct Watched {
 enum Client<'v> {
     Visitor(VisitorId),
     Address(&'v str, i64),
-    Network(&'v str),
+    Network(IpAddr),
 }
 
 /// Judges visits that follow each other; returns the numbers of those that no person made, which
@@ -137,10 +138,11 @@ fn is_whole(client: &str) -> bool {
     parsed(client.as_bytes()).is_some_and(|address| truncated(address) != address)
 }
 
-/// The network, as far as it is stored.
+/// The network, also where the whole address is stored.
 fn network(visit: &Watched) -> Option<Client<'_>> {
-    let address = visit.client.as_deref().map(Client::Network);
-    address.or_else(|| visit.visitor.map(Client::Visitor))
+    let address = parsed(visit.client.as_deref().unwrap_or_default().as_bytes());
+    let network = address.map(|address| Client::Network(truncated(address)));
+    network.or_else(|| visit.visitor.map(Client::Visitor))
 }
 
 /// Adds the visits that a rule fits, unless another one has.

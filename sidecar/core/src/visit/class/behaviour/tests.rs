@@ -160,6 +160,31 @@ fn servers_follow_fewer_links() {
     };
     assert_eq!(servers(3), (0, None));
     assert_eq!(servers(4), (4, Some("hosting")));
+    // With whole addresses, too, the network counts.
+    let of = |addresses: [&str; 4]| {
+        reasons(&series(4, 10_000, |it| {
+            it.is_hosting = true;
+            it.client = Some(addresses[it.number as usize].into());
+        }))
+    };
+    let hosting = (4, Some("hosting"));
+    assert_eq!(
+        of(["192.0.2.1", "192.0.2.2", "192.0.2.254", "192.0.2.0"]),
+        hosting
+    );
+    assert_eq!(
+        of([
+            "2001:db8:1::7",
+            "2001:db8:1:2::7",
+            "2001:db8:1:ff::",
+            "2001:db8:1::"
+        ]),
+        hosting
+    );
+    assert_eq!(
+        of(["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.3.1"]),
+        (0, None)
+    );
 }
 
 #[test]
