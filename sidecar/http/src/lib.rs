@@ -37,6 +37,7 @@ mod rate_headers;
 mod requests;
 mod resolve;
 mod router;
+mod stalls;
 mod stats;
 mod visits;
 mod wire;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::app::App;
-use super::connections::{self, HEADERS_WITHIN, Home, Homes};
+use super::connections::{self, Home, Homes, SILENCE};
 use super::problem::{self, Problem};
 use super::{apart, console, observe, openapi, proxy, resolve};
 
@@ -30,7 +30,7 @@ pub fn serve(
 ) -> BoxFuture<'static, ()> {
     let serving = async move {
         let homes = homes(app, Handle::current(), api);
-        connections::serve(listener, homes, HEADERS_WITHIN, shutdown).await;
+        connections::serve(listener, homes, SILENCE, shutdown).await;
     };
     // Boxed, so that it is compiled here, and not with what starts it.
     serving.boxed()

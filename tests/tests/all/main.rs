@@ -55,6 +55,7 @@ mod run;
 mod schemathesis;
 mod secured_publishing;
 mod sight;
+mod stops;
 mod subrequests;
 mod tidy;
 mod topologies;
