@@ -1,7 +1,9 @@
 //! The router as a client sees it, with a real store and a Redis in memory.
 
 mod access;
+mod audit;
 mod batch;
+mod batch_bodies;
 mod bulk;
 mod campaign_links;
 mod campaigns;
@@ -9,6 +11,7 @@ mod codespace;
 mod console;
 mod domains;
 mod explain;
+mod full_lengths;
 mod isolation;
 mod keys;
 mod links;
@@ -17,6 +20,7 @@ mod metrics;
 mod once;
 mod openapi;
 mod options;
+mod quotas;
 mod requests;
 mod targets;
 mod visitors;

@@ -3,11 +3,10 @@
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use shortlink_core::api_key::Scope;
 
-use super::{Answer, Service, new_key};
+use super::{Answer, Service};
 
-const TEMPLATE: &str = "https://shop.example.com/p?m={member}&c={code}";
+pub(super) const TEMPLATE: &str = "https://shop.example.com/p?m={member}&c={code}";
 
 /// Creates a campaign and returns its id.
 async fn campaign(service: &Service, body: Value) -> String {
@@ -18,15 +17,15 @@ async fn campaign(service: &Service, body: Value) -> String {
     created.json()["id"].as_str().expect("an id").to_owned()
 }
 
-async fn spring(service: &Service) -> String {
+pub(super) async fn spring(service: &Service) -> String {
     campaign(service, json!({"name": "Spring", "longUrl": TEMPLATE})).await
 }
 
-async fn post(service: &Service, path: &str) -> Answer {
+pub(super) async fn post(service: &Service, path: &str) -> Answer {
     service.call(&service.campaigner, "POST", path, None).await
 }
 
-async fn patch(service: &Service, path: &str, body: Value) -> Answer {
+pub(super) async fn patch(service: &Service, path: &str, body: Value) -> Answer {
     service
         .call(&service.writer, "PATCH", path, Some(body))
         .await
@@ -504,165 +503,4 @@ async fn new_links_are_as_their_campaign_says_unless_they_say_otherwise() {
     assert_eq!(patch(json!({"defaults": null})).await.status, 200);
     let link = service.create(json!({"campaignId": id})).await.json();
     assert_eq!(link["tags"], json!([]));
-}
-
-#[tokio::test]
-async fn what_is_done_to_links_and_campaigns_is_in_the_audit_log() {
-    let service = Service::new().await;
-    let (_, admin) = service
-        .key(
-            7,
-            shortlink_service::testing::new_key(&[shortlink_core::api_key::Scope::Admin]),
-        )
-        .await;
-    let id = spring(&service).await;
-    let path = format!("/v1/campaigns/{id}");
-    let renamed = json!({"name": "Easter"});
-    service
-        .call(&service.campaigner, "PATCH", &path, Some(renamed.clone()))
-        .await;
-    // A repeated change has no effect and is not recorded.
-    service
-        .call(&service.campaigner, "PATCH", &path, Some(renamed))
-        .await;
-    for what in ["pause", "resume"] {
-        post(&service, &format!("{path}/{what}")).await;
-    }
-    let body = json!({"campaignId": id, "parameters": {"member": "1"}, "customSlug": "one"});
-    service.create(body).await;
-    let body = json!({"parameters": {"member": "secret"}, "note": "was wrong"});
-    patch(&service, "/v1/links/one", body).await;
-    for what in ["pause", "resume"] {
-        let path = format!("/v1/links/one/{what}");
-        service.call(&service.writer, "POST", &path, None).await;
-    }
-    for (key, path) in [
-        (&service.writer, "/v1/links/one"),
-        (&service.campaigner, &*path),
-    ] {
-        assert_eq!(service.call(key, "DELETE", path, None).await.status, 200);
-    }
-    let log = async |query: &str| {
-        let path = format!("/v1/audit?{query}");
-        let answer = service.call(&admin, "GET", &path, None).await.json();
-        let entries = answer["entries"].as_array().expect("entries").clone();
-        entries
-            .into_iter()
-            .map(|entry| (entry["action"].clone(), entry["detail"].clone()))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        log("subject=link:one").await,
-        [
-            (json!("link.revoke"), json!({"revision": 5})),
-            (json!("link.resume"), json!({"revision": 4})),
-            (json!("link.pause"), json!({"revision": 3})),
-            (
-                json!("link.change"),
-                json!({"revision": 2, "changed": ["parameters", "note"]})
-            ),
-        ]
-    );
-    let of_campaign = log(&format!("subject=campaign:{id}")).await;
-    let actions: Vec<&Value> = of_campaign.iter().map(|(action, _)| action).collect();
-    assert_eq!(
-        actions,
-        [
-            "campaign.revoke",
-            "campaign.resume",
-            "campaign.pause",
-            "campaign.change",
-            "campaign.create"
-        ]
-    );
-    assert_eq!(of_campaign[3].1, json!({"revision": 2, "name": "Easter"}));
-    assert_eq!(of_campaign[4].1["longUrl"], TEMPLATE);
-}
-
-#[tokio::test]
-async fn quotas_of_keys_and_campaigns_refuse_further_links() {
-    let service = Service::new().await;
-    let (_, admin) = service.key(1, new_key(&[Scope::Admin])).await;
-    let send = async |method: &str, path: &str, body: Option<Value>| {
-        service.call(&admin, method, path, body).await
-    };
-    let request = json!({
-        "name": "x", "scopes": ["links:write"], "policy": {"maxLinks": 3}
-    });
-    let made = send("POST", "/v1/keys", Some(request)).await.json();
-    let key = made["secret"].as_str().expect("a secret").to_owned();
-    let key_path = format!("/v1/keys/{}", made["id"].as_str().expect("an id"));
-    let request = json!({"name": "c", "longUrl": "https://example.com/", "maxLinks": 2});
-    let made = send("POST", "/v1/campaigns", Some(request)).await.json();
-    let campaign = made["id"].clone();
-    let campaign_path = format!("/v1/campaigns/{}", campaign.as_str().expect("an id"));
-
-    let row = json!({"campaignId": campaign});
-    let answer = service.call(&admin, "POST", "/v1/links", Some(row.clone()));
-    assert_eq!(answer.await.status, 201);
-    // The second row takes the last place of the campaign, the fourth and the fifth that of the key.
-    let plain = json!({"longUrl": "https://example.com/"});
-    let rows = json!([plain, row, row, plain, plain]);
-    let answer = service
-        .call(&key, "POST", "/v1/links/batch", Some(rows.clone()))
-        .await;
-    let statuses = |answer: &Answer| -> Vec<Value> {
-        let results = answer.json();
-        let results = results.as_array().expect("results").iter();
-        results.map(|it| it["status"].clone()).collect()
-    };
-    assert_eq!(statuses(&answer), [201, 201, 403, 201, 403]);
-    let results = answer.json();
-    let problem = &results[2]["problem"];
-    assert_eq!(problem["type"], "urn:shortlink:problem:over-quota");
-    assert_eq!(
-        problem["quota"],
-        json!({"of": "campaign", "limit": 2, "used": 2})
-    );
-    assert_eq!(problem["errors"][0]["pointer"], "/campaignId");
-    let problem = &results[4]["problem"];
-    assert_eq!(
-        problem["quota"],
-        json!({"of": "key", "limit": 3, "used": 3})
-    );
-
-    let single = service
-        .call(&key, "POST", "/v1/links", Some(plain.clone()))
-        .await;
-    assert_eq!(single.status, 403);
-    assert_eq!(single.json()["quota"], problem["quota"]);
-    assert_eq!(send("GET", &key_path, None).await.json()["linksCreated"], 3);
-    let shown = send("GET", &campaign_path, None).await.json();
-    assert_eq!(
-        (&shown["maxLinks"], &shown["linksCreated"]),
-        (&json!(2), &json!(2))
-    );
-
-    // A request with an idempotency key can be repeated once the quota allows it.
-    let once = async || {
-        let request = Request::builder()
-            .method("POST")
-            .uri("/v1/links/batch")
-            .header("x-api-key", &key)
-            .header("idempotency-key", "once")
-            .header("content-type", "application/json")
-            .body(Body::from(json!([plain, plain]).to_string()));
-        service.send(request.expect("a good request")).await
-    };
-    assert_eq!(statuses(&once().await), [403, 403]);
-    let more = json!({"policy": {"maxLinks": 4}});
-    assert_eq!(send("PATCH", &key_path, Some(more)).await.status, 200);
-    let first = once().await;
-    assert_eq!(statuses(&first), [201, 403]);
-    let none = json!({"policy": null});
-    assert_eq!(send("PATCH", &key_path, Some(none)).await.status, 200);
-    let second = once().await;
-    assert_eq!(statuses(&second), [201, 201]);
-    let code = |answer: &Answer| answer.json()[0]["link"]["shortCode"].clone();
-    assert_eq!(code(&first), code(&second));
-    let none = json!({"maxLinks": null});
-    let changed = send("PATCH", &campaign_path, Some(none)).await.json();
-    assert_eq!(changed["maxLinks"], Value::Null);
-    let answer = service.call(&key, "POST", "/v1/links", Some(row)).await;
-    assert_eq!(answer.status, 201);
 }
