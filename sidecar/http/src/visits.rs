@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
@@ -32,11 +32,11 @@ use super::auth::{MayReadStats, MayWrite, check_reach, check_reaches_all, own_id
 use super::bulk::{ErasedBody, JobBody, accepted};
 use super::extract::{CodeInPath, creator, header, no_such_link};
 use super::operation::parameter::parameters;
-use super::operation::{json_of, operations, rows_of, text_of};
+use super::operation::{Content, json_of, operations, rows_of, text_of};
 use super::problem::Problem;
 use super::query::{
-    Asked, CLASS, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_CODE, Query, SINCE, UNTIL,
-    cut, one_more, query,
+    Asked, CLASS, CURSOR, EXTERNAL_ID, LIMIT, Limit, OF_CAMPAIGN, OF_CODE, SINCE, UNTIL, cut,
+    one_more, query,
 };
 use super::{cursor, words};
 
@@ -148,6 +148,18 @@ query! {
     }
 }
 
+query! {
+    /// The filter of the visits of one link.
+    LinkVisitQuery {
+        limit: Limit = LIMIT,
+        cursor: String = CURSOR,
+        class: Class = CLASS,
+        since: Timestamp = SINCE,
+        until: Timestamp = UNTIL,
+        raw: bool = RAW,
+    }
+}
+
 parameters! {
     RAW: query "raw", "Raw",
         "Leave the cells of CSV as they are. Without it, an apostrophe goes before what a spreadsheet would \
@@ -163,14 +175,21 @@ query! {
     }
 }
 
+const ALL_VISITS: &str = "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
+                          After an error it breaks off.";
+
+fn page_or_all() -> [Content; 3] {
+    [
+        json_of::<PageBody>(),
+        rows_of::<VisitBody>("application/x-ndjson"),
+        text_of("text/csv"),
+    ]
+}
+
 operations! {
     get "/v1/visits", "listVisits", "Lists visits, the latest first", list {
-        .text(
-            "With `Accept: application/x-ndjson` or `text/csv`, the answer has all visits, one per line. \
-             After an error it breaks off.",
-        )
-
-        .answer(200, "A page of visits, or all visits.", [json_of::<PageBody>(), rows_of::<VisitBody>("application/x-ndjson"), text_of("text/csv")])
+        .text(ALL_VISITS)
+        .answer(200, "A page of visits, or all visits.", page_or_all())
     }
     delete "/v1/visits", "eraseVisits", "Erases visits of some links", erase {
         .text(
@@ -181,7 +200,8 @@ operations! {
         .answers::<JobBody>(202, "The job that continues a large erasure.").with(["Location"])
     }
     get "/v1/links/{code}/visits", "listLinkVisits", "Lists visits of a link", of_link {
-        .query(&[LIMIT, CURSOR, CLASS, SINCE, UNTIL]).answers::<PageBody>(200, "A page of visits.")
+        .text(ALL_VISITS)
+        .answer(200, "A page of visits, or all visits.", page_or_all())
     }
     delete "/v1/links/{code}/visits", "eraseLinkVisits", "Erases visits of a link", erase_of_link {
         .text("Deletes the stored visits of the link. Totals stay: they identify no visitor.")
@@ -190,36 +210,46 @@ operations! {
     }
 }
 
-/// `GET /v1/links/{code}/visits`: a page, the last stored visits first.
+/// `GET /v1/links/{code}/visits`: as [`list`] of one link.
 async fn of_link(
     State(app): State<SharedApp>,
-    _: MayReadStats,
+    MayReadStats(caller): MayReadStats,
     CodeInPath(code): CodeInPath,
-    RawQuery(query): RawQuery,
-) -> Result<Json<PageBody>, Problem> {
-    let asked = VisitQuery::read(&query.unwrap_or_default())?;
-    if asked.code.is_some() {
-        return Err(Problem::query("code can't be given: the path has it."));
-    }
-    if asked.raw.is_some() {
-        return Err(Problem::query("raw can't be given: the answer is no CSV."));
-    }
-    let mut listing = asked.listing()?;
-    listing.code = Some(code);
-    page(&app, listing).await
+    headers: HeaderMap,
+    Asked(asked): Asked<LinkVisitQuery>,
+) -> Result<Response<Body>, Problem> {
+    let asked = VisitQuery {
+        limit: asked.limit,
+        cursor: asked.cursor,
+        class: asked.class,
+        code: Some(code),
+        since: asked.since,
+        until: asked.until,
+        raw: asked.raw,
+    };
+    answer(&app, &caller, &headers, asked).await
 }
 
-/// `GET /v1/visits`: a page, or with `Accept: application/x-ndjson` or `text/csv` all of them.
+/// `GET /v1/visits`: a page, the last stored visits first, or with `Accept: application/x-ndjson` or `text/csv` all of them.
 async fn list(
     State(app): State<SharedApp>,
     MayReadStats(caller): MayReadStats,
     headers: HeaderMap,
     Asked(asked): Asked<VisitQuery>,
 ) -> Result<Response<Body>, Problem> {
+    check_code(&app, &caller, asked.code.as_ref()).await?;
+    answer(&app, &caller, &headers, asked).await
+}
+
+async fn answer(
+    app: &SharedApp,
+    caller: &Caller,
+    headers: &HeaderMap,
+    asked: VisitQuery,
+) -> Result<Response<Body>, Problem> {
     let cells = Cells::raw(asked.raw.unwrap_or_default());
     let mut listing = asked.listing()?;
-    check_code(&app, &caller, listing.code.as_ref()).await?;
-    let accept = header(&headers, ACCEPT)
+    let accept = header(headers, ACCEPT)
         .unwrap_or_default()
         .to_ascii_lowercase();
     let format = if accept.contains("ndjson") || accept.contains("jsonl") {
@@ -227,9 +257,9 @@ async fn list(
     } else if accept.contains("text/csv") {
         Format::Csv(cells)
     } else {
-        return page(&app, listing).await.map(IntoResponse::into_response);
+        return page(app, listing).await.map(IntoResponse::into_response);
     };
-    let entry = exported(&listing, &caller, app.clock.now(), &headers);
+    let entry = exported(&listing, caller, app.clock.now(), headers);
     listing.limit = TOGETHER;
     app.store.record(entry).await?;
     // Read before the answer begins, so that a failed query is answered with a problem.

@@ -430,9 +430,9 @@ async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
         }
     }
     assert_eq!(seen, 2500);
-    let export = async |accept: &str, raw: &str| {
+    let export_of = async |path: &str, accept: &str, raw: &str| {
         let request = Request::builder()
-            .uri(format!("/v1/visits?class=human{raw}"))
+            .uri(format!("{path}?class=human{raw}"))
             .header("x-api-key", &scene.reader)
             .header("accept", accept)
             .body(Body::empty());
@@ -440,6 +440,7 @@ async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
         assert_eq!(answer.status, 200);
         String::from_utf8(answer.body).expect("text")
     };
+    let export = async |accept: &str, raw: &str| export_of("/v1/visits", accept, raw).await;
     let lines = export("application/x-ndjson", "").await;
     assert_eq!(lines.lines().count(), 2500);
     let first: Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
@@ -455,6 +456,23 @@ async fn visits_are_listed_page_by_page_and_exported_as_a_whole() {
         "{table:.80}"
     );
     assert!(table.ends_with("\"a \"\"quoted\"\", agent\"\n"));
+    // Those of one link, and of another.
+    for (accept, raw, wanted) in [
+        ("text/csv", "", &table),
+        ("text/csv", "&raw=true", &raw),
+        ("application/x-ndjson", "", &lines),
+    ] {
+        assert!(
+            export_of("/v1/links/abc/visits", accept, raw).await == *wanted,
+            "{accept} {raw}"
+        );
+    }
+    assert_eq!(
+        export_of("/v1/links/other/visits", "application/x-ndjson", "").await,
+        ""
+    );
+    let refused = scene.get("/v1/links/abc/visits?code=abc").await;
+    assert_eq!(refused.status, 400);
 }
 
 #[tokio::test]
