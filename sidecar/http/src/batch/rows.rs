@@ -2,16 +2,20 @@
 //!
 //! The longest allowed row bounds the memory; a longer one is skipped and reported.
 
+mod csv;
+mod json;
+
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use shortlink_api::csv_parser::{self, DELIMITERS, MAX_LINES, Parser, Step};
+use shortlink_api::csv_parser::{self, MAX_LINES};
 use shortlink_api::encoding::{Charset, Decoder};
 use shortlink_api::json::read_object;
 use shortlink_api::kinds::Shape;
 use shortlink_api::link;
 
+use self::csv::CsvCutter;
+use self::json::JsonCutter;
 use crate::extract::no_object;
 use crate::problem::Problem;
 
@@ -27,24 +31,14 @@ pub(super) enum Format {
 }
 
 /// The format of CSV.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Csv {
-    /// The separator of values.
-    pub(super) delimiter: u8,
+    /// The separator of values; `None` for the most frequent one in the first line.
+    pub(super) delimiter: Option<u8>,
     /// Names that replace those in the first line; values without a name are ignored.
     pub(super) columns: Option<Vec<Option<String>>>,
     /// The line of a file at which the rows begin, if the body is a part of it.
     pub(super) first_line: Option<u64>,
-}
-
-impl Default for Csv {
-    fn default() -> Self {
-        Self {
-            delimiter: b',',
-            columns: None,
-            first_line: None,
-        }
-    }
 }
 
 /// A row as it was sent.
@@ -167,7 +161,7 @@ impl Rows {
     /// The names of the values of CSV rows, once they were read.
     pub(super) fn names(&self) -> &[Option<String>] {
         match &self.cutter {
-            Cutter::Csv(cutter) => cutter.names.as_deref().unwrap_or_default(),
+            Cutter::Csv(cutter) => cutter.names(),
             Cutter::Json(_) | Cutter::Lines(..) => &[],
         }
     }
@@ -184,299 +178,6 @@ fn end_line(line: &mut Vec<u8>, is_too_long: &mut bool, number: &mut u64, rows: 
     } else if !text.trim_ascii().is_empty() {
         rows.push(RawRow::Json(text));
     }
-}
-
-/// Finds where the elements of an array begin and end.
-#[derive(Default)]
-struct JsonCutter {
-    place: Place,
-    /// The element so far.
-    element: Vec<u8>,
-    is_too_long: bool,
-    /// The number of open brackets within the element.
-    depth: u32,
-    is_in_string: bool,
-    is_escaped: bool,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
-    /// Before the array.
-    #[default]
-    Start,
-    /// After the `[`.
-    First,
-    /// After a comma.
-    Next,
-    /// Within an element.
-    Element,
-    /// After the array.
-    End,
-}
-
-impl JsonCutter {
-    fn push(
-        &mut self,
-        part: &[u8],
-        most_bytes: usize,
-        rows: &mut Vec<RawRow>,
-    ) -> Result<(), BrokenBody> {
-        for &byte in part {
-            match self.place {
-                Place::Element => self.push_element(byte, most_bytes, rows)?,
-                _ if byte.is_ascii_whitespace() => {}
-                Place::Start if byte == b'[' => self.place = Place::First,
-                Place::Start => return Err(BrokenBody::from("must be a JSON array")),
-                Place::First if byte == b']' => self.place = Place::End,
-                Place::First | Place::Next if byte == b',' || byte == b']' => {
-                    return Err(BrokenBody::from(
-                        "has a comma with nothing behind or before it",
-                    ));
-                }
-                Place::First | Place::Next => {
-                    self.place = Place::Element;
-                    self.push_element(byte, most_bytes, rows)?;
-                }
-                Place::End => return Err(BrokenBody::from("goes on behind the end of the array")),
-            }
-        }
-        Ok(())
-    }
-
-    fn push_element(
-        &mut self,
-        byte: u8,
-        most_bytes: usize,
-        rows: &mut Vec<RawRow>,
-    ) -> Result<(), BrokenBody> {
-        if self.is_in_string {
-            match byte {
-                _ if self.is_escaped => self.is_escaped = false,
-                b'\\' => self.is_escaped = true,
-                b'"' => self.is_in_string = false,
-                _ => {}
-            }
-        } else {
-            match byte {
-                b'"' => self.is_in_string = true,
-                b'[' | b'{' => self.depth += 1,
-                b',' | b']' if self.depth == 0 => {
-                    let text = std::mem::take(&mut self.element);
-                    rows.push(if std::mem::take(&mut self.is_too_long) {
-                        RawRow::TooLong
-                    } else {
-                        RawRow::Json(text)
-                    });
-                    self.place = if byte == b',' {
-                        Place::Next
-                    } else {
-                        Place::End
-                    };
-                    return Ok(());
-                }
-                b'}' if self.depth == 0 => return Err(BrokenBody::from("has a } without a {")),
-                b']' | b'}' => self.depth -= 1,
-                _ => {}
-            }
-        }
-        if self.element.len() >= most_bytes {
-            self.is_too_long = true;
-            self.element = Vec::new();
-        }
-        if !self.is_too_long {
-            self.element.push(byte);
-        }
-        Ok(())
-    }
-
-    fn finish(&self) -> Result<(), BrokenBody> {
-        match self.place {
-            Place::Start | Place::End => Ok(()),
-            _ => Err(BrokenBody::from("ends within the array")),
-        }
-    }
-}
-
-/// The maximum number of values in a line.
-const MOST_VALUES: usize = 256;
-
-/// Reads lines of values.
-struct CsvCutter {
-    parser: Parser,
-    delimiter: u8,
-    names: Option<Vec<Option<String>>>,
-    /// Names that replace those in the first line.
-    columns: Option<Vec<Option<String>>>,
-    /// The line of the file at which the rows begin, and that of the body.
-    begin: Option<(u64, u64)>,
-}
-
-impl CsvCutter {
-    fn new(csv: Csv, most_bytes: usize) -> Self {
-        Self {
-            parser: Parser::new(csv.delimiter, most_bytes, MOST_VALUES),
-            delimiter: csv.delimiter,
-            columns: csv.columns,
-            // The line of the body is known once the names are read.
-            begin: csv.first_line.map(|line| (line, 0)),
-            names: None,
-        }
-    }
-
-    /// Converts lines of the body to those of the file.
-    fn in_file(&self, place: csv_parser::Place) -> csv_parser::Place {
-        let (file, body) = self.begin.unwrap_or_default();
-        csv_parser::Place {
-            line: file.saturating_add(place.line).saturating_sub(body),
-            ..place
-        }
-    }
-
-    fn push(&mut self, mut part: &[u8], rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
-        while !part.is_empty() {
-            let step = self.parser.parse(&mut part);
-            self.take(step, rows)?;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
-        let step = self.parser.finish();
-        self.take(step, rows)
-    }
-
-    fn take(&mut self, step: Step, rows: &mut Vec<RawRow>) -> Result<(), BrokenBody> {
-        match step {
-            Step::Record(place) => {
-                if self.names.is_some() {
-                    let values = self.parser.fields().map(<[u8]>::to_vec);
-                    rows.push(RawRow::Csv(values.collect(), self.in_file(place)));
-                    return Ok(());
-                }
-                if let Some((_, body)) = &mut self.begin {
-                    *body = place.line + place.lines;
-                }
-            }
-            Step::TooLong(_) if self.names.is_some() => {
-                rows.push(RawRow::TooLong);
-                return Ok(());
-            }
-            Step::TooManyLines(place) if self.names.is_some() => {
-                rows.push(RawRow::TooManyLines(self.in_file(place)));
-                return Ok(());
-            }
-            Step::Unclosed(place) if self.names.is_some() => {
-                rows.push(RawRow::Unclosed(self.in_file(place)));
-                return Ok(());
-            }
-            Step::TooLong(_) | Step::TooManyLines(_) => {
-                return Err("has a first line that is too long".into());
-            }
-            Step::Unclosed(_) => {
-                return Err("has a first line with a quotation mark that is not closed".into());
-            }
-            Step::TooManyFields => return Err("has a line of more than 256 values".into()),
-            Step::More | Step::End => return Ok(()),
-        }
-        let values: Vec<Vec<u8>> = self.parser.fields().map(<[u8]>::to_vec).collect();
-        if let Some(columns) = self.columns.take() {
-            check_replaced(&columns, &values)?;
-            self.names = Some(columns);
-            return Ok(());
-        }
-        let names = values.into_iter().map(read_name);
-        let names = names.collect::<Result<Vec<_>, _>>()?;
-        check_names(&names, self.delimiter)?;
-        self.names = Some(names);
-        Ok(())
-    }
-}
-
-/// Reads the name of a column.
-fn read_name(name: Vec<u8>) -> Result<Option<String>, BrokenBody> {
-    let name = String::from_utf8(name);
-    let name = name.map_err(|_error| {
-        BrokenBody::from(
-            "has a first line that cannot be decoded; send UTF-8 or declare the charset",
-        )
-    })?;
-    match name.chars().find(|it| it.is_control() && *it != '\t') {
-        None => Ok(Some(name.trim().to_owned())),
-        // In UTF-16, every other byte of Latin text is NUL.
-        Some('\0') => Err(
-            "has a first line with the character U+0000; if it is UTF-16, declare charset=utf-16le or utf-16be".into(),
-        ),
-        Some(other) => {
-            let code = u32::from(other);
-            let reason = format!(
-                "has a column name with the control character U+{code:04X}; a name may have tabs, but no others"
-            );
-            Err(BrokenBody(reason.into()))
-        }
-    }
-}
-
-/// Refuses a first line that contradicts the names that replace it, or that is not one of names but a row, which would be
-/// lost.
-fn check_replaced(columns: &[Option<String>], values: &[Vec<u8>]) -> Result<(), BrokenBody> {
-    if columns.len() != values.len() {
-        return Err(
-            "has a first line of another number of names than the parameter columns".into(),
-        );
-    }
-    let place_of = |name: &[u8]| {
-        let mut names = columns.iter().map(|name| name.as_deref());
-        names.position(|it| it.is_some_and(|it| it.as_bytes() == name))
-    };
-    // Some other names may be renamed on purpose; the same ones in another order are not.
-    let mut has_others = false;
-    let mut moved = None;
-    for (place, (column, value)) in columns.iter().zip(values).enumerate() {
-        let (Some(column), value) = (column, value.trim_ascii()) else {
-            continue;
-        };
-        if column == "longUrl" && value.windows(3).any(|part| part == b"://") {
-            return Err(
-                "has a target in its first line, which must have names also with the parameter columns".into(),
-            );
-        }
-        match place_of(value) {
-            Some(other) if other != place => moved = Some((value, place + 1, other + 1)),
-            Some(_) => {}
-            None => has_others = true,
-        }
-    }
-    let Some((value, place, other)) = moved.filter(|_| !has_others) else {
-        return Ok(());
-    };
-    let value = String::from_utf8_lossy(value);
-    let reason = format!(
-        "has the name {value} in column {place} of its first line, but in column {other} of the parameter columns; \
-         make them equal"
-    );
-    Err(BrokenBody(reason.into()))
-}
-
-/// Refuses names that occur twice, and a line that has another delimiter.
-fn check_names(names: &[Option<String>], delimiter: u8) -> Result<(), BrokenBody> {
-    if let [Some(name)] = names {
-        for (other, byte) in DELIMITERS {
-            if byte != delimiter && name.as_bytes().contains(&byte) {
-                let reason = format!(
-                    "has a first line that {other}s may separate; send the parameter delimiter={other}"
-                );
-                return Err(BrokenBody(reason.into()));
-            }
-        }
-    }
-    let mut known = BTreeSet::new();
-    for name in names.iter().flatten().filter(|name| !name.is_empty()) {
-        if !known.insert(name) {
-            let reason = format!("has two columns with the name {name}");
-            return Err(BrokenBody(reason.into()));
-        }
-    }
-    Ok(())
 }
 
 impl RawRow {

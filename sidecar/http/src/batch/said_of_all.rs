@@ -24,7 +24,7 @@ parameters! {
     COLUMNS: query "columns", "Columns",
         "For CSV: names of the columns instead of those in the first line, separated by commas. A \
          column with an empty name is ignored.", string;
-    DELIMITER: query "delimiter", "Delimiter", "For CSV: separator of values. Default: comma.", |_| {
+    DELIMITER: query "delimiter", "Delimiter", "For CSV: separator of values. Default: the most frequent of them in the first line; the comma if there is none.", |_| {
         // Without `default`: some generated clients send it, also with rows of JSON.
         json!({ "type": "string", "enum": DELIMITERS.map(|(name, _)| name) })
     };
@@ -104,7 +104,7 @@ impl SaidOfAll {
         };
         if let Some(name) = asked.delimiter {
             let known = DELIMITERS.iter().find(|(known, _)| *known == name);
-            csv.delimiter = known.ok_or_else(bad_delimiter)?.1;
+            csv.delimiter = Some(known.ok_or_else(bad_delimiter)?.1);
         }
         let text = text.split('&').filter(|it| !it.starts_with("summary="));
         Ok(Self {
@@ -151,7 +151,7 @@ mod tests {
         let text = "campaignId=7&delimiter=tab&columns=parameters.member,,tags";
         let said = SaidOfAll::parse(text, Format::Csv).expect("a query");
         assert_eq!(said.campaign_id, CampaignId::parse(b"7"));
-        assert_eq!(said.csv.delimiter, b'\t');
+        assert_eq!(said.csv.delimiter, Some(b'\t'));
         let names = [Some("parameters.member"), None, Some("tags")];
         let names = names.map(|name| name.map(str::to_owned));
         assert_eq!(said.csv.columns.as_deref(), Some(&names[..]));

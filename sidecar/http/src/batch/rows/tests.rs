@@ -126,13 +126,14 @@ fn csv_names_say_what_values_are() {
 fn columns_are_named_and_left_out_as_the_request_says() {
     let body = "id;Name;go\n7;\"Li; Na\";a|b\n8;;c\n";
     let columns = [Some("parameters.member"), None, Some("tags")];
-    let csv = Csv {
-        delimiter: b';',
+    let csv = |delimiter| Csv {
+        delimiter,
         columns: Some(columns.map(|name| name.map(str::to_owned)).into()),
         ..Csv::default()
     };
-    for part in [1, 3, 1000] {
-        let rows = Rows::new(Format::Csv, 200, csv.clone());
+    // Given, or recognised from the first line.
+    for (part, delimiter) in [(1, None), (3, Some(b';')), (3, None), (1000, None)] {
+        let rows = Rows::new(Format::Csv, 200, csv(delimiter));
         let (rows, names, is_whole) = read_as(rows, body.as_bytes(), part);
         assert!(is_whole);
         let members: Vec<_> = rows
@@ -148,7 +149,7 @@ fn columns_are_named_and_left_out_as_the_request_says() {
             ]
         );
     }
-    let rows = Rows::new(Format::Csv, 200, csv);
+    let rows = Rows::new(Format::Csv, 200, csv(Some(b';')));
     let (rows, _, is_whole) = read_as(rows, b"id;Name\n7;x\n", 1000);
     assert!(rows.is_empty() && !is_whole);
 }
