@@ -48,7 +48,7 @@ pub async fn serve(config: Config) -> anyhow::Result<()> {
     } = parts;
     tracing::info!(%address, "serving");
 
-    let serving = http::serve(listener, app, Handle::current(), shutdown.clone());
+    let serving = http::serve(listener, app, Handle::current(), shutdown.clone(), grace);
     tokio::select! {
         served = front.run(serving) => served?,
         () = after(shutdown, grace) => {

@@ -1,8 +1,9 @@
 //! Connections, each on the runtime of its first request.
 //!
-//! A runtime that serves visitors must not wait for the API, and a request that is answered on another runtime than that
-//! of its connection pays for two changes of threads (`bench/against`). Most connections carry requests of one kind. So the
-//! first bytes of a connection decide which runtime reads it, and a request of the other kind is answered apart.
+//! A runtime that serves visitors must not wait for the API, and a request that is answered on another runtime than
+//! that of its connection pays for two changes of threads (`bench/against`). Most connections carry requests of one
+//! kind. So the first bytes of a connection decide which runtime reads it, and a request of the other kind is answered
+//! apart.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,18 +30,18 @@ use tower::Service;
 
 use super::stalls::Unstalled;
 
-/// The longest silence of a client: until the headers of a request are there, from the begin of the connection or the end of
-/// the request before, and while it takes nothing of an answer. It is longer than nginx holds idle connections to the sidecar
-/// (`keepalive_timeout` of an upstream, 60 seconds), because a request must not meet a connection that is about to be closed,
-/// and than nginx waits for its own client (`send_timeout`, 60 seconds).
+/// The longest silence of a client: until the headers of a request are there, from the begin of the connection or the
+/// end of the request before, and while it takes nothing of an answer. It is longer than nginx holds idle connections
+/// to the sidecar (`keepalive_timeout` of an upstream, 60 seconds), because a request must not meet a connection that
+/// is about to be closed, and than nginx waits for its own client (`send_timeout`, 60 seconds).
 pub(super) const SILENCE: Duration = Duration::from_secs(75);
 
 /// The time limit for the first byte. Clients connect when they have a request.
 const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(15);
 
-/// The time for which idle connections stay open after the end of the listener, for requests that are on their way. The answer
-/// to each shows its client that the connection is not used again. It is longer than a packet takes, and short beside
-/// `http.shutdown_grace_ms`.
+/// The time for which idle connections stay open after the end of the listener, for requests that are on their way. The
+/// answer to each shows its client that the connection is not used again. It is longer than a packet takes. At most half
+/// of `http.shutdown_grace_ms`.
 const LAST_REQUESTS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The attempts to accept a connection that clients have ended meanwhile.
@@ -83,17 +84,18 @@ impl Homes {
     }
 }
 
-/// Serves connections until `shutdown`. Then the listener is closed, and each connection gets the answers to the requests that
-/// it has begun, the last one with `Connection: close`; one that is idle is closed after [`LAST_REQUESTS_WITHIN`]. Returns
-/// when all have ended.
+/// Serves connections until `shutdown`. Then the listener is closed, and each connection gets the answers to the
+/// requests that it has begun, the last one with `Connection: close`; one that is idle is closed after
+/// [`LAST_REQUESTS_WITHIN`]. Returns when all have ended.
 ///
 /// A connection that sends nothing for [`FIRST_BYTE_WITHIN`], or is silent later for as long as `silence`, is closed.
-/// When this is dropped, all connections are cut off.
+/// When this is dropped, all connections are cut off; that happens when `grace` has passed after `shutdown`.
 pub(super) async fn serve(
     mut listener: TcpListener,
     homes: Homes,
     silence: Duration,
     shutdown: CancellationToken,
+    grace: Duration,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(silence);
@@ -122,15 +124,16 @@ pub(super) async fn serve(
     }
     server.open.close();
     // Requests that are on their way arrive, and are answered.
-    let ended = tokio::time::timeout(LAST_REQUESTS_WITHIN, server.open.wait()).await;
+    let within = LAST_REQUESTS_WITHIN.min(grace / 2);
+    let ended = tokio::time::timeout(within, server.open.wait()).await;
     if ended.is_err() {
         server.idle_end.cancel();
         server.open.wait().await;
     }
 }
 
-/// Closes a listener; returns the connections that clients have opened and that were not accepted yet. The kernel would reset
-/// them.
+/// Closes a listener; returns the connections that clients have opened and that were not accepted yet. The kernel would
+/// reset them.
 fn close(listener: TcpListener) -> Vec<TcpStream> {
     // Drops every packet that would open one more. A client sends it again, and is then refused.
     let drop_all = [SockFilter::new(BPF_RETURN, 0, 0, 0)];
@@ -370,7 +373,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             let shutdown = CancellationToken::new();
-            let serving = serve(listener, homes.clone(), silence, shutdown.clone());
+            let serving = serve(listener, homes.clone(), silence, shutdown.clone(), SOON);
             let task = tokio::spawn(serving);
             Self {
                 address,

@@ -1,6 +1,7 @@
 //! Serves requests on a listener, and routes them to their handlers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -20,17 +21,19 @@ use super::connections::{self, Home, Homes, SILENCE};
 use super::problem::{self, Problem};
 use super::{apart, console, observe, openapi, proxy, resolve};
 
-/// Serves visitors on the runtime that polls this, and the API on `api`, until `shutdown`; then accepts no more connections, and
-/// returns when the requests in progress are answered.
+/// Serves visitors on the runtime that polls this, and the API on `api`, until `shutdown`; then accepts no more
+/// connections, and returns when the requests in progress are answered. The caller drops it when `grace` has passed
+/// since then.
 pub fn serve(
     listener: TcpListener,
     app: App,
     api: Handle,
     shutdown: CancellationToken,
+    grace: Duration,
 ) -> BoxFuture<'static, ()> {
     let serving = async move {
         let homes = homes(app, Handle::current(), api);
-        connections::serve(listener, homes, SILENCE, shutdown).await;
+        connections::serve(listener, homes, SILENCE, shutdown, grace).await;
     };
     // Boxed, so that it is compiled here, and not with what starts it.
     serving.boxed()

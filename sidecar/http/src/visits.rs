@@ -230,7 +230,8 @@ async fn of_link(
     answer(&app, &caller, &headers, asked).await
 }
 
-/// `GET /v1/visits`: a page, the last stored visits first, or with `Accept: application/x-ndjson` or `text/csv` all of them.
+/// `GET /v1/visits`: a page, the last stored visits first, or with `Accept: application/x-ndjson` or `text/csv` all of
+/// them.
 async fn list(
     State(app): State<SharedApp>,
     MayReadStats(caller): MayReadStats,

@@ -33,7 +33,8 @@ impl Load {
         answer
     }
 
-    /// Opens connections and uses each until an answer ends it, or for one request; ends when the sidecar listens no more.
+    /// Opens connections and uses each until an answer ends it, or for one request; ends when the sidecar listens no
+    /// more.
     fn run(&self, is_kept: bool) {
         for first in 0.. {
             let mut connection = match Connection::open(self.port) {

@@ -24,7 +24,9 @@ parameters! {
     COLUMNS: query "columns", "Columns",
         "For CSV: names of the columns instead of those in the first line, separated by commas. A \
          column with an empty name is ignored.", string;
-    DELIMITER: query "delimiter", "Delimiter", "For CSV: separator of values. Default: the most frequent of them in the first line; the comma if there is none.", |_| {
+    DELIMITER: query "delimiter", "Delimiter",
+        "For CSV: separator of values. Default: the most frequent of them in the first line; the comma if there is \
+         none.", |_| {
         // Without `default`: some generated clients send it, also with rows of JSON.
         json!({ "type": "string", "enum": DELIMITERS.map(|(name, _)| name) })
     };

@@ -78,8 +78,8 @@ pub(super) fn answer(app: &App, id: u64, headers: &HeaderMap) -> Response<Body> 
     ([(CONTENT_TYPE, media_type)], body).into_response()
 }
 
-/// Streams results in portions, as fast as the client reads them. If a read fails, the answer breaks off, so that the client
-/// does not take it for complete.
+/// Streams results in portions, as fast as the client reads them. If a read fails, the answer breaks off, so that the
+/// client does not take it for complete.
 fn lines(
     store: Arc<Store>,
     id: u64,

@@ -1,7 +1,7 @@
 //! Erasure of visits: the steps of its job, and the tombstones that keep late events out.
 //!
-//! A tombstone is stored before the first visit is deleted. It names a link or a campaign and a time: ingestion drops events
-//! of visits up to then, however late they arrive, until it is forgotten ([`Store::forget_erasures`]).
+//! A tombstone is stored before the first visit is deleted. It names a link or a campaign and a time: ingestion drops
+//! events of visits up to then, however late they arrive, until it is forgotten ([`Store::forget_erasures`]).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -23,8 +23,8 @@ use crate::{Scheme, Store};
 /// The most visits that a step deletes or examines.
 const VISITS_PER_STEP: u32 = 5_000;
 
-/// Deletes visits of some links. PostgreSQL looks only into the parts of the days between two times, and returns a row for
-/// each visit that it has found, without an agent if another transaction has deleted it meanwhile.
+/// Deletes visits of some links. PostgreSQL looks only into the parts of the days between two times, and returns a row
+/// for each visit that it has found, without an agent if another transaction has deleted it meanwhile.
 pub(super) const OF_SOME_LINKS: Sql = sql!(
     "{DELETE FROM visits WHERE id IN (SELECT id|WITH gone AS MATERIALIZED (SELECT id, at} FROM visits WHERE ",
     OF_LINKS,
@@ -48,8 +48,8 @@ const HOURS_OF_LINKS: Sql = sql!(
 /// The lock that transactions with new visits share: "shorburi".
 const LOCK: i64 = 0x7368_6f72_6275_7269;
 
-/// Waits on PostgreSQL for transactions that have looked for tombstones and may still store visits; those that come later
-/// wait until this transaction ends. SQLite has one writer.
+/// Waits on PostgreSQL for transactions that have looked for tombstones and may still store visits; those that come
+/// later wait until this transaction ends. SQLite has one writer.
 pub(crate) async fn wait_for_ingestion(db: &mut Db<'_>) -> Result<(), sqlx::Error> {
     if db.scheme() == Scheme::Postgres {
         let sql = sql!("SELECT pg_advisory_xact_lock($1)");
@@ -163,7 +163,8 @@ pub(crate) async fn erase_of_links(
     Ok(true)
 }
 
-/// The times, in milliseconds since 1970, between which all visits of links up to a time are: their counts know the hours.
+/// The times, in milliseconds since 1970, between which all visits of links up to a time are: their counts know the
+/// hours.
 async fn times(
     db: &mut Db<'_>,
     links: &Value<'_>,
@@ -182,8 +183,8 @@ async fn times(
     Ok((first, last))
 }
 
-/// Erases visits of a campaign up to a time, also those of links that are deleted, among the visits behind an id; returns the
-/// last of these.
+/// Erases visits of a campaign up to a time, also those of links that are deleted, among the visits behind an id;
+/// returns the last of these.
 pub(crate) async fn erase_of_campaign(
     db: &mut Db<'_>,
     campaign: i64,
@@ -244,7 +245,8 @@ async fn delete(
     Ok(rows.len())
 }
 
-/// Has SQLite overwrite what is deleted, or not: else the bytes stay in free parts of the file until others take their place.
+/// Has SQLite overwrite what is deleted, or not: else the bytes stay in free parts of the file until others take their
+/// place.
 pub(super) async fn overwrite(db: &mut Db<'_>, is_on: bool) -> Result<(), sqlx::Error> {
     if db.scheme() == Scheme::Sqlite {
         let sql = match is_on {

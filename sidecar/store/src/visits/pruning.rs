@@ -21,8 +21,9 @@ const FORGET_DAYS: Sql = sql!(
 /// [`EARLIER`] in the text of a statement, from which SQLite knows that an index has all rows.
 const EARLIER_TEXT: &str = "-1000000000";
 
-/// Locks the rows that are to be deleted, except those that another transaction of PostgreSQL has locked: they are deleted
-/// later. Retention finds rows by their times, and others lock them in the order of their keys: to wait could be a deadlock.
+/// Locks the rows that are to be deleted, except those that another transaction of PostgreSQL has locked: they are
+/// deleted later. Retention finds rows by their times, and others lock them in the order of their keys: to wait could
+/// be a deadlock.
 pub(super) const FREE: &str = "{| FOR UPDATE SKIP LOCKED}";
 
 impl Store {

@@ -52,8 +52,8 @@ pub(super) async fn add(
     put(db, sketches.iter().map(|(kept, sketch)| (*kept, sketch))).await
 }
 
-/// Locks the sketches of days, which [`put`] replaces, in their order; all transactions lock them in the same one. SQLite
-/// has one writer, which only reads here.
+/// Locks the sketches of days, which [`put`] replaces, in their order; all transactions lock them in the same one.
+/// SQLite has one writer, which only reads here.
 pub(super) async fn lock(
     db: &mut Db<'_>,
     days: impl Iterator<Item = Day>,
@@ -162,8 +162,8 @@ pub(super) async fn put<'a>(
     db.insert(into, types, end, parts.into_iter()).await
 }
 
-/// Deletes the sketches of days before one, at most `limit`; returns their number. Their heads are locked before their parts
-/// are deleted, as for [`put`].
+/// Deletes the sketches of days before one, at most `limit`; returns their number. Their heads are locked before their
+/// parts are deleted, as for [`put`].
 pub(super) async fn forget(db: &mut Db<'_>, before: i64, limit: u32) -> Result<u64, sqlx::Error> {
     let heads = sql!(
         "SELECT campaign_id, day FROM visit_sketches {INDEXED BY visit_sketches_by_day }\

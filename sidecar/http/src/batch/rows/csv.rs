@@ -161,8 +161,8 @@ fn read_name(name: Vec<u8>) -> Result<Option<String>, BrokenBody> {
     }
 }
 
-/// Refuses a first line that contradicts the names that replace it, or that is not one of names but a row, which would be
-/// lost.
+/// Refuses a first line that contradicts the names that replace it, or that is not one of names but a row, which would
+/// be lost.
 fn check_replaced(columns: &[Option<String>], values: &[Vec<u8>]) -> Result<(), BrokenBody> {
     if columns.len() != values.len() {
         return Err(
