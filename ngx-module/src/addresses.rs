@@ -10,7 +10,7 @@ use ngx::ffi::{
     ngx_resolver_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_un, socklen_t,
 };
 use ngx::ffi::{NGX_OK, in_addr, ngx_str_t};
-use resolver::{Address, LinkError, NodeId};
+use resolver::{Address, ConnectionError, NodeId};
 
 use crate::links::lose;
 use crate::worker::{self, Worker};
@@ -265,7 +265,7 @@ pub(crate) unsafe fn resolve(node: NodeId, name: &str) {
         });
         let Some(Some(context)) = started else {
             worker::with(|worker| worker.log_outage(node, "its name can't be looked up"));
-            lose(node, &LinkError::Lost);
+            lose(node, &ConnectionError::Lost);
             return;
         };
         if ngx_resolve_name(context) != NGX_OK as ngx_int_t {
@@ -274,7 +274,7 @@ pub(crate) unsafe fn resolve(node: NodeId, name: &str) {
                 worker.addresses.take(node);
                 worker.log_outage(node, "its name can't be looked up");
             });
-            lose(node, &LinkError::Lost);
+            lose(node, &ConnectionError::Lost);
         }
     }
 }
@@ -318,7 +318,7 @@ unsafe extern "C" fn on_resolved(context: *mut ngx_resolver_ctx_t) {
             }
         });
         if connects == Some(false) {
-            lose(node, &LinkError::Lost);
+            lose(node, &ConnectionError::Lost);
         }
         // nginx continues with others that wait for the same name and holds a pointer to the next
         // of them. Driving could end that one, so it is left to the timer.

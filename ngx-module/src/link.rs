@@ -19,7 +19,7 @@ use ngx::ffi::{
     ngx_log_t, ngx_peer_connection_t, ngx_post_event, ngx_posted_events, ngx_str_t,
     ngx_tcp_nodelay, socklen_t,
 };
-use resolver::{LinkError, NodeId};
+use resolver::{ConnectionError, NodeId};
 
 use crate::addresses::SocketAddress;
 use crate::links::{self, drive, lose, take_completions};
@@ -256,7 +256,7 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
                 }
                 Some(Read::Lost(reason)) => {
                     worker::with(|worker| worker.log_outage(node, &reason));
-                    lose(node, &LinkError::Lost);
+                    lose(node, &ConnectionError::Lost);
                     drive();
                     return;
                 }
@@ -278,7 +278,7 @@ unsafe extern "C" fn on_read(event: *mut ngx_event_t) {
             ngx_handle_read_event((*connection).read, 0) == NGX_OK as ngx_int_t
         });
         if armed == Some(false) {
-            lose(node, &LinkError::Lost);
+            lose(node, &ConnectionError::Lost);
         }
         links::tick_if_due();
     }
@@ -396,7 +396,7 @@ unsafe fn give_up(node: NodeId, reason: &str) {
     // SAFETY: nothing is held here.
     unsafe {
         worker::with(|worker| worker.log_outage(node, reason));
-        lose(node, &LinkError::Lost);
+        lose(node, &ConnectionError::Lost);
         drive();
     }
 }

@@ -13,7 +13,7 @@ use ngx::ffi::{
     ngx_msec_t, ngx_post_event, ngx_posted_events, ngx_quit, ngx_terminate,
 };
 use resolver::visits::Visits;
-use resolver::{LinkError, NodeId, Tick};
+use resolver::{ConnectionError, NodeId, Tick};
 
 use crate::addresses::{Found, resolve};
 use crate::handler::{Settled, complete};
@@ -212,7 +212,7 @@ enum Due {
     /// Nothing.
     Done,
     /// The connection must be given up.
-    Lose(NodeId, LinkError),
+    Lose(NodeId, ConnectionError),
     /// The name of the node's server must be looked up.
     Resolve(NodeId, String),
 }
@@ -228,7 +228,7 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
             match worker.addresses.find(node, &address) {
                 // A look-up has a timer of nginx' own, which would keep a worker that ends.
                 Found::Name(_) if is_exiting() && !is_needed(&worker.edge) => {
-                    Some(Due::Lose(node, LinkError::Lost))
+                    Some(Due::Lose(node, ConnectionError::Lost))
                 }
                 Found::Name(name) => Some(Due::Resolve(node, name)),
                 Found::Now(address) => {
@@ -236,17 +236,17 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
                         return Some(Due::Done);
                     }
                     worker.log_outage(node, "the connection can't be opened");
-                    Some(Due::Lose(node, LinkError::Lost))
+                    Some(Due::Lose(node, ConnectionError::Lost))
                 }
                 Found::Not(reason) => {
                     worker.log_outage(node, &reason);
-                    Some(Due::Lose(node, LinkError::Lost))
+                    Some(Due::Lose(node, ConnectionError::Lost))
                 }
             }
         }
-        Tick::Disconnect(node, LinkError::Retired) => {
+        Tick::Disconnect(node, ConnectionError::Retired) => {
             worker.journal.forget(node);
-            Some(Due::Lose(node, LinkError::Retired))
+            Some(Due::Lose(node, ConnectionError::Retired))
         }
         Tick::Disconnect(node, error) => {
             worker.log_outage(node, &error.to_string());
@@ -259,7 +259,7 @@ fn one_tick(worker: &mut Worker) -> Option<Due> {
 ///
 /// # Safety
 /// As for [`drive`].
-pub(crate) unsafe fn lose(node: NodeId, reason: &LinkError) {
+pub(crate) unsafe fn lose(node: NodeId, reason: &ConnectionError) {
     // SAFETY: as in `drive`.
     unsafe {
         worker::with(|worker| {
@@ -279,7 +279,7 @@ pub(crate) unsafe fn lose(node: NodeId, reason: &LinkError) {
 ///
 /// # Safety
 /// As for [`drive`].
-pub(crate) unsafe fn take_completions(node: NodeId) -> Result<(), LinkError> {
+pub(crate) unsafe fn take_completions(node: NodeId) -> Result<(), ConnectionError> {
     loop {
         // SAFETY: the copy is made in the pool of a request that waits, hence lives; copying does
         // not come back. The request is finished after `with` was left.
@@ -334,7 +334,7 @@ pub(crate) unsafe fn flush() {
             match broken {
                 Some(Some(node)) => {
                     worker::with(|worker| worker.log_outage(node, "the connection broke"));
-                    lose(node, &LinkError::Lost);
+                    lose(node, &ConnectionError::Lost);
                 }
                 Some(None) | None => return,
             }

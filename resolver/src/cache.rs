@@ -20,9 +20,9 @@ use vocabulary::judge::is_over;
 use vocabulary::{CampaignId, Code, Parameters, RedirectStatus};
 
 use crate::answer::{Answer, Judgement, MissReason, Ruling};
-use crate::edge::Now;
 use crate::hash::CodeHashing;
 use crate::key::Key;
+use crate::now::Now;
 
 use doorkeeper::Doorkeeper;
 use index::Index;

@@ -9,12 +9,12 @@ mod round_trips;
 mod span;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Range;
 
+use crate::connection_error::ConnectionError;
 use crate::handshake::{Handshake, Step};
 use crate::lookups::LookupId;
-use crate::resp::{Decoded, Decoder, ProtocolError, Reply};
+use crate::resp::{Decoded, Decoder, Reply};
 use crate::visits::BatchId;
 
 use round_trips::RoundTrips;
@@ -36,53 +36,6 @@ const SETTLED_AFTER: u64 = 1000;
 
 /// Time limit for the connection and its handshake, in milliseconds.
 const CONNECT_TIMEOUT: u64 = 1000;
-
-/// Reason for which a connection must be given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkError {
-    /// The connection could not be made, or broke.
-    Lost,
-    /// Redis sent something that violates its protocol.
-    Protocol(&'static str),
-    /// Redis refused the handshake, with this text.
-    Refused(String),
-    /// Redis did not accept the connection or shake hands in time.
-    ConnectTimeout,
-    /// Redis has owed a reply for too long.
-    Stalled,
-    /// The server has another role than is asked for, or has lost its master: its role.
-    Role(String),
-    /// The server does not belong to those that are asked any more.
-    Retired,
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost => f.write_str("the connection broke"),
-            Self::Protocol(what) => write!(f, "it does not speak as Redis does: {what}"),
-            Self::Refused(text) => {
-                write!(
-                    f,
-                    "it refused the handshake (Redis 6 or newer is needed, and what it asks for to \
-                     log in): {text}"
-                )
-            }
-            Self::ConnectTimeout => f.write_str("it did not answer the handshake in time"),
-            Self::Stalled => f.write_str("it does not answer any more"),
-            Self::Role(role) => write!(f, "it can't be read from now: {role}"),
-            Self::Retired => f.write_str("another server has taken its place"),
-        }
-    }
-}
-
-impl std::error::Error for LinkError {}
-
-impl From<ProtocolError> for LinkError {
-    fn from(ProtocolError(what): ProtocolError) -> Self {
-        Self::Protocol(what)
-    }
-}
 
 /// Purpose of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +86,7 @@ enum State {
 pub(crate) enum Due {
     Nothing,
     Connect,
-    Disconnect(LinkError),
+    Disconnect(ConnectionError),
     /// Something is to be asked, to see whether Redis is there and current.
     Heartbeat,
 }
@@ -272,7 +225,7 @@ impl Connection {
     /// # Errors
     /// Fails if the connection must be given up.
     #[inline]
-    pub(crate) fn next_received(&mut self) -> Result<Option<Received>, LinkError> {
+    pub(crate) fn next_received(&mut self) -> Result<Option<Received>, ConnectionError> {
         loop {
             let unread = &self.input[self.filled.clone()];
             let (reply, used) = match self.decoder.decode(unread)? {
@@ -289,10 +242,10 @@ impl Connection {
                 return Ok(Some(Received { owed: None, span }));
             }
             if let State::Disconnected { .. } | State::Connecting { .. } = self.state {
-                return Err(LinkError::Protocol("a reply before the handshake"));
+                return Err(ConnectionError::Protocol("a reply before the handshake"));
             }
             let Some((owed, _)) = self.owed.pop_front() else {
-                return Err(LinkError::Protocol("a reply to no request"));
+                return Err(ConnectionError::Protocol("a reply to no request"));
             };
             self.clock.answered += 1;
             return Ok(Some(Received {
@@ -317,12 +270,17 @@ impl Connection {
     ///
     /// # Errors
     /// Fails if the server can't be used.
-    pub(crate) fn shake(&mut self, step: Step, span: &Span, now: u64) -> Result<(), LinkError> {
+    pub(crate) fn shake(
+        &mut self,
+        step: Step,
+        span: &Span,
+        now: u64,
+    ) -> Result<(), ConnectionError> {
         let outcome = self.handshake.judge(step, &self.reply(span));
         match outcome {
             Ok(is_tracking) => self.is_tracking |= is_tracking,
             Err(error) => {
-                self.is_refused = matches!(error, LinkError::Refused(_));
+                self.is_refused = matches!(error, ConnectionError::Refused(_));
                 return Err(error);
             }
         }
@@ -347,7 +305,7 @@ impl Connection {
     ///
     /// # Errors
     /// Fails if the server can't be used any more.
-    pub(crate) fn check_role(&self, span: &Span) -> Result<(), LinkError> {
+    pub(crate) fn check_role(&self, span: &Span) -> Result<(), ConnectionError> {
         self.handshake.judge_role(&self.reply(span))
     }
 
@@ -363,10 +321,10 @@ impl Connection {
             State::Connecting { deadline } | State::Handshaking { deadline, .. }
                 if now >= deadline =>
             {
-                Due::Disconnect(LinkError::ConnectTimeout)
+                Due::Disconnect(ConnectionError::ConnectTimeout)
             }
             State::Ready { .. } if self.stalls_at().is_some_and(|at| now >= at) => {
-                Due::Disconnect(LinkError::Stalled)
+                Due::Disconnect(ConnectionError::Stalled)
             }
             State::Ready { .. } if now >= self.beats_at() => Due::Heartbeat,
             _ => Due::Nothing,

@@ -38,13 +38,16 @@ use crate::answer::{Answer, Expanded, MissReason};
 use crate::authority::Authority;
 use crate::cache::{Cache, CacheCounts, CacheSettings, Entry};
 use crate::campaign::Campaign;
-use crate::connection::{Due, LinkError, Owed, Span};
+use crate::connection::{Due, Owed, Span};
+use crate::connection_error::ConnectionError;
 use crate::counters::{Counter, Gauge, Source, WorkerCounters};
 use crate::handshake::Tracking;
 use crate::hash::CodeHashing;
 use crate::key::Key;
 use crate::lookups::{LookupId, Lookups, Ticket};
-use crate::nodes::{Address, NodeId, Nodes};
+use crate::node_id::NodeId;
+use crate::nodes::{Address, Nodes};
+use crate::now::Now;
 use crate::resp::GetEncoder;
 use crate::topology::{NodeSettings, Route, Topology, TopologySettings};
 use crate::visits::Visits;
@@ -54,15 +57,6 @@ const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 /// The most things worth a line in the log that wait to be taken.
 const MAX_NOTICES: usize = 16;
-
-/// The time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Milliseconds of a clock that never goes back.
-    pub ms: u64,
-    /// Seconds since 1970.
-    pub unix: u64,
-}
 
 /// Settings of an edge.
 #[derive(Clone, Debug)]
@@ -107,7 +101,7 @@ pub enum Tick {
     /// Open a connection to [`Edge::address`] and call [`Edge::connecting`].
     Connect(NodeId),
     /// Close the connection and call [`Edge::disconnected`].
-    Disconnect(NodeId, LinkError),
+    Disconnect(NodeId, ConnectionError),
 }
 
 /// Event that an operator should see in the log.
@@ -406,7 +400,7 @@ impl<T> Edge<T> {
                     self.nodes.remove(id);
                     continue;
                 }
-                return Tick::Disconnect(id, LinkError::Retired);
+                return Tick::Disconnect(id, ConnectionError::Retired);
             }
             match node.connection.due(now.ms) {
                 Due::Nothing => {}
@@ -456,15 +450,15 @@ impl<T> Edge<T> {
 
     /// Says that a connection is lost or was given up. All that waited for it are then handed out
     /// by [`Edge::next_completion`], and [`Edge::tick`] asks for a new connection in time.
-    pub fn disconnected(&mut self, id: NodeId, reason: &LinkError, now: Now) {
+    pub fn disconnected(&mut self, id: NodeId, reason: &ConnectionError, now: Now) {
         self.count(match reason {
-            LinkError::Lost => Counter::RedisClosed,
-            LinkError::Protocol(_) => Counter::RedisProtocol,
-            LinkError::Refused(_) => Counter::RedisRefused,
-            LinkError::ConnectTimeout => Counter::RedisConnectTimeout,
-            LinkError::Stalled => Counter::RedisStalled,
-            LinkError::Role(_) => Counter::RedisRole,
-            LinkError::Retired => Counter::RedisTopology,
+            ConnectionError::Lost => Counter::RedisClosed,
+            ConnectionError::Protocol(_) => Counter::RedisProtocol,
+            ConnectionError::Refused(_) => Counter::RedisRefused,
+            ConnectionError::ConnectTimeout => Counter::RedisConnectTimeout,
+            ConnectionError::Stalled => Counter::RedisStalled,
+            ConnectionError::Role(_) => Counter::RedisRole,
+            ConnectionError::Retired => Counter::RedisTopology,
         });
         let Some(node) = self.nodes.get_mut(id) else {
             return;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use vocabulary::KeyPrefix;
 
-use crate::connection::LinkError;
+use crate::connection_error::ConnectionError;
 use crate::resp::{Reply, push_command};
 use crate::sentinel::Role;
 
@@ -146,12 +146,12 @@ impl Handshake {
     ///
     /// # Errors
     /// Fails if the server can't be used.
-    pub(crate) fn judge(&self, step: Step, reply: &Reply<'_>) -> Result<bool, LinkError> {
+    pub(crate) fn judge(&self, step: Step, reply: &Reply<'_>) -> Result<bool, ConnectionError> {
         match (step, reply) {
             // Without it nothing can be kept, but everything can be asked.
             (Step::Tracking, Reply::Error(_)) => Ok(false),
             (Step::Tracking, _) => Ok(true),
-            (_, Reply::Error(text)) => Err(LinkError::Refused(
+            (_, Reply::Error(text)) => Err(ConnectionError::Refused(
                 String::from_utf8_lossy(text).into_owned(),
             )),
             (Step::Role, reply) => self.judge_role(reply).map(|()| false),
@@ -163,7 +163,7 @@ impl Handshake {
     ///
     /// # Errors
     /// Fails if the server does not have the required role.
-    pub(crate) fn judge_role(&self, reply: &Reply<'_>) -> Result<(), LinkError> {
+    pub(crate) fn judge_role(&self, reply: &Reply<'_>) -> Result<(), ConnectionError> {
         let role = match reply {
             Reply::Aggregate(bytes) => Role::parse(bytes),
             _ => None,
@@ -172,14 +172,14 @@ impl Handshake {
             (RequiredRole::Any, _)
             | (RequiredRole::Master, Some(Role::Master))
             | (RequiredRole::Replica, Some(Role::Replica { is_connected: true })) => Ok(()),
-            (_, None) => Err(LinkError::Protocol("its role is not understood")),
-            (_, Some(Role::Master)) => Err(LinkError::Role("it is a master".to_owned())),
-            (_, Some(Role::Sentinel)) => Err(LinkError::Role("it is a sentinel".to_owned())),
-            (RequiredRole::Replica, Some(Role::Replica { .. })) => Err(LinkError::Role(
+            (_, None) => Err(ConnectionError::Protocol("its role is not understood")),
+            (_, Some(Role::Master)) => Err(ConnectionError::Role("it is a master".to_owned())),
+            (_, Some(Role::Sentinel)) => Err(ConnectionError::Role("it is a sentinel".to_owned())),
+            (RequiredRole::Replica, Some(Role::Replica { .. })) => Err(ConnectionError::Role(
                 "it is a replica that has lost its master".to_owned(),
             )),
             (RequiredRole::Master, Some(Role::Replica { .. })) => {
-                Err(LinkError::Role("it is a replica".to_owned()))
+                Err(ConnectionError::Role("it is a replica".to_owned()))
             }
         }
     }

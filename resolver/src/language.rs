@@ -7,8 +7,8 @@ const MOST: usize = 32;
 /// The language out of `known` that `Accept-Language` asks for most; the first of them when it asks
 /// for none. A language that is asked for is also answered by a more general one: `zh-Hant-TW` by
 /// `zh-Hant` or else `zh`. Names are compared in any case.
-pub fn negotiate<'a>(header: &[u8], known: &[&'a [u8]]) -> Option<&'a [u8]> {
-    let default = known.first().copied()?;
+pub fn negotiate<'a>(header: &[u8], known: &'a [impl AsRef<[u8]>]) -> Option<&'a [u8]> {
+    let default = known.first()?.as_ref();
     let mut best: Option<(u16, &[u8])> = None;
     for range in header.split(|&byte| byte == b',').take(MOST) {
         let mut parts = range.split(|&byte| byte == b';');
@@ -32,12 +32,13 @@ pub fn negotiate<'a>(header: &[u8], known: &[&'a [u8]]) -> Option<&'a [u8]> {
 }
 
 /// The known language that is `asked` or, step by step, more general.
-fn look_up<'a>(asked: &[u8], known: &[&'a [u8]]) -> Option<&'a [u8]> {
+fn look_up<'a>(asked: &[u8], known: &'a [impl AsRef<[u8]>]) -> Option<&'a [u8]> {
     let mut range = asked;
     loop {
-        let found = known.iter().find(|it| it.eq_ignore_ascii_case(range));
-        if let Some(found) = found {
-            return Some(found);
+        let mut names = known.iter().map(AsRef::as_ref);
+        let found = names.find(|it| it.eq_ignore_ascii_case(range));
+        if found.is_some() {
+            return found;
         }
         let dash = range.iter().rposition(|&byte| byte == b'-')?;
         range = &range[..dash];
@@ -73,8 +74,8 @@ mod tests {
     use super::*;
 
     fn asked(header: &str) -> &'static str {
-        let known: [&'static [u8]; 4] = [b"en", b"zh", b"zh-Hant", b"de"];
-        let found = negotiate(header.as_bytes(), &known).expect("a language");
+        static KNOWN: [&[u8]; 4] = [b"en", b"zh", b"zh-Hant", b"de"];
+        let found = negotiate(header.as_bytes(), &KNOWN).expect("a language");
         std::str::from_utf8(found).expect("text")
     }
 
@@ -102,7 +103,7 @@ mod tests {
         ] {
             assert_eq!(asked(header), language, "{header}");
         }
-        assert_eq!(negotiate(b"de", &[]), None);
+        assert_eq!(negotiate(b"de", &[b""; 0]), None);
     }
 
     #[test]

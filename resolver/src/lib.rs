@@ -6,7 +6,7 @@
 //! - [`path`]: the code that a request's path names.
 //! - [`edge`]: answers requests for codes from the cache, or asks Redis. Its parts are [`cache`],
 //!   [`lookups`] (pending requests), [`topology`] (routes to servers), and for each server a
-//!   [connection](LinkError) with its [`breaker`].
+//!   [connection](ConnectionError) with its [`breaker`].
 //! - [`resp`]: the codec of Redis' protocol; [`sentinel`] and [`slots`] read what servers say of
 //!   each other.
 //! - [`edge`] takes bad news only from a connection with [authority](vocabulary::generation).
@@ -24,6 +24,7 @@ mod breaker;
 pub mod cache;
 mod campaign;
 mod connection;
+mod connection_error;
 pub mod counters;
 pub mod edge;
 pub mod endpoint;
@@ -34,7 +35,9 @@ mod key;
 pub mod language;
 pub mod limit;
 pub mod lookups;
+mod node_id;
 mod nodes;
+mod now;
 pub mod path;
 pub mod resp;
 pub mod sentinel;
@@ -44,14 +47,16 @@ pub mod visits;
 
 pub use answer::{Answer, Judgement, MissReason, Ruling};
 pub use cache::CacheSettings;
-pub use connection::LinkError;
+pub use connection_error::ConnectionError;
 pub use counters::{Outcome, Source};
-pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Now, Tick};
+pub use edge::{Completion, Edge, EdgeSettings, LookUp, Notice, Tick};
 pub use endpoint::Endpoint;
 pub use handshake::{Credentials, Tracking};
 pub use key::Key;
 pub use lookups::Ticket;
-pub use nodes::{Address, NodeId, Purpose};
+pub use node_id::NodeId;
+pub use nodes::{Address, Purpose};
+pub use now::Now;
 pub use path::{PathCode, Refusal};
 pub use topology::{NodeSettings, TopologySettings};
 pub use visits::{Recorded, VisitSettings};

@@ -15,7 +15,7 @@ use vocabulary::{CampaignId, Code, Parameters};
 use crate::cache::CampaignLink;
 use crate::hash::CodeHashing;
 use crate::key::Key;
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 
 /// The end of a list of slots.
 const NONE: u32 = u32::MAX;

@@ -7,23 +7,8 @@ use crate::breaker::{Breaker, BreakerLimits};
 use crate::connection::{Connection, Owed, Patience};
 use crate::endpoint::Endpoint;
 use crate::handshake::Handshake;
+use crate::node_id::NodeId;
 use crate::resp::push_command;
-
-/// Names a server's place. A place is used again only after its connection was closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NodeId(u32);
-
-impl NodeId {
-    /// The place with this number.
-    pub fn new(index: usize) -> Self {
-        Self(index as u32)
-    }
-
-    /// The place's number, from 0 and small.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// Address at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,10 +19,12 @@ use vocabulary::KeyPrefix;
 
 use crate::authority::READ_EVERY;
 use crate::cache::ReadFrom;
-use crate::connection::{LinkError, Owed, Patience};
+use crate::connection::{Owed, Patience};
+use crate::connection_error::ConnectionError;
 use crate::handshake::{Credentials, Handshake, RequiredRole, Tracking};
 use crate::key::Key;
-use crate::nodes::{Address, NodeId, Nodes, Purpose};
+use crate::node_id::NodeId;
+use crate::nodes::{Address, Nodes, Purpose};
 use crate::resp::{INPUT_LENGTH, push_command};
 
 use cluster::Cluster;
@@ -304,7 +306,7 @@ impl Topology {
         how: &NodeSettings,
         nodes: &mut Nodes,
         now: u64,
-    ) -> Result<Shift, LinkError> {
+    ) -> Result<Shift, ConnectionError> {
         match self {
             Self::Server(_) => Ok(Shift::None),
             Self::Sentinel(sentinel) => sentinel.told(told, how, nodes, now),

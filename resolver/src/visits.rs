@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use vocabulary::KeyPrefix;
 use vocabulary::visit::{BATCH_FIELD, MAX_FRAME_LENGTH, VisitEvent, VisitId};
 
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 
 /// The most batches that are under way at once: reads wait behind no more than these.
 const MOST_SENT: usize = 4;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use shortlink_resolver::vocabulary::{Code, RedirectStatus};
 use shortlink_resolver::{
-    Address, Answer, Completion, Edge, EdgeSettings, LinkError, LookUp, MissReason, NodeId,
+    Address, Answer, Completion, ConnectionError, Edge, EdgeSettings, LookUp, MissReason, NodeId,
     NodeSettings, Now, Tick, Ticket, TopologySettings,
 };
 
@@ -71,7 +71,10 @@ impl Client {
         self.0.received(node(), count, 0);
     }
 
-    fn next_completion(&mut self, now: u64) -> Result<Option<Completion<'_, usize>>, LinkError> {
+    fn next_completion(
+        &mut self,
+        now: u64,
+    ) -> Result<Option<Completion<'_, usize>>, ConnectionError> {
         self.0.next_completion(node(), at(now))
     }
 
@@ -79,7 +82,7 @@ impl Client {
         self.0.next_expired(at(now)).map(|done| done.token)
     }
 
-    fn tick(&mut self, now: u64) -> Option<Result<(), LinkError>> {
+    fn tick(&mut self, now: u64) -> Option<Result<(), ConnectionError>> {
         match self.0.tick(at(now)) {
             Tick::Idle => None,
             Tick::Connect(id) => {
@@ -106,7 +109,7 @@ impl Client {
     }
 
     fn disconnected(&mut self, now: u64) {
-        self.0.disconnected(node(), &LinkError::Lost, at(now));
+        self.0.disconnected(node(), &ConnectionError::Lost, at(now));
     }
 
     fn is_ready(&self) -> bool {
@@ -170,7 +173,7 @@ fn feed(client: &mut Client, bytes: &[u8]) {
     client.received(bytes.len());
 }
 
-fn completions(client: &mut Client, now: u64) -> Result<Vec<(usize, String)>, LinkError> {
+fn completions(client: &mut Client, now: u64) -> Result<Vec<(usize, String)>, ConnectionError> {
     let mut done = Vec::new();
     while let Some(Completion { token, answer, .. }) = client.next_completion(now)? {
         done.push((token, show(answer)));
@@ -302,7 +305,7 @@ fn a_database_is_selected_before_anything_is_read() {
     ]
     .concat();
     feed(&mut client, replies.as_bytes());
-    let refused = LinkError::Refused("ERR DB index is out of range".to_owned());
+    let refused = ConnectionError::Refused("ERR DB index is out of range".to_owned());
     assert_eq!(client.next_completion(NOW), Err(refused));
     client.disconnected(NOW);
     assert_eq!(
@@ -329,7 +332,7 @@ fn garbage_ends_the_connection_and_all_that_wait_go_to_the_fallback() {
         assert_eq!(first, Ok(Some(1)));
         assert!(matches!(
             client.next_completion(NOW),
-            Err(LinkError::Protocol(_))
+            Err(ConnectionError::Protocol(_))
         ));
         client.disconnected(NOW);
         assert_eq!(
@@ -345,7 +348,7 @@ fn a_reply_to_no_request_ends_the_connection() {
     feed(&mut client, b"+OK\r\n");
     assert!(matches!(
         client.next_completion(NOW),
-        Err(LinkError::Protocol(_))
+        Err(ConnectionError::Protocol(_))
     ));
 }
 
@@ -420,7 +423,7 @@ fn a_redis_that_hangs_is_given_up_and_requests_no_longer_wait_for_it() {
     assert_eq!(client.next_expired(NOW + 50), Some(1));
     assert_eq!(client.next_deadline(), NOW + 200);
     assert_eq!(client.tick(NOW + 199), None);
-    assert_eq!(client.tick(NOW + 200), Some(Err(LinkError::Stalled)));
+    assert_eq!(client.tick(NOW + 200), Some(Err(ConnectionError::Stalled)));
     client.disconnected(NOW + 200);
     assert_eq!(client.submit(&code(2), 2, NOW + 200), Err(Unavailable));
     // It accepts the connection (its kernel does) but does not answer the handshake.
@@ -433,7 +436,7 @@ fn a_redis_that_hangs_is_given_up_and_requests_no_longer_wait_for_it() {
     assert_eq!(client.tick(retry + 999), None);
     assert_eq!(
         client.tick(retry + 1000),
-        Some(Err(LinkError::ConnectTimeout))
+        Some(Err(ConnectionError::ConnectTimeout))
     );
 }
 

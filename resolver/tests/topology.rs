@@ -3,7 +3,7 @@
 
 use shortlink_resolver::vocabulary::Code;
 use shortlink_resolver::{
-    Address, Answer, CacheSettings, Edge, EdgeSettings, Endpoint, LinkError, LookUp, NodeId,
+    Address, Answer, CacheSettings, ConnectionError, Edge, EdgeSettings, Endpoint, LookUp, NodeId,
     NodeSettings, Now, Source, Tick, TopologySettings,
 };
 
@@ -116,13 +116,13 @@ impl World {
         sent
     }
 
-    fn reply(&mut self, node: NodeId, bytes: &str) -> Result<(), LinkError> {
+    fn reply(&mut self, node: NodeId, bytes: &str) -> Result<(), ConnectionError> {
         self.edge.input_space(node)[..bytes.len()].copy_from_slice(bytes.as_bytes());
         self.edge.received(node, bytes.len(), 0);
         self.complete(node)
     }
 
-    fn complete(&mut self, node: NodeId) -> Result<(), LinkError> {
+    fn complete(&mut self, node: NodeId) -> Result<(), ConnectionError> {
         while let Some(done) = self.edge.next_completion(node, now(self.ms))? {
             self.answers
                 .push((done.token, shown(done.answer), done.source));
@@ -197,7 +197,7 @@ fn who_waits_for_a_map_that_does_not_come_is_told() {
     let refused = world
         .reply(watch, &[HELLO, error].concat())
         .expect_err("refused");
-    assert!(matches!(refused, LinkError::Role(_)), "{refused:?}");
+    assert!(matches!(refused, ConnectionError::Role(_)), "{refused:?}");
     world.edge.disconnected(watch, &refused, now(0));
     world.complete(watch).expect("lost");
     assert_eq!(world.last(), ("Miss(Unavailable)", Source::None));
@@ -320,7 +320,7 @@ fn a_master_is_read_from_only_if_it_says_that_it_is_one() {
     let refused = world
         .reply(data, &[HELLO, replica].concat())
         .expect_err("a replica");
-    assert_eq!(refused, LinkError::Role("it is a replica".to_owned()));
+    assert_eq!(refused, ConnectionError::Role("it is a replica".to_owned()));
     world.edge.disconnected(data, &refused, now(0));
     world.complete(data).expect("lost");
     assert_eq!(world.last(), ("Miss(Unavailable)", Source::None));

@@ -4,8 +4,8 @@ use shortlink_resolver::vocabulary::Code;
 use shortlink_resolver::vocabulary::visit::evidence::VisitEvidence;
 use shortlink_resolver::vocabulary::visit::{VisitEvent, VisitFrames, VisitId, VisitMethod};
 use shortlink_resolver::{
-    Address, Answer, Edge, EdgeSettings, LinkError, LookUp, NodeId, NodeSettings, Notice, Now,
-    Recorded, Tick, TopologySettings, VisitSettings,
+    Address, Answer, ConnectionError, Edge, EdgeSettings, LookUp, NodeId, NodeSettings, Notice,
+    Now, Recorded, Tick, TopologySettings, VisitSettings,
 };
 
 const HELLO_REPLY: &[u8] = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n";
@@ -172,7 +172,7 @@ fn what_was_not_confirmed_before_a_connection_was_lost_is_sent_on_the_next() {
     edge.send_visits(at(200));
     assert_eq!(commands(&take_output(&mut edge)), [[2]]);
     assert_eq!(answers(&mut edge, STORED, 201), []);
-    edge.disconnected(node(), &LinkError::Lost, at(5000));
+    edge.disconnected(node(), &ConnectionError::Lost, at(5000));
     connect(&mut edge, 5000);
     edge.send_visits(at(5000));
     assert_eq!(commands(&take_output(&mut edge)), [[2]]);
@@ -220,7 +220,7 @@ fn visits_alone_make_no_connection_hang_but_a_heartbeat_does() {
     assert_eq!(edge.tick(at(1199)), Tick::Idle);
     assert_eq!(
         edge.tick(at(1200)),
-        Tick::Disconnect(node(), LinkError::Stalled)
+        Tick::Disconnect(node(), ConnectionError::Stalled)
     );
     // A request that waits for a reply behind them does not wait longer.
     let mut edge = self::edge();
@@ -232,7 +232,7 @@ fn visits_alone_make_no_connection_hang_but_a_heartbeat_does() {
     assert_eq!(edge.tick(at(299)), Tick::Idle);
     assert_eq!(
         edge.tick(at(300)),
-        Tick::Disconnect(node(), LinkError::Stalled)
+        Tick::Disconnect(node(), ConnectionError::Stalled)
     );
 }
 

@@ -7,7 +7,8 @@ use crate::answer::{Answer, Expanded, Judgement, MissReason, Ruling, WRONG_TYPE,
 use crate::cache::{Entry, ReadFrom};
 use crate::connection::Span;
 use crate::key::Key;
-use crate::nodes::{NodeId, Nodes};
+use crate::node_id::NodeId;
+use crate::nodes::Nodes;
 use crate::resp::Reply;
 use crate::topology::Topology;
 

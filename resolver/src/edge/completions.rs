@@ -1,10 +1,12 @@
 //! Requests that are done: handed out one at a time.
 
 use crate::answer::{Answer, MissReason, WRONG_TYPE};
-use crate::connection::{LinkError, Owed, Span};
+use crate::connection::{Owed, Span};
+use crate::connection_error::ConnectionError;
 use crate::counters::{Counter, Source};
 use crate::key::Key;
-use crate::nodes::{NodeId, Nodes};
+use crate::node_id::NodeId;
+use crate::nodes::Nodes;
 use crate::resp::Reply;
 
 use super::authority::answer_at;
@@ -20,7 +22,7 @@ impl<T> Edge<T> {
         &mut self,
         id: NodeId,
         now: Now,
-    ) -> Result<Option<Completion<'_, T>>, LinkError> {
+    ) -> Result<Option<Completion<'_, T>>, ConnectionError> {
         let (token, delivery) = loop {
             if let Some(delivery) = self.delivery.take() {
                 if let Some(token) = self.lookups.next_waiter(delivery.lookup) {

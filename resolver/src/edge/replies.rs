@@ -2,12 +2,14 @@
 
 use crate::answer::{Answer, Judgement, MissReason, Ruling, found};
 use crate::cache::CampaignLink;
-use crate::connection::{LinkError, Owed, Span};
+use crate::connection::{Owed, Span};
+use crate::connection_error::ConnectionError;
 use crate::counters::{Counter, Source};
 use crate::handshake::Step;
 use crate::key::Key;
 use crate::lookups::LookupId;
-use crate::nodes::{NodeId, Purpose};
+use crate::node_id::NodeId;
+use crate::nodes::Purpose;
 use crate::resp::Reply;
 use crate::slots::{Redirection, RedirectionKind};
 use crate::topology::{Route, Shift, Told};
@@ -181,7 +183,7 @@ impl<T> Edge<T> {
         id: NodeId,
         span: &Span,
         now: Now,
-    ) -> Result<(), LinkError> {
+    ) -> Result<(), ConnectionError> {
         let Some(node) = self.nodes.get_mut(id) else {
             return Ok(());
         };

@@ -1,6 +1,7 @@
 //! Bytes in and out: what the owner of the sockets does with the edge.
 
-use crate::nodes::{Address, NodeId, Purpose};
+use crate::node_id::NodeId;
+use crate::nodes::{Address, Purpose};
 
 use super::{Edge, Now};
 

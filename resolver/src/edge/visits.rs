@@ -4,7 +4,7 @@ use vocabulary::visit::VisitEvent;
 
 use crate::connection::{Owed, Span};
 use crate::counters::Counter;
-use crate::nodes::NodeId;
+use crate::node_id::NodeId;
 use crate::resp::Reply;
 use crate::slots::{Redirection, RedirectionKind, slot_of_tag};
 use crate::visits::{BatchId, Recorded, VisitSettings, Visits};

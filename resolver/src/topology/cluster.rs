@@ -10,11 +10,13 @@ use std::hash::Hasher;
 
 use vocabulary::keys::GENERATION_TAGS;
 
-use crate::connection::{LinkError, Owed};
+use crate::connection::Owed;
+use crate::connection_error::ConnectionError;
 use crate::endpoint::Endpoint;
 use crate::handshake::{Handshake, RequiredRole};
 use crate::key::Key;
-use crate::nodes::{Address, NodeId, Nodes, Purpose};
+use crate::node_id::NodeId;
+use crate::nodes::{Address, Nodes, Purpose};
 use crate::resp::push_command;
 use crate::slots::{KeySlots, SLOTS, SlotMap, slot_of_tag};
 
@@ -125,13 +127,15 @@ impl Cluster {
         how: &NodeSettings,
         nodes: &mut Nodes,
         now: u64,
-    ) -> Result<Shift, LinkError> {
+    ) -> Result<Shift, ConnectionError> {
         if told.owed != Owed::Slots {
             return Ok(Shift::None);
         }
         self.is_asking = false;
         let Some(bytes) = &told.aggregate else {
-            return Err(LinkError::Role("it is no node of a cluster".to_owned()));
+            return Err(ConnectionError::Role(
+                "it is no node of a cluster".to_owned(),
+            ));
         };
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes);
@@ -140,7 +144,9 @@ impl Cluster {
             return Ok(Shift::None);
         }
         let map = SlotMap::parse(bytes).filter(|map| map.nodes().len() <= MAX_NODES);
-        let map = map.ok_or(LinkError::Protocol("its map of slots is not understood"))?;
+        let map = map.ok_or(ConnectionError::Protocol(
+            "its map of slots is not understood",
+        ))?;
         self.map_hash = hash;
         self.is_lost = false;
         let asked = nodes.get(told.node).map(|node| node.address.clone());

@@ -4,10 +4,12 @@
 //! is only trusted if the server itself reports that it is a master: a sentinel that was cut off
 //! would name the old one.
 
-use crate::connection::{LinkError, Owed};
+use crate::connection::Owed;
+use crate::connection_error::ConnectionError;
 use crate::endpoint::Endpoint;
 use crate::handshake::{Handshake, RequiredRole};
-use crate::nodes::{Address, NodeId, Nodes, Purpose};
+use crate::node_id::NodeId;
+use crate::nodes::{Address, Nodes, Purpose};
 use crate::resp::push_command;
 use crate::sentinel::{master_reply, sentinels_reply, switch_master};
 
@@ -116,15 +118,15 @@ impl Sentinel {
         how: &NodeSettings,
         nodes: &mut Nodes,
         now: u64,
-    ) -> Result<Shift, LinkError> {
+    ) -> Result<Shift, ConnectionError> {
         match (told.owed, &told.aggregate) {
             (Owed::Master, Some(bytes)) => match master_reply(bytes) {
                 Some(endpoint) => Ok(self.set_master(endpoint, how, nodes, now)),
-                None => Err(LinkError::Protocol(
+                None => Err(ConnectionError::Protocol(
                     "the master's address is not understood",
                 )),
             },
-            (Owed::Master, None) => Err(LinkError::Role(format!(
+            (Owed::Master, None) => Err(ConnectionError::Role(format!(
                 "it is a sentinel that does not know the master \"{}\"",
                 self.master_name
             ))),

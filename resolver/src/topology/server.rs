@@ -1,7 +1,8 @@
 //! One server, and perhaps a replica of it nearer by.
 
 use crate::handshake::RequiredRole;
-use crate::nodes::{Address, NodeId, Nodes};
+use crate::node_id::NodeId;
+use crate::nodes::{Address, Nodes};
 
 use super::{NodeSettings, Route};
 

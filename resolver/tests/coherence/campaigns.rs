@@ -1,6 +1,6 @@
 //! Links of campaigns, and what begins and ends by the clock.
 
-use shortlink_resolver::{LinkError, Source, Tracking};
+use shortlink_resolver::{ConnectionError, Source, Tracking};
 
 use crate::world::{Campaign, STALE_FOR, Seen, World, campaign_in, node, settle};
 
@@ -98,7 +98,7 @@ fn a_link_and_its_campaign_are_served_for_a_while_without_redis() {
     // As after an attempt that has failed.
     let now = world.now();
     world.edge.connecting(node(), now);
-    world.edge.disconnected(node(), &LinkError::Lost, now);
+    world.edge.disconnected(node(), &ConnectionError::Lost, now);
     for (ms, expected) in [
         (0, (Seen::OfCampaign(0, 0), Source::Stale)),
         (STALE_FOR - 1, (Seen::OfCampaign(0, 0), Source::Stale)),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shortlink_resolver::vocabulary::Code;
 use shortlink_resolver::{
-    Address, Answer, CacheSettings, Edge, EdgeSettings, LinkError, LookUp, MissReason, NodeId,
-    NodeSettings, Now, Source, Tick, TopologySettings, Tracking,
+    Address, Answer, CacheSettings, ConnectionError, Edge, EdgeSettings, LookUp, MissReason,
+    NodeId, NodeSettings, Now, Source, Tick, TopologySettings, Tracking,
 };
 
 pub(crate) const STALE_FOR: u64 = 5_000;
@@ -500,7 +500,8 @@ impl World {
         if self.connected {
             self.connected = false;
             self.redis.hang_up();
-            self.edge.disconnected(node(), &LinkError::Lost, self.now());
+            self.edge
+                .disconnected(node(), &ConnectionError::Lost, self.now());
             self.lost_at = Some(self.ms);
             self.complete();
         }
