@@ -20,7 +20,7 @@ use resolver::vocabulary::{BadNews, RedirectStatus};
 use resolver::{Answer, MissReason, Outcome, PathCode, Refusal, Source};
 
 use crate::misses::Standing;
-use crate::state::RequestState;
+use crate::state::{RequestState, stop_at_termination};
 use crate::worker::LookedUp;
 use crate::{Shortlink, fallback, misses, respond, variables, worker};
 
@@ -183,6 +183,10 @@ pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_
         match worker::look_up(&path_code.code, state, may_ask) {
             LookedUp::Waiting(ticket) => {
                 state.as_mut().ticket = Some(ticket);
+                // A request whose main request was terminated meanwhile is not waited for either.
+                if (*(*request).connection).error() != 0 || !stop_at_termination(state) {
+                    return NGX_ERROR as ngx_int_t;
+                }
                 // Notices a client that goes away; nginx then ends the request, and the state's
                 // cleanup stops the waiting.
                 (*request).read_event_handler = Some(ngx_http_test_reading);

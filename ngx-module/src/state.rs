@@ -7,7 +7,9 @@
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-use ngx::ffi::{ngx_http_request_t, ngx_pool_cleanup_add, ngx_pool_cleanup_t, ngx_str_t};
+use ngx::ffi::{
+    ngx_http_cleanup_add, ngx_http_request_t, ngx_pool_cleanup_add, ngx_pool_cleanup_t, ngx_str_t,
+};
 use ngx::http::{HttpModule, HttpModuleLocationConf, Request};
 use resolver::vocabulary::{BadNews, Code};
 use resolver::{Outcome, PathCode, Source, Ticket};
@@ -122,6 +124,34 @@ impl RequestState {
             }
             None
         }
+    }
+}
+
+/// Has a request stop waiting when nginx terminates it: its pool may live on, with bytes of it that the
+/// client has not taken, and a terminated request may not be continued. `false` without memory.
+///
+/// # Safety
+/// The state's request must be alive.
+pub(crate) unsafe fn stop_at_termination(state: NonNull<RequestState>) -> bool {
+    // SAFETY: as this function's own. nginx keeps these cleanups at the main request, whose pool is
+    // that of its subrequests too.
+    unsafe {
+        let cleanup = ngx_http_cleanup_add(state.as_ref().request, 0);
+        let Some(cleanup) = cleanup.as_mut() else {
+            return false;
+        };
+        cleanup.handler = Some(stop_waiting);
+        cleanup.data = state.as_ptr().cast();
+        true
+    }
+}
+
+/// Takes the request out of the waiting queue.
+unsafe extern "C" fn stop_waiting(data: *mut c_void) {
+    // SAFETY: the data is a state, and the pool still lives.
+    let state = unsafe { &mut *data.cast::<RequestState>() };
+    if let Some(ticket) = state.ticket.take() {
+        worker::cancel(ticket);
     }
 }
 

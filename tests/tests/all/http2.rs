@@ -1,6 +1,8 @@
 //! HTTP/2, in the clear and over TLS.
 
+use std::fs::File;
 use std::future::Future;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -330,5 +332,91 @@ fn streams_may_be_reset_while_redis_hangs() {
         assert_eq!(client.get("/two").await, redirect(301, TWO));
     });
     assert_eq!(site.get("/one").location(), Some(ONE));
+    site.assert_ends_sound(&["lost Redis"]);
+}
+
+/// A frame of HTTP/2 (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short payload");
+    let length = &length.to_be_bytes()[1..];
+    [length, &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A request for `/large` on a connection whose client accepts any number of bytes and reads none.
+fn unread_request() -> Vec<u8> {
+    let windows = [
+        // SETTINGS_INITIAL_WINDOW_SIZE, and the same for the connection.
+        frame(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]),
+        frame(8, 0, 0, &[0x7f, 0xff, 0, 0]),
+    ];
+    let headers = [
+        &[0x82, 0x86, 0x04, 6][..],
+        b"/large",
+        &[0x01, 9],
+        b"localhost",
+    ]
+    .concat();
+    // The end of the headers and of the stream.
+    let request = frame(1, 0x04 | 0x01, 1, &headers);
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        &*windows.concat(),
+        &request,
+    ]
+    .concat()
+}
+
+#[test]
+fn a_mirror_that_waits_ends_with_its_request() {
+    // More than the system keeps for a client that reads nothing.
+    const LARGE: u64 = 256 << 20;
+    // Takes connections and never answers.
+    let slow = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let slow_port = slow.local_addr().expect("an address").port();
+    let site = Site::with(&SiteOptions {
+        http: &format!(
+            "server {{
+                 listen 127.0.0.1:INTERNAL_PORT http2;
+                 location / {{ root html; mirror /mirrored; }}
+                 location = /mirrored {{
+                     internal;
+                     set $shortlink_code nosuchone;
+                     shortlink;
+                     shortlink_fallback @slow;
+                 }}
+                 location @slow {{ proxy_pass http://127.0.0.1:{slow_port}; }}
+             }}"
+        ),
+        server: LOCATIONS,
+        ..SiteOptions::default()
+    });
+    let large = File::create(site.nginx.file("html/large")).expect("a file");
+    large.set_len(LARGE).expect("a length");
+    // The worker handles its events in the order in which they come.
+    let is_caught_up = || assert_eq!(site.get("/-").status, 404);
+    site.redis.hang();
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let address = ("127.0.0.1", site.nginx.internal_port);
+        let mut client = std::net::TcpStream::connect(address).expect("a connection");
+        client.write_all(&unread_request()).expect("sent");
+        until("the answer has begun", SOON, || {
+            let mut bytes = [0; 32 << 10];
+            client.peek(&mut bytes).expect("bytes") == bytes.len()
+        });
+        is_caught_up();
+        // The stream's last frame is still to be sent when it is reset, so nginx keeps its requests for a while.
+        client
+            .write_all(&frame(3, 0, 1, &8_u32.to_be_bytes()))
+            .expect("sent");
+        is_caught_up();
+        clients.push(client);
+    }
+    site.redis.go_on();
+    until("Redis is used again", SOON, || {
+        site.get("/one").location() == Some(ONE)
+    });
+    // nginx frees what is left of the requests.
+    drop(clients);
     site.assert_ends_sound(&["lost Redis"]);
 }
